@@ -1,0 +1,1 @@
+"""One file declares a deployment; everything else is derived from it."""
