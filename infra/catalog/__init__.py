@@ -1,0 +1,1 @@
+"""What is true of the world: accelerators, checkpoints, engine releases, tuning, recipes, as data."""

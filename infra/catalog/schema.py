@@ -1,0 +1,311 @@
+"""The shape of the catalogue's files; every fact in them names its source and the day it was checked."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+
+Vendor = Literal["nvidia", "amd", "ascend", "cpu"]
+Architecture = Literal["x86_64", "aarch64"]
+Generation = Literal[
+    "hopper", "blackwell", "cdna3", "cdna4", "ascend-a2", "ascend-a3", "cpu"
+]
+Quantization = Literal["int4", "nvfp4", "w4a8", "bf16"]
+EnvironmentValue = StrictStr
+FlagData = StrictBool | StrictInt | float | StrictStr | list[object] | dict[str, object]
+
+
+class Entry(BaseModel):
+    """A map in a catalogue file: unknown keys are refused, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(Entry):
+    """Where facts come from. `covers` names top-level keys of the file; `unverified` says why."""
+
+    covers: tuple[StrictStr, ...]
+    source: StrictStr
+    checked: date
+    unverified: StrictStr | None = None
+
+
+class SourcedEntry(Entry):
+    """A catalogue file: each of its facts is covered by a source."""
+
+    summary: StrictStr
+    sources: tuple[Source, ...]
+
+    @model_validator(mode="after")
+    def _every_fact_has_a_source(self) -> SourcedEntry:
+        covered = {key for source in self.sources for key in source.covers}
+        facts = self.model_fields_set - {"summary", "sources", "id"}
+        if missing := sorted(facts - covered):
+            message = f"no source covers {', '.join(missing)}"
+            raise ValueError(message)
+        if unknown := sorted(covered - facts):
+            message = f"sources cover keys that are not there: {', '.join(unknown)}"
+            raise ValueError(message)
+        return self
+
+
+class FabricDomain(Entry):
+    """Devices that reach each other without the host network.
+
+    Args:
+        kind: the interconnect.
+        num_devices: devices of one domain; equal to a host's devices when it ends at the host.
+    """
+
+    kind: Literal["nvlink", "xgmi", "hccs", "none"]
+    num_devices: StrictInt
+
+
+class Mount(Entry):
+    """A bind mount from the host into a container."""
+
+    source: StrictStr
+    target: StrictStr
+    read_only: StrictBool = True
+
+
+class ContainerAccess(Entry):
+    """What a container needs to use the devices. `{index}` stands for each device's index."""
+
+    gpus: StrictStr | None = None
+    devices: tuple[StrictStr, ...] = ()
+    per_device: tuple[StrictStr, ...] = ()
+    groups: tuple[StrictStr, ...] = ()
+    capabilities: tuple[StrictStr, ...] = ()
+    security_options: tuple[StrictStr, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    shm_size: StrictStr | None = None
+    ipc_host: StrictBool = True
+
+
+class Accelerator(SourcedEntry):
+    """`accelerators/<id>.yaml`: a chip model and the host that carries it.
+
+    `memory_mib` is per device as the driver reports it; `mask_variable` limits a process to devices;
+    `aws_instance_type` is None where AWS does not rent it.
+    """
+
+    id: StrictStr = ""
+    vendor: Vendor
+    generation: Generation
+    product_name: StrictStr
+    memory_mib: StrictInt
+    devices_per_host: StrictInt
+    architecture: Architecture
+    fabric: FabricDomain
+    mask_variable: StrictStr
+    container: ContainerAccess
+    tuning: StrictStr
+    aws_instance_type: StrictStr | None = None
+    env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
+
+
+class Vision(Entry):
+    """The vision tower: parameter bytes as stored."""
+
+    size_bytes: StrictInt
+
+
+class ModelShape(Entry):
+    """Sizes of a multi-head-latent-attention mixture-of-experts model, as in its config.json."""
+
+    name: StrictStr
+    model_type: StrictStr
+    num_layers: StrictInt
+    num_dense_layers: StrictInt
+    hidden_size: StrictInt
+    num_attention_heads: StrictInt
+    q_lora_rank: StrictInt
+    kv_lora_rank: StrictInt
+    qk_rope_head_dim: StrictInt
+    qk_nope_head_dim: StrictInt
+    v_head_dim: StrictInt
+    num_experts: StrictInt
+    num_experts_per_token: StrictInt
+    num_shared_experts: StrictInt
+    moe_intermediate_size: StrictInt
+    intermediate_size: StrictInt
+    vocab_size: StrictInt
+    max_context: StrictInt
+    vision: Vision | None = None
+
+
+class FeatureFlags(Entry):
+    """What a feature adds to the command line, per engine family (`vllm`, `sglang`)."""
+
+    default: StrictBool = True
+    vllm: dict[StrictStr, FlagData] = Field(default_factory=dict)
+    sglang: dict[StrictStr, FlagData] = Field(default_factory=dict)
+
+
+class Checkpoint(SourcedEntry):
+    """`checkpoints/<id>.yaml`: one set of weights with its quantisation, or a draft model.
+
+    Args:
+        revision: commit of the hub's repository; argument vectors carry `<path>/<id>/<revision>`.
+        size_bytes: all weight files on disk.
+        expert_bytes: the part of `size_bytes` that lies in routed experts.
+        generations: accelerator generations whose kernels read this quantisation.
+        flags: engine flags that the weights themselves need.
+    """
+
+    id: StrictStr = ""
+    kind: Literal["model", "draft"]
+    repository: StrictStr
+    hub: Literal["huggingface", "modelscope"]
+    revision: StrictStr
+    size_bytes: StrictInt
+    expert_bytes: StrictInt = 0
+    num_files: StrictInt = 64
+    quantization: Quantization
+    generations: tuple[Generation, ...]
+    shape: ModelShape | None = None
+    draft_method: Literal["eagle3"] | None = None
+    draft_of: tuple[StrictStr, ...] = ()
+    served_model_name: StrictStr | None = None
+    remote_code: StrictBool = False
+    flags: dict[Literal["vllm", "sglang"], dict[StrictStr, FlagData]] = Field(default_factory=dict)
+    env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
+    features: dict[
+        Literal["tools", "reasoning", "vision", "prefix-caching"], FeatureFlags
+    ] = Field(default_factory=dict)
+
+
+class Image(Entry):
+    """A container image for some accelerators.
+
+    Args:
+        entrypoint: what the image starts by itself, () for a shell or nothing.
+        verified: whether the tag was seen in a registry or a vendor's page.
+    """
+
+    reference: StrictStr
+    accelerators: tuple[StrictStr, ...]
+    entrypoint: tuple[StrictStr, ...] = ()
+    verified: StrictBool
+    jemalloc: StrictStr | None = None
+
+
+class Release(SourcedEntry):
+    """`engines/<engine>/<version>.yaml`: one engine release.
+
+    Args:
+        flags_catalogue: stem of a file in `flags/`.
+        envs_catalogues: stems of files in `envs/`; the union is what the release reads.
+        base_version: for vllm-ascend, the vllm release it sits on.
+        gpu_memory_utilization: the engine's own default.
+        default_block_size: KV block size that the attention backend takes when none is set.
+        env: variables that every process of this release gets.
+    """
+
+    id: StrictStr = ""
+    engine: Literal["vllm", "vllm-ascend", "sglang"]
+    version: StrictStr
+    base_version: StrictStr | None = None
+    flags_catalogue: StrictStr
+    envs_catalogues: tuple[StrictStr, ...]
+    gpu_memory_utilization: float
+    images: tuple[Image, ...]
+    env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
+
+
+class RouterRelease(SourcedEntry):
+    """`routers/<name>.yaml`: the pinned release of a router.
+
+    Args:
+        package: wheel and version, installed into a virtual environment on the router's host;
+            None when the program ships inside the engine's image.
+        program: what starts it, with the path inside the environment or image.
+    """
+
+    id: StrictStr = ""
+    version: StrictStr
+    package: StrictStr | None = None
+    flags_catalogue: StrictStr | None = None
+    program: tuple[StrictStr, ...]
+
+
+NeedsKind = Literal["live", "engine-restart", "drain", "reboot"]
+
+
+class TuningItem(Entry):
+    """One item of a tuning profile.
+
+    Args:
+        id: the kernel's own name (`vm.swappiness`).
+        kind: which mechanism of the agent reads and writes it.
+        want: the wanted value; None reads only and leaves it alone (then `why` says why).
+        target: sysctl key, sysfs glob, unit name or path, as the kind needs; default is the id.
+        needs: when a change takes effect.
+        tolerate_absent: a host without it is `not_applicable`, not `failed`.
+        enabled: whether the profile applies it unless the stack's `tuning.enable` names it.
+    """
+
+    id: StrictStr
+    kind: Literal[
+        "sysctl", "sysfs", "migration-cost", "reserved-ports", "service", "preload", "choice"
+    ]
+    want: StrictStr | None
+    target: StrictStr | None = None
+    needs: NeedsKind = "live"
+    tolerate_absent: StrictBool = False
+    enabled: StrictBool = True
+    why: StrictStr
+    source: StrictStr
+    checked: date
+
+
+class TuningProfile(Entry):
+    """`tuning/<id>.yaml`: what hosts of one kind are brought to."""
+
+    id: StrictStr = ""
+    summary: StrictStr
+    extends: StrictStr | None = None
+    items: tuple[TuningItem, ...]
+
+
+class Applies(Entry):
+    """When a recipe applies; a key that is left out matches anything.
+
+    The recipe with the most keys that all match is taken; a tie is an error of the catalogue.
+    """
+
+    engine: StrictStr
+    versions: tuple[StrictStr, ...] = ()
+    accelerators: tuple[StrictStr, ...] = ()
+    checkpoints: tuple[StrictStr, ...] = ()
+    roles: tuple[Literal["prefill", "decode", "unified"], ...] = ()
+    tensor_parallel: tuple[StrictInt, ...] = ()
+    data_parallel_over_hosts: StrictBool | None = None
+
+
+class Decision(Entry):
+    """A contradiction between published sources, and what this recipe does about it."""
+
+    about: StrictStr
+    choice: StrictStr
+    why: StrictStr
+    source: StrictStr
+
+
+class Recipe(Entry):
+    """`recipes/<id>.yaml`: settings known to work for one combination, with their source."""
+
+    id: StrictStr = ""
+    summary: StrictStr
+    applies: Applies
+    flags: dict[StrictStr, FlagData] = Field(default_factory=dict)
+    env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
+    env_prepend: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    source: StrictStr
+    checked: date
+    decisions: tuple[Decision, ...] = ()
+    arithmetic: Annotated[StrictStr, Field(default="")] = ""

@@ -1,0 +1,1 @@
+"""How to speak to an engine: the only room that knows a flag, writing or reading it."""

@@ -1,0 +1,1 @@
+"""The compiler: a stack becomes a topology of slots, and with addresses a plan of processes."""

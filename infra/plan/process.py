@@ -1,0 +1,119 @@
+"""The plan: every operating-system process of a deployment, and the hosts they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.catalog.schema import Mount
+from infra.engines.reading import Bind
+from infra.engines.settings import Origin
+from infra.spec.stack import Platform, Runtime
+
+ProcessKind = Literal["engine", "router"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connect:
+    """A dial that the process's own command line orders: a port of another process."""
+
+    name: str
+    to: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One operating-system process.
+
+    Args:
+        id: `<host>/<index on the host>`, `router/0` for the router.
+        group: `<role>/<replica>`; a group is started, stopped and restarted as one.
+        dp_ranks: data-parallel ranks whose engine core runs here; () for a follower and a router.
+        devices: indices on the host, ascending.
+        endpoint: URL that serves HTTP, None for a headless process.
+        binds: what it listens on, effective numbers, in the order of name.
+        env: one value per variable, without secrets.
+        env_prepend: put before what the image already has, separated by `:`.
+        argv: what runs inside the container or virtual environment, the program first.
+        flag_origins: origin per argv flag as spelt there (`--port`); empty for an imported plan.
+        env_origins: origin per variable of `env` and `env_prepend`; empty for an imported plan.
+    """
+
+    id: str
+    kind: ProcessKind
+    group: str
+    host: str
+    role: str
+    replica: int
+    dp_ranks: tuple[int, ...]
+    devices: tuple[int, ...]
+    endpoint: str | None
+    binds: tuple[Bind, ...]
+    connects: tuple[Connect, ...]
+    env: Mapping[str, str]
+    env_prepend: Mapping[str, str]
+    mounts: tuple[Mount, ...]
+    argv: tuple[str, ...]
+    flag_origins: Mapping[str, Origin]
+    env_origins: Mapping[str, Origin]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanHost:
+    """A host of the plan. `num_devices` are all that it has, used or idle."""
+
+    name: str
+    roles: tuple[str, ...]
+    address: str
+    accelerator: str
+    num_devices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEngine:
+    """The release that serves. `entrypoint` is what the image starts by itself, () for nothing."""
+
+    name: str
+    version: str
+    image: str
+    entrypoint: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that a deployment runs; the document of `fab plan --json`.
+
+    Hosts are in rank order; processes by role, replica, first rank, the leader first, the router last.
+    `secrets` maps the secret's name to where it is read from, never to a value.
+    """
+
+    stack: str
+    hash: str
+    model: str
+    checkpoint: str
+    platform: Platform
+    runtime: Runtime
+    tuning: str
+    engine: PlanEngine
+    weights_path: str
+    secrets: Mapping[str, Mapping[str, str]]
+    hosts: tuple[PlanHost, ...]
+    processes: tuple[Process, ...]
+    capabilities: tuple[str, ...]
+
+    def host(self, name: str) -> PlanHost:
+        """The host of that name.
+
+        Raises:
+            KeyError: the plan has no such host.
+        """
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        raise KeyError(name)
+
+    def on_host(self, name: str) -> tuple[Process, ...]:
+        """The processes of one host, in plan order."""
+        return tuple(process for process in self.processes if process.host == name)
