@@ -1,0 +1,75 @@
+"""A host that exists: how it is reached, and the facts that command lines need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryHost:
+    """One host of an Ansible inventory.
+
+    Args:
+        name: the inventory's name; the plan's host name.
+        groups: groups that list it, in file order (role names among them).
+        address: `ansible_host`, where SSH connects and, unless `service_address` says otherwise,
+            where its processes listen.
+        service_address: `moe.address`: the address that peers and clients use.
+        port: SSH port.
+        user: SSH login, None for the operator's own name.
+        private_key_file: identity, None for the agent's or the default ones.
+        ssh_arguments: words of `ansible_ssh_common_args`: `-F FILE`, `-o Option=Value`, `-J HOST`.
+        host_key: `moe.host_key`, the host's public key line (`ssh-ed25519 AAAA…`), None when known_hosts decides.
+        interface: `moe.interface`, the network interface that carries `service_address`.
+        rdma_devices: `moe.rdma_devices`, e.g. ("mlx5_0:1", …); () when not declared.
+        instance_id: `moe.instance_id`, the cloud's name of the machine.
+    """
+
+    name: str
+    groups: tuple[str, ...]
+    address: str
+    service_address: str
+    port: int
+    user: str | None
+    private_key_file: str | None
+    ssh_arguments: tuple[str, ...]
+    host_key: str | None
+    interface: str
+    rdma_devices: tuple[str, ...]
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The hosts of one stack, in file order. `path` is None for documentation addresses."""
+
+    path: str | None
+    hosts: tuple[InventoryHost, ...]
+
+    def host(self, name: str) -> InventoryHost | None:
+        """The host of that name, or None."""
+        return next((host for host in self.hosts if host.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What a process's command line takes from the host it runs on."""
+
+    address: str
+    interface: str
+    rdma_devices: tuple[str, ...]
+
+
+class AddressBook(Protocol):
+    """Where hosts are. From an inventory a constant; on Kubernetes an expression for the pod."""
+
+    is_documentation: bool
+
+    def address(self, of: str, *, seen_from: str) -> str:
+        """The address of host `of` as a process on `seen_from` must write it."""
+        ...
+
+    def facts(self, host: str) -> HostFacts:
+        """The facts of a host for its own processes."""
+        ...

@@ -1,0 +1,76 @@
+"""Slots: which devices of which hosts each rank of each replica occupies; no addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.catalog.schema import Accelerator
+from infra.engines.settings import RoleSettings
+from infra.spec.stack import Platform, RoleName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyHost:
+    """A host that the deployment needs, `<role>-<n>` or, when shared, `host-<n>`."""
+
+    name: str
+    roles: tuple[RoleName, ...]
+    accelerator: Accelerator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """The place of one process of a group.
+
+    Args:
+        host: host name.
+        devices: device indices on the host, ascending.
+        ranks: data-parallel ranks whose core runs here; () for a tensor-parallel follower.
+        first_rank: the first rank that this seat belongs to, also for a follower; sorts seats.
+        node: 0-based position of the host within the group.
+        is_leader: whether it holds rank 0 on the group's first host.
+    """
+
+    host: str
+    devices: tuple[int, ...]
+    ranks: tuple[int, ...]
+    first_rank: int
+    node: int
+    is_leader: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """One replica of a role: its settings and its seats, the leader first."""
+
+    settings: RoleSettings
+    replica: int
+    seats: tuple[Seat, ...]
+
+    @property
+    def name(self) -> str:
+        """`<role>/<replica>`."""
+        return f"{self.settings.role}/{self.replica}"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Host names in rank order, each once."""
+        return tuple(dict.fromkeys(seat.host for seat in self.seats))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """All hosts and groups of a deployment; enough to provision machines.
+
+    Hosts are ordered by role, replica and rank; the router runs on `hosts[0]`.
+    """
+
+    stack: str
+    platform: Platform
+    hosts: tuple[TopologyHost, ...]
+    groups: tuple[Group, ...]
+
+    @property
+    def router_host(self) -> str:
+        """The first host of the first role."""
+        return self.hosts[0].name
