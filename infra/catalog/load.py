@@ -1,0 +1,172 @@
+"""The catalogue read from its files, one entry at a time, when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from infra.catalog.flags import EnvironmentNames, FlagCatalogue, read_environment_names, read_flag_catalogue
+from infra.catalog.schema import (
+    Accelerator,
+    Applies,
+    Checkpoint,
+    Entry,
+    Recipe,
+    Release,
+    RouterRelease,
+    TuningItem,
+    TuningProfile,
+)
+from infra.errors import InfraError, StackError
+from infra.spec.load import nearest
+from infra.spec.stack import RoleName
+
+ROOT = Path(__file__).resolve().parent
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_Entry = TypeVar("_Entry", bound=Entry)
+
+
+class CatalogueError(InfraError):
+    """A file of the catalogue is wrong: a bug of this project, not of the operator's."""
+
+
+class UnknownIdError(StackError):
+    """A stack names an id that the catalogue does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """What a recipe is chosen by: one role of one stack."""
+
+    engine: str
+    version: str
+    accelerator: str
+    checkpoint: str
+    role: RoleName
+    tensor_parallel: int
+    data_parallel_over_hosts: bool
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Lazy access to the catalogue under `root`; entries are read once."""
+
+    root: Path = ROOT
+    _entries: dict[tuple[str, str], Entry] = field(default_factory=dict, repr=False)
+
+    def ids(self, folder: str) -> tuple[str, ...]:
+        """The ids in a folder (`accelerators`, `checkpoints`, `engines/vllm`, …), sorted."""
+        return tuple(sorted(path.stem for path in (self.root / folder).glob("*.yaml")))
+
+    def accelerator(self, name: str) -> Accelerator:
+        """The accelerator of that id.
+
+        Raises:
+            UnknownIdError: there is none; the message names the nearest.
+        """
+        return self._entry("accelerators", name, Accelerator)
+
+    def checkpoint(self, name: str) -> Checkpoint:
+        """The checkpoint or draft of that id.
+
+        Raises:
+            UnknownIdError: there is none; the message names the nearest.
+        """
+        return self._entry("checkpoints", name, Checkpoint)
+
+    def release(self, engine: str, version: str) -> Release:
+        """The pinned release of an engine.
+
+        Raises:
+            UnknownIdError: that version is not in the catalogue.
+        """
+        return self._entry(f"engines/{engine}", version, Release)
+
+    def router(self, name: str) -> RouterRelease:
+        """The pinned release of a router."""
+        return self._entry("routers", name, RouterRelease)
+
+    def tuning(self, name: str) -> TuningProfile:
+        """A tuning profile with the items of what it extends; an own item replaces one of the same id."""
+        profile = self._entry("tuning", name, TuningProfile)
+        if profile.extends is None:
+            return profile
+        items: dict[str, TuningItem] = {item.id: item for item in self.tuning(profile.extends).items}
+        items.update({item.id: item for item in profile.items})
+        return profile.model_copy(update={"items": tuple(items.values())})
+
+    def flags(self, name: str) -> FlagCatalogue:
+        """The flags of a tool's release, by the stem of its file."""
+        return read_flag_catalogue(self.root / "flags" / f"{name}.json")
+
+    def environment_names(self, names: Iterable[str]) -> EnvironmentNames:
+        """The environment variables that a release reads, united over files."""
+        return read_environment_names(tuple(self.root / "envs" / f"{name}.json" for name in names))
+
+    @cached_property
+    def recipes(self) -> Mapping[str, Recipe]:
+        """All recipes by id."""
+        return {name: self._entry("recipes", name, Recipe) for name in self.ids("recipes")}
+
+    def recipe_for(self, combination: Combination) -> Recipe | None:
+        """The matching recipe that names the most keys, or None.
+
+        Raises:
+            CatalogueError: two recipes match equally well.
+        """
+        matching = [recipe for recipe in self.recipes.values() if _applies(recipe.applies, combination)]
+        if not matching:
+            return None
+        best = max(_num_keys(recipe.applies) for recipe in matching)
+        closest = [recipe for recipe in matching if _num_keys(recipe.applies) == best]
+        if len(closest) > 1:
+            names = ", ".join(recipe.id for recipe in closest)
+            raise CatalogueError(
+                "infra/catalog/recipes", f"{names} match {combination} equally well.", "Make one more specific."
+            )
+        return closest[0]
+
+    def _entry(self, folder: str, name: str, kind: type[_Entry]) -> _Entry:
+        known = self._entries.get((folder, name))
+        if isinstance(known, kind):
+            return known
+        path = self.root / folder / f"{name}.yaml"
+        if not path.is_file():
+            what = f"The catalogue has no {folder.rstrip('s').replace('/', ' ')} {name}."
+            raise UnknownIdError(f"infra/catalog/{folder}", what, nearest(name, self.ids(folder)))
+        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - the C safe loader
+        try:
+            entry = kind.model_validate(data if kind is TuningItem else {"id": name, **data})
+        except (ValidationError, TypeError) as error:
+            raise CatalogueError(f"infra/catalog/{folder}/{name}.yaml", str(error), "Mend the file.") from error
+        self._entries[folder, name] = entry
+        return entry
+
+
+def _applies(when: Applies, combination: Combination) -> bool:
+    """Whether every key that the recipe names matches."""
+    over_hosts = when.data_parallel_over_hosts
+    return (
+        when.engine == combination.engine
+        and _one_of(combination.version, when.versions)
+        and _one_of(combination.accelerator, when.accelerators)
+        and _one_of(combination.checkpoint, when.checkpoints)
+        and _one_of(combination.role, when.roles)
+        and _one_of(combination.tensor_parallel, when.tensor_parallel)
+        and (over_hosts is None or over_hosts == combination.data_parallel_over_hosts)
+    )
+
+
+def _one_of(value: object, allowed: tuple[object, ...]) -> bool:
+    return not allowed or value in allowed
+
+
+def _num_keys(when: Applies) -> int:
+    return len(when.model_fields_set)

@@ -1,0 +1,213 @@
+"""Command lines written and read as the engines' own parsers do: prefixes, negations, dotted JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.catalog.flags import FlagCatalogue, FlagFact
+from infra.catalog.schema import FlagData
+
+# vLLM's readers accept 32k (1000) and 32K (1024): vllm utils/argparse_utils.py@0.22.1, human_readable_int.
+_SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFlags:
+    """What a parser makes of argv words.
+
+    Args:
+        values: canonical name → value; JSON flags as maps, repeated ones the last, lists as tuples.
+        positionals: words that are no flag and belong to none.
+        rejected: (word, reason) pairs that the real parser refuses.
+    """
+
+    values: Mapping[str, object]
+    positionals: tuple[str, ...]
+    rejected: tuple[tuple[str, str], ...]
+
+
+def spell_flag(name: str, value: FlagData) -> tuple[str, ...]:
+    """The argv words of one flag: `--x`, `--no-x`, or `--x value`; maps as compact JSON."""
+    if value is True:
+        return (f"--{name}",)
+    if value is False:
+        return (f"--no-{name.removeprefix('no-')}",)
+    if isinstance(value, dict):
+        return (f"--{name}", compact_json(value))
+    if isinstance(value, list):
+        return (f"--{name}", *(str(item) for item in value))
+    return (f"--{name}", str(value))
+
+
+def compact_json(value: object) -> str:
+    """JSON with sorted keys and no spaces: the same bytes for the same value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def parse_flags(words: Sequence[str], catalogue: FlagCatalogue) -> ParsedFlags:
+    """Read argv words with the flags of one release.
+
+    Args:
+        words: argv behind the program and its subcommand.
+        catalogue: the release's flags.
+    """
+    values: dict[str, object] = {}
+    positionals: list[str] = []
+    rejected: list[tuple[str, str]] = []
+    i = 0
+    while i < len(words):
+        word = words[i]
+        i += 1
+        if not _looks_like_flag(word):
+            positionals.append(word)
+            continue
+        head, equals, inline = word.partition("=")
+        name, *keys = head.split(".") if head.startswith("--") else [head]
+        found = _find(name, catalogue)
+        if isinstance(found, str):
+            rejected.append((word, found))
+            continue
+        fact, positive = found
+        given: list[str] = [inline] if equals else []
+        if fact.takes == 0:
+            if equals:
+                rejected.append((word, f"argument {head}: ignored explicit argument '{inline}'"))
+            values[fact.name] = positive
+            continue
+        limit = 1 if fact.takes == 1 or keys else len(words)
+        while not equals and i < len(words) and len(given) < limit and not _looks_like_flag(words[i]):
+            given.append(words[i])
+            i += 1
+        if not given:
+            rejected.append((word, f"argument {head}: expected one argument"))
+            continue
+        _store(values, rejected, fact, keys, given)
+    return ParsedFlags(values, tuple(positionals), tuple(rejected))
+
+
+def as_int(value: object, default: int) -> int:
+    """A parsed value as a whole number; `default` when it is not there."""
+    if value is None:
+        return default
+    try:
+        return int(str(value))
+    except ValueError:
+        return default
+
+
+def as_map(value: object) -> Mapping[str, object]:
+    """A parsed JSON flag as a map; empty when it is not there or not a map."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _looks_like_flag(word: str) -> bool:
+    """Whether argparse takes a word for an option: a dash, and no negative number."""
+    return word.startswith("-") and len(word) > 1 and not word[1].isdigit() and " " not in word.split("=")[0]
+
+
+def _find(name: str, catalogue: FlagCatalogue) -> tuple[FlagFact, bool] | str:
+    """The flag that a spelling means, or why the parser refuses it."""
+    exact = catalogue.by_option.get(name)
+    if exact is not None:
+        return exact
+    dashed = name if not name.startswith("--") else "--" + name[2:].replace("_", "-")
+    exact = catalogue.by_option.get(dashed)
+    if exact is not None:
+        return exact
+    if dashed.startswith("--"):
+        starting = {o: f for o, f in catalogue.by_option.items() if o.startswith(dashed)}
+        if len({(fact.name, positive) for fact, positive in starting.values()}) == 1:
+            return next(iter(starting.values()))
+        if starting:
+            return f"ambiguous option: {name} could match {', '.join(sorted(starting))}"
+    return f"unrecognized arguments: {name}"
+
+
+def _store(
+    values: dict[str, object],
+    rejected: list[tuple[str, str]],
+    fact: FlagFact,
+    keys: list[str],
+    given: list[str],
+) -> None:
+    if keys:
+        whole = values.get(fact.name)
+        target: dict[str, object] = dict(whole) if isinstance(whole, Mapping) else {}
+        values[fact.name] = target
+        for key in keys[:-1]:
+            inner = target.get(key)
+            fresh = dict(inner) if isinstance(inner, Mapping) else {}
+            target[key] = fresh
+            target = fresh
+        target[keys[-1]] = _json_or_text(given[0])
+        return
+    read: list[object] = []
+    for text in given:
+        try:
+            read.append(_read_value(fact, text))
+        except ValueError as error:
+            rejected.append((text, f"argument --{fact.name}: {error}"))
+    if len(read) == len(given):
+        values[fact.name] = read[0] if fact.takes == 1 else tuple(read)
+
+
+def _read_value(fact: FlagFact, text: str) -> object:
+    """One word as the flag's type; ValueError with the parser's words."""
+    value: object = text
+    if fact.value_type == "int":
+        try:
+            value = int(text)
+        except ValueError:
+            message = f"invalid int value: '{text}'"
+            raise ValueError(message) from None
+    elif fact.value_type == "size":
+        value = _read_size(text)
+    elif fact.value_type == "float":
+        try:
+            value = float(text)
+        except ValueError:
+            message = f"invalid float value: '{text}'"
+            raise ValueError(message) from None
+    elif fact.value_type == "json" or (fact.value_type == "other" and text[:1] == "{"):
+        value = _read_json(text)
+    if fact.choices and str(value) not in fact.choices:
+        message = f"invalid choice: '{text}' (choose from {', '.join(fact.choices)})"
+        raise ValueError(message)
+    return value
+
+
+def _read_size(text: str) -> object:
+    if text in {"auto", "-1"}:
+        return text
+    scale = _SIZES.get(text[-1:], 1)
+    number = text[:-1] if scale > 1 else text
+    try:
+        return int(float(number) * scale) if scale > 1 else int(number)
+    except ValueError:
+        message = f"invalid human_readable_int value: '{text}'"
+        raise ValueError(message) from None
+
+
+def _read_json(text: str) -> object:
+    if text[:1] not in "{[":
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        message = f"Value {text} cannot be converted to JSON: {error}"
+        raise ValueError(message) from None
+
+
+def _json_or_text(text: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def flag_names(words: Iterable[str], catalogue: FlagCatalogue) -> tuple[str, ...]:
+    """Canonical names of the flags among argv words, in order."""
+    found = (_find(word.partition("=")[0].split(".")[0], catalogue) for word in words if word.startswith("--"))
+    return tuple(entry[0].name for entry in found if not isinstance(entry, str))

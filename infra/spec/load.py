@@ -1,0 +1,331 @@
+"""From a name or path to a `StackSpec`: find the file, merge `extends`, apply `--set`, validate."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from infra.errors import Problem, ProblemsFound
+from infra.spec.stack import StackSpec
+from infra.spec.yaml_source import Path, Position, dotted, read_yaml
+
+PROJECT = FilePath(__file__).resolve().parents[2]
+STACKS = PROJECT / "stacks"
+SEARCHED = (STACKS, PROJECT / "tests" / "stacks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a field was written: `file` as the operator named it, 1-based line and column."""
+
+    file: str
+    line: int | None
+    column: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedStack:
+    """A validated stack and where each of its fields was written."""
+
+    name: str
+    file: str
+    spec: StackSpec
+    places: Mapping[Path, Place]
+
+    def place(self, field: str) -> Place:
+        """The line of a dotted field, or of the nearest enclosing one that is written."""
+        path: Path = tuple(int(part) if part.isdigit() else part for part in field.split(".") if part)
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path, Place(file=self.file, line=None, column=None))
+
+
+def stack_names() -> tuple[str, ...]:
+    """The shipped stacks, sorted."""
+    return tuple(sorted(path.stem for path in STACKS.glob("*.yaml") if not path.name.startswith("Pulumi")))
+
+
+def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
+    """The stack of that name (in `stacks/` or `tests/stacks/`) or path, with `--set` applied.
+
+    Args:
+        name_or_path: a shipped stack's name, or a path that ends in `.yaml` or `.yml`.
+        sets: `field=value` words; values are YAML.
+
+    Raises:
+        ProblemsFound: every problem of shape in all files and words, by line.
+    """
+    problems: list[Problem] = []
+    path = find_stack(name_or_path)
+    data, places = _read_with_extends(path, (), problems)
+    name = path.stem
+    _apply_sets(data, places, sets, problems)
+    spec = _validate(data, places, _shown(path), problems)
+    if spec is None or problems:
+        raise ProblemsFound(tuple(problems))
+    return LoadedStack(name=name, file=_shown(path), spec=spec, places=places)
+
+
+def find_stack(name_or_path: str) -> FilePath:
+    """The file of a stack.
+
+    Raises:
+        ProblemsFound: there is none; the message names the nearest stacks.
+    """
+    if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
+        path = FilePath(name_or_path)
+        if path.is_file():
+            return path
+        raise ProblemsFound((_not_found(name_or_path, f"There is no file {name_or_path}."),))
+    for folder in SEARCHED:
+        candidate = folder / f"{name_or_path}.yaml"
+        if candidate.is_file() and not candidate.name.startswith("Pulumi"):
+            return candidate
+    raise ProblemsFound((_not_found(name_or_path, f"There is no stack {name_or_path}."),))
+
+
+def nearest(word: str, known: Iterable[str], count: int = 3) -> str:
+    """`Did you mean a, b or c?`, the names nearest to a word, or all when few."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=count, cutoff=0.3) or names[:count]
+    if not close:
+        return ""
+    if len(close) == 1:
+        return f"Did you mean {close[0]}?"
+    return f"Did you mean {', '.join(close[:-1])} or {close[-1]}?"
+
+
+def _not_found(name: str, what: str) -> Problem:
+    fix = nearest(FilePath(name).stem, stack_names()) + " `fab stacks` lists them all."
+    return Problem(rule="unknown-stack", severity="error", field="--stack", what=what, fix=fix)
+
+
+def _shown(path: FilePath) -> str:
+    """A path as short as it is clear: relative to the project when inside it."""
+    resolved = path.resolve()
+    if resolved.is_relative_to(PROJECT):
+        return str(resolved.relative_to(PROJECT))
+    return str(path)
+
+
+def _read_with_extends(
+    path: FilePath, chain: tuple[FilePath, ...], problems: list[Problem]
+) -> tuple[dict[str, object], dict[Path, Place]]:
+    """The merged map of a file and what it extends; problems are appended."""
+    file = _shown(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(_file_problem(file, "unreadable-file", f"The file cannot be read: {error}."))
+        return {}, {}
+    document, found = read_yaml(text, file)
+    problems.extend(found)
+    places = {key: Place(file=file, line=line, column=column) for key, (line, column) in document.positions.items()}
+    data = document.data
+    if data is None:
+        return {}, places
+    if not isinstance(data, dict):
+        problems.append(_file_problem(file, "wrong-type", "The file is not a map."))
+        return {}, places
+    parent = data.pop("extends", None)
+    if parent is None:
+        return data, places
+    line = places.get(("extends",))
+    base, base_places = _read_parent(path, parent, (*chain, path.resolve()), line, problems)
+    return _merge(base, data), {**base_places, **places}
+
+
+def _read_parent(
+    path: FilePath,
+    parent: object,
+    chain: tuple[FilePath, ...],
+    place: Place | None,
+    problems: list[Problem],
+) -> tuple[dict[str, object], dict[Path, Place]]:
+    """What `extends:` names; a failure is one problem at its line and an empty base."""
+    line = place.line if place else None
+    file = _shown(path)
+
+    def refuse(rule: str, what: str, fix: str) -> tuple[dict[str, object], dict[Path, Place]]:
+        problems.append(
+            Problem(rule=rule, severity="error", field="extends", what=what, fix=fix, file=file, line=line)
+        )
+        return {}, {}
+
+    if not isinstance(parent, str):
+        return refuse("wrong-type", "extends is not text.", "Write a stack's name or a path.")
+    is_path = parent.endswith((".yaml", ".yml")) or "/" in parent
+    target = path.parent / parent if is_path else STACKS / f"{parent}.yaml"
+    if not is_path and not target.is_file():
+        target = path.parent / f"{parent}.yaml"
+    if not target.is_file():
+        return refuse("unknown-stack", f"extends: there is no stack {parent}.", nearest(parent, stack_names()))
+    if target.resolve() in chain:
+        names = " → ".join(step.stem for step in (*chain, target.resolve()))
+        return refuse("extends-cycle", f"extends runs in a circle: {names}.", "Remove one of these `extends`.")
+    return _read_with_extends(target, chain, problems)
+
+
+def _merge(base: Mapping[str, object], top: Mapping[str, object]) -> dict[str, object]:
+    """Maps merge, lists and scalars replace. An explicit null removes what the base said."""
+    merged = dict(base)
+    for key, value in top.items():
+        under = merged.get(key)
+        if isinstance(under, dict) and isinstance(value, dict):
+            merged[key] = _merge(under, value)
+        elif value is None and key in merged:
+            del merged[key]
+        else:
+            merged[key] = value
+    return merged
+
+
+def _apply_sets(
+    data: dict[str, object], places: dict[Path, Place], sets: Sequence[str], problems: list[Problem]
+) -> None:
+    for word in sets:
+        field, equals, text = word.partition("=")
+        parts: Path = tuple(part for part in field.strip().split(".") if part)
+        if not equals or not parts:
+            what, fix = f"--set {word} has no value.", "Write --set field=value, e.g. --set port=8080."
+            problems.append(Problem(rule="bad-set", severity="error", field=field, what=what, fix=fix, file="--set"))
+            continue
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        target: dict[str, object] = data
+        for part in parts[:-1]:
+            inner = target.get(str(part))
+            fresh: dict[str, object] = dict(inner) if isinstance(inner, dict) else {}
+            target[str(part)] = fresh
+            target = fresh
+        if value is None:
+            target.pop(str(parts[-1]), None)
+        else:
+            target[str(parts[-1])] = value
+        for depth in range(1, len(parts) + 1):
+            places.setdefault(parts[:depth], Place(file=f"--set {word}", line=None, column=None))
+        places[parts] = Place(file=f"--set {word}", line=None, column=None)
+
+
+def _validate(
+    data: dict[str, object], places: Mapping[Path, Place], file: str, problems: list[Problem]
+) -> StackSpec | None:
+    try:
+        return StackSpec.model_validate(data)
+    except ValidationError as error:
+        seen: set[tuple[str, str]] = set()
+        for detail in error.errors(include_url=False):
+            problem = _shape_problem(detail, data, places, file)
+            if (problem.field, problem.rule) not in seen:
+                seen.add((problem.field, problem.rule))
+                problems.append(problem)
+        return None
+
+
+def _shape_problem(
+    detail: ErrorDetails, data: Mapping[str, object], places: Mapping[Path, Place], file: str
+) -> Problem:
+    path = _written_path(tuple(detail["loc"]), data)
+    place: Place | None = None
+    probe = path
+    while place is None and probe:
+        place = places.get(probe)
+        probe = probe[:-1]
+    rule, what, fix = _words(detail, path)
+    return Problem(
+        rule=rule,
+        severity="error",
+        field=dotted(path),
+        what=what,
+        fix=fix,
+        file=place.file if place else file,
+        line=place.line if place else None,
+    )
+
+
+def _written_path(location: tuple[str | int, ...], data: Mapping[str, object]) -> Path:
+    """Pydantic's location without the names of union members that it puts in between."""
+    path: list[str | int] = []
+    inner: object = data
+    for index, part in enumerate(location):
+        if isinstance(inner, Mapping) and part in inner:
+            inner = inner[str(part)]
+            path.append(part)
+        elif isinstance(inner, list) and isinstance(part, int):
+            inner = inner[part] if part < len(inner) else None
+            path.append(part)
+        elif index == len(location) - 1 and isinstance(inner, Mapping):
+            path.append(part)
+    return tuple(path)
+
+
+def _words(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+    """Rule id, what and fix for one of pydantic's error types."""
+    kind, leaf, given = detail["type"], str(path[-1]) if path else "", detail.get("input")
+    field = dotted(path) or "the stack"
+    if kind == "extra_forbidden":
+        return "unknown-key", f"There is no field {leaf} here.", nearest(leaf, _fields_at(path[:-1]))
+    if kind == "missing":
+        return "missing-key", f"{field} is missing.", f"Add `{leaf}:`."
+    if kind == "literal_error":
+        allowed = str(detail.get("ctx", {}).get("expected", "")).replace("'", "")
+        return "unknown-value", f"{field}: {given!r} is not one of {allowed}.", _one_of(given, allowed)
+    if kind == "string_pattern_mismatch":
+        pattern = detail.get("ctx", {}).get("pattern", "")
+        return "wrong-value", f"{field}: {given!r} does not have the form {pattern}.", "Write it in that form."
+    if kind == "value_error":
+        return "wrong-value", f"{field}: {str(detail['msg']).removeprefix('Value error, ')}.", "Mend the field."
+    if kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
+        return "wrong-unit", f"{field}: {given!r} is out of range ({detail['msg'].lower()}).", "Use a value in range."
+    wanted = detail["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return "wrong-type", f"{field}: {given!r} is not {_article(wanted)}.", f"Write {_article(wanted)} without unit."
+
+
+def _article(noun: str) -> str:
+    return noun if noun.startswith(("a ", "an ")) else f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+
+
+def _one_of(given: object, allowed: str) -> str:
+    return nearest(str(given), [word.strip() for word in allowed.replace(" or ", ",").split(",") if word.strip()])
+
+
+def _fields_at(path: Path) -> list[str]:
+    """The fields that the spec has at a path, for suggestions."""
+    models: list[type[BaseModel]] = [StackSpec]
+    for part in path:
+        found: list[type[BaseModel]] = []
+        for model in models:
+            field = model.model_fields.get(str(part))
+            if field is not None:
+                found.extend(_models_in(field.annotation))
+        models = found
+    return sorted({name for model in models for name in model.model_fields} | ({"extends"} if not path else set()))
+
+
+def _models_in(annotation: object) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]
+
+
+def _file_problem(file: str, rule: str, what: str) -> Problem:
+    return Problem(
+        rule=rule,
+        severity="error",
+        field="",
+        what=what,
+        fix="A stack file is a map; see stacks/gb200-2p1d.yaml.",
+        file=file,
+        line=1,
+    )
+
+
+__all__ = ["PROJECT", "LoadedStack", "Place", "Position", "find_stack", "load_stack", "nearest", "stack_names"]

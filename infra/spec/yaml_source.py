@@ -1,0 +1,162 @@
+"""YAML read with the line and column of every key, refusing what could hang or mislead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from infra.errors import Problem
+
+MAX_BYTES = 1_000_000
+MAX_NODES = 20_000
+MAX_DEPTH = 40
+
+Path = tuple[str | int, ...]
+Position = tuple[int, int]
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A YAML document as plain values, with where each key and item stands.
+
+    Args:
+        data: maps, lists and scalars.
+        positions: path → (line, column), both 1-based; a map's entry points at its key.
+    """
+
+    data: object
+    positions: Mapping[Path, Position]
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Walks composed nodes; counts them, so that aliases cannot multiply for ever."""
+
+    file: str
+    problems: list[Problem] = field(default_factory=list)
+    positions: dict[Path, Position] = field(default_factory=dict)
+    num_nodes: int = 0
+
+    def refuse(self, rule: str, node: yaml.Node, path: Path, what: str, fix: str) -> None:
+        """Record a problem at a node."""
+        self.problems.append(
+            Problem(
+                rule=rule,
+                severity="error",
+                field=dotted(path),
+                what=what,
+                fix=fix,
+                file=self.file,
+                line=node.start_mark.line + 1,
+            )
+        )
+
+    def read(self, node: yaml.Node, path: Path, constructor: yaml.constructor.SafeConstructor) -> object:
+        """The plain value of a node."""
+        self.num_nodes += 1
+        if self.num_nodes > MAX_NODES or len(path) > MAX_DEPTH:
+            raise _TooLargeError
+        self.positions.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
+        if isinstance(node, yaml.MappingNode):
+            return self._read_map(node, path, constructor)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.read(item, (*path, i), constructor) for i, item in enumerate(node.value)]
+        return constructor.construct_object(node)  # type: ignore[no-untyped-call]
+
+    def _read_map(
+        self, node: yaml.MappingNode, path: Path, constructor: yaml.constructor.SafeConstructor
+    ) -> dict[str, object]:
+        result: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            key = str(getattr(key_node, "value", ""))
+            if not isinstance(key_node, yaml.ScalarNode) or key == "<<":
+                self.refuse("yaml-syntax", key_node, path, "A key must be a plain word.", "Write `key: value`.")
+                continue
+            here = (*path, key)
+            if key in result:
+                first = self.positions[here][0]
+                self.refuse(
+                    "duplicate-key",
+                    key_node,
+                    here,
+                    f"{key} is written twice (first in line {first}).",
+                    "Keep one of them.",
+                )
+                continue
+            self.positions[here] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            result[key] = self.read(value_node, here, constructor)
+        return result
+
+
+class _TooLargeError(Exception):
+    """The document expands beyond what any stack needs."""
+
+
+def dotted(path: Path) -> str:
+    """`("roles", "decode", 0)` as `roles.decode.0`."""
+    return ".".join(str(part) for part in path)
+
+
+def read_yaml(text: str, file: str) -> tuple[Document, list[Problem]]:
+    """Plain values and positions of one YAML document, and what is wrong with it.
+
+    Args:
+        text: the file's content.
+        file: its name for messages.
+
+    Returns:
+        The document (with `data=None` when nothing could be read) and its problems.
+    """
+    empty = Document(data=None, positions={})
+    if len(text) > MAX_BYTES:
+        return empty, [_whole_file(file, f"The file has {len(text)} bytes; at most {MAX_BYTES} are read.")]
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        return empty, [_syntax(file, error)]
+    except yaml.YAMLError as error:
+        return empty, [_whole_file(file, f"This is not YAML: {error}.")]
+    except RecursionError:
+        return empty, [_whole_file(file, "The file is nested too deeply.")]
+    if node is None:
+        return Document(data={}, positions={(): (1, 1)}), []
+    reader = _Reader(file)
+    try:
+        data = reader.read(node, (), loader)
+    except (_TooLargeError, RecursionError):
+        what = f"The file expands to more than {MAX_NODES} values or {MAX_DEPTH} levels (repeated aliases?)."
+        return empty, [_whole_file(file, what)]
+    except (yaml.YAMLError, ValueError) as error:
+        return empty, [_whole_file(file, f"A value cannot be read: {error}.")]
+    return Document(data=data, positions=reader.positions), reader.problems
+
+
+def _syntax(file: str, error: yaml.MarkedYAMLError) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    what = " ".join(part for part in (error.context, error.problem) if part)
+    return Problem(
+        rule="yaml-syntax",
+        severity="error",
+        field="",
+        what=f"This is not YAML: {what}.",
+        fix="Mend the indentation or quoting in this line.",
+        file=file,
+        line=None if mark is None else mark.line + 1,
+    )
+
+
+def _whole_file(file: str, what: str) -> Problem:
+    return Problem(
+        rule="yaml-syntax",
+        severity="error",
+        field="",
+        what=what,
+        fix="A stack file is a short map; see stacks/gb200-2p1d.yaml.",
+        file=file,
+        line=1,
+    )
