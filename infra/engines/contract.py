@@ -1,0 +1,159 @@
+"""The seam between the compiler and an engine: what is asked, what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from infra.catalog.flags import FlagCatalogue
+from infra.catalog.schema import Mount
+from infra.engines.reading import Reading
+from infra.engines.settings import Flag, Origin, RoleSettings, Variable
+from infra.inventory.hosts import HostFacts
+from infra.spec.stack import RoleName
+
+PortName = Literal[
+    "http", "dp_rpc", "master", "side_channel", "kv", "bootstrap", "supervisor", "dist", "prometheus"
+]
+PortScope = Literal["process", "leader", "group"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortRequest:
+    """A port that an engine asks for.
+
+    Args:
+        name: names the block in `plan/ports.py`.
+        scope: `process`: each process its own; `leader`: one, free on the leader's host;
+            `group`: one range, free on every host of the group.
+        count: consecutive ports.
+    """
+
+    name: PortName
+    scope: PortScope
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupContext:
+    """What all processes of one replica share.
+
+    Args:
+        index: number of the group over all groups of the stack, prefill before decode.
+        num_nodes: hosts of the group.
+        leader_address: address of the host of rank 0, as its peers write it.
+        ports: allocated ports of scope leader and group, the first of each range.
+        peers: settings of every role of the stack.
+    """
+
+    settings: RoleSettings
+    replica: int
+    index: int
+    num_nodes: int
+    leader_address: str
+    ports: Mapping[PortName, int]
+    peers: Mapping[RoleName, RoleSettings]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessContext:
+    """What one process has for itself.
+
+    Args:
+        facts: of its host.
+        ports: allocated ports of scope process.
+        devices: indices on the host, ascending.
+        host_devices: how many devices the host has.
+        ranks: data-parallel ranks whose core runs here.
+        first_rank: first rank that its devices belong to.
+        node: position of its host within the group.
+        is_leader: whether it holds rank 0 on the group's first host.
+    """
+
+    group: GroupContext
+    facts: HostFacts
+    ports: Mapping[PortName, int]
+    devices: tuple[int, ...]
+    host_devices: int
+    ranks: tuple[int, ...]
+    first_rank: int
+    node: int
+    is_leader: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a command line and its environment."""
+
+    flags: tuple[Flag, ...] = ()
+    env: tuple[Variable, ...] = ()
+    env_prepend: tuple[Variable, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+
+
+class Engine(Protocol):
+    """An engine family: places ranks, asks for ports, writes and reads command lines."""
+
+    @property
+    def owned_flags(self) -> Mapping[str, str]:
+        """Canonical flag → the stack's field to use instead."""
+        ...
+
+    @property
+    def owned_variables(self) -> Mapping[str, str]:
+        """Environment variable → the stack's field to use instead."""
+        ...
+
+    def unit_devices(self, settings: RoleSettings) -> int:
+        """Devices that must sit together on one host, or fill whole hosts."""
+        ...
+
+    def num_units(self, settings: RoleSettings) -> int:
+        """Units in one replica."""
+        ...
+
+    def has_process_per_unit(self, settings: RoleSettings) -> bool:
+        """Whether each unit is a process of its own; otherwise one process per host."""
+        ...
+
+    def ranks_on_node(self, settings: RoleSettings, node: int, num_nodes: int) -> tuple[int, ...]:
+        """Ranks whose core runs on a host, when one unit spans `num_nodes` hosts."""
+        ...
+
+    def port_requests(
+        self, settings: RoleSettings, *, num_nodes: int, local_ranks: int, is_leader: bool
+    ) -> tuple[PortRequest, ...]:
+        """What one process asks for; requests of scope leader and group are asked by every process."""
+        ...
+
+    def program(self, settings: RoleSettings) -> tuple[str, ...]:
+        """The words before the flags, the model among them where it is positional."""
+        ...
+
+    def common_part(self, settings: RoleSettings, peers: Mapping[RoleName, RoleSettings]) -> Part:
+        """What every process of the role gets, in the order in which it is written."""
+        ...
+
+    def own_part(self, context: ProcessContext) -> Part:
+        """What this process alone gets."""
+        ...
+
+    def read(
+        self, argv: tuple[str, ...], env: Mapping[str, str], *, num_devices: int, flags: FlagCatalogue
+    ) -> Reading:
+        """What the command line says, to the engine of that release."""
+        ...
+
+
+COMPILER = Origin(kind="compiler", name="topology")
+
+
+def owned(name: str, value: object, why: str) -> Flag:
+    """A flag that the compiler writes."""
+    return Flag(name=name, value=value, origin=Origin(kind="compiler", name="plan", detail=why))  # type: ignore[arg-type]
+
+
+def owned_variable(name: str, value: object, why: str) -> Variable:
+    """A variable that the compiler writes."""
+    return Variable(name=name, value=str(value), origin=Origin(kind="compiler", name="plan", detail=why))

@@ -1,0 +1,215 @@
+"""The three routers' command lines, written and read.
+
+Sources: vllm-router 0.1.17 and sglang-router 0.3.2 (run 2026-11-20), vllm-ascend's
+examples/disaggregated_prefill_v1/load_balance_proxy_server_example.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from infra.catalog.flags import FlagCatalogue
+from infra.catalog.schema import RouterRelease
+from infra.engines.command_line import as_int, parse_flags
+from infra.engines.reading import Bind, Dial, Reading
+from infra.spec.stack import KvTransfer, RouterName
+
+PROMETHEUS_PORT = 29000
+# Routers start when every engine has proven itself; this only covers a slow first health check.
+STARTUP_TIMEOUT_S = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """An engine endpoint that the router spreads requests over.
+
+    `bootstrap_port` is that of a prefill process that serves one, else None.
+    """
+
+    role: str
+    address: str
+    port: int
+    bootstrap_port: int | None
+
+    @property
+    def url(self) -> str:
+        """`http://address:port`."""
+        return f"http://{self.address}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterContext:
+    """What a router's command line is made of. `address` is that of its own host."""
+
+    release: RouterRelease
+    address: str
+    port: int
+    prometheus_port: int
+    policy: str | None
+    kv_transfer: KvTransfer | None
+    endpoints: tuple[Endpoint, ...]
+
+    def of_role(self, role: str) -> tuple[Endpoint, ...]:
+        """Endpoints of one role, in plan order."""
+        return tuple(endpoint for endpoint in self.endpoints if endpoint.role == role)
+
+
+def write_router(name: RouterName, context: RouterContext) -> tuple[str, ...]:
+    """The router's argument vector."""
+    return _WRITERS[name](context)
+
+
+def has_prometheus_port(name: RouterName) -> bool:
+    """Whether the router serves its metrics on a port of their own."""
+    return name != "ascend-proxy"
+
+
+def read_router(argv: Sequence[str], catalogue: FlagCatalogue | None) -> Reading:
+    """Ports and endpoints of a router's argument vector; which router it is follows from the program."""
+    if catalogue is None:
+        return _read_proxy(argv)
+    start = next((i for i, word in enumerate(argv) if i > 0 and word.startswith("--")), len(argv))
+    prefill, decode, rest = _split_lists(argv[start:])
+    parsed = parse_flags(rest, catalogue)
+    dials = [_dial(url) for url in _as_words(parsed.values.get("worker-urls"))]
+    for words in prefill:
+        dials.append(_dial(words[0]))
+        if len(words) > 1 and words[1].isdigit():
+            dials.append(Dial(name="bootstrap", address=dials[-1].address, port=int(words[1])))
+    dials.extend(_dial(words[0]) for words in decode)
+    port = as_int(parsed.values.get("port"), 30000)
+    prometheus = as_int(parsed.values.get("prometheus-port"), PROMETHEUS_PORT)
+    flags = {**parsed.values, "prefill": tuple(w[0] for w in prefill), "decode": tuple(w[0] for w in decode)}
+    return Reading(
+        flags=flags,
+        unknown=parsed.rejected,
+        http_port=port,
+        binds=(Bind(name="http", port=port), Bind(name="prometheus", port=prometheus)),
+        dials=tuple(dials),
+    )
+
+
+def _write_vllm_router(context: RouterContext) -> tuple[str, ...]:
+    words = [*context.release.program, "--host", "0.0.0.0", "--port", str(context.port)]  # noqa: S104
+    if context.kv_transfer is None:
+        words += ["--worker-urls", *(endpoint.url for endpoint in context.endpoints)]
+    else:
+        words += ["--vllm-pd-disaggregation", "--kv-connector", context.kv_transfer]
+        for endpoint in context.of_role("prefill"):
+            words += ["--prefill", endpoint.url]
+            if endpoint.bootstrap_port is not None:
+                words.append(str(endpoint.bootstrap_port))
+        for endpoint in context.of_role("decode"):
+            words += ["--decode", endpoint.url]
+    return (*words, *_shared_words(context))
+
+
+def _write_sglang_router(context: RouterContext) -> tuple[str, ...]:
+    words = [*context.release.program, "--host", "0.0.0.0", "--port", str(context.port)]  # noqa: S104
+    if context.kv_transfer is None:
+        words += ["--worker-urls", *(endpoint.url for endpoint in context.endpoints)]
+    else:
+        words.append("--pd-disaggregation")
+        for endpoint in context.of_role("prefill"):
+            words += ["--prefill", endpoint.url]
+            if endpoint.bootstrap_port is not None:
+                words.append(str(endpoint.bootstrap_port))
+        for endpoint in context.of_role("decode"):
+            words += ["--decode", endpoint.url]
+    return (*words, *_shared_words(context))
+
+
+def _shared_words(context: RouterContext) -> tuple[str, ...]:
+    policy = ("--policy", context.policy) if context.policy else ()
+    return (
+        *policy,
+        "--prometheus-port",
+        str(context.prometheus_port),
+        "--worker-startup-timeout-secs",
+        str(STARTUP_TIMEOUT_S),
+    )
+
+
+def _write_ascend_proxy(context: RouterContext) -> tuple[str, ...]:
+    words = [*context.release.program, "--host", context.address, "--port", str(context.port)]
+    for role, prefix in (("prefill", "prefiller"), ("decode", "decoder")):
+        endpoints = context.of_role(role)
+        words += [f"--{prefix}-hosts", *(endpoint.address for endpoint in endpoints)]
+        words += [f"--{prefix}-ports", *(str(endpoint.port) for endpoint in endpoints)]
+    return tuple(words)
+
+
+_WRITERS: Mapping[RouterName, Callable[[RouterContext], tuple[str, ...]]] = {
+    "vllm-router": _write_vllm_router,
+    "sglang-router": _write_sglang_router,
+    "ascend-proxy": _write_ascend_proxy,
+}
+
+_PROXY_LISTS = ("--prefiller-hosts", "--prefiller-ports", "--decoder-hosts", "--decoder-ports")
+_PROXY_VALUES = (
+    "--port", "--host", "--max-retries", "--retry-delay", "--max-waiting-retries",
+    "--waiting-retry-interval", "--workers", "--log-level",
+)  # fmt: skip
+
+
+def _read_proxy(argv: Sequence[str]) -> Reading:
+    """The proxy's own argparse: lists of hosts and ports of equal length."""
+    lists: dict[str, list[str]] = {name: [] for name in _PROXY_LISTS}
+    values: dict[str, str] = {}
+    unknown: list[tuple[str, str]] = []
+    current = ""
+    for word in argv[2:]:
+        if word.startswith("--"):
+            current = word
+            if word not in lists and word not in _PROXY_VALUES:
+                unknown.append((word, f"unrecognized arguments: {word}"))
+        elif current in lists:
+            lists[current].append(word)
+        else:
+            values[current] = word
+    dials: list[Dial] = []
+    for prefix in ("prefiller", "decoder"):
+        hosts, ports = lists[f"--{prefix}-hosts"], lists[f"--{prefix}-ports"]
+        if len(hosts) != len(ports):
+            unknown.append((f"--{prefix}-ports", f"{len(hosts)} {prefix} hosts but {len(ports)} ports"))
+        dials += [Dial(name="http", address=h, port=as_int(p, 0)) for h, p in zip(hosts, ports, strict=False)]
+    port = as_int(values.get("--port"), 8000)
+    flags: dict[str, object] = {name.lstrip("-"): tuple(words) for name, words in lists.items()}
+    flags.update({name.lstrip("-"): value for name, value in values.items()})
+    flags["prefill"] = tuple(f"http://{d.address}:{d.port}" for d in dials[: len(lists["--prefiller-hosts"])])
+    flags["decode"] = tuple(f"http://{d.address}:{d.port}" for d in dials[len(lists["--prefiller-hosts"]) :])
+    return Reading(
+        flags=flags,
+        unknown=tuple(unknown),
+        http_port=port,
+        binds=(Bind(name="http", port=port),),
+        dials=tuple(dials),
+    )
+
+
+def _split_lists(words: Sequence[str]) -> tuple[list[list[str]], list[list[str]], list[str]]:
+    """The repeated `--prefill URL [PORT]` and `--decode URL`, and the other words."""
+    found: dict[str, list[list[str]]] = {"--prefill": [], "--decode": []}
+    rest: list[str] = []
+    target = rest
+    for word in words:
+        if word in found:
+            found[word].append([])
+            target = found[word][-1]
+        elif word.startswith("--"):
+            target = rest
+            rest.append(word)
+        else:
+            target.append(word)
+    return [w for w in found["--prefill"] if w], [w for w in found["--decode"] if w], rest
+
+
+def _as_words(value: object) -> tuple[str, ...]:
+    return tuple(str(word) for word in value) if isinstance(value, tuple) else ()
+
+
+def _dial(url: str) -> Dial:
+    parts = urlsplit(url)
+    return Dial(name="http", address=parts.hostname or "", port=parts.port or 80)

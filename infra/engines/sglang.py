@@ -1,0 +1,284 @@
+"""SGLang's command line: data-parallel attention, several hosts, prefill/decode.
+
+Semantics from sglang 0.5.9 and 0.5.23: srt/server_args.py and PortArgs; read 2026-11-20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infra.catalog.flags import FlagCatalogue
+from infra.engines.command_line import as_int, parse_flags
+from infra.engines.contract import Part, PortRequest, ProcessContext, owned, owned_variable
+from infra.engines.reading import Bind, Dial, Reading
+from infra.engines.settings import Flag, Origin, RoleSettings, Variable
+from infra.engines.vllm_reading import read_devices
+from infra.spec.stack import RoleName
+
+# `[dist_port, dist_port + 6]`: tokenizer, detokenizer, rpc, metrics, scheduler input, load collector.
+NUM_DIST_PORTS = 7
+DEFAULT_HTTP_PORT = 30000
+DEFAULT_BOOTSTRAP_PORT = 8998
+
+OWNED_FLAGS: Mapping[str, str] = {
+    "host": "(none: engines listen on every address of their host)",
+    "port": "port",
+    "model-path": "checkpoint",
+    "tensor-parallel-size": "tensor_parallel",
+    "pipeline-parallel-size": "pipeline_parallel",
+    "data-parallel-size": "data_parallel",
+    "expert-parallel-size": "expert_parallel",
+    "nnodes": "tensor_parallel",
+    "node-rank": "tensor_parallel",
+    "dist-init-addr": "(none: it follows from the inventory)",
+    "served-model-name": "(none: it follows from the checkpoint)",
+    "context-length": "max_model_len",
+    "max-running-requests": "max_num_seqs",
+    "chunked-prefill-size": "max_num_batched_tokens",
+    "mem-fraction-static": "gpu_memory_utilization",
+    "disaggregation-mode": "kv_transfer",
+    "disaggregation-transfer-backend": "kv_transfer",
+    "disaggregation-bootstrap-port": "(none: infra/plan/ports.py allocates it)",
+    "disaggregation-ib-device": "(none: it follows from the inventory's moe.rdma_devices)",
+    "speculative-draft-model-path": "draft",
+    "revision": "weights.revision",
+    "api-key": "secrets.api_key",
+}
+
+OWNED_VARIABLES: Mapping[str, str] = {
+    "CUDA_VISIBLE_DEVICES": "(none: devices follow from the topology)",
+    "HIP_VISIBLE_DEVICES": "(none: devices follow from the topology)",
+    "HF_TOKEN": "secrets.hf_token",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sglang:
+    """SGLang on CUDA and ROCm. With `enable-dp-attention` the ranks share the tensor-parallel devices."""
+
+    owned_flags: Mapping[str, str] = field(default_factory=lambda: OWNED_FLAGS)
+    owned_variables: Mapping[str, str] = field(default_factory=lambda: OWNED_VARIABLES)
+
+    def unit_devices(self, settings: RoleSettings) -> int:
+        """A whole server: with data-parallel attention the ranks divide the tensor-parallel group."""
+        return settings.rank_devices
+
+    def num_units(self, settings: RoleSettings) -> int:
+        """One, unless plain data parallel repeats the model."""
+        return 1 if has_dp_attention(settings) else settings.data_parallel
+
+    def has_process_per_unit(self, settings: RoleSettings) -> bool:
+        """Never: one launcher per host."""
+        del settings
+        return False
+
+    def ranks_on_node(self, settings: RoleSettings, node: int, num_nodes: int) -> tuple[int, ...]:
+        """The attention ranks whose first device is on this host."""
+        per_rank = settings.rank_devices // settings.data_parallel or 1
+        per_node = settings.rank_devices // num_nodes
+        return tuple(r for r in range(settings.data_parallel) if (r * per_rank) // per_node == node)
+
+    def port_requests(
+        self, settings: RoleSettings, *, num_nodes: int, local_ranks: int, is_leader: bool
+    ) -> tuple[PortRequest, ...]:
+        """HTTP on every host (nodes behind the first serve a dummy health); the dist block on the first."""
+        del local_ranks
+        requests = [PortRequest(name="http", scope="process")]
+        if num_nodes > 1 or has_dp_attention(settings):
+            requests.append(PortRequest(name="dist", scope="leader", count=NUM_DIST_PORTS))
+        if settings.role == "prefill" and settings.kv_transfer is not None and is_leader:
+            requests.append(PortRequest(name="bootstrap", scope="process"))
+        return tuple(requests)
+
+    def program(self, settings: RoleSettings) -> tuple[str, ...]:
+        """`python -m sglang.launch_server`; the model is a flag."""
+        del settings
+        return ("python", "-m", "sglang.launch_server")
+
+    def common_part(self, settings: RoleSettings, peers: Mapping[RoleName, RoleSettings]) -> Part:
+        """Model, sizes, limits, speculation, KV transfer, then catalogue, recipe and operator."""
+        del peers
+        return Part(
+            flags=(
+                *_size_flags(settings),
+                *_limit_flags(settings),
+                *_speculation(settings),
+                *_kv_flags(settings),
+                *settings.flags.values(),
+            ),
+            env=(
+                *settings.env.values(),
+                owned_variable("HF_HUB_OFFLINE", 1, "weights are staged; nothing is downloaded at start"),
+            ),
+            env_prepend=tuple(settings.env_prepend.values()),
+            mounts=settings.mounts,
+        )
+
+    def own_part(self, context: ProcessContext) -> Part:
+        """Port, node rank, bootstrap port, the host's HCAs, the device mask."""
+        group = context.group
+        flags: list[Flag] = [
+            owned("host", "0.0.0.0", "every address of the host"),  # noqa: S104 - the published value
+            owned("port", context.ports["http"], "allocated"),
+        ]
+        if group.num_nodes > 1:
+            flags += [owned("nnodes", group.num_nodes, "hosts"), owned("node-rank", context.node, "order of hosts")]
+        if "dist" in group.ports:
+            address = f"{group.leader_address}:{group.ports['dist']}"
+            flags.append(owned("dist-init-addr", address, "the first host"))
+        if "bootstrap" in context.ports:
+            flags.append(owned("disaggregation-bootstrap-port", context.ports["bootstrap"], "allocated"))
+        if group.settings.kv_transfer is not None and context.facts.rdma_devices:
+            names = ",".join(name.partition(":")[0] for name in context.facts.rdma_devices)
+            flags.append(owned("disaggregation-ib-device", names, "moe.rdma_devices of the host"))
+        return Part(flags=tuple(flags), env=_device_mask(context))
+
+    def read(
+        self, argv: tuple[str, ...], env: Mapping[str, str], *, num_devices: int, flags: FlagCatalogue
+    ) -> Reading:
+        """What `sglang.launch_server` makes of a command line."""
+        parsed = parse_flags(argv[_program_length(argv) :], flags)
+        values = parsed.values
+        layout = _Layout.of(values)
+        port = as_int(values.get("port"), DEFAULT_HTTP_PORT)
+        return Reading(
+            flags=values,
+            unknown=parsed.rejected,
+            dp_ranks=layout.ranks,
+            devices=read_devices(env, layout.local_devices, num_devices),
+            http_port=port,
+            binds=_binds(values, layout, port),
+            dials=_dials(values, layout),
+            group_size=layout.data,
+            is_leader=layout.node == 0,
+            extra={"layout": layout},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The parallel layout of a command line."""
+
+    tensor: int
+    pipeline: int
+    data: int
+    dp_attention: bool
+    num_nodes: int
+    node: int
+
+    @staticmethod
+    def of(flags: Mapping[str, object]) -> _Layout:
+        """From parsed flags."""
+        return _Layout(
+            tensor=as_int(flags.get("tensor-parallel-size"), 1),
+            pipeline=as_int(flags.get("pipeline-parallel-size"), 1),
+            data=as_int(flags.get("data-parallel-size"), 1),
+            dp_attention=bool(flags.get("enable-dp-attention")),
+            num_nodes=as_int(flags.get("nnodes"), 1),
+            node=as_int(flags.get("node-rank"), 0),
+        )
+
+    @property
+    def world(self) -> int:
+        """Devices of the whole server."""
+        return self.tensor * self.pipeline * (1 if self.dp_attention else self.data)
+
+    @property
+    def local_devices(self) -> int:
+        """Devices on this host."""
+        return self.world // max(self.num_nodes, 1)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks whose first device is on this host."""
+        per_rank = max(self.world // self.data, 1)
+        per_node = max(self.local_devices, 1)
+        return tuple(r for r in range(self.data) if (r * per_rank) // per_node == self.node)
+
+
+def has_dp_attention(settings: RoleSettings) -> bool:
+    """Whether the role's flags ask for data-parallel attention."""
+    flag = settings.flags.get("enable-dp-attention")
+    return flag is not None and flag.value is True
+
+
+def _size_flags(settings: RoleSettings) -> tuple[Flag, ...]:
+    role = settings.role
+    flags = [
+        owned("model-path", settings.weights.path, "checkpoint, at its revision"),
+        owned("served-model-name", settings.served_model_name, "the same on every rank and for clients"),
+        owned("tp-size", settings.tensor_parallel, f"roles.{role}.tensor_parallel"),
+    ]
+    if settings.pipeline_parallel > 1:
+        flags.append(owned("pp-size", settings.pipeline_parallel, "pipeline_parallel"))
+    if settings.data_parallel > 1:
+        flags.append(owned("dp-size", settings.data_parallel, f"roles.{role}.data_parallel"))
+    if settings.expert_parallel:
+        flags.append(owned("ep-size", settings.rank_devices, f"roles.{role}.expert_parallel"))
+    return tuple(flags)
+
+
+def _limit_flags(settings: RoleSettings) -> tuple[Flag, ...]:
+    limits = {
+        "context-length": settings.max_model_len,
+        "max-running-requests": settings.max_num_seqs,
+        "chunked-prefill-size": settings.max_num_batched_tokens,
+        "mem-fraction-static": settings.gpu_memory_utilization,
+    }
+    origin = Origin(kind="role", name=settings.role)
+    return tuple(Flag(name=name, value=value, origin=origin) for name, value in limits.items() if value is not None)
+
+
+def _speculation(settings: RoleSettings) -> tuple[Flag, ...]:
+    draft = settings.speculation
+    if draft is None:
+        return ()
+    steps = draft.num_speculative_tokens
+    return (
+        owned("speculative-algorithm", str(draft.weights.checkpoint.draft_method).upper(), "from draft"),
+        owned("speculative-draft-model-path", draft.weights.path, "from draft"),
+        owned("speculative-num-steps", steps, "draft.num_speculative_tokens"),
+        owned("speculative-eagle-topk", 1, "a chain, as the published commands"),
+        owned("speculative-num-draft-tokens", steps + 1, "steps + 1 for a chain"),
+    )
+
+
+def _kv_flags(settings: RoleSettings) -> tuple[Flag, ...]:
+    if settings.kv_transfer is None:
+        return ()
+    return (
+        owned("disaggregation-mode", settings.role, "the role"),
+        owned("disaggregation-transfer-backend", settings.kv_transfer, "kv_transfer"),
+    )
+
+
+def _device_mask(context: ProcessContext) -> tuple[Variable, ...]:
+    if len(context.devices) == context.host_devices:
+        return ()
+    name = context.group.settings.accelerator.mask_variable
+    return (owned_variable(name, ",".join(map(str, context.devices)), "its devices of the host"),)
+
+
+def _program_length(argv: tuple[str, ...]) -> int:
+    """`python -m sglang.launch_server`, or `sglang serve`."""
+    return 3 if "-m" in argv[:2] else 2
+
+
+def _binds(flags: Mapping[str, object], layout: _Layout, port: int) -> tuple[Bind, ...]:
+    binds = [Bind(name="http", port=port)]
+    address = str(flags.get("dist-init-addr") or "")
+    if address and layout.node == 0:
+        binds.append(Bind(name="dist", port=as_int(address.rpartition(":")[2], 0), count=NUM_DIST_PORTS))
+    if flags.get("disaggregation-mode") == "prefill" and layout.node == 0:
+        bootstrap = as_int(flags.get("disaggregation-bootstrap-port"), DEFAULT_BOOTSTRAP_PORT)
+        binds.append(Bind(name="bootstrap", port=bootstrap))
+    return tuple(sorted(binds, key=lambda bind: (bind.name, bind.port)))
+
+
+def _dials(flags: Mapping[str, object], layout: _Layout) -> tuple[Dial, ...]:
+    address = str(flags.get("dist-init-addr") or "")
+    if not address or layout.node == 0:
+        return ()
+    host, _, port = address.rpartition(":")
+    return (Dial(name="dist", address=host, port=as_int(port, 0)),)

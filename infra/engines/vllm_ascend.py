@@ -1,0 +1,56 @@
+"""vllm-ascend on top of vLLM: Mooncake's `MooncakeConnectorV1` and its port arithmetic.
+
+Source: vllm_ascend/distributed/kv_transfer/kv_p2p/mooncake_connector.py and utils.py
+`check_kv_extra_config` @0.22.1rc1, read 2026-11-20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.engines.contract import PortRequest, ProcessContext, owned
+from infra.engines.settings import Flag, RoleSettings, Variable
+from infra.engines.vllm import KV_ROLES, Vllm
+from infra.spec.stack import RoleName
+
+
+@dataclass(frozen=True, slots=True)
+class VllmAscend(Vllm):
+    """vLLM with the Ascend platform plugin."""
+
+    def kv_port_requests(self, settings: RoleSettings) -> tuple[PortRequest, ...]:
+        """One port per device of a group; consumers bind none but carry a number of their own."""
+        if settings.kv_transfer is None:
+            return ()
+        count = settings.data_parallel * settings.rank_devices if settings.role == "prefill" else 1
+        return (PortRequest(name="kv", scope="group", count=count),)
+
+    def common_kv_flags(self, settings: RoleSettings) -> tuple[Flag, ...]:
+        """Nothing in common: every group has its own engine_id and kv_port."""
+        del settings
+        return ()
+
+    def own_kv_flags(self, context: ProcessContext) -> tuple[Flag, ...]:
+        """`--kv-transfer-config` with the sizes of one instance of each role, as the connector asserts."""
+        group = context.group
+        if group.settings.kv_transfer is None:
+            return ()
+        config = {
+            "kv_connector": "MooncakeConnectorV1",
+            "kv_role": KV_ROLES[group.settings.role],
+            "kv_port": str(group.ports["kv"]),
+            "engine_id": str(group.index),
+            "kv_connector_extra_config": {name: _sizes(group.peers, name) for name in ("prefill", "decode")},
+        }
+        return (owned("kv-transfer-config", config, "from kv_transfer; sizes are per instance"),)
+
+    def own_kv_variables(self, context: ProcessContext) -> tuple[Variable, ...]:
+        """Nothing: the connector takes its port from the flag."""
+        del context
+        return ()
+
+
+def _sizes(peers: Mapping[RoleName, RoleSettings], name: str) -> dict[str, int]:
+    settings = next(settings for role, settings in peers.items() if role == name)
+    return {"dp_size": settings.data_parallel, "tp_size": settings.tensor_parallel}

@@ -1,0 +1,187 @@
+"""vLLM's command line read back: mode, ranks, devices, ports it binds and dials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.catalog.flags import FlagCatalogue
+from infra.engines.command_line import ParsedFlags, as_int, as_map, parse_flags
+from infra.engines.reading import Bind, Dial, Reading
+
+MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
+DEFAULT_HTTP_PORT = 8000
+DEFAULT_RPC_PORT = 29550
+DEFAULT_MASTER_PORT = 29501
+DEFAULT_SIDE_CHANNEL_PORT = 5600
+DEFAULT_BOOTSTRAP_PORT = 8998
+DEFAULT_SUPERVISOR_PORT = 9256
+DEFAULT_KV_PORT = 14579
+
+Mode = Literal["single", "internal", "hybrid", "external", "multi-port", "multi-node"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """The parallel layout that a command line asks for, sizes in ranks and devices."""
+
+    mode: Mode
+    tensor: int
+    pipeline: int
+    data: int
+    local: int
+    first_rank: int
+    headless: bool
+    num_nodes: int
+    node: int
+    address: str
+    rpc_port: int
+
+    @property
+    def rank_devices(self) -> int:
+        """Devices of one rank."""
+        return self.tensor * self.pipeline
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks whose core runs in this process."""
+        if self.mode == "multi-node":
+            nodes_per_rank = max(self.num_nodes // self.data, 1)
+            return (self.node // nodes_per_rank,) if self.node % nodes_per_rank == 0 else ()
+        return tuple(range(self.first_rank, self.first_rank + self.local))
+
+    @property
+    def local_devices(self) -> int:
+        """Devices that the process takes on its host."""
+        if self.mode == "multi-node":
+            return self.rank_devices * self.data // max(self.num_nodes, 1)
+        return self.rank_devices * self.local
+
+    @property
+    def binds_rpc(self) -> bool:
+        """Whether the group's handshake uses TCP."""
+        if self.data == 1 or self.mode == "multi-node":
+            return False
+        return self.mode != "internal" or self.local < self.data
+
+
+def read(
+    argv: tuple[str, ...], env: Mapping[str, str], *, num_devices: int, catalogue: FlagCatalogue
+) -> Reading:
+    """One `vllm serve` process.
+
+    Args:
+        argv: the program, `serve`, the model, flags.
+        env: its environment.
+        num_devices: devices of its host.
+        catalogue: flags of the pinned release.
+    """
+    start = argv.index("serve") + 1 if "serve" in argv[:3] else 1
+    parsed = parse_flags(argv[start:], catalogue)
+    parallel = read_parallel(parsed.values)
+    http_port = None if parallel.headless else as_int(parsed.values.get("port"), DEFAULT_HTTP_PORT)
+    return Reading(
+        flags=_with_model(parsed),
+        unknown=parsed.rejected,
+        dp_ranks=parallel.ranks,
+        devices=read_devices(env, parallel.local_devices, num_devices),
+        http_port=http_port,
+        binds=_binds(parsed.values, env, parallel, http_port),
+        dials=_dials(parsed.values, parallel),
+        group_size=parallel.data,
+        is_leader=0 in parallel.ranks,
+        extra={"parallel": parallel},
+    )
+
+
+def read_parallel(flags: Mapping[str, object]) -> Parallel:
+    """The layout that parsed flags ask for (vllm arg_utils.py and serve.py@0.22.1)."""
+    data = as_int(flags.get("data-parallel-size"), 1)
+    num_nodes = as_int(flags.get("nnodes"), 1)
+    rank = flags.get("data-parallel-rank")
+    start = flags.get("data-parallel-start-rank")
+    headless = bool(flags.get("headless"))
+    local = as_int(flags.get("data-parallel-size-local"), data)
+    mode: Mode = "single" if data == 1 else "internal"
+    if num_nodes > 1:
+        mode = "multi-node"
+    elif data > 1 and flags.get("data-parallel-multi-port-external-lb"):
+        mode = "multi-port"
+    elif data > 1 and rank is not None:
+        mode, local = "external", 1
+    elif data > 1 and (flags.get("data-parallel-hybrid-lb") or (start and not headless)):
+        mode = "hybrid"
+    return Parallel(
+        mode=mode,
+        tensor=as_int(flags.get("tensor-parallel-size"), 1),
+        pipeline=as_int(flags.get("pipeline-parallel-size"), 1),
+        data=data,
+        local=local,
+        first_rank=as_int(rank if mode == "external" else start, 0),
+        headless=headless,
+        num_nodes=num_nodes,
+        node=as_int(flags.get("node-rank"), 0),
+        address=str(flags.get("data-parallel-address") or flags.get("master-addr") or "127.0.0.1"),
+        rpc_port=as_int(flags.get("data-parallel-rpc-port"), DEFAULT_RPC_PORT),
+    )
+
+
+def read_devices(env: Mapping[str, str], needed: int, num_devices: int) -> tuple[int, ...]:
+    """Host indices that the process takes: the first of its mask, or of all devices."""
+    for name in MASKS:
+        if name in env:
+            words = [word.strip() for word in env[name].split(",")]
+            return tuple(sorted(int(word) for word in words[:needed] if word.isdigit()))
+    return tuple(range(min(needed, num_devices)))
+
+
+def _with_model(parsed: ParsedFlags) -> dict[str, object]:
+    flags = dict(parsed.values)
+    if parsed.positionals:
+        flags["model"] = parsed.positionals[0]
+    return flags
+
+
+def _binds(
+    flags: Mapping[str, object], env: Mapping[str, str], parallel: Parallel, http_port: int | None
+) -> tuple[Bind, ...]:
+    binds: list[Bind] = []
+    if http_port is not None:
+        binds.append(Bind(name="http", port=http_port, count=parallel.local if parallel.mode == "multi-port" else 1))
+    if parallel.mode == "multi-port":
+        port = as_int(flags.get("data-parallel-supervisor-port"), DEFAULT_SUPERVISOR_PORT)
+        binds.append(Bind(name="supervisor", port=port))
+    if parallel.binds_rpc and 0 in parallel.ranks:
+        binds.append(Bind(name="dp_rpc", port=parallel.rpc_port))
+    if parallel.mode == "multi-node" and parallel.node == 0:
+        binds.append(Bind(name="master", port=as_int(flags.get("master-port"), DEFAULT_MASTER_PORT)))
+    binds.extend(_kv_binds(as_map(flags.get("kv-transfer-config")), env, parallel))
+    return tuple(sorted(binds, key=lambda bind: (bind.name, bind.port)))
+
+
+def _kv_binds(config: Mapping[str, object], env: Mapping[str, str], parallel: Parallel) -> list[Bind]:
+    connector, ranks = config.get("kv_connector"), parallel.ranks
+    if not ranks:
+        return []
+    if connector == "NixlConnector":
+        base = as_int(env.get("VLLM_NIXL_SIDE_CHANNEL_PORT"), DEFAULT_SIDE_CHANNEL_PORT)
+        return [Bind(name="side_channel", port=base + ranks[0], count=len(ranks))]
+    if connector == "MooncakeConnector" and config.get("kv_role") != "kv_consumer":
+        port = as_int(env.get("VLLM_MOONCAKE_BOOTSTRAP_PORT"), DEFAULT_BOOTSTRAP_PORT)
+        return [Bind(name="bootstrap", port=port)]
+    if connector == "MooncakeConnectorV1" and config.get("kv_role") != "kv_consumer":
+        # vllm_ascend mooncake_connector.py@0.22.1rc1: kv_port + dp_rank * TP * PP + tp_rank
+        width = parallel.rank_devices
+        base = as_int(config.get("kv_port"), DEFAULT_KV_PORT)
+        return [Bind(name="kv", port=base + ranks[0] * width, count=len(ranks) * width)]
+    return []
+
+
+def _dials(flags: Mapping[str, object], parallel: Parallel) -> tuple[Dial, ...]:
+    if parallel.mode == "multi-node" and parallel.node > 0:
+        port = as_int(flags.get("master-port"), DEFAULT_MASTER_PORT)
+        return (Dial(name="master", address=str(flags.get("master-addr", "127.0.0.1")), port=port),)
+    if parallel.binds_rpc and 0 not in parallel.ranks:
+        return (Dial(name="dp_rpc", address=parallel.address, port=parallel.rpc_port),)
+    return ()
