@@ -1,0 +1,20 @@
+"""The agent: brings one host to a state, proves it, takes it back.
+
+It is standard library and Python 3.6 grammar, imports nothing of ours, and is carried to a host as
+source text (`bundle`). One JSON request in, one JSON report out; it leaves with 0 whenever a report
+was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
+
+    {"schema_version": 1, "operation": …, …}            the report
+    state      mode check|apply|rollback|remove, stack,  {"items": [{id, group, kind, state, before, wanted,
+               release, items, groups, diff, secrets,      after, why, needs, diff}], "daemon_reloaded"}
+               operator
+    units      action start|stop|restart|status|         {"units": [{unit, load_state, active_state, sub_state,
+               enable|disable, units, timeout_s,           result, exec_main_status, main_pid, n_restarts,
+               log_lines                                   since, log_tail}], "message": systemctl's words or null}
+    probe      probes [{id, steps}], parallel            {"probes": [{id, steps: [{status, body, elapsed_s, error}]}]}
+    listening  ports                                     {"listening": [{port, address, pid, command}]}
+    read       paths                                     {"files": {path: text or null}}
+    journal    units, lines, since, grep                 {"journal": [{unit, time, message}]}
+
+Every absolute path is taken below `MOE_INFRA_ROOT` when that is set, so that tests need no root.
+"""
