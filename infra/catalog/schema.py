@@ -72,10 +72,17 @@ class Mount(Entry):
 
 
 class ContainerAccess(Entry):
-    """What a container needs to use the devices. `{index}` stands for each device's index."""
+    """What a container needs to use the devices.
+
+    Args:
+        per_device: `{index}` stands for each device of the host, masked or not: the mask variable
+            counts among the devices that the container sees.
+        fabric_devices: only where the stack's processes run on more than one host.
+    """
 
     gpus: StrictStr | None = None
     devices: tuple[StrictStr, ...] = ()
+    fabric_devices: tuple[StrictStr, ...] = ()
     per_device: tuple[StrictStr, ...] = ()
     groups: tuple[StrictStr, ...] = ()
     capabilities: tuple[StrictStr, ...] = ()
@@ -88,7 +95,8 @@ class ContainerAccess(Entry):
 class Accelerator(SourcedEntry):
     """`accelerators/<id>.yaml`: a chip model and the host that carries it.
 
-    `memory_mib` is per device as the driver reports it; `mask_variable` limits a process to devices;
+    `memory_mib` is per device as the engine sees it: what it multiplies by its memory utilisation, a
+    little below what the vendor's tool prints. `mask_variable` limits a process to devices;
     `aws_instance_type` is None where AWS does not rent it.
     """
 
@@ -170,7 +178,6 @@ class Checkpoint(SourcedEntry):
     draft_method: Literal["eagle3"] | None = None
     draft_of: tuple[StrictStr, ...] = ()
     served_model_name: StrictStr | None = None
-    remote_code: StrictBool = False
     flags: dict[Literal["vllm", "sglang"], dict[StrictStr, FlagData]] = Field(default_factory=dict)
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
     features: dict[
@@ -246,6 +253,7 @@ class TuningItem(Entry):
         needs: when a change takes effect.
         tolerate_absent: a host without it is `not_applicable`, not `failed`.
         enabled: whether the profile applies it unless the stack's `tuning.enable` names it.
+        opt_in: what stands in the place of `want` when the stack's `tuning.enable` names the item.
     """
 
     id: StrictStr
@@ -257,6 +265,7 @@ class TuningItem(Entry):
     needs: NeedsKind = "live"
     tolerate_absent: StrictBool = False
     enabled: StrictBool = True
+    opt_in: StrictStr | None = None
     why: StrictStr
     source: StrictStr
     checked: date
