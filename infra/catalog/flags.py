@@ -17,7 +17,7 @@ class FlagFact:
     """One flag of a release.
 
     Args:
-        name: the canonical spelling without dashes.
+        name: the canonical spelling without dashes: the longest, equal over releases.
         options: every spelling with dashes, negations included.
         takes: how many words follow: 0, 1, or None for any number.
         value_type: how a word is read.
@@ -61,7 +61,7 @@ def read_flag_catalogue(path: Path) -> FlagCatalogue:
         if not options:
             continue
         fact = FlagFact(
-            name=next((o for o in options if o.startswith("--")), options[0]).lstrip("-"),
+            name=_canonical(options),
             options=options,
             takes=_takes(row),
             value_type=_value_type(row),
@@ -88,9 +88,20 @@ def read_environment_names(paths: tuple[Path, ...]) -> EnvironmentNames:
     return EnvironmentNames(frozenset(names), frozenset(additional))
 
 
+def _canonical(options: tuple[str, ...]) -> str:
+    spelt_out = [option for option in options if option.startswith("--")] or list(options)
+    positive = [option for option in spelt_out if not option.startswith("--no-")] or spelt_out
+    return max(positive, key=len).lstrip("-")
+
+
 def _takes(row: Mapping[str, object]) -> int | None:
     nargs = row["nargs"]
-    if nargs == 0 or "True" in str(row["action"]) or "False" in str(row["action"]) or "Boolean" in str(row["action"]):
+    if (
+        nargs == 0
+        or "True" in str(row["action"])
+        or "False" in str(row["action"])
+        or "Boolean" in str(row["action"])
+    ):
         return 0
     return 1 if nargs in (None, 1) else None
 

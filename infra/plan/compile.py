@@ -1,0 +1,178 @@
+"""The compiler: a stack and the hosts that exist become a plan of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from infra.catalog.load import Catalog
+from infra.catalog.schema import Image
+from infra.engines.registry import ENGINES
+from infra.engines.settings import RoleSettings
+from infra.errors import ProblemsFound
+from infra.inventory.book import InventoryAddresses, documentation_hosts, match_hosts
+from infra.inventory.hosts import AddressBook, Inventory
+from infra.plan.capabilities import capabilities_of
+from infra.plan.document import plan_hash
+from infra.plan.engine_processes import EngineCompiler
+from infra.plan.placement import build_topology
+from infra.plan.ports import PortAllocator
+from infra.plan.process import Plan, PlanEngine, PlanHost, Process
+from infra.plan.resolve import Problems, ResolvedStack, resolve
+from infra.plan.router import compile_router, num_endpoints
+from infra.plan.topology import Topology
+from infra.spec.load import LoadedStack, load_stack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledStack:
+    """A stack compiled against addresses: everything that later rooms read.
+
+    `book` knows the inventory's entry of each plan host.
+    """
+
+    stack: LoadedStack
+    resolved: ResolvedStack
+    topology: Topology
+    book: InventoryAddresses
+    plan: Plan
+
+
+def compile_file(
+    name_or_path: str, *, catalog: Catalog, inventory: Inventory | None = None, sets: Sequence[str] = ()
+) -> CompiledStack:
+    """A stack file compiled to a plan.
+
+    Args:
+        name_or_path: a stack's name or a file.
+        catalog: what is true of the world.
+        inventory: the hosts that exist; None for documentation addresses.
+        sets: `field=value` words.
+
+    Raises:
+        ProblemsFound: the stack cannot be compiled; every problem found on the way.
+        StackError: the inventory has too few hosts, or a port block is full.
+    """
+    return compile_stack(load_stack(name_or_path, sets), catalog=catalog, inventory=inventory)
+
+
+def compile_stack(stack: LoadedStack, *, catalog: Catalog, inventory: Inventory | None = None) -> CompiledStack:
+    """A loaded stack compiled to a plan; see `compile_file`."""
+    resolved, topology = resolve_topology(stack, catalog)
+    book = address_book(topology, inventory)
+    plan = compile_plan(resolved, topology, book, catalog)
+    return CompiledStack(stack=stack, resolved=resolved, topology=topology, book=book, plan=plan)
+
+
+def resolve_topology(stack: LoadedStack, catalog: Catalog) -> tuple[ResolvedStack, Topology]:
+    """The part of compilation that needs no address: what provisioning reads.
+
+    Raises:
+        ProblemsFound: the stack cannot be placed.
+    """
+    problems = Problems(stack)
+    resolved = resolve(stack, catalog, problems)
+    _refuse_incomplete(stack, problems)
+    topology = build_topology(resolved, problems) if resolved else None
+    if topology is not None:
+        _refuse_missing_router(stack, topology, problems)
+    if resolved is None or topology is None or problems.found:
+        raise ProblemsFound(tuple(problems.found))
+    return resolved, topology
+
+
+def address_book(topology: Topology, inventory: Inventory | None) -> InventoryAddresses:
+    """Addresses of the topology's hosts from an inventory, or documentation addresses."""
+    if inventory is None:
+        return documentation_hosts([host.name for host in topology.hosts])
+    return InventoryAddresses(match_hosts([(host.name, host.roles[0]) for host in topology.hosts], inventory))
+
+
+def compile_plan(resolved: ResolvedStack, topology: Topology, book: AddressBook, catalog: Catalog) -> Plan:
+    """Every process of a topology, with addresses from a book."""
+    spec, first = resolved.stack.spec, resolved.roles[0]
+    plan = Plan(
+        stack=resolved.stack.name,
+        hash="",
+        model=first.weights.checkpoint.repository,
+        checkpoint=first.weights.checkpoint.id,
+        platform=spec.platform,
+        runtime=spec.runtime,
+        tuning=resolved.tuning,
+        engine=_engine(resolved),
+        weights_path=spec.weights.path,
+        secrets={name: ref.model_dump(exclude_none=True) for name, ref in sorted(spec.secrets.items())},
+        hosts=tuple(
+            PlanHost(
+                name=host.name,
+                roles=host.roles,
+                address=book.address(host.name, seen_from=host.name),
+                accelerator=host.accelerator.id,
+                num_devices=host.accelerator.devices_per_host,
+            )
+            for host in topology.hosts
+        ),
+        processes=_processes(resolved, topology, book, catalog),
+        capabilities=capabilities_of(resolved.roles),
+    )
+    return replace(plan, hash=plan_hash(plan))
+
+
+def image_for(settings: RoleSettings) -> Image | None:
+    """The release's image for the role's accelerator, or None when the catalogue has none."""
+    return next((i for i in settings.release.images if settings.accelerator.id in i.accelerators), None)
+
+
+def _engine(resolved: ResolvedStack) -> PlanEngine:
+    spec, image = resolved.stack.spec, image_for(resolved.roles[0])
+    return PlanEngine(
+        name=spec.engine.name,
+        version=spec.engine.version,
+        image=spec.engine.image or (image.reference if image else ""),
+        entrypoint=image.entrypoint if image else (),
+    )
+
+
+def _processes(
+    resolved: ResolvedStack, topology: Topology, book: AddressBook, catalog: Catalog
+) -> tuple[Process, ...]:
+    spec = resolved.stack.spec
+    allocator = PortAllocator()
+    if spec.router is not None:
+        allocator.reserve(topology.router_host, spec.port)
+    compiler = EngineCompiler(
+        engine=ENGINES[spec.engine.name],
+        flags=catalog.flags(resolved.roles[0].release.flags_catalogue),
+        book=book,
+        peers={settings.role: settings for settings in resolved.roles},
+        allocator=allocator,
+        client_port=spec.port if spec.router is None else None,
+        num_devices={host.name: host.accelerator.devices_per_host for host in topology.hosts},
+    )
+    engines = compiler.compile_all(topology)
+    if spec.router is None:
+        return tuple(engines)
+    return (*engines, compile_router(resolved, topology, book, catalog, engines))
+
+
+def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:
+    """What the fields demand of each other, before anything is placed."""
+    spec = stack.spec
+    disaggregated = spec.roles.unified is None
+    if disaggregated and spec.kv_transfer is None:
+        fix = "Add `kv_transfer: nixl` or `kv_transfer: mooncake`."
+        problems.add("missing-kv-transfer", "kv_transfer", "Prefill and decode need a KV transfer.", fix)
+    if disaggregated and spec.router is None:
+        fix = "Add `router: {name: vllm-router}` (sglang-router for SGLang, ascend-proxy for vllm-ascend)."
+        problems.add("missing-router", "router", "Prefill and decode need a router in front.", fix)
+    if not disaggregated and spec.kv_transfer is not None:
+        problems.add("needless-kv-transfer", "kv_transfer", "A unified role transfers no KV.", "Remove kv_transfer.")
+
+
+def _refuse_missing_router(stack: LoadedStack, topology: Topology, problems: Problems) -> None:
+    if stack.spec.roles.unified is None or stack.spec.router is not None:
+        return
+    count = num_endpoints(topology)
+    if count > 1:
+        what = f"The stack has {count} endpoints and no router: clients would need to know all of them."
+        problems.add("missing-router", "router", what, "Add `router: {name: vllm-router}`, or use one internal replica.")

@@ -1,0 +1,140 @@
+"""Engine processes of a topology: ports allocated, commands spelt, and every derived field read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from infra.catalog.flags import FlagCatalogue
+from infra.engines.contract import Engine, GroupContext, PortName, PortRequest, ProcessContext
+from infra.engines.reading import Dial
+from infra.engines.settings import RoleSettings
+from infra.inventory.hosts import AddressBook
+from infra.plan.command import RoleCommand, spell_process, spell_role
+from infra.plan.ports import PortAllocator, allocate_group
+from infra.plan.process import Connect, Process
+from infra.plan.topology import Group, Seat, Topology
+from infra.spec.stack import RoleName
+
+
+@dataclass(slots=True, kw_only=True)
+class EngineCompiler:
+    """Compiles groups one after the other.
+
+    Args:
+        engine: how to speak.
+        flags: the catalogue of the pinned release.
+        book: where hosts are.
+        peers: settings of every role.
+        allocator: ports taken so far.
+        client_port: the HTTP port of the only endpoint, None when a router stands in front.
+        num_devices: devices per host name.
+    """
+
+    engine: Engine
+    flags: FlagCatalogue
+    book: AddressBook
+    peers: Mapping[RoleName, RoleSettings]
+    allocator: PortAllocator
+    client_port: int | None
+    num_devices: Mapping[str, int]
+    _commands: dict[RoleName, RoleCommand] = field(default_factory=dict)
+    _num_on_host: dict[str, int] = field(default_factory=dict)
+
+    def compile_all(self, topology: Topology) -> list[Process]:
+        """Every engine process, in plan order, with its connects resolved to process ids."""
+        found: list[tuple[Process, tuple[Dial, ...]]] = []
+        for index, group in enumerate(topology.groups):
+            found.extend(self._compile_group(group, index))
+        owners = {
+            (self.book.address(process.host, seen_from=process.host), bind.port): process.id
+            for process, _ in found
+            for bind in process.binds
+        }
+        return [_connected(process, dials, owners) for process, dials in found]
+
+    def _compile_group(self, group: Group, index: int) -> list[tuple[Process, tuple[Dial, ...]]]:
+        shared, own = allocate_group(self.allocator, group, self._requests(group))
+        leader = group.seats[0].host
+        context = GroupContext(
+            settings=group.settings,
+            replica=group.replica,
+            index=index,
+            num_nodes=len(group.hosts),
+            leader_address=self.book.address(leader, seen_from=leader),
+            ports=shared,
+            peers=self.peers,
+        )
+        return [self._compile_seat(group, seat, context, own[i]) for i, seat in enumerate(group.seats)]
+
+    def _requests(self, group: Group) -> dict[int, tuple[PortRequest, ...]]:
+        num_nodes = len(group.hosts)
+        return {
+            index: self.engine.port_requests(
+                group.settings, num_nodes=num_nodes, local_ranks=len(seat.ranks), is_leader=seat.is_leader
+            )
+            for index, seat in enumerate(group.seats)
+        }
+
+    def _compile_seat(
+        self, group: Group, seat: Seat, context: GroupContext, ports: dict[PortName, int]
+    ) -> tuple[Process, tuple[Dial, ...]]:
+        if self.client_port is not None and "http" in ports:
+            ports = {**ports, "http": self.client_port}
+        facts = self.book.facts(seat.host)
+        own = self.engine.own_part(
+            ProcessContext(
+                group=context,
+                facts=facts,
+                ports=ports,
+                devices=seat.devices,
+                host_devices=self.num_devices[seat.host],
+                ranks=seat.ranks,
+                first_rank=seat.first_rank,
+                node=seat.node,
+                is_leader=seat.is_leader,
+            )
+        )
+        command = spell_process(self._role_command(group.settings), own, facts)
+        reading = self.engine.read(
+            command.argv, command.env, num_devices=self.num_devices[seat.host], flags=self.flags
+        )
+        number = self._num_on_host.get(seat.host, 0)
+        self._num_on_host[seat.host] = number + 1
+        process = Process(
+            id=f"{seat.host}/{number}",
+            kind="engine",
+            group=group.name,
+            host=seat.host,
+            role=group.settings.role,
+            replica=group.replica,
+            dp_ranks=reading.dp_ranks,
+            devices=reading.devices,
+            endpoint=None if reading.http_port is None else f"http://{facts.address}:{reading.http_port}",
+            binds=reading.binds,
+            connects=(),
+            env=command.env,
+            env_prepend=command.env_prepend,
+            mounts=group.settings.mounts,
+            argv=command.argv,
+            flag_origins=command.flag_origins,
+            env_origins=command.env_origins,
+        )
+        return process, reading.dials
+
+    def _role_command(self, settings: RoleSettings) -> RoleCommand:
+        if settings.role not in self._commands:
+            self._commands[settings.role] = spell_role(self.engine, settings, self.peers)
+        return self._commands[settings.role]
+
+
+def _connected(
+    process: Process, dials: tuple[Dial, ...], owners: Mapping[tuple[str, int], str]
+) -> Process:
+    """A dial that nobody answers keeps its bare address, for the checks to find."""
+    if not dials:
+        return process
+    connects = tuple(
+        Connect(name=d.name, to=owners.get((d.address, d.port), f"{d.address}:{d.port}"), port=d.port) for d in dials
+    )
+    return replace(process, connects=connects)

@@ -1,0 +1,203 @@
+"""Replicas placed on devices of hosts: from resolved roles to a `Topology`. Total: it collects problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from infra.engines.registry import ENGINES
+from infra.engines.settings import RoleSettings
+from infra.plan.resolve import Problems, ResolvedStack
+from infra.plan.topology import Group, Seat, Topology, TopologyHost
+from infra.spec.stack import RoleName
+
+
+@dataclass(slots=True)
+class _Host:
+    """A host while it is being filled: devices are taken from index 0 upwards."""
+
+    name: str
+    settings: RoleSettings
+    roles: list[RoleName] = field(default_factory=list)
+    used: int = 0
+
+    @property
+    def free(self) -> int:
+        """Devices not yet taken."""
+        return self.settings.accelerator.devices_per_host - self.used
+
+    def take(self, count: int, role: RoleName) -> tuple[int, ...]:
+        """The next `count` device indices."""
+        devices = tuple(range(self.used, self.used + count))
+        self.used += count
+        if role not in self.roles:
+            self.roles.append(role)
+        return devices
+
+
+def build_topology(resolved: ResolvedStack, problems: Problems) -> Topology | None:
+    """Place every replica of every role.
+
+    Args:
+        resolved: the stack joined with the catalogue.
+        problems: receives sizes that cannot be placed, and devices left idle without being declared.
+
+    Returns:
+        The topology, or None when a role cannot be placed at all.
+    """
+    spec = resolved.stack.spec
+    shared = spec.placement == "shared"
+    _check_shared_accelerators(resolved, problems)
+    if any([_refuse_sizes(settings, problems) for settings in resolved.roles]):
+        return None
+    hosts: list[_Host] = []
+    groups: list[Group] = []
+    for settings in resolved.roles:
+        first = len(hosts)
+        for replica in range(settings.replicas):
+            pool = hosts if shared else []
+            seats = _place_replica(settings, pool, hosts, shared=shared)
+            groups.append(Group(settings=settings, replica=replica, seats=seats))
+        if not shared:
+            _check_idle(f"roles.{settings.role}", hosts[first:], settings.devices_idle * settings.replicas, problems)
+    if shared:
+        _check_idle("roles", hosts, sum(settings.devices_idle for settings in resolved.roles), problems)
+    return Topology(
+        stack=resolved.stack.name,
+        platform=spec.platform,
+        hosts=tuple(
+            TopologyHost(name=host.name, roles=tuple(host.roles), accelerator=host.settings.accelerator)
+            for host in hosts
+        ),
+        groups=tuple(groups),
+    )
+
+
+def _refuse_sizes(settings: RoleSettings, problems: Problems) -> bool:
+    """Whether a role can be placed on no host at all; each reason is a problem."""
+    engine = ENGINES[settings.release.engine]
+    per_host, unit = settings.accelerator.devices_per_host, engine.unit_devices(settings)
+    where, name = f"roles.{settings.role}", settings.accelerator.id
+    if unit <= per_host:
+        return False
+    if unit % per_host:
+        what = f"One rank needs {unit} devices; {name} hosts have {per_host}, and {unit} is no multiple of it."
+        problems.add("uneven-hosts", f"{where}.tensor_parallel", what, f"Use {per_host} or a multiple of {per_host}.")
+        return True
+    if engine.num_units(settings) > 1:
+        what = f"One rank needs {unit} devices on {unit // per_host} hosts, and data_parallel is {settings.data_parallel}."
+        fix = "A rank that spans hosts needs data_parallel: 1; raise `replicas` instead."
+        problems.add("spanning-ranks", f"{where}.data_parallel", what, fix)
+        return True
+    return False
+
+
+def _check_shared_accelerators(resolved: ResolvedStack, problems: Problems) -> None:
+    names = {settings.accelerator.id for settings in resolved.roles}
+    if resolved.stack.spec.placement == "shared" and len(names) > 1:
+        what = f"placement: shared needs one accelerator for all roles, not {' and '.join(sorted(names))}."
+        problems.add("shared-accelerators", "placement", what, "Use placement: dedicated.")
+
+
+def _place_replica(
+    settings: RoleSettings, pool: list[_Host], hosts: list[_Host], *, shared: bool
+) -> tuple[Seat, ...]:
+    """The seats of one replica; new hosts are appended to `hosts`."""
+    engine = ENGINES[settings.release.engine]
+    unit, units = engine.unit_devices(settings), engine.num_units(settings)
+    per_host = settings.accelerator.devices_per_host
+    if unit > per_host:
+        return _place_over_hosts(settings, hosts, num_nodes=unit // per_host, shared=shared)
+    blocks: list[tuple[_Host, tuple[int, ...]]] = []
+    whole = unit * units
+    available = [host for host in pool if host.free >= min(whole, per_host)]
+    current = available[0] if available else None
+    for _ in range(units):
+        if current is None or current.free < unit:
+            current = _new_host(settings, hosts, shared=shared)
+        blocks.append((current, current.take(unit, settings.role)))
+    if engine.has_process_per_unit(settings):
+        return _seats_per_rank(blocks)
+    return _seats_per_host(blocks, settings)
+
+
+def _seats_per_rank(blocks: list[tuple[_Host, tuple[int, ...]]]) -> tuple[Seat, ...]:
+    nodes = {name: node for node, name in enumerate(dict.fromkeys(host.name for host, _ in blocks))}
+    return tuple(
+        Seat(
+            host=host.name,
+            devices=devices,
+            ranks=(rank,),
+            first_rank=rank,
+            node=nodes[host.name],
+            is_leader=rank == 0,
+        )
+        for rank, (host, devices) in enumerate(blocks)
+    )
+
+
+def _seats_per_host(blocks: list[tuple[_Host, tuple[int, ...]]], settings: RoleSettings) -> tuple[Seat, ...]:
+    engine = ENGINES[settings.release.engine]
+    if engine.num_units(settings) == 1:
+        host, devices = blocks[0]
+        ranks = tuple(range(settings.data_parallel))
+        return (Seat(host=host.name, devices=devices, ranks=ranks, first_rank=0, node=0, is_leader=True),)
+    on_host: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+    for rank, (host, devices) in enumerate(blocks):
+        on_host.setdefault(host.name, []).append((rank, devices))
+    return tuple(
+        Seat(
+            host=name,
+            devices=tuple(device for _, devices in placed for device in devices),
+            ranks=tuple(rank for rank, _ in placed),
+            first_rank=placed[0][0],
+            node=node,
+            is_leader=node == 0,
+        )
+        for node, (name, placed) in enumerate(on_host.items())
+    )
+
+
+def _place_over_hosts(
+    settings: RoleSettings, hosts: list[_Host], *, num_nodes: int, shared: bool
+) -> tuple[Seat, ...]:
+    """One unit that fills whole hosts."""
+    engine = ENGINES[settings.release.engine]
+    seats: list[Seat] = []
+    for node in range(num_nodes):
+        host = _new_host(settings, hosts, shared=shared)
+        devices = host.take(settings.accelerator.devices_per_host, settings.role)
+        ranks = engine.ranks_on_node(settings, node, num_nodes)
+        first = ranks[0] if ranks else 0
+        seats.append(
+            Seat(host=host.name, devices=devices, ranks=ranks, first_rank=first, node=node, is_leader=node == 0)
+        )
+    return tuple(seats)
+
+
+def _new_host(settings: RoleSettings, hosts: list[_Host], *, shared: bool) -> _Host:
+    """A fresh host, named `host-<n>` or `<role>-<n>`."""
+    if shared:
+        name = f"host-{len(hosts)}"
+    else:
+        name = f"{settings.role}-{sum(1 for host in hosts if host.settings.role == settings.role)}"
+    host = _Host(name=name, settings=settings)
+    hosts.append(host)
+    return host
+
+
+def _check_idle(where: str, hosts: list[_Host], declared: int, problems: Problems) -> None:
+    """Idle devices must be declared exactly: forgetting four of a rack is expensive."""
+    idle = sum(host.free for host in hosts)
+    if idle == declared:
+        return
+    total = sum(host.settings.accelerator.devices_per_host for host in hosts)
+    what = f"{idle} of {total} devices on {len(hosts)} host{'s' * (len(hosts) != 1)} are idle, {declared} are declared."
+    problems.add("idle-devices", f"{where}.devices_idle" if "." in where else where, what, _idle_fix(where, idle, hosts))
+
+
+def _idle_fix(where: str, idle: int, hosts: list[_Host]) -> str:
+    if idle == 0:
+        return "Remove devices_idle."
+    replicas = len(hosts) if "." in where else 1
+    each = idle // replicas if replicas and idle % replicas == 0 else idle
+    return f"Change the parallel sizes so that they fill the hosts, or write devices_idle: {each} (per replica)."

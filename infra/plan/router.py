@@ -1,0 +1,119 @@
+"""The router of a plan: one process on the first host that dials every endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.catalog.load import Catalog
+from infra.engines.reading import Reading
+from infra.engines.routers import Endpoint, RouterContext, has_prometheus_port, read_router, write_router
+from infra.engines.settings import Origin
+from infra.inventory.hosts import AddressBook
+from infra.plan.ports import BLOCKS
+from infra.plan.process import Connect, Process
+from infra.plan.resolve import ResolvedStack
+from infra.plan.topology import Topology
+
+ROUTER_ID = "router/0"
+
+
+def num_endpoints(topology: Topology) -> int:
+    """How many HTTP endpoints clients would face without a router."""
+    count = 0
+    for group in topology.groups:
+        settings = group.settings
+        if settings.data_parallel == 1 or settings.load_balancing == "internal":
+            count += 1
+        elif settings.load_balancing == "hybrid":
+            count += len(group.hosts)
+        else:
+            count += settings.data_parallel
+    return count
+
+
+def compile_router(
+    resolved: ResolvedStack,
+    topology: Topology,
+    book: AddressBook,
+    catalog: Catalog,
+    engines: Sequence[Process],
+) -> Process:
+    """The router's process; `engines` are all engine processes in plan order."""
+    spec = resolved.stack.spec
+    if spec.router is None:
+        message = "compile_router needs a stack with a router"
+        raise AssertionError(message)
+    host = topology.router_host
+    release = catalog.router(spec.router.name)
+    address = book.address(host, seen_from=host)
+    endpoints = [
+        Endpoint(role=p.role, address=where, port=port, bootstrap_port=_bootstrap(p))
+        for p in engines
+        if _is_routed(p)
+        for where, port in _served(p)
+    ]
+    argv = write_router(
+        spec.router.name,
+        RouterContext(
+            release=release,
+            address=address,
+            port=spec.port,
+            prometheus_port=BLOCKS["prometheus"].first,
+            policy=spec.router.policy,
+            kv_transfer=spec.kv_transfer,
+            endpoints=tuple(endpoints),
+        ),
+    )
+    reading = read_router(argv, catalog.flags(release.flags_catalogue) if release.flags_catalogue else None)
+    return Process(
+        id=ROUTER_ID,
+        kind="router",
+        group=ROUTER_ID,
+        host=host,
+        role="router",
+        replica=0,
+        dp_ranks=(),
+        devices=(),
+        endpoint=f"http://{address}:{spec.port}",
+        binds=reading.binds if has_prometheus_port(spec.router.name) else reading.binds[:1],
+        connects=router_connects(reading, engines),
+        env={},
+        env_prepend={},
+        mounts=(),
+        argv=argv,
+        flag_origins={word: Origin(kind="compiler", name="plan", detail="router") for word in argv if word[:2] == "--"},
+        env_origins={},
+    )
+
+
+def router_connects(reading: Reading, engines: Sequence[Process]) -> tuple[Connect, ...]:
+    """What the router dials, by process: the owner of the address and port, or the bare address."""
+    owners: dict[tuple[str, int], str] = {}
+    for process in engines:
+        address = (process.endpoint or "").removeprefix("http://").rpartition(":")[0]
+        for bind in process.binds:
+            if bind.name in {"http", "bootstrap"}:
+                owners.update({(address, bind.port + i): process.id for i in range(bind.count)})
+    return tuple(
+        Connect(name=d.name, to=owners.get((d.address, d.port), f"{d.address}:{d.port}"), port=d.port)
+        for d in reading.dials
+    )
+
+
+def _is_routed(process: Process) -> bool:
+    """Endpoints that take requests: SGLang's hosts behind the first only answer health checks."""
+    if process.endpoint is None:
+        return False
+    node = process.argv.index("--node-rank") + 1 if "--node-rank" in process.argv else None
+    return node is None or process.argv[node] == "0"
+
+
+def _served(process: Process) -> list[tuple[str, int]]:
+    """Address and port of each HTTP endpoint of a process: one, or one per rank in multi-port mode."""
+    address = (process.endpoint or "").removeprefix("http://").rpartition(":")[0]
+    http = next(bind for bind in process.binds if bind.name == "http")
+    return [(address, http.port + i) for i in range(http.count)]
+
+
+def _bootstrap(process: Process) -> int | None:
+    return next((bind.port for bind in process.binds if bind.name == "bootstrap"), None)
