@@ -1,0 +1,1 @@
+"""Strict stand-ins for what only real hosts have: container runtimes and the vendors' tools."""

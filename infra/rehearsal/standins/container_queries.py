@@ -1,0 +1,346 @@
+"""The docker and podman commands that only tell: ps, inspect, images, info, version, logs."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from . import images
+from .container_records import find_record, is_running, list_records, record_folder
+from .documents import format_document
+from .failures import CommandFailure, Refusal
+from .go_template import TemplateError, render_template
+from .host_state import STANDIN_NOTICE, read_host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .container_records import Record
+    from .flags import ParsedFlags
+
+VERSIONS = {"docker": "28.2.2", "podman": "4.9.3"}
+TEMPLATE_EXIT_CODE = 64
+SHORT_ID = 12
+FOLLOW_INTERVAL_S = 0.1
+
+
+def show_containers(_program: str, flags: ParsedFlags) -> int:
+    """Do `ps`."""
+    records = list_records()
+    if not flags.has("all") and not flags.has("latest") and "last" not in flags.given:
+        records = [record for record in records if is_running(record)]
+    if flags.has("latest"):
+        records = records[:1]
+    if "last" in flags.given:
+        records = records[: int(flags.last("last"))]
+    for condition in flags.all("filter"):
+        records = [record for record in records if _matches(record, condition)]
+    rows = [_container_row(record, is_full=flags.has("no-trunc")) for record in records]
+    if flags.has("quiet"):
+        print("".join(row["ID"] + "\n" for row in rows), end="")
+        return 0
+    columns = {
+        "ID": "CONTAINER ID",
+        "Image": "IMAGE",
+        "Command": "COMMAND",
+        "CreatedAt": "CREATED",
+        "Status": "STATUS",
+        "Ports": "PORTS",
+        "Names": "NAMES",
+    }
+    _print_rows(rows, columns, flags.last("format"))
+    return 0
+
+
+def show_images(_program: str, flags: ParsedFlags) -> int:
+    """Do `images`."""
+    rows = []
+    for image in read_host().get("images") or []:
+        name, tag, _ = images.split_reference(image["reference"])
+        identifier = images.image_id(image)
+        row = {
+            "Repository": name,
+            "Tag": tag,
+            "Digest": image["digest"],
+            "ID": identifier if flags.has("no-trunc") else identifier[7 : 7 + SHORT_ID],
+            "CreatedAt": "2026-01-01 00:00:00 +0000 UTC",
+            "CreatedSince": "2 months ago",
+            "Size": f"{image.get('size_bytes', 20_000_000_000) / 1e9:.3g}GB",
+        }
+        if not flags.words or flags.words[0] in (name, f"{name}:{tag}"):
+            rows.append(row)
+    if flags.has("quiet"):
+        print("".join(row["ID"] + "\n" for row in rows), end="")
+        return 0
+    columns = {"Repository": "REPOSITORY", "Tag": "TAG"}
+    if flags.has("digests"):
+        columns["Digest"] = "DIGEST"
+    columns.update({"ID": "IMAGE ID", "CreatedSince": "CREATED", "Size": "SIZE"})
+    _print_rows(rows, columns, flags.last("format"))
+    return 0
+
+
+def inspect_images(program: str, flags: ParsedFlags) -> int:
+    """Do `image inspect`."""
+    return _inspect(program, flags, ("image",))
+
+
+def inspect_objects(program: str, flags: ParsedFlags) -> int:
+    """Do `inspect`, of containers first."""
+    kind = flags.last("type")
+    return _inspect(program, flags, (kind,) if kind else ("container", "image"))
+
+
+def show_system(program: str, flags: ParsedFlags) -> int:
+    """Do `info`."""
+    host = read_host()
+    records = list_records()
+    document: dict[str, Any] = {
+        "ID": "5c1f8e0a-0000-4000-8000-000000000000",
+        "Containers": len(records),
+        "ContainersRunning": sum(is_running(record) for record in records),
+        "Images": len(host.get("images") or []),
+        "Driver": "overlay2",
+        "LoggingDriver": "json-file",
+        "CgroupDriver": host.get("cgroup_driver", "systemd"),
+        "CgroupVersion": "2",
+        "KernelVersion": os.uname().release,
+        "OperatingSystem": "Ubuntu 24.04.2 LTS",
+        "OSType": "linux",
+        "Architecture": host["architecture"],
+        "NCPU": os.cpu_count(),
+        "DockerRootDir": "/var/lib/docker",
+        "Name": host["host"],
+        "ServerVersion": VERSIONS[program],
+        "Runtimes": {name: {"path": name} for name in _runtimes(host)},
+        "DefaultRuntime": "runc",
+        "LiveRestoreEnabled": False,
+        "SecurityOptions": ["name=seccomp,profile=builtin", "name=cgroupns"],
+        "Warnings": [],
+    }
+    template = flags.last("format")
+    if template:
+        print(_fill(template, document))
+        return 0
+    lines = [f" {key}: {value}" for key, value in document.items() if isinstance(value, (str, int))]
+    print("Client:\n Version:    " + VERSIONS[program] + "\n\nServer:\n" + "\n".join(lines))
+    return 0
+
+
+def show_version(program: str, flags: ParsedFlags) -> int:
+    """Do `version`."""
+    architecture = images.go_architecture(read_host()["architecture"])
+    part = {
+        "Version": VERSIONS[program],
+        "ApiVersion": "1.50",
+        "GitCommit": "rehearsal",
+        "GoVersion": "go1.24.3",
+        "Os": "linux",
+        "Arch": architecture,
+    }
+    document = {"Client": part, "Server": {**part, "Engine": STANDIN_NOTICE}}
+    template = flags.last("format")
+    if template:
+        print(_fill(template, document))
+        return 0
+    for title in ("Client", "Server"):
+        print(f"{title}: {STANDIN_NOTICE}")
+        print(f" Version:           {VERSIONS[program]}\n API version:       1.50")
+        print(f" OS/Arch:           linux/{architecture}")
+    return 0
+
+
+def show_logs(_program: str, flags: ParsedFlags) -> int:
+    """Do `logs`: both streams come out as one, on standard output."""
+    record = find_record(flags.words[0])
+    path = record_folder(record["id"]) + "/log"
+    position = 0
+    tail = flags.last("tail", "all")
+    while True:
+        running = is_running(record)
+        content = b""
+        if os.path.exists(path):
+            with open(path, "rb") as file:
+                file.seek(position)
+                content = file.read()
+        if position == 0 and tail.isdigit():
+            lines = content.splitlines(keepends=True)
+            shown = b"".join(lines[len(lines) - min(int(tail), len(lines)) :])
+        else:
+            shown = content
+        os.write(1, shown)
+        position += len(content)
+        if not flags.has("follow") or not running:
+            return 0
+        time.sleep(FOLLOW_INTERVAL_S)
+
+
+def _runtimes(host: dict[str, Any]) -> list[str]:
+    """Return the runtimes that the daemon knows."""
+    names = ["io.containerd.runc.v2", "runc"]
+    return [*names, "nvidia"] if host["vendor"] == "nvidia" else names
+
+
+def _matches(record: Record, condition: str) -> bool:
+    """Return whether a container meets one `--filter`."""
+    key, _, value = condition.partition("=")
+    if key == "name":
+        return value.lstrip("^/").rstrip("$") in record["name"]
+    if key == "id":
+        return bool(record["id"].startswith(value))
+    if key == "label":
+        label, equals, wanted = value.partition("=")
+        labels = record["labels"]
+        return label in labels and (not equals or labels[label] == wanted)
+    if key == "status":
+        return _state(record) == value
+    if key == "ancestor":
+        return images.split_reference(record["image"]) == images.split_reference(value)
+    text = f'invalid filter "{key}"'
+    raise CommandFailure(f"Error response from daemon: {text}", 1)
+
+
+def _state(record: Record) -> str:
+    """Return `running`, `created` or `exited`."""
+    if record["status"] == "running" and not is_running(record):
+        return "exited"
+    status: str = record["status"]
+    return status
+
+
+def _container_row(record: Record, *, is_full: bool) -> dict[str, str]:
+    """Return what `ps` knows of one container, by the names of its template."""
+    state = _state(record)
+    status = {
+        "running": "Up Less than a second",
+        "created": "Created",
+        "exited": f"Exited ({record['exit_code']}) Less than a second ago",
+    }[state]
+    command = " ".join(record["words"])
+    if not is_full and len(command) > 20:  # noqa: PLR2004  as wide as ps prints it
+        command = command[:19] + "…"
+    return {
+        "ID": record["id"] if is_full else record["id"][:SHORT_ID],
+        "Image": record["image"],
+        "Command": f'"{command}"',
+        "CreatedAt": record["created_at"][:19].replace("T", " ") + " +0000 UTC",
+        "RunningFor": "Less than a second ago",
+        "Status": status,
+        "State": state,
+        "Ports": "",
+        "Names": record["name"],
+        "Labels": ",".join(f"{key}={value}" for key, value in record["labels"].items()),
+        "Networks": record["network"],
+        "Mounts": ",".join(mount["Source"] for mount in record["mounts"]),
+    }
+
+
+def _print_rows(rows: list[dict[str, str]], columns: dict[str, str], template: str) -> None:
+    """Print rows as a table, as JSON lines or through a template."""
+    is_table = template.startswith("table ")
+    template = template[len("table ") :] if is_table else template
+    if template == "json":
+        print("".join(format_document(row) + "\n" for row in rows), end="")
+    elif template not in ("", "table"):
+        if is_table:
+            titles = {name: columns.get(name, name.upper()) for row in rows[:1] for name in row}
+            rows = [titles or columns, *rows]
+        print("".join(_fill(template, row) + "\n" for row in rows), end="")
+    else:
+        table = [columns, *rows]
+        widths = {name: max(len(row[name]) for row in table) for name in columns}
+        for row in table:
+            print("   ".join(row[name].ljust(widths[name]) for name in columns).rstrip())
+
+
+def _fill(template: str, document: Any) -> str:
+    """Return a filled template, or the document when the template is `json`."""
+    if template == "json":
+        return format_document(document)
+    try:
+        return render_template(template, document)
+    except TemplateError as error:
+        raise CommandFailure(f"template parsing error: {error}", TEMPLATE_EXIT_CODE) from None
+
+
+def _inspect(program: str, flags: ParsedFlags, kinds: tuple[str, ...]) -> int:
+    """Print documents of the named objects; what is not found is an error after the others."""
+    documents: list[dict[str, Any]] = []
+    errors: list[str] = []
+    for reference in flags.words:
+        document = _find_document(reference, kinds)
+        if document is not None:
+            documents.append(document)
+        elif kinds == ("image",):
+            name = images.familiar_reference(reference)
+            refusal = Refusal("no_such_image", reference=name)
+            prefix = "Error: " if program == "podman" else "Error response from daemon: "
+            errors.append(prefix + refusal.text_for(program))
+        else:
+            errors.append(f"Error: No such object: {reference}")
+    template = flags.last("format")
+    if template in ("", "json"):
+        print(format_document(documents, "" if template else "    "))
+    elif documents:
+        print("\n".join(_fill(template, document) for document in documents))
+    else:
+        print()
+    if errors:
+        raise CommandFailure("\n".join(errors), 125 if program == "podman" else 1)
+    return 0
+
+
+def _find_document(reference: str, kinds: tuple[str, ...]) -> dict[str, Any] | None:
+    """Return the document of a container or image, or None."""
+    if "container" in kinds:
+        try:
+            return _container_document(find_record(reference))
+        except Refusal:
+            pass
+    if "image" in kinds:
+        image = images.find_image(read_host().get("images") or [], reference)
+        if image is not None:
+            return images.image_document(image)
+    return None
+
+
+def _container_document(record: Record) -> dict[str, Any]:
+    """Return what `docker inspect` prints of a container."""
+    state = _state(record)
+    return {
+        "Id": record["id"],
+        "Created": record["created_at"],
+        "Path": (record["words"] or [""])[0],
+        "Args": record["words"][1:],
+        "State": {
+            "Status": state,
+            "Running": state == "running",
+            "Paused": False,
+            "Restarting": False,
+            "OOMKilled": False,
+            "Dead": False,
+            "Pid": record["pid"] if state == "running" else 0,
+            "ExitCode": record["exit_code"],
+            "Error": "",
+            "StartedAt": record["started_at"] or "0001-01-01T00:00:00Z",
+            "FinishedAt": record["finished_at"] or "0001-01-01T00:00:00Z",
+        },
+        "Image": record["image_id"],
+        "Name": "/" + record["name"],
+        "RestartCount": 0,
+        "HostConfig": {
+            "NetworkMode": record["network"],
+            "AutoRemove": record["auto_remove"],
+            "RestartPolicy": {"Name": record["restart"], "MaximumRetryCount": 0},
+            "LogConfig": {"Type": record["log_driver"], "Config": {}},
+        },
+        "Mounts": record["mounts"],
+        "Config": {
+            "Image": record["image"],
+            "Cmd": record["words"],
+            "Env": record["variables"],
+            "Labels": record["labels"],
+            "StopSignal": record["stop_signal"],
+        },
+    }

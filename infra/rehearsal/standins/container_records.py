@@ -1,0 +1,145 @@
+"""What `docker ps` knows: one folder per container until the next boot, and one file per name."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from .documents import read_document, write_document
+from .failures import Refusal
+from .host_state import run_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Record = dict[str, Any]
+
+EXIT_CODE_WHEN_UNSEEN = 137
+
+
+def containers_folder() -> str:
+    """Return where the records lie."""
+    return run_folder() + "/containers"
+
+
+def record_folder(container_id: str) -> str:
+    """Return the folder of one container."""
+    return f"{containers_folder()}/{container_id}"
+
+
+def reserve_name(name: str, container_id: str) -> None:
+    """Take a name for a new container.
+
+    Raises:
+        Refusal: another container has it, running or not.
+    """
+    os.makedirs(containers_folder() + "/names", mode=0o755, exist_ok=True)
+    path = f"{containers_folder()}/names/{name}"
+    for _ in range(2):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            # a container that was run with --rm and whose client was killed leaves by itself
+            list_records()
+            continue
+        os.write(descriptor, container_id.encode())
+        os.close(descriptor)
+        os.mkdir(record_folder(container_id), 0o700)
+        return
+    with open(path, encoding="ascii") as file:
+        raise Refusal("name_in_use", name=name, id=file.read())
+
+
+def write_record(record: Record) -> None:
+    """Store the present state of a container."""
+    write_document(record_folder(record["id"]) + "/record.json", record)
+
+
+def remove_record(record: Record) -> None:
+    """Forget a container and free its name."""
+    folder = record_folder(record["id"])
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        os.unlink(f"{folder}/{name}")
+    for path, remove in ((folder, os.rmdir), (f"{containers_folder()}/names/{record['name']}", os.unlink)):
+        try:
+            remove(path)
+        except FileNotFoundError:
+            continue
+
+
+def list_records() -> list[Record]:
+    """Return every container, newest first, with the state that its process is really in."""
+    records: list[Record] = []
+    try:
+        names = os.listdir(containers_folder())
+    except FileNotFoundError:
+        return records
+    for name in names:
+        try:
+            record = read_document(f"{containers_folder()}/{name}/record.json")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        settled = _settle(record)
+        if settled is not None:
+            records.append(settled)
+    records.sort(key=_age, reverse=True)
+    return records
+
+
+def find_record(reference: str) -> Record:
+    """Return the container that a name, an id or the beginning of an id means.
+
+    Raises:
+        Refusal: there is none.
+    """
+    wanted = reference.lstrip("/")
+    records = list_records()
+    for record in records:
+        if wanted in (record["name"], record["id"]):
+            return record
+    for record in records:
+        if wanted and record["id"].startswith(wanted):
+            return record
+    raise Refusal("container_unknown", reference=reference)
+
+
+def is_running(record: Record) -> bool:
+    """Return whether the container's first process lives."""
+    return record["status"] == "running" and process_start(record["pid"]) == record["pid_start"]
+
+
+def process_start(pid: int) -> str:
+    """Return when a process started, in clock ticks since boot; "" when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] in ("Z", "X") else fields[19]
+
+
+def timestamp() -> str:
+    """Return the present time as the daemon writes it."""
+    now = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e9):09d}Z"
+
+
+def _age(record: Record) -> str:
+    """Return what containers are ordered by."""
+    created: str = record["created_at"]
+    return created
+
+
+def _settle(record: Record) -> Record | None:
+    """Return a record whose process ended unseen as exited, or None when it was to leave then."""
+    if record["status"] != "running" or is_running(record):
+        return record
+    if process_start(record["client_pid"]) == record["client_start"]:
+        return record
+    if record["auto_remove"]:
+        remove_record(record)
+        return None
+    record.update(status="exited", exit_code=EXIT_CODE_WHEN_UNSEEN, finished_at=timestamp())
+    write_record(record)
+    return record

@@ -1,0 +1,144 @@
+"""What the simulated host is: `host.json`, and which processes hold its devices.
+
+Keys of `host.json` that the stand-ins read, beside those that the engine reads: `vendor`, `host`, `address`,
+`architecture`, `accelerator`, `product_name`, `memory_mib`, `num_devices`, `driver_version`, `fabric`,
+`super_pod_id`, `server_index`, `imex_nodes`, `images`, `pullable`, `persistence_mode`, `engine_program`,
+`catalogues`, `devices_absent` (indices that do not appear), `faults` (see `Faults of one host` below).
+
+Faults of one host, all optional, indices as strings because JSON has no other keys:
+`ecc_uncorrected` {gpu: count}, `remapped_pending` {gpu: count}, `remapped_failure` {gpu: count},
+`nvlink_inactive` {gpu: [link]}, `fabric_state` text, `imex_status` (`DEGRADED`, `DOWN`), `imex_down` [address],
+`device_health` {npu: text}, `link_down` [npu], `net_health` {npu: text}, `tls_switch` {npu: 0 or 1},
+`unreachable` [device address], `gpu_lost` [gpu].
+"""
+
+from __future__ import annotations
+
+import os
+
+from .documents import read_document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+DEFAULT_STATE_FOLDER = "/var/lib/moe-rehearsal"
+DEFAULT_RUN_FOLDER = "/run/moe-rehearsal"
+STANDIN_NOTICE = "moe-infra rehearsal stand-in"
+SHARE_OF_MEMORY_IN_USE = 0.92
+
+
+class DeviceUse:
+    """A process that holds a device: its id, name and memory in MiB."""
+
+    __slots__ = ("memory_mib", "name", "pid")
+
+    def __init__(self, pid: int, name: str, memory_mib: int) -> None:
+        """Take the three facts of a device's user."""
+        self.pid = pid
+        self.name = name
+        self.memory_mib = memory_mib
+
+
+def state_folder() -> str:
+    """Return the folder that describes this simulated host."""
+    return os.environ.get("MOE_REHEARSAL_STATE", DEFAULT_STATE_FOLDER)
+
+
+def run_folder() -> str:
+    """Return the folder of what lives until the next boot of this simulated host."""
+    return os.environ.get("MOE_REHEARSAL_RUN", DEFAULT_RUN_FOLDER)
+
+
+def read_host() -> dict[str, Any]:
+    """Return `host.json`.
+
+    Raises:
+        SystemExit: the file is missing or not JSON, which is a mistake of the lab.
+    """
+    path = state_folder() + "/host.json"
+    try:
+        host: dict[str, Any] = read_document(path)
+    except (OSError, ValueError) as error:
+        message = f"{STANDIN_NOTICE}: {path}: {error}. The lab writes this file before it boots a host."
+        raise SystemExit(message) from None
+    return host
+
+
+def fault(host: dict[str, Any], name: str) -> Any:
+    """Return what `host.json` says under `faults.<name>`, or None."""
+    return (host.get("faults") or {}).get(name)
+
+
+def fault_of(host: dict[str, Any], name: str, index: int, default: Any) -> Any:
+    """Return the fault of one device, from a table keyed by its index."""
+    return (fault(host, name) or {}).get(str(index), default)
+
+
+def present_devices(host: dict[str, Any]) -> list[int]:
+    """Return the indices of the devices that this host shows, in order."""
+    hidden = set(host.get("devices_absent") or ()) | set(fault(host, "gpu_lost") or ())
+    return [index for index in range(host["num_devices"]) if index not in hidden]
+
+
+def device_identifier(host: dict[str, Any], index: int) -> str:
+    """Return the UUID of a device, made from the host's name so that it is the same at each boot."""
+    digits = 0
+    for character in f"{host['host']}/{index}":
+        digits = (digits * 1000003 + ord(character)) & ((1 << 128) - 1)
+    text = f"{digits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def read_device_uses(host: dict[str, Any]) -> dict[int, DeviceUse]:
+    """Return who holds each device, by index; a device that nobody holds is not in it.
+
+    The engine holds a lock on `devices/<index>` and writes its process id into it (and after a blank the MiB
+    that it uses, if it likes). The lock itself is not tried here: trying would refuse an engine that starts now.
+    """
+    uses: dict[int, DeviceUse] = {}
+    for index in present_devices(host):
+        path = f"{state_folder()}/devices/{index}"
+        try:
+            with open(path, encoding="ascii") as file:
+                words = file.read(64).split()
+        except OSError:
+            continue
+        if not words or not words[0].isdigit() or not _holds_open(int(words[0]), path):
+            continue
+        memory_mib = int(host["memory_mib"] * SHARE_OF_MEMORY_IN_USE)
+        if len(words) > 1 and words[1].isdigit():
+            memory_mib = int(words[1])
+        uses[index] = DeviceUse(int(words[0]), _process_name(int(words[0])), memory_mib)
+    return uses
+
+
+def _holds_open(pid: int, path: str) -> bool:
+    """Return whether the process has the file open, which a recycled process id would not."""
+    try:
+        wanted = os.stat(path)
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    for descriptor in descriptors:
+        try:
+            status = os.stat(f"/proc/{pid}/fd/{descriptor}")
+        except OSError:
+            continue
+        if (status.st_ino, status.st_dev) == (wanted.st_ino, wanted.st_dev):
+            return True
+    return False
+
+
+def _process_name(pid: int) -> str:
+    """Return what the tools call a process: the program's own title when it is an engine."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().decode(errors="replace").split("\0")
+    except OSError:
+        return "[Not Found]"
+    if "vllm" in words:
+        return "VLLM::EngineCore"
+    if any(word.startswith("sglang") for word in words):
+        return "sglang::scheduler"
+    return words[0]
