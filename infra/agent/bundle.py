@@ -1,0 +1,80 @@
+"""The agent as one Python program: how it is carried to a host, and how it is stored for the next boot."""
+
+import json
+import os
+import sys
+from typing import Dict
+
+PACKAGE = "moe_agent"
+
+# Runs on any Python 3, so that one that is too old can still say so.
+PROGRAM = '''\
+# The host agent of moe-infra: all of its modules in one file, and an importer for them.
+import sys
+
+if sys.version_info < (3, 6):
+    sys.stderr.write("moe-infra:old-python %d.%d\\n" % sys.version_info[:2])
+    sys.exit(1)
+
+from importlib.machinery import ModuleSpec
+
+PACKAGE = {package}
+SOURCES = {sources}
+
+
+class Importer(object):
+    """Finds and runs the agent's modules, which lie nowhere on disk."""
+
+    sources = SOURCES
+
+    def find_spec(self, name, path=None, target=None):
+        if name == PACKAGE:
+            return ModuleSpec(name, self, origin="moe-infra", is_package=True)
+        if name.startswith(PACKAGE + ".") and name[len(PACKAGE) + 1 :] in SOURCES:
+            return ModuleSpec(name, self, origin="moe-infra")
+        return None
+
+    def create_module(self, spec):
+        return None
+
+    def get_source(self, name):
+        return SOURCES[name[len(PACKAGE) + 1 :] or "__init__"]
+
+    def exec_module(self, module):
+        text = self.get_source(module.__name__)
+        exec(compile(text, "<%s>" % module.__name__, "exec"), module.__dict__)
+
+
+sys.meta_path.insert(0, Importer())
+from moe_agent.conversation import main
+
+sys.exit(main(sys.argv[1:]))
+'''
+
+
+def program(sources: Dict[str, str]) -> str:
+    """The program that holds these modules; same sources, same text.
+
+    Args:
+        sources: text by module name, `__init__` among them.
+    """
+    literal = json.dumps(sources, sort_keys=True, indent=0)
+    return PROGRAM.replace("{package}", json.dumps(PACKAGE)).replace("{sources}", literal)
+
+
+def own_program() -> str:
+    """The program of the agent that is running, wherever its modules came from."""
+    loader = getattr(sys.modules[__name__], "__loader__", None)
+    sources = getattr(loader, "sources", None)
+    return program(sources if sources is not None else sources_in(os.path.dirname(__file__)))
+
+
+def sources_in(folder: str) -> Dict[str, str]:
+    """The agent's modules as they lie in a folder."""
+    sources = {}
+    for name in sorted(os.listdir(folder)):
+        stem, suffix = os.path.splitext(name)
+        if suffix == ".py" and stem != "__main__":
+            with open(os.path.join(folder, name), encoding="utf-8") as stream:
+                sources[stem] = stream.read()
+    return sources

@@ -1,0 +1,121 @@
+"""One request in, one report out; the operation's module is loaded only when it is asked for."""
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import sys
+import threading
+import traceback
+from typing import Dict, List, Optional, cast
+
+from .host import Host, Refused
+
+SCHEMA_VERSION = 1
+MARKER = "moe-infra-report"
+OPERATIONS = {
+    "state": ".state",
+    "units": ".units",
+    "probe": ".probe",
+    "listening": ".listening",
+    "read": ".reading",
+    "journal": ".journal",
+}
+BAD_STATES = ("failed", "blocked")
+
+Report = Dict[str, object]
+
+
+def main(arguments: List[str]) -> int:
+    """Answer one request.
+
+    Args:
+        arguments: nothing: the request is all of standard input. `framed`: a length line, then the
+            request, and standard input stays open while somebody wants the answer. A path: the
+            request is that file, and the exit code tells whether every item is as wanted.
+    """
+    host = Host(os.environ.get("MOE_INFRA_ROOT", ""))
+    if arguments == ["framed"]:
+        request = _read_frame()
+        _leave_group()
+        _start_watch(host, _seconds(request))
+        _write_framed(answer(request, host))
+        os._exit(0)  # the watch sits in a read of standard input that must not be waited for
+    if arguments:
+        with open(arguments[0], encoding="utf-8") as stream:
+            report = answer(json.load(stream), host)
+        sys.stdout.write(json.dumps(report, indent=1) + "\n")
+        return _verdict(report)
+    sys.stdout.write(json.dumps(answer(json.load(sys.stdin), host)) + "\n")
+    return 0
+
+
+def answer(request: Report, host: Host) -> Report:
+    """The report of one request; a failure of the whole operation is a report too."""
+    operation = str(request.get("operation"))
+    if request.get("schema_version") != SCHEMA_VERSION:
+        what = "this agent speaks schema version {}".format(SCHEMA_VERSION)
+        return failure(what, "Use the agent and the commands of one release.")
+    if operation not in OPERATIONS:
+        what = "{!r} is not an operation of this agent".format(operation)
+        return failure(what, "It knows {}.".format(", ".join(OPERATIONS)))
+    module = importlib.import_module(OPERATIONS[operation], __package__)
+    try:
+        return cast(Report, module.answer(request, host))
+    except Refused as error:
+        return failure(str(error), "Nothing was changed.")
+    except OSError as error:
+        what = "{}: {}".format(error.filename or operation, error.strerror or error)
+        return failure(
+            what, "Look at that path on the host; what was done is in the rollback record."
+        )
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is a report too
+        sys.stderr.write(traceback.format_exc())
+        what = "a bug in the agent: {!r}".format(error)
+        return failure(what, "Report it with the lines above.")
+
+
+def failure(what: str, fix: str) -> Report:
+    """The report of an operation that could not be done."""
+    return {"schema_version": SCHEMA_VERSION, "error": {"what": what, "fix": fix}}
+
+
+def _read_frame() -> Report:
+    stream = sys.stdin.buffer
+    length = int(stream.readline())
+    return cast(Report, json.loads(stream.read(length).decode("utf-8")))
+
+
+def _write_framed(report: Report) -> None:
+    """A marker line with the length, so that a login's noise before or after it does no harm."""
+    text = json.dumps(report).encode("ascii")
+    sys.stdout.buffer.write("\n{} {}\n".format(MARKER, len(text)).encode("ascii") + text + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _leave_group() -> None:
+    with contextlib.suppress(OSError):  # it leads its group already
+        os.setsid()
+
+
+def _seconds(request: Report) -> Optional[float]:
+    deadline = request.get("deadline_s")
+    return float(str(deadline)) if deadline is not None else None
+
+
+def _start_watch(host: Host, deadline_s: Optional[float]) -> None:
+    """End with everything that was started when nobody waits any more, or when the time is over."""
+
+    def watch() -> None:
+        select.select([0], [], [], deadline_s)
+        host.end_children()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _verdict(report: Report) -> int:
+    rows = report.get("items")
+    bad = [row for row in rows if row["state"] in BAD_STATES] if isinstance(rows, list) else []
+    return 1 if bad or "error" in report else 0

@@ -1,0 +1,183 @@
+"""Files and links: content, mode and owner, written whole or not at all."""
+
+import base64
+import binascii
+import difflib
+import hashlib
+import os
+import stat
+import tempfile
+from typing import Dict, List, Optional, Tuple
+
+from .host import Host, Refused
+from .item import Item, Parts, Reading
+
+DEFAULT_MODE = "0644"
+PRIVATE_MODE = "0600"
+FOLDER_MODE = 0o755
+MAX_DIFF_LINES = 400
+
+
+def read_file(host: Host, item: Item) -> Reading:
+    """The file as it lies there and as it is wanted; absent is a state, not an error."""
+    wanted = _wanted_state(host, item)
+    current = state_of(host, item.target)
+    if isinstance(current, dict) and current.get("folder"):
+        raise Refused("{} is a folder".format(item.target))
+    is_secret = item.text("secret") is not None
+    return Reading(
+        value=_shown(current, is_secret=is_secret),
+        parts={item.target: current},
+        wanted=_shown(wanted, is_secret=is_secret),
+        wanted_parts={item.target: wanted},
+    )
+
+
+def state_of(host: Host, path: str) -> Optional[Parts]:
+    """What lies at a path, in the form that brings it back; None when nothing does."""
+    try:
+        status = os.lstat(host.path(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        return {"link": os.readlink(host.path(path))}
+    if not stat.S_ISREG(status.st_mode):
+        return {"folder": True}
+    content = host.read_bytes(path)
+    mode = "{:04o}".format(stat.S_IMODE(status.st_mode))
+    return _file_state(content, mode, status.st_uid, status.st_gid)
+
+
+def write_file(host: Host, _item: Item, part: str, value: object) -> None:
+    """Bring a path to a state: a file (temporary, fsync, rename), a link, or nothing there."""
+    path = host.path(part)
+    if value is None:
+        if os.path.lexists(path):
+            os.unlink(path)
+        return
+    state = value if isinstance(value, dict) else {}
+    make_folders(os.path.dirname(path))
+    if "link" in state:
+        temporary = path + ".moe-infra-new"
+        if os.path.lexists(temporary):
+            os.unlink(temporary)  # left by a run that was killed here
+        os.symlink(str(state["link"]), temporary)
+        os.rename(temporary, path)
+        return
+    owner = (int(state["uid"]), int(state["gid"])) if os.geteuid() == 0 else None
+    replace_file(path, base64.b64decode(str(state["content"])), int(str(state["mode"]), 8), owner)
+
+
+def replace_file(
+    path: str, content: bytes, mode: int, owner: Optional[Tuple[int, int]] = None
+) -> None:
+    """Write a file beside its place, force it to disk, and rename it into place."""
+    handle, temporary = tempfile.mkstemp(prefix=".moe-infra-", dir=os.path.dirname(path))
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            if owner is not None:
+                os.fchown(stream.fileno(), owner[0], owner[1])
+            os.fchmod(stream.fileno(), mode)
+            os.fsync(stream.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def make_folders(path: str, mode: int = FOLDER_MODE) -> None:
+    """Make a folder and those above it, whatever the umask of the login is."""
+    for folder in missing_folders(path):
+        os.mkdir(folder)
+        os.chmod(folder, mode)
+
+
+def missing_folders(path: str) -> List[str]:
+    """The folders of a path that do not exist yet, outermost first."""
+    missing = []
+    while path and not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing[::-1]
+
+
+def file_difference(item: Item, reading: Reading) -> str:
+    """A unified diff of the content; a secret's content is never shown."""
+    if item.text("secret") is not None:
+        return "(a secret, not shown)"
+    before = _lines(reading.parts.get(item.target))
+    after = _lines(reading.wanted_parts.get(item.target))
+    if before is None or after is None:
+        return "(not text)"
+    lines = list(difflib.unified_diff(before, after, item.target, item.target, lineterm=""))
+    if not lines:
+        return "{} → {}".format(reading.value, reading.wanted)
+    if len(lines) > MAX_DIFF_LINES:
+        more = len(lines) - MAX_DIFF_LINES
+        lines = [*lines[:MAX_DIFF_LINES], "… {} more lines".format(more)]
+    return "\n".join(lines)
+
+
+def file_item(target: str, content: bytes, mode: str = DEFAULT_MODE) -> Dict[str, object]:
+    """A file of the agent's own, as an item of the tuning group."""
+    return {
+        "id": "file:" + target,
+        "group": "tuning",
+        "kind": "file",
+        "target": target,
+        "content_base64": base64.b64encode(content).decode("ascii"),
+        "mode": mode,
+        "why": "makes tuning survive a reboot",
+    }
+
+
+def _wanted_state(host: Host, item: Item) -> Parts:
+    link = item.text("link")
+    if link is not None:
+        return {"link": link}
+    encoded = item.text("content_base64")
+    text = item.text("content")
+    if text is not None:
+        content = text.encode("utf-8")
+    elif encoded is not None:
+        try:
+            content = base64.b64decode(encoded, validate=True)
+        except binascii.Error as error:
+            raise Refused("content_base64 is not base64: {}".format(error)) from error
+    else:
+        raise Refused("the item says neither content, content_base64, secret nor link")
+    default = PRIVATE_MODE if item.text("secret") is not None else DEFAULT_MODE
+    mode = "{:04o}".format(int(item.text("mode") or default, 8))
+    return _file_state(content, mode, host.owner[0], host.owner[1])
+
+
+def _file_state(content: bytes, mode: str, uid: int, gid: int) -> Parts:
+    return {
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "mode": mode,
+        "uid": uid,
+        "gid": gid,
+        "content": base64.b64encode(content).decode("ascii"),
+    }
+
+
+def _shown(state: Optional[Parts], *, is_secret: bool) -> Optional[str]:
+    if state is None:
+        return None
+    if "link" in state:
+        return "link to {}".format(state["link"])
+    checksum = "secret" if is_secret else "sha256:{}".format(str(state.get("sha256"))[:12])
+    return "{} mode {} owner {}:{}".format(checksum, state["mode"], state["uid"], state["gid"])
+
+
+def _lines(state: object) -> Optional[List[str]]:
+    if not isinstance(state, dict):
+        return []
+    if "link" in state:
+        return ["link to {}".format(state["link"])]
+    try:
+        return base64.b64decode(str(state["content"])).decode("utf-8").splitlines()
+    except UnicodeDecodeError:
+        return None

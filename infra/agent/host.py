@@ -1,0 +1,132 @@
+"""The host that the agent runs on: its files below one root, and its programs, each with a time limit."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from typing import Dict, List, NamedTuple, Optional, Set
+
+MAX_TEXT_BYTES = 262144
+REAP_S = 1.0
+
+
+class Refused(Exception):
+    """An item cannot be read or written; the text says why, for the report."""
+
+
+class Finished(NamedTuple):
+    """How a program ended. `exit_code` is None when it was not there or ran over its time."""
+
+    exit_code: Optional[int]
+    stdout: str
+    stderr: str
+
+    @property
+    def last_words(self) -> str:
+        """The last line that it wrote, errors first."""
+        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
+        return lines[-1].strip() if lines else "exit code {}".format(self.exit_code)
+
+
+class Host:
+    """Files and programs of this host.
+
+    Args:
+        root: prefix of every absolute path, "" for the host itself.
+        owner: (uid, gid) that files of ours belong to; None leaves ownership alone (not root).
+    """
+
+    def __init__(self, root: str = "") -> None:
+        """Take paths below `root`."""
+        self.root = root.rstrip("/")
+        self.owner = (0, 0) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+        self._children: Set[int] = set()
+        self._guard = threading.Lock()
+
+    def path(self, absolute: str) -> str:
+        """Where `absolute` really lies."""
+        return self.root + absolute
+
+    def exists(self, absolute: str) -> bool:
+        """Whether anything lies there, a dangling link included."""
+        return os.path.lexists(self.path(absolute))
+
+    def read_bytes(self, absolute: str) -> bytes:
+        """The whole content of a file."""
+        with open(self.path(absolute), "rb") as stream:
+            return stream.read()
+
+    def read_word(self, absolute: str) -> str:
+        """A small file's text with every run of white space made one blank (procfs separates by tabs)."""
+        with open(self.path(absolute), "rb") as stream:
+            return " ".join(stream.read(MAX_TEXT_BYTES).decode("utf-8", "replace").split())
+
+    def write_knob(self, absolute: str, value: str) -> None:
+        """Write to a kernel knob in one write(2), so that the kernel's answer is this call's."""
+        handle = os.open(self.path(absolute), os.O_WRONLY | os.O_TRUNC)
+        try:
+            os.write(handle, (value + "\n").encode())
+        finally:
+            os.close(handle)
+
+    def has_systemd(self) -> bool:
+        """Whether systemd is this host's PID 1 (sd_booted(3))."""
+        return self.exists("/run/systemd/system")
+
+    def run(
+        self,
+        argv: List[str],
+        timeout_s: float = 10.0,
+        environment: Optional[Dict[str, str]] = None,
+    ) -> Finished:
+        """Run a program in a session of its own; it is killed, with its children, at `timeout_s`.
+
+        A program that cannot even be killed (a wedged driver) is left behind after a second: it must
+        not hang the agent.
+        """
+        variables = dict(os.environ, LC_ALL="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="")
+        variables.update(environment or {})
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=variables,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Finished(None, "", "{}: {}".format(argv[0], error.strerror))
+        with self._guard:
+            self._children.add(child.pid)
+        try:
+            return _communicate(child, argv[0], timeout_s)
+        finally:
+            with self._guard:
+                self._children.discard(child.pid)
+
+    def end_children(self) -> None:
+        """Kill every program that is still running, with its children."""
+        with self._guard:
+            for pid in self._children:
+                _kill_group(pid)
+
+
+def _communicate(child: "subprocess.Popen[bytes]", name: str, timeout_s: float) -> Finished:
+    try:
+        stdout, stderr = child.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        _kill_group(child.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=REAP_S)
+        message = "{} did not answer within {:g} s and was killed".format(name, timeout_s)
+        return Finished(None, "", message)
+    return Finished(
+        child.returncode, stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace")
+    )
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(OSError):  # it has ended by itself
+        os.killpg(pid, signal.SIGKILL)

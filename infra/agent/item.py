@@ -1,0 +1,124 @@
+"""Items: what a host must hold, what it holds, and how an item ended."""
+
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+from .host import Host
+
+Parts = Dict[str, object]
+
+
+class Item(NamedTuple):
+    """One item of a host state.
+
+    Args:
+        id: what the report calls it.
+        group: tuning, files, images or weights.
+        kind: name of the mechanism that reads and writes it.
+        target: sysctl key, glob, unit or path, as the kind needs.
+        want: the wanted value; None is read and left alone.
+        needs: what a change waits for: None (nothing), engine-restart, drain or reboot.
+        tolerate_absent: a host without it is not_applicable, not failed.
+        why: the reason given by whoever wants it.
+        document: the item as it came, with the keys of its kind.
+    """
+
+    id: str
+    group: str
+    kind: str
+    target: str
+    want: Optional[str]
+    needs: Optional[str]
+    tolerate_absent: bool
+    why: str
+    document: Dict[str, object]
+
+    def text(self, key: str) -> Optional[str]:
+        """A key of the kind that holds text, None when it is not there."""
+        value = self.document.get(key)
+        return None if value is None else str(value)
+
+    def number(self, key: str) -> Optional[int]:
+        """A key of the kind that holds a whole number, None when it is not there."""
+        value = self.document.get(key)
+        return int(str(value)) if value is not None else None
+
+
+class Reading(NamedTuple):
+    """What an item is on this host.
+
+    Args:
+        value: what the report shows; None when it is not there.
+        parts: current state by part (a path, a property), in the form that brings it back.
+        wanted: what the report shows as wanted; None when it is left alone.
+        wanted_parts: the state by part that is wanted; a part that differs is written.
+        absent: why the item does not exist here, else None.
+        locked: why it can be neither brought to the wanted state nor called absent, else None.
+        note: something the operator should know although nothing is wrong.
+    """
+
+    value: Optional[str]
+    parts: Parts
+    wanted: Optional[str]
+    wanted_parts: Parts
+    absent: Optional[str] = None
+    locked: Optional[str] = None
+    note: str = ""
+
+    def differing(self) -> List[str]:
+        """The parts that are not as wanted, in their order."""
+        return [
+            part
+            for part in self.wanted_parts
+            if not same(self.parts.get(part), self.wanted_parts[part])
+        ]
+
+
+class Kind(NamedTuple):
+    """A mechanism.
+
+    Args:
+        read: looks at the host; raises OSError or Refused.
+        write: brings one part to a state, wanted or original; raises OSError or Refused.
+        refusal: how an item ends that refuses or keeps its value.
+        recorded: whether rollback brings it back.
+        survives_reboot: whether the written value is there after a reboot by itself.
+    """
+
+    read: Callable[[Host, Item], Reading]
+    write: Callable[[Host, Item, str, object], None]
+    refusal: str
+    recorded: bool
+    survives_reboot: bool
+
+
+def parse_item(document: Dict[str, object]) -> Item:
+    """An item from its JSON; keys that are left out get their neutral value."""
+    want = document.get("want")
+    needs = document.get("needs")
+    return Item(
+        id=str(document["id"]),
+        group=str(document.get("group", "tuning")),
+        kind=str(document["kind"]),
+        target=str(document.get("target") or document["id"]),
+        want=None if want is None else str(want),
+        needs=None if needs in (None, "live") else str(needs),
+        tolerate_absent=bool(document.get("tolerate_absent", False)),
+        why=str(document.get("why", "")),
+        document=document,
+    )
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two states of a part are the same; a file's content counts through its checksum."""
+    return _without_content(one) == _without_content(other)
+
+
+def absent_reading(item: Item, why: str) -> Reading:
+    """An item that this host does not have."""
+    return Reading(None, {}, item.want, {}, absent=why)
+
+
+def _without_content(state: object) -> object:
+    if isinstance(state, dict):
+        return {key: value for key, value in state.items() if key != "content"}
+    return state
