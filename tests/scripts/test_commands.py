@@ -121,6 +121,18 @@ def test_setup_without_a_python_says_what_to_install(copy: Copy) -> None:
     assert "no Python >= 3.11 on PATH. Fix: install python3.11 or newer" in err
 
 
+def test_setup_without_root_says_which_packages_it_skips(copy: Copy) -> None:
+    for name in ("requirements.lock", "pyproject.toml"):
+        (copy.root / name).touch()
+    for name in ("apt-get", "dpkg-query", "sudo", "python3", "python3.11", "python3.12"):
+        copy.program(f"stand-ins/{name}", "#!/bin/bash\nexit 1\n")
+    copy.program("stand-ins/id", "#!/bin/bash\necho 1000\n")
+    _, _, err = copy.run(
+        "setup", "--no-pulumi", PATH=f"{copy.root}/stand-ins:/usr/sbin:/usr/bin:/bin"
+    )
+    assert "skipped: system packages, which need root: apt-get install openssh-server" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
