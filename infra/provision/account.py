@@ -1,0 +1,264 @@
+"""Account facts of a stack, read from `pulumi config` and judged together before anything is created."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.catalog.instance_types import CapacityKind
+from infra.errors import Problem, ProblemsFound
+from infra.provision.lustre_sizes import LustreSettings, lustre_problem
+
+PROJECT_NAME = "moe-infra"
+RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
+SMALLEST_ROOT_GIB = 100  # serving images do not fit the 75 GiB of the DLAMI's own root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What only the owner of the account knows about one stack.
+
+    Args:
+        reservation_id: None on demand.
+        ami: None for the current image of the instance type.
+        user: SSH login; None for the image's own.
+        interface: name that the image gives to the primary network interface.
+        ssh_from: CIDR block that may dial port 22; None when SSH goes through Session Manager.
+        weights_bucket: an existing bucket; None to create one.
+        tags: further tags of every resource.
+    """
+
+    region: str
+    zone_id: str
+    reservation_id: str | None
+    key_name: str
+    ami: str | None
+    user: str | None
+    interface: str
+    ssh_from: str | None
+    vpc_cidr: ipaddress.IPv4Network
+    weights_bucket: str | None
+    lustre: LustreSettings
+    root_volume_gib: int
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a stack asks of the account; `num_addresses` is what its hosts take from their subnet."""
+
+    stack: str
+    capacity: CapacityKind
+    num_addresses: int
+    uses_lustre: bool
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether machines come from a reservation."""
+        return self.capacity != "on-demand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    """One configuration key: what it must look like, and what to tell whoever left it out."""
+
+    name: str
+    pattern: str
+    example: str
+    meaning: str
+    is_required: bool = False
+
+    @property
+    def full_name(self) -> str:
+        return self.name if ":" in self.name else f"{PROJECT_NAME}:{self.name}"
+
+
+_KEYS = (
+    _Key(
+        name="aws:region",
+        pattern=r"[a-z]{2}(-[a-z]+)+-\d",
+        example="us-east-1",
+        meaning="the region of the capacity",
+        is_required=True,
+    ),
+    _Key(
+        name="zone_id",
+        pattern=r"[a-z0-9]+(-[a-z0-9]+)?-az\d+",
+        example="use1-az4",
+        meaning="the zone id of the capacity (ids are the same in every account, letters are not)",
+        is_required=True,
+    ),
+    _Key(
+        name="key_name",
+        pattern=r".{1,255}",
+        example="my-key",
+        meaning="the EC2 key pair whose private key your SSH agent holds",
+        is_required=True,
+    ),
+    _Key(
+        name="reservation_id",
+        pattern=r"cr-[0-9a-f]{8,17}",
+        example="cr-0123456789abcdef0",
+        meaning="the capacity reservation that you have bought; this program never buys one",
+    ),
+    _Key(
+        name="ami",
+        pattern=r"ami-[0-9a-f]{8,17}",
+        example="ami-0123456789abcdef0",
+        meaning="the machine image to pin",
+    ),
+    _Key(
+        name="weights_bucket",
+        pattern=r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]",
+        example="my-weights",
+        meaning="the existing bucket that holds the weights",
+    ),
+)
+
+
+# Every key that `Pulumi.yaml` declares, besides those in `_KEYS`.
+_FURTHER_NAMES = (
+    "ssh_user",
+    "ssh_from_cidr",
+    "interface",
+    "vpc_cidr",
+    "root_volume_gib",
+    "fsx_capacity_gib",
+    "fsx_throughput",
+    "fsx_efa",
+    "owner",
+    "cost_center",
+)
+CONFIG_NAMES = (*(key.name for key in _KEYS if ":" not in key.name), *_FURTHER_NAMES)
+
+
+def read_values() -> dict[str, str]:
+    """The configuration of the selected stack as Pulumi gives it, by full key."""
+    own, cloud = pulumi.Config(PROJECT_NAME), pulumi.Config("aws")
+    values = {f"{PROJECT_NAME}:{name}": own.get(name) or "" for name in CONFIG_NAMES}
+    return {**values, "aws:region": cloud.get("region") or ""}
+
+
+def read_account(values: Mapping[str, str], demand: Demand) -> Account:
+    """The account facts from configuration values by full key (`aws:region`, `moe-infra:zone_id`).
+
+    Empty values count as not set.
+
+    Raises:
+        ProblemsFound: every value that is missing or wrong, each with the command to type.
+    """
+    known = {
+        name.removeprefix(f"{PROJECT_NAME}:"): value
+        for name, value in values.items()
+        if value != ""
+    }
+    problems = [
+        *(problem for key in _KEYS if (problem := _key_problem(key, known, demand))),
+        *_address_problems(known, demand),
+        *_number_problems(known, demand),
+    ]
+    if problems:
+        raise ProblemsFound(tuple(problems))
+    return Account(
+        region=known["aws:region"],
+        zone_id=known["zone_id"],
+        reservation_id=known.get("reservation_id") if demand.is_reserved else None,
+        key_name=known["key_name"],
+        ami=known.get("ami"),
+        user=known.get("ssh_user"),
+        interface=known["interface"],
+        ssh_from=known.get("ssh_from_cidr"),
+        vpc_cidr=ipaddress.IPv4Network(known["vpc_cidr"]),
+        weights_bucket=known.get("weights_bucket"),
+        lustre=_lustre(known),
+        root_volume_gib=int(known["root_volume_gib"]),
+        tags={name: known[name] for name in ("owner", "cost_center") if name in known},
+    )
+
+
+def host_subnet(vpc_cidr: ipaddress.IPv4Network) -> ipaddress.IPv4Network:
+    """The lower half of the VPC's block, for hosts."""
+    return next(vpc_cidr.subnets())
+
+
+def gateway_subnet(vpc_cidr: ipaddress.IPv4Network) -> ipaddress.IPv4Network:
+    """The upper half of the VPC's block, for the NAT gateway and the endpoints."""
+    return list(vpc_cidr.subnets())[1]
+
+
+def _key_problem(key: _Key, known: Mapping[str, str], demand: Demand) -> Problem | None:
+    value = known.get(key.name)
+    is_required = key.is_required or (key.name == "reservation_id" and demand.is_reserved)
+    if value is None and is_required:
+        return _problem(key.full_name, f"Not set: {key.meaning}.", key.example, demand)
+    if value is not None and not re.fullmatch(key.pattern, value):
+        return _problem(key.full_name, f"{value} is not {key.meaning}.", key.example, demand)
+    return None
+
+
+def _address_problems(known: Mapping[str, str], demand: Demand) -> list[Problem]:
+    problems = []
+    ssh_from = known.get("ssh_from_cidr")
+    if ssh_from is not None and (
+        _network(ssh_from) is None or _network(ssh_from) == _network("0.0.0.0/0")
+    ):
+        what = f"{ssh_from} is not a block of your own network that may dial port 22."
+        problems.append(_problem(f"{PROJECT_NAME}:ssh_from_cidr", what, "10.0.0.0/8", demand))
+    network = _network(known["vpc_cidr"])
+    if network is None or not 16 <= network.prefixlen <= 27:  # noqa: PLR2004 - AWS's limits, less one for the halves
+        what = f"{known['vpc_cidr']} is not an address block of /16 to /27."
+        problems.append(_problem(f"{PROJECT_NAME}:vpc_cidr", what, "10.64.0.0/16", demand))
+    elif (room := host_subnet(network).num_addresses - RESERVED_ADDRESSES) < demand.num_addresses:
+        what = f"{network} leaves {room} addresses to hosts; they take {demand.num_addresses}."
+        problems.append(_problem(f"{PROJECT_NAME}:vpc_cidr", what, "10.64.0.0/16", demand))
+    return problems
+
+
+def _number_problems(known: Mapping[str, str], demand: Demand) -> list[Problem]:
+    names = (
+        "root_volume_gib",
+        *(("fsx_capacity_gib", "fsx_throughput") if demand.uses_lustre else ()),
+    )
+    problems = [
+        _problem(f"{PROJECT_NAME}:{name}", f"{known[name]} is not a whole number.", "1200", demand)
+        for name in names
+        if not known[name].isdecimal()
+    ]
+    if not problems and int(known["root_volume_gib"]) < SMALLEST_ROOT_GIB:
+        what = f"{known['root_volume_gib']} GiB do not hold a serving image; {SMALLEST_ROOT_GIB} are the least."
+        problems.append(_problem(f"{PROJECT_NAME}:root_volume_gib", what, "300", demand))
+    if not problems and demand.uses_lustre and (what_is_wrong := lustre_problem(_lustre(known))):
+        what, example = what_is_wrong
+        problems.append(_problem(f"{PROJECT_NAME}:fsx_capacity_gib", what, str(example), demand))
+    return problems
+
+
+def _lustre(known: Mapping[str, str]) -> LustreSettings:
+    return LustreSettings(
+        capacity_gib=int(known["fsx_capacity_gib"]),
+        throughput=int(known["fsx_throughput"]),
+        has_efa=known["fsx_efa"] == "true",
+    )
+
+
+def _network(text: str) -> ipaddress.IPv4Network | None:
+    try:
+        return ipaddress.IPv4Network(text)
+    except ValueError:
+        return None
+
+
+def _problem(key: str, what: str, example: str, demand: Demand) -> Problem:
+    name = key.removeprefix(f"{PROJECT_NAME}:")
+    return Problem(
+        rule="account-fact",
+        severity="error",
+        file=f"stacks/Pulumi.{demand.stack}.yaml",
+        field=key,
+        what=what,
+        fix=f"Type: pulumi config set {name} {example} --stack {demand.stack}",
+    )

@@ -1,0 +1,124 @@
+"""How the machines of a stack are bought: instance types, reservation, placement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.catalog.instance_types import (
+    CapacityKind,
+    InstanceType,
+    LayoutPolicy,
+    read_instance_type,
+)
+from infra.catalog.schema import Accelerator
+from infra.errors import Problem, ProblemsFound
+from infra.plan.topology import Topology, TopologyHost
+from infra.provision.interface_layout import addresses_per_host, lay_out_interfaces
+from infra.spec.stack import Capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityPlan:
+    """What is launched, and from which capacity.
+
+    Args:
+        instance_types: by accelerator id.
+        num_addresses: addresses that all hosts together take from their subnet.
+    """
+
+    kind: CapacityKind
+    layout: LayoutPolicy
+    instance_types: Mapping[str, InstanceType]
+    num_addresses: int
+    num_hosts: int
+
+    @property
+    def wants_placement_group(self) -> bool:
+        """Whether a cluster placement group helps: blocks and reservations are placed already."""
+        return self.kind == "on-demand" and self.num_hosts > 1
+
+    def instance_type(self, host: TopologyHost) -> InstanceType:
+        """What a host is launched as."""
+        return self.instance_types[host.accelerator.id]
+
+
+def plan_capacity(topology: Topology, wanted: Capacity | None) -> CapacityPlan:
+    """The capacity of a topology: as the stack says, else the first way its machines are sold.
+
+    Raises:
+        ProblemsFound: AWS does not rent an accelerator, or not in that way, or one reservation
+            would have to hold two instance types.
+    """
+    accelerators = {host.accelerator.id: host.accelerator for host in topology.hosts}
+    problems = [
+        problem for each in accelerators.values() if (problem := _not_rented(topology.stack, each))
+    ]
+    if problems:
+        raise ProblemsFound(tuple(problems))
+    instance_types = {
+        name: read_instance_type(accelerator.aws_instance_type or "")
+        for name, accelerator in accelerators.items()
+    }
+    first = instance_types[topology.hosts[0].accelerator.id]
+    kind = wanted.kind if wanted else first.capacity_kinds[0]
+    problems = _capacity_problems(topology.stack, kind, instance_types)
+    if problems:
+        raise ProblemsFound(tuple(problems))
+    layout: LayoutPolicy = wanted.network_layout if wanted else "ip-saving"
+    num_addresses = sum(
+        addresses_per_host(lay_out_interfaces(instance_types[host.accelerator.id], layout))
+        for host in topology.hosts
+    )
+    return CapacityPlan(
+        kind=kind,
+        layout=layout,
+        instance_types=instance_types,
+        num_addresses=num_addresses,
+        num_hosts=len(topology.hosts),
+    )
+
+
+def _not_rented(stack: str, accelerator: Accelerator) -> Problem | None:
+    if accelerator.aws_instance_type is not None:
+        return None
+    return Problem(
+        rule="accelerator-not-rented",
+        severity="error",
+        file=f"stacks/{stack}.yaml",
+        field="platform",
+        what=f"AWS rents no {accelerator.id}.",
+        fix="Set platform: existing-hosts and write an inventory.",
+    )
+
+
+def _capacity_problems(
+    stack: str, kind: CapacityKind, instance_types: Mapping[str, InstanceType]
+) -> list[Problem]:
+    names = {each.id: each for each in instance_types.values()}
+    problems = [
+        _capacity_problem(
+            stack, f"{name} is not sold as {kind}.", f"Use {' or '.join(each.capacity_kinds)}."
+        )
+        for name, each in names.items()
+        if kind not in each.capacity_kinds
+    ]
+    if not problems and kind != "on-demand" and len(names) > 1:
+        what = f"One reservation cannot hold {' and '.join(names)}."
+        problems.append(
+            _capacity_problem(
+                stack, what, "Give every role the same accelerator, or use on-demand."
+            )
+        )
+    return problems
+
+
+def _capacity_problem(stack: str, what: str, fix: str) -> Problem:
+    return Problem(
+        rule="capacity-not-sold",
+        severity="error",
+        file=f"stacks/{stack}.yaml",
+        field="capacity.kind",
+        what=what,
+        fix=fix,
+    )

@@ -1,0 +1,46 @@
+"""Stacks whose hosts exist already: nothing to provision, the inventory is exported as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pulumi
+
+from infra.inventory.ansible_file import read_inventory
+from infra.inventory.book import match_hosts
+from infra.inventory.hosts import InventoryHost
+from infra.plan.topology import Topology
+from infra.provision.inventory_output import HostRecord, inventory_document
+from infra.spec.stack import StackSpec
+
+
+def existing_inventory(root: Path, spec: StackSpec, topology: Topology) -> dict[str, object]:
+    """The inventory document of hosts that exist, and a word on what comes next.
+
+    Raises:
+        InfraError: the inventory is missing, wrong, or has too few hosts.
+    """
+    path = root / "ansible" / "inventory" / f"{topology.stack}.yml"
+    inventory = read_inventory(path, f"ansible/inventory/{topology.stack}.yml")
+    wanted = [(host.name, host.roles[0]) for host in topology.hosts]
+    found = match_hosts(wanted, inventory)
+    records = {host.name: _record(found[host.name]) for host in topology.hosts}
+    pulumi.log.info(f"Nothing to provision: the hosts exist. Next: fab up --stack {topology.stack}")
+    return inventory_document(
+        topology,
+        records,
+        weights={"storage": spec.weights.storage or "local", "path": spec.weights.path},
+        port=spec.port,
+    )
+
+
+def _record(host: InventoryHost) -> HostRecord:
+    return HostRecord(
+        address=host.service_address,
+        instance_id=host.instance_id,
+        user=host.user,
+        proxy_command=None,
+        host_key=host.host_key,
+        interface=host.interface,
+        rdma_devices=host.rdma_devices,
+    )

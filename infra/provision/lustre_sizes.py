@@ -1,0 +1,45 @@
+"""Which sizes and tiers FSx for Lustre offers.
+
+Source: AWS, FSx for Lustre User Guide, "Deployment and storage options" and "EFA-enabled file
+systems" (PERSISTENT_2, SSD), checked 2026-11-20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+TIERS = (125, 250, 500, 1000)  # MB/s per TiB
+SMALLEST_GIB = 1200
+STEP_GIB = 2400
+EFA_STEP_GIB: Mapping[int, int] = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LustreSettings:
+    """An FSx for Lustre file system: size in GiB, throughput in MB/s per TiB."""
+
+    capacity_gib: int
+    throughput: int
+    has_efa: bool
+
+
+def lustre_problem(settings: LustreSettings) -> tuple[str, int] | None:
+    """What is wrong with a size, and the next larger one that exists; None when it exists."""
+    if settings.throughput not in TIERS:
+        tiers = ", ".join(str(tier) for tier in TIERS)
+        return (
+            f"There is no tier of {settings.throughput} MB/s per TiB; set fsx_throughput to {tiers}.",
+            STEP_GIB,
+        )
+    step = EFA_STEP_GIB[settings.throughput] if settings.has_efa else STEP_GIB
+    smallest = step if settings.has_efa else SMALLEST_GIB
+    if settings.capacity_gib == smallest or (
+        settings.capacity_gib > 0 and settings.capacity_gib % step == 0
+    ):
+        return None
+    larger = -(-settings.capacity_gib // step) * step or smallest
+    kind = "EFA-enabled file system" if settings.has_efa else "file system"
+    rule = f"{smallest} GiB, or a multiple of {step} GiB"
+    size = f"{settings.capacity_gib} GiB at {settings.throughput} MB/s per TiB"
+    return f"A {kind} of {size} does not exist; it is {rule}.", larger

@@ -1,0 +1,28 @@
+"""Names and tags of cloud resources: all follow from the stack and the topology."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """The tags of every resource of a stack; `further` are those the operator configured."""
+
+    stack: str
+    further: Mapping[str, str]
+
+    def of(self, name: str, **more: str) -> dict[str, str]:
+        """All tags of one resource; `name` is shown in the console behind the stack's."""
+        return {
+            "Name": f"{self.stack}/{name}",
+            "moe-infra:stack": self.stack,
+            **{f"moe-infra:{key}": value for key, value in more.items()},
+            **self.further,
+        }
+
+
+def partition(region: str) -> str:
+    """The ARN partition of a region."""
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"

@@ -1,0 +1,149 @@
+"""The machines of one role: a launch template and its instances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi import ResourceOptions
+from pulumi_aws import ec2
+
+from infra.catalog.instance_types import CapacityKind, InstanceType
+from infra.plan.topology import TopologyHost
+from infra.provision.account import Account
+from infra.provision.interface_layout import NetworkInterface
+from infra.provision.naming import Tags
+
+ROOT_DEVICE = (
+    "/dev/xvda"  # of Amazon Linux images; their snapshot decides, so a mapping must name it
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """What the machines of one role have in common."""
+
+    instance_type: InstanceType
+    interfaces: tuple[NetworkInterface, ...]
+    capacity: CapacityKind
+    account: Account
+    tags: Tags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What other components made, and the machines are put into.
+
+    Args:
+        image_id: resolved image; changes to it are ignored unless the operator pinned it.
+        placement_group: name, None where machines are placed by their reservation.
+        ready: what must be there before the first boot.
+    """
+
+    image_id: pulumi.Input[str]
+    subnet_id: pulumi.Input[str]
+    group_id: pulumi.Input[str]
+    profile_arn: pulumi.Input[str]
+    placement_group: pulumi.Input[str] | None
+    user_data: pulumi.Input[str] | None
+    ready: tuple[pulumi.Resource, ...]
+
+
+class NodeGroup(pulumi.ComponentResource):
+    """One launch template and one instance per host, named as the topology names it.
+
+    A replacement gives the machine back before it takes another one: a reservation has no spare.
+    `instances` maps host names to instances, in the topology's order.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        hosts: tuple[TopologyHost, ...],
+        settings: NodeSettings,
+        surroundings: Surroundings,
+    ) -> None:
+        super().__init__("moe-infra:hosts:NodeGroup", name)
+        template = self._launch_template(name, settings, surroundings)
+        self.instances = {
+            host.name: ec2.Instance(
+                host.name,
+                launch_template={"id": template.id, "version": template.latest_version.apply(str)},
+                tags=settings.tags.of(host.name, host=host.name, roles="+".join(host.roles)),
+                opts=ResourceOptions(
+                    parent=self, depends_on=list(surroundings.ready), delete_before_replace=True
+                ),
+            )
+            for host in hosts
+        }
+        self.register_outputs({})
+
+    def _launch_template(
+        self, name: str, settings: NodeSettings, surroundings: Surroundings
+    ) -> ec2.LaunchTemplate:
+        # A "latest" image would make every preview a rolling replacement of reserved machines.
+        ignored = [] if settings.account.ami else ["imageId"]
+        tags = settings.tags.of(name, roles=name)
+        return ec2.LaunchTemplate(
+            name,
+            image_id=surroundings.image_id,
+            instance_type=settings.instance_type.id,
+            key_name=settings.account.key_name,
+            user_data=surroundings.user_data,
+            iam_instance_profile={"arn": surroundings.profile_arn},
+            metadata_options={
+                "http_endpoint": "enabled",
+                "http_tokens": "required",
+                "http_put_response_hop_limit": 1,
+            },
+            block_device_mappings=[_root_volume(settings.account.root_volume_gib)],
+            network_interfaces=[
+                _network_interface(each, surroundings) for each in settings.interfaces
+            ],
+            placement={"group_name": surroundings.placement_group}
+            if surroundings.placement_group
+            else None,
+            tag_specifications=[
+                {"resource_type": kind, "tags": tags} for kind in ("volume", "network-interface")
+            ],
+            update_default_version=True,
+            tags=tags,
+            opts=ResourceOptions(parent=self, ignore_changes=ignored),
+            **_capacity(settings.capacity, settings.account.reservation_id),
+        )
+
+
+def _root_volume(size_gib: int) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
+    return ec2.LaunchTemplateBlockDeviceMappingArgs(
+        device_name=ROOT_DEVICE,
+        ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+            volume_type="gp3", volume_size=size_gib, encrypted="true", delete_on_termination="true"
+        ),
+    )
+
+
+def _network_interface(
+    interface: NetworkInterface, surroundings: Surroundings
+) -> ec2.LaunchTemplateNetworkInterfaceArgs:
+    return ec2.LaunchTemplateNetworkInterfaceArgs(
+        network_card_index=interface.card,
+        device_index=interface.device,
+        interface_type=interface.type,
+        subnet_id=surroundings.subnet_id,
+        security_groups=[surroundings.group_id],
+        delete_on_termination="true",
+    )
+
+
+def _capacity(kind: CapacityKind, reservation_id: str | None) -> dict[str, object]:
+    """The launch template's arguments for the way that machines are bought."""
+    if kind == "on-demand" or reservation_id is None:
+        return {}
+    specification = ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+        capacity_reservation_preference="capacity-reservations-only",
+        capacity_reservation_target={"capacity_reservation_id": reservation_id},
+    )
+    if kind == "odcr":
+        return {"capacity_reservation_specification": specification}
+    market = ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
+    return {"capacity_reservation_specification": specification, "instance_market_options": market}

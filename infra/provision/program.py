@@ -1,0 +1,71 @@
+"""The program behind `pulumi up`: from a stack to machines, and one export, `inventory`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import assert_never
+
+import pulumi
+
+from infra.catalog.load import Catalog
+from infra.errors import InfraError, StackError
+from infra.plan.compile import resolve_topology
+from infra.plan.topology import Topology
+from infra.provision.existing_hosts import existing_inventory
+from infra.spec.load import LoadedStack, load_stack
+
+# Exit code by which Pulumi's Python host knows that there is nothing to add (pulumi-language-python-exec).
+MESSAGE_WAS_SHOWN = 32
+
+
+def run_program() -> None:
+    """Provision the stack that Pulumi has selected.
+
+    Leaves the process when the stack or the configuration is wrong: Pulumi then prints the message
+    and nothing else.
+    """
+    try:
+        root = Path(pulumi.get_root_directory())
+        pulumi.export("inventory", provision(root, pulumi.get_stack()))
+    except InfraError as error:
+        pulumi.log.error(str(error))
+        sys.exit(MESSAGE_WAS_SHOWN)
+
+
+def provision(root: Path, name: str) -> pulumi.Input[dict[str, object]]:
+    """Register everything that a stack needs; returns the inventory document.
+
+    Args:
+        root: the folder of `Pulumi.yaml`; stacks lie under it.
+        name: the stack's name.
+
+    Raises:
+        InfraError: the stack or the configuration is wrong; nothing was registered.
+    """
+    stack, topology = _read_stack(root, name)
+    platform = stack.spec.platform
+    match platform:
+        case "aws-ec2":
+            # Only this platform pays for loading pulumi-aws (half a second).
+            from infra.provision.aws_ec2 import provision_aws_ec2  # noqa: PLC0415
+
+            return provision_aws_ec2(stack, topology)
+        case "existing-hosts":
+            return existing_inventory(root, stack.spec, topology)
+        case "aws-eks" | "existing-kubernetes":
+            raise StackError(
+                f"{stack.file} platform",
+                f"{platform} cannot be provisioned yet.",
+                "Use aws-ec2, or existing-hosts with an inventory.",
+            )
+        case _:
+            assert_never(platform)
+
+
+def _read_stack(root: Path, name: str) -> tuple[LoadedStack, Topology]:
+    """The stack file of that name and its topology."""
+    path = root / "stacks" / f"{name}.yaml"
+    stack = load_stack(str(path) if path.is_file() else name)
+    _, topology = resolve_topology(stack, Catalog())
+    return stack, topology

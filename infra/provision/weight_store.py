@@ -1,0 +1,138 @@
+"""Where the weights of a stack are kept; never destroyed with the machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pulumi
+from pulumi import ResourceOptions
+from pulumi_aws import fsx, s3
+
+from infra.errors import StackError
+from infra.provision.account import Account
+from infra.provision.naming import Tags, partition
+from infra.spec.stack import Weights
+
+Storage = Literal["s3-to-nvme", "fsx-lustre", "local", "shared-mount"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """Everything that a weight store is made from.
+
+    Args:
+        path: where weights lie on a host.
+        bucket: name of an existing bucket; None to create one (not read for local and shared mounts).
+        prefix: of the weights in the bucket, empty or ending in a slash.
+    """
+
+    storage: Storage
+    path: str
+    bucket: str | None
+    prefix: str
+    account: Account
+    tags: Tags
+
+
+def choose_store(weights: Weights, account: Account, tags: Tags) -> StoreSettings:
+    """The store that a stack's `weights:` asks for; S3 to the hosts' own disks unless it says otherwise.
+
+    Raises:
+        StackError: EC2 hosts cannot use that storage, or `source` is not what it could be filled from.
+    """
+    storage = weights.storage or "s3-to-nvme"
+    if storage in {"efs", "pvc"}:
+        what = f"Hosts on EC2 cannot be given {storage} yet."
+        raise StackError(
+            "weights.storage", what, "Use s3-to-nvme, fsx-lustre, shared-mount or local."
+        )
+    bucket, prefix = account.weights_bucket, ""
+    if weights.source is not None and weights.source.startswith("s3://"):
+        bucket, _, prefix = weights.source.removeprefix("s3://").partition("/")
+        prefix = prefix.rstrip("/") + "/" if prefix else ""
+    return StoreSettings(
+        storage=storage, path=weights.path, bucket=bucket, prefix=prefix, account=account, tags=tags
+    )
+
+
+class WeightStore(pulumi.ComponentResource):
+    """A bucket, and for FSx a Lustre file system that is filled from it.
+
+    What is created is protected, and stays in the account even when it leaves the state. `place` is
+    what `inventory.weights` exports; `bucket_arn` is None where no bucket is read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: StoreSettings,
+        *,
+        subnet: pulumi.Input[str],
+        group: pulumi.Input[str],
+    ) -> None:
+        super().__init__("moe-infra:weights:WeightStore", name)
+        self._settings = settings
+        self._kept = ResourceOptions(parent=self, protect=True, retain_on_delete=True)
+        self.bucket_arn: pulumi.Output[str] | None = None
+        self.file_system: fsx.LustreFileSystem | None = None
+        self.place: dict[str, pulumi.Input[str]] = {
+            "storage": settings.storage,
+            "path": settings.path,
+        }
+        if settings.storage in ("s3-to-nvme", "fsx-lustre"):
+            bucket = self._bucket()
+            self.bucket_arn = bucket.apply(
+                lambda name: f"arn:{partition(settings.account.region)}:s3:::{name}"
+            )
+            self.place["source"] = pulumi.Output.concat("s3://", bucket, "/", settings.prefix)
+            if settings.storage == "fsx-lustre":
+                self.file_system = self._lustre(subnet, group, self.place["source"])
+                self.place["file_system"] = self.file_system.id
+        self.register_outputs({})
+
+    def _bucket(self) -> pulumi.Output[str]:
+        """The name of the bucket, created unless one exists."""
+        if self._settings.bucket is not None:
+            return pulumi.Output.from_input(self._settings.bucket)
+        bucket = s3.Bucket("weights", tags=self._settings.tags.of("weights"), opts=self._kept)
+        s3.BucketPublicAccessBlock(
+            "weights",
+            bucket=bucket.id,
+            block_public_acls=True,
+            block_public_policy=True,
+            ignore_public_acls=True,
+            restrict_public_buckets=True,
+            opts=self._kept,
+        )
+        name: pulumi.Output[str] = bucket.id
+        return name
+
+    def _lustre(
+        self, subnet: pulumi.Input[str], group: pulumi.Input[str], source: pulumi.Input[str]
+    ) -> fsx.LustreFileSystem:
+        """The file system, filled from the bucket."""
+        lustre = self._settings.account.lustre
+        system = fsx.LustreFileSystem(
+            "weights",
+            deployment_type="PERSISTENT_2",
+            storage_capacity=lustre.capacity_gib,
+            per_unit_storage_throughput=lustre.throughput,
+            efa_enabled=lustre.has_efa,
+            metadata_configuration={"mode": "AUTOMATIC"},
+            file_system_type_version="2.15",
+            subnet_ids=subnet,
+            security_group_ids=[group],
+            tags=self._settings.tags.of("weights"),
+            opts=self._kept,
+        )
+        fsx.DataRepositoryAssociation(
+            "weights",
+            file_system_id=system.id,
+            file_system_path="/weights",
+            data_repository_path=source,
+            batch_import_meta_data_on_create=True,
+            s3={"auto_import_policy": {"events": ["NEW", "CHANGED", "DELETED"]}},
+            opts=self._kept,
+        )
+        return system
