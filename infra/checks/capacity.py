@@ -1,0 +1,133 @@
+"""Rules about memory and lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.checks.view import Finding, PlanView
+from infra.engines.command_line import as_int
+from infra.memory.kv_cache import OVERHEAD_GIB, Room, request_gib
+from infra.memory.weights import GIB, Layout, weight_bytes_per_device
+from infra.plan.process import Process
+
+# Some of the figures are vendors' nominal ones: a shortfall below this share of the KV budget only warns.
+TOLERANCE = 0.1
+
+
+def context_within_model(view: PlanView) -> Iterator[Finding]:
+    """The longest request is no longer than the model's context."""
+    shape = view.checkpoint.shape if view.checkpoint else None
+    if shape is None:
+        return
+    for process in view.leaders:
+        length = _max_length(view, process)
+        if length > shape.max_context:
+            what = f"max_model_len {length} is greater than the model's {shape.max_context}."
+            fix = f"Use at most {shape.max_context}."
+            yield Finding(field=f"roles.{process.role}.max_model_len", what=what, fix=fix, process=process.id)
+
+
+def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
+    """A batch has room for one step of every sequence, and for a whole prompt when it is not chunked."""
+    if view.family != "vllm":
+        return
+    for process in view.leaders:
+        flags = view.flags(process)
+        tokens, sequences = as_int(flags.get("max-num-batched-tokens"), 0), as_int(flags.get("max-num-seqs"), 0)
+        field = f"roles.{process.role}.max_num_batched_tokens"
+        if tokens and sequences and tokens < sequences:
+            what = f"max_num_batched_tokens {tokens} is smaller than max_num_seqs {sequences}."
+            yield Finding(field=field, what=what, fix=f"Use at least {sequences}.", process=process.id)
+        length = _max_length(view, process)
+        if tokens and flags.get("enable-chunked-prefill") is False and tokens < length:
+            what = f"Without chunked prefill max_num_batched_tokens {tokens} must hold max_model_len {length}."
+            yield Finding(field=field, what=what, fix=f"Use at least {length}.", process=process.id)
+
+
+def weights_fit(view: PlanView) -> Iterator[Finding]:
+    """Weights are smaller than what the engine may use of a device."""
+    for process in view.leaders:
+        room = device_room(view, process)
+        if room is not None and room.left_gib <= 0:
+            what = f"{room.weights_gib:.1f} GiB of weights per device do not fit {room.usable_gib:.1f} GiB."
+            fix = "Use more devices per replica, expert parallel, or a smaller checkpoint."
+            yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
+
+
+def kv_cache_fits(view: PlanView) -> Iterator[Finding]:
+    """Without any overhead, a full-length request still fits (less `TOLERANCE`)."""
+    for process, needed, left in _requests(view):
+        if needed > left > 0 and needed - left > TOLERANCE * needed:
+            yield _shortfall(view, process, needed, left)
+
+
+def kv_cache_fits_with_overhead(view: PlanView) -> Iterator[Finding]:
+    """With the usual overhead, a full-length request fits."""
+    for process, needed, left in _requests(view):
+        blocked = needed - left > TOLERANCE * needed
+        if left > 0 and not blocked and needed > left - OVERHEAD_GIB:
+            yield _shortfall(view, process, needed, left - OVERHEAD_GIB)
+
+
+def device_room(view: PlanView, process: Process) -> Room | None:
+    """Memory of one device of a process; None when the checkpoint's shape is unknown."""
+    checkpoint = view.checkpoint
+    if checkpoint is None or checkpoint.shape is None:
+        return None
+    layout = layout_of(view, process)
+    accelerator = view.accelerators[process.host]
+    flag = "mem-fraction-static" if view.family == "sglang" else "gpu-memory-utilization"
+    share = float(str(view.flags(process).get(flag) or view.release.gpu_memory_utilization))
+    return Room(
+        usable_gib=accelerator.memory_mib / 1024 * share,
+        weights_gib=weight_bytes_per_device(checkpoint, layout) / GIB,
+    )
+
+
+def layout_of(view: PlanView, process: Process) -> Layout:
+    """The parallel layout of a process's replica."""
+    flags = view.flags(process)
+    data = view.readings[process.id].group_size
+    if view.family == "sglang" and flags.get("enable-dp-attention"):
+        data = 1
+    sglang_copies = view.family == "sglang" and not flags.get("enable-dp-attention")
+    return Layout(
+        tensor=view.size(process, "tensor-parallel-size"),
+        pipeline=view.size(process, "pipeline-parallel-size"),
+        data=1 if sglang_copies else data,
+        expert_parallel=bool(flags.get("enable-expert-parallel")),
+        vision_on_every_device=flags.get("mm-encoder-tp-mode") == "data",
+    )
+
+
+def _requests(view: PlanView) -> Iterator[tuple[Process, float, float]]:
+    """Per role: its first process, GiB of one full-length request, GiB left beside weights."""
+    shape = view.checkpoint.shape if view.checkpoint else None
+    if shape is None:
+        return
+    for process in view.leaders:
+        room = device_room(view, process)
+        if room is None:
+            continue
+        flags = view.flags(process)
+        needed = request_gib(
+            shape,
+            _max_length(view, process),
+            kv_cache_dtype=str(flags.get("kv-cache-dtype", "auto")),
+            decode_context_parallel=view.size(process, "decode-context-parallel-size"),
+        )
+        yield process, needed, room.left_gib
+
+
+def _shortfall(view: PlanView, process: Process, needed: float, left: float) -> Finding:
+    length = _max_length(view, process)
+    what = f"{left:.1f} GiB per device are left for KV; one request of {length} tokens needs {needed:.1f} GiB."
+    fix = "Lower max_model_len, raise gpu_memory_utilization, or use more devices per replica."
+    return Finding(field=f"roles.{process.role}.max_model_len", what=what, fix=fix, process=process.id)
+
+
+def _max_length(view: PlanView, process: Process) -> int:
+    """The longest request: the flag's, or the model's context."""
+    flag = "context-length" if view.family == "sglang" else "max-model-len"
+    shape = view.checkpoint.shape if view.checkpoint else None
+    return as_int(view.flags(process).get(flag), shape.max_context if shape else 0)

@@ -1,0 +1,143 @@
+"""Rules about which checkpoint, accelerator, engine release and router go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.checks.view import Finding, PlanView
+from infra.engines.command_line import as_map
+
+ENGINE_VENDORS = {"vllm": ("nvidia", "amd"), "vllm-ascend": ("ascend",), "sglang": ("nvidia", "amd")}
+ROUTER_ENGINES = {
+    "vllm-router": ("vllm", "vllm-ascend"),
+    "sglang-router": ("sglang",),
+    "ascend-proxy": ("vllm-ascend",),
+}
+
+
+def flags_known(view: PlanView) -> Iterator[Finding]:
+    """The pinned release's parser accepts every word."""
+    seen: set[tuple[str, str, str]] = set()
+    for process in view.plan.processes:
+        for word, reason in view.readings[process.id].unknown:
+            key = (process.role, word, reason)
+            if key in seen:
+                continue
+            seen.add(key)
+            tool = view.plan.engine.name if process.kind == "engine" else process.argv[0]
+            version = view.plan.engine.version if process.kind == "engine" else ""
+            what = f"{tool} {version} rejects {word}: {reason}.".replace("  ", " ")
+            name = word.partition("=")[0].lstrip("-")
+            field = "router" if process.kind == "router" else f"roles.{process.role}.flags.{name}"
+            fix = f"Flags of the release: infra/catalog/flags/{view.release.flags_catalogue}.json."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def engine_runs_on_vendor(view: PlanView) -> Iterator[Finding]:
+    """vLLM and SGLang run on NVIDIA and AMD, vllm-ascend on Ascend."""
+    vendors = ENGINE_VENDORS[view.release.engine]
+    for host in view.plan.hosts:
+        vendor = view.accelerators[host.name].vendor
+        if vendor not in vendors:
+            what = f"{view.release.engine} does not run on {host.accelerator} ({vendor})."
+            right = " or ".join(name for name, known in ENGINE_VENDORS.items() if vendor in known)
+            yield Finding(field="engine.name", what=what, fix=f"Use {right} there.")
+            return
+
+
+def checkpoint_runs_on_accelerator(view: PlanView) -> Iterator[Finding]:
+    """The accelerator's generation has kernels for the checkpoint's quantisation."""
+    checkpoint = view.checkpoint
+    if checkpoint is None:
+        return
+    for name in dict.fromkeys(host.accelerator for host in view.plan.hosts):
+        accelerator = view.catalog.accelerator(name)
+        if accelerator.generation not in checkpoint.generations:
+            others = [
+                other
+                for other in view.catalog.ids("checkpoints")
+                if (entry := view.catalog.checkpoint(other)).kind == "model"
+                and accelerator.generation in entry.generations
+            ]
+            what = f"{checkpoint.id} ({checkpoint.quantization}) does not run on {name} ({accelerator.generation})."
+            fix = f"Use {' or '.join(others)} on {name}." if others else f"Use another accelerator than {name}."
+            yield Finding(field="checkpoint", what=what, fix=fix)
+
+
+def image_exists(view: PlanView) -> Iterator[Finding]:
+    """The release has an image for every accelerator, unless it runs natively."""
+    if view.plan.runtime == "native" or view.plan.engine.image:
+        return
+    names = ", ".join(dict.fromkeys(host.accelerator for host in view.plan.hosts))
+    what = f"{view.release.engine} {view.release.version} has no image for {names} in the catalogue."
+    yield Finding(field="engine.image", what=what, fix="Name one with engine.image.")
+
+
+def one_image_for_all(view: PlanView) -> Iterator[Finding]:
+    """All accelerators of a plan run one image: the plan has one."""
+    if view.plan.runtime == "native":
+        return
+    images = {}
+    for name in dict.fromkeys(host.accelerator for host in view.plan.hosts):
+        image = next((i for i in view.release.images if name in i.accelerators), None)
+        images[image.reference if image else ""] = name
+    if len(images) > 1:
+        what = f"Roles need different images: {', '.join(sorted(images))}."
+        yield Finding(field="roles", what=what, fix="Use accelerators of one image, or set engine.image.")
+
+
+def router_speaks_engine(view: PlanView) -> Iterator[Finding]:
+    """Each router knows the engines that it was written for."""
+    for router in view.routers:
+        for name in view.catalog.ids("routers"):
+            release = view.catalog.router(name)
+            if router.argv[: len(release.program)] != release.program:
+                continue
+            engines = ROUTER_ENGINES[name]
+            if view.release.engine not in engines:
+                right = [other for other, known in ROUTER_ENGINES.items() if view.release.engine in known]
+                what = f"{name} does not speak to {view.release.engine}."
+                yield Finding(field="router.name", what=what, fix=f"Use {' or '.join(right)}.", process=router.id)
+            if name == "ascend-proxy" and "prefill" not in {process.role for process in view.engines}:
+                what = "ascend-proxy only serves prefill and decode."
+                yield Finding(field="router.name", what=what, fix="Use vllm-router.", process=router.id)
+
+
+def draft_fits_checkpoint(view: PlanView) -> Iterator[Finding]:
+    """A draft was trained for the checkpoint, and the release loads it."""
+    for process in view.leaders:
+        config = as_map(view.flags(process).get("speculative-config"))
+        path = str(config.get("model") or view.flags(process).get("speculative-draft-model-path") or "")
+        draft_id = path.split("/")[-2] if path.count("/") > 1 else ""
+        if draft_id not in view.catalog.ids("checkpoints") or view.checkpoint is None:
+            continue
+        draft = view.catalog.checkpoint(draft_id)
+        if draft.draft_of and view.checkpoint.id not in draft.draft_of:
+            what = f"{draft_id} is a draft of {', '.join(draft.draft_of)}, not of {view.checkpoint.id}."
+            yield Finding(field="draft.checkpoint", what=what, fix="Use a draft of this checkpoint.", process=process.id)
+        if view.family == "vllm" and draft.draft_method == "eagle3" and view.version() < (0, 18, 0):
+            what = f"Eagle3 for Kimi needs vLLM 0.18.0 or later; this is {view.release.version}."
+            yield Finding(field="draft", what=what, fix="Remove draft, or raise engine.version.", process=process.id)
+            return
+
+
+def aiter_heads(view: PlanView) -> Iterator[Finding]:
+    """AITER's MLA kernel takes 16 or 128 heads per device up to vLLM 0.17.1."""
+    shape = view.checkpoint.shape if view.checkpoint else None
+    if shape is None:
+        return
+    for process in view.leaders:
+        if view.accelerators[process.host].vendor != "amd":
+            continue
+        tensor = view.size(process, "tensor-parallel-size")
+        heads = shape.num_attention_heads // tensor
+        aiter = process.env.get("VLLM_ROCM_USE_AITER") == "1" or view.size(process, "block-size", 16) == 1
+        old = view.family == "vllm" and view.version() < (0, 18, 0)
+        if old and aiter and heads not in {16, 128}:
+            what = f"TP={tensor} gives {heads} heads per device; AITER MLA of vLLM {view.release.version} takes 16 or 128."
+            fix = "Use tensor_parallel: 4, or vLLM 0.18.0 or later."
+            yield Finding(field=f"roles.{process.role}.tensor_parallel", what=what, fix=fix, process=process.id)
+        if view.family == "sglang" and heads % 16:
+            what = f"TP={tensor} gives {heads} heads per device; SGLang on AMD needs a multiple of 16."
+            fix = "Use tensor_parallel: 4 or less."
+            yield Finding(field=f"roles.{process.role}.tensor_parallel", what=what, fix=fix, process=process.id)

@@ -1,0 +1,155 @@
+"""All rules applied to a plan; findings placed in the file that the operator wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from infra.catalog.load import Catalog
+from infra.checks import capacity, compatibility, derived, layout, network, pairing
+from infra.checks.view import Finding, PlanView, Rule, view_plan
+from infra.errors import Problem
+from infra.plan.process import Plan
+from infra.spec.load import LoadedStack, nearest
+from infra.spec.stack import Waiver
+
+_VLLM = "vllm 0.17.0, 0.22.1, 0.33.0: config/parallel.py, engine/arg_utils.py, v1/engine/utils.py"
+
+RULES: Mapping[str, Rule] = {
+    "unknown-flag": Rule(severity="error", source="infra/catalog/flags/", check=compatibility.flags_known),
+    "engine-vendor": Rule(
+        severity="error", source="vllm and sglang platforms/", check=compatibility.engine_runs_on_vendor
+    ),
+    "checkpoint-accelerator": Rule(
+        severity="error",
+        source="model cards; vLLM recipe Kimi-K2.5; SGLang cookbook",
+        check=compatibility.checkpoint_runs_on_accelerator,
+    ),
+    "missing-image": Rule(severity="error", source="infra/catalog/engines/", check=compatibility.image_exists),
+    "different-images": Rule(severity="error", source="infra/catalog/engines/", check=compatibility.one_image_for_all),
+    "router-engine": Rule(
+        severity="error", source="vllm-router 0.1.17; sglang-router 0.3.2", check=compatibility.router_speaks_engine
+    ),
+    "draft-checkpoint": Rule(
+        severity="error",
+        source="vllm config/speculative.py@0.17.0, 0.18.0",
+        check=compatibility.draft_fits_checkpoint,
+    ),
+    "aiter-heads": Rule(
+        severity="error", source="vllm rocm_aiter_mla.py@0.17.1, 0.18.0; SGLang cookbook", check=compatibility.aiter_heads
+    ),
+    "heads-divisible": Rule(severity="error", source=_VLLM, check=layout.heads_divisible),
+    "context-parallel-size": Rule(severity="error", source=_VLLM, check=layout.context_parallel_divides),
+    "ranks-incomplete": Rule(severity="error", source=_VLLM, check=layout.ranks_complete),
+    "group-flags-differ": Rule(severity="error", source=_VLLM, check=layout.group_flags_equal),
+    "headless-mode": Rule(severity="error", source=_VLLM, check=layout.headless_followers),
+    "ranks-per-host": Rule(severity="error", source=_VLLM, check=layout.hybrid_local_size),
+    "device-shared": Rule(severity="error", source="vllm v1/worker/gpu_worker.py@0.22.1", check=layout.devices_disjoint),
+    "port-twice": Rule(severity="error", source="vllm#20119 (rpc port equal to HTTP port)", check=network.ports_distinct),
+    "port-range": Rule(severity="error", source="RFC 6335", check=network.ports_valid),
+    "dangling-connect": Rule(severity="error", source=_VLLM, check=network.connects_answered),
+    "leader-address": Rule(severity="error", source=_VLLM, check=network.leader_address_own),
+    "side-channel-host": Rule(
+        severity="error", source="vllm nixl_connector.py@0.22.1", check=network.side_channel_reachable
+    ),
+    "host-variable": Rule(severity="error", source="vLLM-Ascend Kimi-K2.5 guide", check=network.host_variables_own),
+    "router-endpoints": Rule(
+        severity="error", source="vllm-router 0.1.17 (run)", check=network.router_lists_endpoints
+    ),
+    "roles-disagree": Rule(severity="error", source="vllm nixl_connector.py@0.22.1", check=pairing.roles_agree),
+    "kv-role": Rule(severity="error", source="vllm config/kv_transfer.py@0.22.1", check=pairing.kv_role_matches),
+    "instance-sizes": Rule(
+        severity="error", source="vllm_ascend/utils.py check_kv_extra_config@0.22.1rc1", check=pairing.instance_sizes_told
+    ),
+    "ascend-prefill-width": Rule(
+        severity="error", source="vllm_ascend mooncake_connector.py@0.22.1rc1", check=pairing.ascend_prefill_wider
+    ),
+    "hccn-mount": Rule(severity="error", source="vllm-ascend#7711", check=pairing.hccn_mounted),
+    "vision-nixl": Rule(
+        severity="warning", source="vllm docs/features/nixl_connector_compatibility.md", check=pairing.vision_over_nixl
+    ),
+    "context-length": Rule(severity="error", source=_VLLM, check=capacity.context_within_model),
+    "batched-tokens": Rule(severity="error", source="vllm config/scheduler.py@0.22.1", check=capacity.batch_holds_sequences),
+    "weights-memory": Rule(severity="error", source="config.json and modelling code", check=capacity.weights_fit),
+    "kv-memory": Rule(severity="error", source="infra/memory/kv_cache.py", check=capacity.kv_cache_fits),
+    "kv-memory-tight": Rule(
+        severity="warning", source="infra/memory/kv_cache.py", check=capacity.kv_cache_fits_with_overhead
+    ),
+    "derived-field": Rule(severity="error", source="docs/architecture.md", check=derived.derived_fields_agree),
+}
+
+
+def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Problem, ...]:
+    """Every finding about a compiled stack, at the line that was written, by line."""
+    view = view_plan(plan, catalog)
+    problems = [
+        _problem(rule, RULES[rule], finding, stack, None, stack.spec.waive) for rule, finding in find_all(view)
+    ]
+    problems += _unknown_waivers(stack)
+    return tuple(sorted(problems, key=lambda p: (p.severity, p.file or "", p.line or 0)))
+
+
+def judge_plan(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
+    """Every finding about a plan document, by process."""
+    view = view_plan(plan, catalog)
+    return tuple(_problem(rule, RULES[rule], finding, None, file, ()) for rule, finding in find_all(view))
+
+
+def find_all(view: PlanView) -> list[tuple[str, Finding]]:
+    """(rule id, finding) of every rule, in the order of `RULES`."""
+    return [(name, finding) for name, rule in RULES.items() for finding in rule.check(view)]
+
+
+def _problem(
+    name: str,
+    rule: Rule,
+    finding: Finding,
+    stack: LoadedStack | None,
+    file: str | None,
+    waivers: Sequence[Waiver],
+) -> Problem:
+    waived = next((waiver.reason for waiver in waivers if waiver.rule == name), None)
+    field, line = finding.field, None
+    if stack is not None:
+        field = _written_field(finding.field, stack)
+        place = stack.place(field)
+        file, line = place.file, place.line
+    elif finding.process is not None:
+        field = f"{finding.process} {finding.field}"
+    return Problem(
+        rule=name,
+        severity=rule.severity,
+        field=field,
+        what=finding.what,
+        fix=finding.fix,
+        file=file,
+        line=line,
+        waived=waived,
+    )
+
+
+def _written_field(field: str, stack: LoadedStack) -> str:
+    """The field itself when the file has it, else the same field under `defaults`, else the field."""
+    parts = field.split(".")
+    if tuple(parts) in stack.places or len(parts) < 3 or parts[0] != "roles":  # noqa: PLR2004 - roles.<role>.<field>
+        return field
+    default = ("defaults", *parts[2:])
+    return ".".join(default) if default in stack.places else field
+
+
+def _unknown_waivers(stack: LoadedStack) -> list[Problem]:
+    found = []
+    for index, waiver in enumerate(stack.spec.waive):
+        if waiver.rule not in RULES:
+            place = stack.place(f"waive.{index}.rule")
+            found.append(
+                Problem(
+                    rule="unknown-waiver",
+                    severity="error",
+                    field=f"waive.{index}.rule",
+                    what=f"There is no rule {waiver.rule}.",
+                    fix=nearest(waiver.rule, RULES),
+                    file=place.file,
+                    line=place.line,
+                )
+            )
+    return found

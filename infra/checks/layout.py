@@ -1,0 +1,153 @@
+"""Rules about ranks, sizes and devices of a group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from infra.checks.view import Finding, PlanView
+from infra.plan.process import Process
+
+# Equal on all ranks: vLLM hashes every ParallelConfig field but rank, address, port and node fields and refuses
+# a rank whose hash differs (vllm config/parallel.py compute_hash, v1/engine/utils.py@0.22.1).
+HASHED_FLAGS = (
+    "tensor-parallel-size",
+    "pipeline-parallel-size",
+    "data-parallel-size",
+    "decode-context-parallel-size",
+    "prefill-context-parallel-size",
+    "enable-expert-parallel",
+    "all2all-backend",
+    "enable-eplb",
+    "enable-dbo",
+    "data-parallel-backend",
+)
+
+
+def heads_divisible(view: PlanView) -> Iterator[Finding]:
+    """Attention heads are split evenly over tensor-parallel ranks."""
+    shape = view.checkpoint.shape if view.checkpoint else None
+    if shape is None or view.checkpoint is None:
+        return
+    heads = shape.num_attention_heads
+    for process in view.leaders:
+        tensor = view.size(process, "tensor-parallel-size")
+        if heads % tensor:
+            allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
+            what = f"{tensor} does not divide {heads} attention heads ({view.checkpoint.id})."
+            yield Finding(
+                field=f"roles.{process.role}.tensor_parallel", what=what, fix=f"Use one of {allowed}.", process=process.id
+            )
+
+
+def context_parallel_divides(view: PlanView) -> Iterator[Finding]:
+    """Decode context parallel splits the tensor-parallel group."""
+    for process in view.leaders:
+        tensor = view.size(process, "tensor-parallel-size")
+        context = view.size(process, "decode-context-parallel-size")
+        if context > 1 and tensor % context:
+            what = f"decode_context_parallel {context} does not divide tensor_parallel {tensor}."
+            allowed = ", ".join(str(n) for n in range(1, tensor + 1) if tensor % n == 0)
+            field = f"roles.{process.role}.decode_context_parallel"
+            yield Finding(field=field, what=what, fix=f"Use one of {allowed}.", process=process.id)
+
+
+def ranks_complete(view: PlanView) -> Iterator[Finding]:
+    """Every data-parallel rank of a group runs exactly once."""
+    for group, members in view.groups.items():
+        sizes = {view.readings[p.id].group_size for p in members}
+        size = max(sizes)
+        counted = Counter(rank for p in members for rank in view.readings[p.id].dp_ranks)
+        field = f"roles.{members[0].role}.data_parallel"
+        if len(sizes) > 1:
+            what = f"{group}: processes disagree on the data-parallel size: {', '.join(map(str, sorted(sizes)))}."
+            yield Finding(field=field, what=what, fix="Give every rank of the group the same size.", process=members[0].id)
+        missing = [rank for rank in range(size) if not counted[rank]]
+        twice = [rank for rank, times in counted.items() if times > 1]
+        beyond = sorted(rank for rank in counted if rank >= size)
+        for ranks, verb in ((missing, "not launched"), (twice, "launched twice"), (beyond, "beyond the group's size")):
+            if ranks:
+                listed = ", ".join(map(str, sorted(ranks)[:8]))
+                culprit = next((p.id for p in members if set(view.readings[p.id].dp_ranks) & set(ranks)), members[0].id)
+                what = f"{group}: rank{'s' * (len(ranks) > 1)} {listed} of {size} {verb}."
+                fix = f"Launch each rank 0 to {size - 1} once: the handshake waits 5 minutes and fails."
+                yield Finding(field=field, what=what, fix=fix, process=culprit)
+
+
+def group_flags_equal(view: PlanView) -> Iterator[Finding]:
+    """What vLLM hashes in its handshake is equal on all ranks of a group."""
+    if view.family != "vllm":
+        return
+    for group, members in view.groups.items():
+        first = view.flags(members[0])
+        for process in members[1:]:
+            flags = view.flags(process)
+            for name in HASHED_FLAGS:
+                if flags.get(name) != first.get(name):
+                    what = f"{group}: --{name} is {first.get(name)} on {members[0].id} and {flags.get(name)} here."
+                    fix = "Give all ranks of a group the same parallel flags: the handshake compares their hash."
+                    yield Finding(field=f"roles.{process.role}.flags", what=what, fix=fix, process=process.id)
+
+
+def headless_followers(view: PlanView) -> Iterator[Finding]:
+    """Followers of internal load balancing are headless; processes of other modes and leaders are not."""
+    if view.family != "vllm":
+        return
+    for process in view.engines:
+        flags, reading = view.flags(process), view.readings[process.id]
+        headless = bool(flags.get("headless"))
+        external = "data-parallel-rank" in flags or bool(flags.get("data-parallel-hybrid-lb"))
+        follows = reading.group_size > 1 and not external and 0 not in reading.dp_ranks
+        spans = view.size(process, "nnodes") > 1 and view.size(process, "node-rank", 0) > 0
+        field = f"roles.{process.role}.load_balancing"
+        if headless and (external or (0 in reading.dp_ranks and not spans)):
+            what = f"{process.id} is headless, and its mode needs an API server here."
+            yield Finding(field=field, what=what, fix="Remove --headless.", process=process.id)
+        if not headless and spans:
+            what = f"{process.id} is node {view.size(process, 'node-rank', 0)} and not headless."
+            yield Finding(field=field, what=what, fix="Add --headless: only node 0 serves HTTP.", process=process.id)
+        if follows and not headless and "data-parallel-size-local" in flags and "data-parallel-start-rank" not in flags:
+            what = f"{process.id} names no start rank and does not hold rank 0."
+            yield Finding(field=field, what=what, fix="Add --headless --data-parallel-start-rank.", process=process.id)
+
+
+def hybrid_local_size(view: PlanView) -> Iterator[Finding]:
+    """Hybrid mode needs more than one and fewer than all ranks per host; multi-port at least two."""
+    for process in view.leaders:
+        flags = view.flags(process)
+        local, size = view.size(process, "data-parallel-size-local", 0), view.readings[process.id].group_size
+        field = f"roles.{process.role}.load_balancing"
+        if flags.get("data-parallel-hybrid-lb") and not 1 < local < size:
+            what = f"Hybrid load balancing needs 1 < ranks per host < data_parallel; here {local} of {size}."
+            yield Finding(field=field, what=what, fix="Use external or internal.", process=process.id)
+        if flags.get("data-parallel-multi-port-external-lb") and local < 2:  # noqa: PLR2004 - the engine's bound
+            what = f"multi-port needs at least two ranks per host; here {local}."
+            yield Finding(field=field, what=what, fix="Use external.", process=process.id)
+
+
+def devices_disjoint(view: PlanView) -> Iterator[Finding]:
+    """No device belongs to two processes, none is beyond the host's, and each process has all it needs."""
+    taken: dict[tuple[str, int], str] = {}
+    num_devices = {host.name: host.num_devices for host in view.plan.hosts}
+    for process in view.engines:
+        devices = view.readings[process.id].devices
+        field = f"roles.{process.role}"
+        for device in devices:
+            if device >= num_devices[process.host]:
+                what = f"{process.host} has {num_devices[process.host]} devices; device {device} does not exist."
+                yield Finding(field=field, what=what, fix="Lower the parallel sizes or the mask.", process=process.id)
+            other = taken.setdefault((process.host, device), process.id)
+            if other != process.id:
+                what = f"{other} and {process.id} both take device {device} of {process.host}."
+                yield Finding(field=field, what=what, fix="Give each process devices of its own.", process=process.id)
+        yield from _enough_devices(view, process, devices, num_devices[process.host])
+
+
+def _enough_devices(view: PlanView, process: Process, devices: tuple[int, ...], available: int) -> Iterator[Finding]:
+    extra = view.readings[process.id].extra
+    layout = extra.get("parallel") or extra.get("layout")
+    needed = getattr(layout, "local_devices", len(devices))
+    if len(devices) < needed:
+        what = f"World size ({needed}) is larger than the devices that {process.id} may use ({len(devices)} of {available})."
+        fix = "Raise the mask or lower tensor_parallel; a rank that spans hosts needs --nnodes."
+        yield Finding(field=f"roles.{process.role}.tensor_parallel", what=what, fix=fix, process=process.id)

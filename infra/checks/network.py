@@ -1,0 +1,129 @@
+"""Rules about ports, addresses and the router's list of endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from infra.checks.view import Finding, PlanView
+
+UNROUTABLE = ("localhost", "0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound
+
+
+def ports_distinct(view: PlanView) -> Iterator[Finding]:
+    """No (address, port) is bound twice."""
+    owner: dict[tuple[str, int], tuple[str, str]] = {}
+    for process in view.plan.processes:
+        address = view.addresses[process.host]
+        for bind in view.readings[process.id].binds:
+            for port in range(bind.port, bind.port + bind.count):
+                first = owner.setdefault((address, port), (process.id, bind.name))
+                if first != (process.id, bind.name):
+                    what = f"{address}:{port} is claimed by {first[1]} of {first[0]} and {bind.name} of {process.id}."
+                    fix = "Change `port`, or put the processes on different hosts."
+                    yield Finding(field="port", what=what, fix=fix, process=process.id)
+                    break
+
+
+def ports_valid(view: PlanView) -> Iterator[Finding]:
+    """Every port lies within 1 to 65535."""
+    for process in view.plan.processes:
+        for bind in view.readings[process.id].binds:
+            last = bind.port + bind.count - 1
+            if bind.port < 1 or last > 65535:  # noqa: PLR2004 - the range of TCP ports
+                what = f"{bind.name} ports {bind.port}-{last} of {process.id} leave the range 1-65535."
+                yield Finding(field="port", what=what, fix="Use lower ports.", process=process.id)
+
+
+def connects_answered(view: PlanView) -> Iterator[Finding]:
+    """Everything that a process dials is bound by a process of the plan."""
+    bound = {
+        (view.addresses[p.host], port)
+        for p in view.plan.processes
+        for bind in view.readings[p.id].binds
+        for port in range(bind.port, bind.port + bind.count)
+    }
+    for process in view.plan.processes:
+        for dial in view.readings[process.id].dials:
+            if (dial.address, dial.port) in bound or process.kind == "router":
+                continue
+            leader = next((p for p in view.groups.get(process.group, ()) if view.readings[p.id].is_leader), None)
+            where = f"{leader.id} is on {view.addresses[leader.host]}" if leader else "no process holds rank 0"
+            what = f"{process.id} dials {dial.name} at {dial.address}:{dial.port}; nobody listens there ({where})."
+            fix = "Followers would wait 5 minutes and fail; give all ranks the address and port of rank 0."
+            yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
+
+
+def leader_address_own(view: PlanView) -> Iterator[Finding]:
+    """The data-parallel address is one that the host of rank 0 can bind and that peers reach."""
+    if view.family != "vllm":
+        return
+    for process in view.engines:
+        reading = view.readings[process.id]
+        if not reading.is_leader or not any(bind.name in {"dp_rpc", "master"} for bind in reading.binds):
+            continue
+        flags = reading.flags
+        address = str(flags.get("data-parallel-address") or flags.get("master-addr") or "127.0.0.1")
+        own = view.addresses[process.host]
+        hosts = {member.host for member in view.groups[process.group]}
+        if address != own and (len(hosts) > 1 or address not in {"127.0.0.1", "localhost"}):
+            what = f"{address} is not an address of {process.host} ({own}); rank 0 binds it."
+            fix = f"Use {own} on every rank of {process.group}."
+            yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
+
+
+def side_channel_reachable(view: PlanView) -> Iterator[Finding]:
+    """NIXL binds and advertises one address: the process's own, never localhost or 0.0.0.0."""
+    for process in view.engines:
+        if view.kv_config(process).get("kv_connector") != "NixlConnector":
+            continue
+        host = process.env.get("VLLM_NIXL_SIDE_CHANNEL_HOST", "localhost")
+        own = view.addresses[process.host]
+        if host != own:
+            what = f"VLLM_NIXL_SIDE_CHANNEL_HOST is {host} on {process.host}; the decoder dials what is advertised."
+            yield Finding(field="kv_transfer", what=what, fix=f"Use {own}.", process=process.id)
+
+
+def host_variables_own(view: PlanView) -> Iterator[Finding]:
+    """Variables that name this host's address are this host's."""
+    for process in view.engines:
+        own = view.addresses[process.host]
+        for name in ("VLLM_HOST_IP", "HCCL_IF_IP"):
+            value = process.env.get(name)
+            if value is not None and value != own:
+                what = f"{name}={value} is not the address of {process.host} ({own})."
+                yield Finding(field=f"roles.{process.role}.env", what=what, fix=f"Use {own}.", process=process.id)
+
+
+def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
+    """The router lists every endpoint of every role, and no other."""
+    for router in view.routers:
+        reading = view.readings[router.id]
+        dialled = {(dial.address, dial.port) for dial in reading.dials if dial.name == "http"}
+        served = {}
+        for process in view.engines:
+            if process.endpoint is None or view.size(process, "node-rank", 0) > 0:
+                continue
+            http = next(bind for bind in view.readings[process.id].binds if bind.name == "http")
+            address = view.addresses[process.host]
+            served.update({(address, http.port + i): process for i in range(http.count)})
+        for address, port in sorted(served.keys() - dialled):
+            what = f"The router misses http://{address}:{port} ({served[address, port].id})."
+            yield Finding(field="router", what=what, fix="List every endpoint of both roles.", process=router.id)
+        for address, port in sorted(dialled - served.keys()):
+            what = f"The router lists http://{address}:{port}, where no process serves."
+            yield Finding(field="router", what=what, fix="Remove it.", process=router.id)
+        yield from _roles_not_swapped(view, router.id, reading.flags)
+
+
+def _roles_not_swapped(view: PlanView, router: str, flags: object) -> Iterator[Finding]:
+    if not isinstance(flags, dict):
+        return
+    role_of = {process.endpoint: process.role for process in view.engines if process.endpoint}
+    for role in ("prefill", "decode"):
+        for url in flags.get(role) or ():
+            parts = urlsplit(str(url))
+            actual = role_of.get(f"http://{parts.hostname}:{parts.port}")
+            if actual is not None and actual != role:
+                what = f"The router lists {url} as {role}; it is a {actual} process."
+                yield Finding(field="router", what=what, fix=f"List it as {actual}.", process=router)

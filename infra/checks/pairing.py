@@ -1,0 +1,103 @@
+"""Rules about prefill and decode: what must be equal, and what one tells of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.checks.view import Finding, PlanView
+from infra.engines.command_line import as_int, as_map
+from infra.plan.process import Process
+
+# NIXL's compatibility hash (vllm nixl_connector.py@0.17.0, nixl/*@0.33.0): a difference refuses every transfer.
+HASHED = ("model", "dtype", "kv-cache-dtype", "attention-backend", "quantization")
+KV_ROLES = {"prefill": ("kv_producer", "kv_both"), "decode": ("kv_consumer", "kv_both")}
+
+
+def roles_agree(view: PlanView) -> Iterator[Finding]:
+    """Model string, dtype, KV dtype and backend are equal on prefill and decode."""
+    first = {process.role: process for process in view.leaders}
+    prefill, decode = first.get("prefill"), first.get("decode")
+    if prefill is None or decode is None:
+        return
+    names = (*HASHED, "served-model-name")
+    for name in names:
+        ours, theirs = view.flags(prefill).get(name), view.flags(decode).get(name)
+        if ours != theirs:
+            what = f"--{name} is {ours} on prefill and {theirs} on decode: the KV handshake would fail."
+            yield Finding(field=f"roles.decode.flags.{name}", what=what, fix="Make them equal.", process=decode.id)
+
+
+def kv_role_matches(view: PlanView) -> Iterator[Finding]:
+    """Prefill produces KV, decode consumes it; a unified role does neither."""
+    if view.family != "vllm":
+        return
+    for process in view.engines:
+        role = view.kv_config(process).get("kv_role")
+        wanted = KV_ROLES.get(process.role)
+        if wanted is None and role is None:
+            continue
+        if wanted is None or role not in wanted:
+            what = f"{process.id} is {process.role} and its kv_role is {role}."
+            fix = f"Use {wanted[0]}." if wanted else "Remove --kv-transfer-config."
+            yield Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
+
+
+def instance_sizes_told(view: PlanView) -> Iterator[Finding]:
+    """MooncakeConnectorV1 asserts the sizes of one instance of each role."""
+    actual = {
+        process.role: (view.readings[process.id].group_size, view.size(process, "tensor-parallel-size"))
+        for process in view.leaders
+    }
+    for process in view.engines:
+        config = view.kv_config(process)
+        if config.get("kv_connector") != "MooncakeConnectorV1":
+            continue
+        extra = as_map(config.get("kv_connector_extra_config"))
+        for role, (data, tensor) in actual.items():
+            told = as_map(extra.get(role))
+            given = (as_int(told.get("dp_size"), 0), as_int(told.get("tp_size"), 0))
+            if given != (data, tensor):
+                what = f"{role}.dp_size, tp_size are {given[0]}, {given[1]}; one {role} instance has {data}, {tensor}."
+                yield Finding(field="kv_transfer", what=what, fix="They are per instance, not totals.", process=process.id)
+                return
+        yield from _distinct_engine_id(view, process)
+
+
+def _distinct_engine_id(view: PlanView, process: Process) -> Iterator[Finding]:
+    own = view.kv_config(process).get("engine_id")
+    for other in view.engines:
+        if other.group != process.group and view.kv_config(other).get("engine_id") == own:
+            what = f"{process.group} and {other.group} share engine_id {own}."
+            yield Finding(field="kv_transfer", what=what, fix="Give each group its own.", process=process.id)
+            return
+
+
+def ascend_prefill_wider(view: PlanView) -> Iterator[Finding]:
+    """MooncakeConnectorV1 needs prefill tensor parallel at least that of decode."""
+    sizes = {process.role: view.size(process, "tensor-parallel-size") for process in view.leaders}
+    if view.release.engine == "vllm-ascend" and sizes.get("decode", 0) > sizes.get("prefill", sizes.get("decode", 0)):
+        what = f"decode tensor_parallel {sizes['decode']} is larger than prefill's {sizes['prefill']}."
+        fix = f"Use at most {sizes['prefill']} on decode."
+        yield Finding(field="roles.decode.tensor_parallel", what=what, fix=fix)
+
+
+def hccn_mounted(view: PlanView) -> Iterator[Finding]:
+    """Mooncake on Ascend parses /etc/hccn.conf: without it transfers are wrong or fail."""
+    if view.plan.runtime == "native":
+        return
+    for process in view.engines:
+        if view.kv_config(process).get("kv_connector") != "MooncakeConnectorV1":
+            continue
+        if not any(mount.target == "/etc/hccn.conf" for mount in process.mounts):
+            what = f"{process.id} does not mount /etc/hccn.conf, which Mooncake reads."
+            fix = "Add the mount to the recipe (vllm-ascend#7711: starts, wrong output)."
+            yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
+
+
+def vision_over_nixl(view: PlanView) -> Iterator[Finding]:
+    """Image inputs with NIXL prefill/decode are unverified upstream."""
+    if "vision" in view.plan.capabilities and any(
+        view.kv_config(process).get("kv_connector") == "NixlConnector" for process in view.leaders
+    ):
+        what = "Image inputs with NIXL prefill/decode are unverified upstream (vLLM's compatibility matrix)."
+        yield Finding(field="kv_transfer", what=what, fix="Prove them with `fab verify`, or serve text only.")

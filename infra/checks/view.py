@@ -1,0 +1,156 @@
+"""A plan as rules see it: every process read by its engine, beside the facts of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from infra.catalog.flags import FlagCatalogue
+from infra.catalog.load import Catalog
+from infra.catalog.schema import Accelerator, Checkpoint, Release
+from infra.engines.command_line import as_int, as_map
+from infra.engines.reading import Reading
+from infra.engines.registry import ENGINES
+from infra.engines.routers import read_router
+from infra.plan.process import Plan, Process
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a rule found.
+
+    Args:
+        field: dotted stack field that would mend it (`roles.decode.tensor_parallel`).
+        what: the fact with its numbers.
+        fix: what to write instead.
+        process: the process it was seen on, None for the plan as a whole.
+    """
+
+    field: str
+    what: str
+    fix: str
+    process: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule. `check` yields nothing for a plan that is right; `source` names file and version."""
+
+    severity: Severity
+    source: str
+    check: Callable[[PlanView], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class PlanView:
+    """A plan, its readings, and the catalogue entries it names."""
+
+    plan: Plan
+    catalog: Catalog
+    readings: Mapping[str, Reading]
+    release: Release
+    checkpoint: Checkpoint | None
+
+    @cached_property
+    def engines(self) -> tuple[Process, ...]:
+        """Engine processes in plan order."""
+        return tuple(process for process in self.plan.processes if process.kind == "engine")
+
+    @cached_property
+    def routers(self) -> tuple[Process, ...]:
+        """Router processes."""
+        return tuple(process for process in self.plan.processes if process.kind == "router")
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[Process, ...]]:
+        """Engine processes by group, in plan order."""
+        found: dict[str, list[Process]] = {}
+        for process in self.engines:
+            found.setdefault(process.group, []).append(process)
+        return {name: tuple(members) for name, members in found.items()}
+
+    @cached_property
+    def leaders(self) -> tuple[Process, ...]:
+        """The first process of each role: what only depends on the role is judged on it."""
+        first: dict[str, Process] = {}
+        for process in self.engines:
+            first.setdefault(process.role, process)
+        return tuple(first.values())
+
+    @cached_property
+    def accelerators(self) -> Mapping[str, Accelerator]:
+        """The accelerator of each host."""
+        return {host.name: self.catalog.accelerator(host.accelerator) for host in self.plan.hosts}
+
+    @cached_property
+    def addresses(self) -> Mapping[str, str]:
+        """The address of each host."""
+        return {host.name: host.address for host in self.plan.hosts}
+
+    @property
+    def family(self) -> Literal["vllm", "sglang"]:
+        """Whose flags the engine speaks."""
+        return "sglang" if self.plan.engine.name == "sglang" else "vllm"
+
+    def flags(self, process: Process) -> Mapping[str, object]:
+        """Parsed flags of a process."""
+        return self.readings[process.id].flags
+
+    def size(self, process: Process, name: str, default: int = 1) -> int:
+        """A whole-number flag of a process."""
+        return as_int(self.flags(process).get(name), default)
+
+    def kv_config(self, process: Process) -> Mapping[str, object]:
+        """vLLM's `--kv-transfer-config` as a map."""
+        return as_map(self.flags(process).get("kv-transfer-config"))
+
+    def version(self) -> tuple[int, int, int]:
+        """The release that decides vLLM's or SGLang's behaviour, as numbers."""
+        return version_numbers(self.release.base_version or self.release.version)
+
+
+def version_numbers(text: str) -> tuple[int, int, int]:
+    """`0.22.1rc1` as (0, 22, 1)."""
+    numbers = []
+    for part in text.split(".")[:3]:
+        digits = "".join(c for c in part.partition("rc")[0].partition("post")[0] if c.isdigit())
+        numbers.append(int(digits or 0))
+    return (numbers + [0, 0, 0])[0], (numbers + [0, 0, 0])[1], (numbers + [0, 0, 0])[2]
+
+
+def view_plan(plan: Plan, catalog: Catalog) -> PlanView:
+    """Read every process of a plan.
+
+    Raises:
+        UnknownIdError: the plan names an engine release, accelerator or checkpoint that the catalogue lacks.
+    """
+    release = catalog.release(plan.engine.name, plan.engine.version)
+    flags = catalog.flags(release.flags_catalogue)
+    engine = ENGINES[release.engine]
+    num_devices = {host.name: host.num_devices for host in plan.hosts}
+    readings: dict[str, Reading] = {}
+    for process in plan.processes:
+        if process.kind == "router":
+            readings[process.id] = read_router(process.argv, _router_flags(process, catalog))
+        else:
+            readings[process.id] = engine.read(
+                process.argv, process.env, num_devices=num_devices.get(process.host, 0), flags=flags
+            )
+    return PlanView(plan, catalog, readings, release, _checkpoint(plan, catalog))
+
+
+def _router_flags(process: Process, catalog: Catalog) -> FlagCatalogue | None:
+    """The flag catalogue of the router whose program a process starts with."""
+    for name in catalog.ids("routers"):
+        release = catalog.router(name)
+        if process.argv[: len(release.program)] == release.program:
+            return catalog.flags(release.flags_catalogue) if release.flags_catalogue else None
+    return None
+
+
+def _checkpoint(plan: Plan, catalog: Catalog) -> Checkpoint | None:
+    return catalog.checkpoint(plan.checkpoint) if plan.checkpoint in catalog.ids("checkpoints") else None

@@ -1,0 +1,1 @@
+"""What fits on a device: weights, KV cache, the longest context."""

@@ -1,0 +1,69 @@
+"""Bytes of weights that one device holds, by the parallel layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.catalog.schema import Checkpoint, ModelShape
+
+_BYTES = 2  # attention, shared experts, dense layers and embeddings stay in bf16
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How one replica spreads over devices. `data` counts ranks; without expert parallel experts
+    are split over tensor × data, with it they are divided among the same devices."""
+
+    tensor: int
+    pipeline: int
+    data: int
+    expert_parallel: bool
+    vision_on_every_device: bool
+
+
+def weight_bytes_per_device(checkpoint: Checkpoint, layout: Layout) -> float:
+    """Bytes on the fullest device.
+
+    Source of the parts: config.json and the modelling code of Kimi-K2 (DeepSeek-V3 attention): `q_a` and
+    `kv_a` are replicated, `q_b`, `kv_b` and `o` are split; vLLM keeps an absorbed copy of `kv_b`.
+    """
+    shape = checkpoint.shape
+    if shape is None:
+        return checkpoint.size_bytes / layout.tensor
+    parts = _attention(shape)
+    replicated = _BYTES * shape.num_layers * parts.replicated
+    split = _BYTES * (shape.num_layers * (parts.split + parts.absorbed) + _dense(shape)) / layout.tensor
+    experts = checkpoint.expert_bytes / (layout.tensor * layout.data)
+    vision = 0.0
+    if shape.vision is not None:
+        vision = shape.vision.size_bytes / (1 if layout.vision_on_every_device else layout.tensor)
+    return (replicated + split + experts) / layout.pipeline + vision
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """Parameters of one layer's attention: on every device, split over devices, and the absorbed copy."""
+
+    replicated: int
+    split: int
+    absorbed: int
+
+
+def _attention(shape: ModelShape) -> _Attention:
+    hidden, heads = shape.hidden_size, shape.num_attention_heads
+    q_a = hidden * shape.q_lora_rank
+    kv_a = hidden * (shape.kv_lora_rank + shape.qk_rope_head_dim)
+    q_b = shape.q_lora_rank * heads * (shape.qk_nope_head_dim + shape.qk_rope_head_dim)
+    kv_b = shape.kv_lora_rank * heads * (shape.qk_nope_head_dim + shape.v_head_dim)
+    output = heads * shape.v_head_dim * hidden
+    gate = hidden * shape.num_experts
+    return _Attention(replicated=q_a + kv_a + gate, split=q_b + kv_b + output, absorbed=kv_b)
+
+
+def _dense(shape: ModelShape) -> int:
+    """Parameters of the dense layers, the shared experts and both embeddings."""
+    moe_layers = shape.num_layers - shape.num_dense_layers
+    shared = moe_layers * shape.num_shared_experts * 3 * shape.hidden_size * shape.moe_intermediate_size
+    dense = shape.num_dense_layers * 3 * shape.hidden_size * shape.intermediate_size
+    return shared + dense + 2 * shape.vocab_size * shape.hidden_size
