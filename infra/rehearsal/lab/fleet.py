@@ -1,0 +1,281 @@
+"""The hosts of a lab as they run: booting, dying, rebooting, cut off, frozen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.rehearsal.lab import boot, cgroups, connecting, layers, linux, network
+from infra.rehearsal.lab.errors import UnknownHost
+from infra.rehearsal.lab.hosts import HostKey, HostState, HostStatus, LabHost, Link
+from infra.rehearsal.lab.knob_server import KnobClient, start_knob_server
+from infra.rehearsal.lab.loop import READ, Loop
+
+SSH_PORT = 22
+MACHINE_ROOT = Path("/")
+_ENDS: Mapping[int, str] = {  # how the kernel tells of reboot(2) in a process namespace
+    signal.SIGHUP: "reboot",
+    signal.SIGINT: "poweroff",
+    signal.SIGKILL: "power cut",
+}
+_PROBE_EVERY_S = 0.015
+_PROBE_LIMIT_S = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class RunningHost:
+    """One host and what is known of it now."""
+
+    host: LabHost
+    number: int
+    root: Path
+    state: HostState = "off"
+    link: Link = "up"
+    pid: int = 0
+    boots: int = 0
+    booted_at: float = 0.0
+    ready_after_s: float | None = None
+    is_frozen: bool = False
+    last_end: str = ""
+    boot_id: str = ""
+    cgroup: int = -1
+    first_process: boot.FirstProcess | None = None
+    is_to_start_again: bool = field(default=False)
+
+    @property
+    def status(self) -> HostStatus:
+        """What the lab's user may know."""
+        return HostStatus(
+            name=self.host.name,
+            address=self.host.address,
+            state=self.state,
+            link=self.link,
+            boots=self.boots,
+            boot_id=self.boot_id,
+            ready_after_s=self.ready_after_s,
+            is_frozen=self.is_frozen,
+            last_end=self.last_end,
+        )
+
+    @property
+    def cable(self) -> str:
+        """The router's end; a new name at every boot, as the old one may linger."""
+        return f"v{self.number}b{self.boots}"
+
+    @property
+    def group_name(self) -> str:
+        """The cgroup of the present boot."""
+        return f"{self.host.name}.{self.boots}"
+
+
+class Fleet:
+    """All hosts of a lab.
+
+    Args:
+        loop: where processes and descriptors are waited for.
+        directory: a folder for the hosts' files.
+        group: descriptor of the lab's cgroup.
+    """
+
+    def __init__(self, loop: Loop, directory: Path, group: int) -> None:
+        self.hosts: dict[str, RunningHost] = {}
+        self.knobs: KnobClient
+        self._loop = loop
+        self._directory = directory
+        self._group = group
+        self._on_change: list[Callable[[], None]] = []
+
+    def build(
+        self, hosts: tuple[LabHost, ...], keys: Mapping[str, HostKey], login_key: str, disk: str
+    ) -> None:
+        """Make the files, knobs and network of all hosts, and power them on.
+
+        Args:
+            hosts: in the order of the plan.
+            keys: host key by host name.
+            login_key: public key that every account accepts.
+            disk: size of the tmpfs that all hosts share, as mount(8) takes it.
+        """
+        disk_folder = self._directory / "hosts"
+        disk_folder.mkdir()
+        linux.mount("moe-lab", disk_folder, "tmpfs", linux.MountFlag.NONE, f"mode=755,size={disk}")
+        common = disk_folder / ".common"
+        layers.write_common_layer(common, MACHINE_ROOT, hosts)
+        knobs = self._directory / "knobs"
+        knobs.mkdir()
+        self.knobs = start_knob_server(hosts, knobs)
+        network.start_router(tuple(host.address for host in hosts))
+        for number, host in enumerate(hosts):
+            folder = disk_folder / host.name
+            for part in ("upper", "work", "root"):
+                (folder / part).mkdir(parents=True)
+            layers.write_host_layer(
+                folder / "upper", MACHINE_ROOT, host, keys[host.name], login_key
+            )
+            options = (
+                f"lowerdir={common}:{MACHINE_ROOT},"
+                f"upperdir={folder / 'upper'},workdir={folder / 'work'}"
+            )
+            linux.mount("overlay", folder / "root", "overlay", linux.MountFlag.NONE, options)
+            self.hosts[host.name] = RunningHost(host=host, number=number, root=folder / "root")
+        self.start(tuple(self.hosts.values()))
+
+    def find(self, name: str) -> RunningHost:
+        """The host of that name or address.
+
+        Raises:
+            UnknownHost: there is none.
+        """
+        for running in self.hosts.values():
+            if name in (running.host.name, running.host.address):
+                return running
+        known = ", ".join(self.hosts) or "none yet"
+        raise UnknownHost(f"host {name}", "is not in this lab.", f"Hosts: {known}.")
+
+    def start(self, hosts: tuple[RunningHost, ...]) -> None:
+        """Power hosts on; those that run already stay as they are."""
+        starting = [running for running in hosts if not running.pid]
+        if not starting:
+            return
+        for running in starting:
+            self._fork(running)
+        network.plug_in(
+            {
+                running.cable: (
+                    running.host.address,
+                    network.hardware_address(running.number),
+                    running.pid,
+                )
+                for running in starting
+            }
+        )
+        for running in starting:
+            first = running.first_process
+            if first is not None:
+                os.write(first.go, b"x")
+                os.close(first.go)
+
+    def power_off(self, running: RunningHost) -> None:
+        """Pull the plug: nothing on the host hears of it."""
+        if running.pid:
+            os.kill(running.pid, signal.SIGKILL)
+
+    def reset(self, running: RunningHost) -> None:
+        """Pull the plug and put it back."""
+        running.is_to_start_again = True
+        if running.pid:
+            self.power_off(running)
+        else:
+            self.start((running,))
+
+    def freeze(self, running: RunningHost, *, is_frozen: bool) -> None:
+        """Stop or continue every process of a host; its network stack goes on."""
+        running.is_frozen = is_frozen
+        cgroups.write(running.cgroup, "cgroup.freeze", "1" if is_frozen else "0")
+
+    def cut(self, running: RunningHost, *, carrier: bool) -> None:
+        """Take a host off the network."""
+        network.cut(running.host.address, running.cable, carrier=carrier)
+        running.link = "no-carrier" if carrier else "silent"
+
+    def heal(self, running: RunningHost) -> None:
+        """Put a host that was cut back on the network."""
+        if running.link != "up":
+            network.heal(running.host.address, running.cable)
+            running.link = "up"
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Call once, when no host is booting."""
+        self._on_change.append(call)
+        self._announce()
+
+    def _fork(self, running: RunningHost) -> None:
+        running.boots += 1
+        running.state, running.booted_at, running.ready_after_s = "booting", time.monotonic(), None
+        running.is_frozen = running.is_to_start_again = False
+        name = running.host.name
+        running.boot_id = self.knobs.ask("boot", host=name)
+        running.cgroup = cgroups.make(self._group, running.group_name)
+        order = boot.BootOrder(
+            host=running.host,
+            root=running.root,
+            knobs=self._directory / "knobs" / name,
+            cgroup=running.cgroup,
+            console=running.root.parent / "console",
+        )
+        first = boot.fork_host(order)
+        running.first_process, running.pid = first, first.pid
+        self._loop.on_exit(first.pid, lambda status: self._ended(running, status))
+        self._loop.watch(first.report, READ, lambda: self._hear(running, first))
+
+    def _hear(self, running: RunningHost, first: boot.FirstProcess) -> None:
+        """Take what a host's first process reports."""
+        report = os.read(first.report, 4096)
+        if report == boot.CONFIGURED:
+            network.reactivate(running.cable)
+            self._probe(running, running.boots)
+            return
+        self._loop.forget(first.report)
+        os.close(first.report)
+        if report:
+            running.state = "failed"
+            running.last_end = report.removeprefix(boot.CONFIGURED).decode(errors="replace")
+            self._announce()
+
+    def _probe(self, running: RunningHost, boots: int) -> None:
+        """Look every few milliseconds whether sshd answers, until it does."""
+
+        def again() -> None:
+            if running.state == "booting" and running.boots == boots:
+                self._loop.call_later(_PROBE_EVERY_S, lambda: self._probe(running, boots))
+
+        def greeted(greeting: bytes) -> None:
+            if not greeting.startswith(b"SSH-"):
+                again()
+            elif running.state == "booting" and running.boots == boots:
+                running.state = "ready"
+                running.ready_after_s = time.monotonic() - running.booted_at
+                self._announce()
+
+        def connected(result: socket.socket | OSError) -> None:
+            if isinstance(result, OSError):
+                again()
+            else:
+                connecting.read_banner(self._loop, result, _PROBE_LIMIT_S, greeted)
+
+        target = (running.host.address, SSH_PORT)
+        connecting.connect(self._loop, target, _PROBE_LIMIT_S, connected)
+
+    def _ended(self, running: RunningHost, status: int) -> None:
+        """A host's PID 1 has ended: by reboot(2), by poweroff, or by us."""
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        running.pid = 0
+        os.close(running.cgroup)
+        cgroups.remove(self._group, running.group_name)
+        if running.state != "failed":
+            running.last_end = _ENDS.get(number, f"wait status {status}")
+            running.state = "off" if number in _ENDS else "failed"
+        if number == signal.SIGHUP or running.is_to_start_again:
+            running.state = "rebooting"
+            self._loop.call_later(running.host.boot_delay_s, lambda: self._start_again(running))
+        self._announce()
+
+    def _start_again(self, running: RunningHost) -> None:
+        try:
+            self.start((running,))
+        except (OSError, subprocess.SubprocessError) as error:
+            running.state, running.last_end = "failed", str(error)
+            self._announce()
+
+    def _announce(self) -> None:
+        if any(running.state in ("booting", "rebooting") for running in self.hosts.values()):
+            return
+        waiting, self._on_change = self._on_change, []
+        for call in waiting:
+            call()

@@ -1,0 +1,246 @@
+"""The knobs of one host: which files, with which first values, and where they show."""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import cache
+from pathlib import Path
+
+from infra.rehearsal.lab.hosts import LabHost
+from infra.rehearsal.lab.knobs import (
+    Folder,
+    Knob,
+    Link,
+    Node,
+    bracketed,
+    choice,
+    fixed,
+    fresh_uuid,
+    integer,
+    refused,
+    text,
+)
+
+MOUNT_POINTS = {
+    "kernel": "/proc/sys/kernel",
+    "vm": "/proc/sys/vm",
+    "fs": "/proc/sys/fs",
+    "cpu": "/sys/devices/system/cpu",
+    "debug": "/sys/kernel/debug",
+    "thp": "/sys/kernel/mm/transparent_hugepage",
+}
+"""Folder of a host's tree → where the host sees it."""
+
+LIVE_FILES = ("/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname")
+"""Files that the host's own namespaces answer."""
+
+BOOT_ID = "kernel/random/boot_id"
+MIGRATION_COST_NS = 500_000  # kernel/sched/fair.c, sysctl_sched_migration_cost
+THP_ENABLED = ("always", "madvise", "never")
+THP_DEFRAG = ("always", "defer", "defer+madvise", "madvise", "never")
+GOVERNORS = ("performance", "powersave")  # what intel_pstate and amd_pstate offer
+ENERGY_PREFERENCES = (
+    "default",
+    "performance",
+    "balance_performance",
+    "balance_power",
+    "power",
+)
+_MAX_VALUE_BYTES = 4096
+
+
+def build_knobs(host: LabHost) -> Folder:
+    """All knobs of a host at their first values."""
+    tree = Folder(
+        entries={
+            "kernel": _kernel(host),
+            "vm": _vm(),
+            "fs": _copy_of("/proc/sys/fs"),
+            "cpu": _cpus(host),
+            "debug": _debug(host),
+            "thp": _transparent_hugepages(),
+        }
+    )
+    for path, value in host.knobs.items():
+        knob = find_knob(tree, path)
+        if knob is None:
+            folder, _, name = _inside(path).rpartition("/")
+            parent = tree.find(folder)
+            if not isinstance(parent, Folder):
+                raise FileNotFoundError(path)
+            knob = parent.entries[name] = text(value)
+        knob.first = knob.value = value
+    return tree
+
+
+def find_knob(tree: Folder, path: str) -> Knob | None:
+    """The knob that a host sees at `path`, or that sysctl(8) calls by that name."""
+    node = tree.find(_inside(path))
+    return node if isinstance(node, Knob) else None
+
+
+def seen_at(inside: str) -> str:
+    """Where the host sees a path of the tree."""
+    folder, _, rest = inside.partition("/")
+    return f"{MOUNT_POINTS[folder]}/{rest}"
+
+
+def _inside(path: str) -> str:
+    if not path.startswith("/"):
+        path = "/proc/sys/" + path.replace(".", "/")
+    for folder, prefix in MOUNT_POINTS.items():
+        if path.startswith(prefix + "/"):
+            return folder + path.removeprefix(prefix)
+    return path
+
+
+def _kernel(host: LabHost) -> Folder:
+    kernel = _copy_of("/proc/sys/kernel")
+    kernel.entries["numa_balancing"] = integer(1, 0, 3)
+    kernel.entries["random"] = Folder(
+        entries={
+            "boot_id": fixed("-"),
+            "uuid": fresh_uuid(),
+            "entropy_avail": fixed("256"),
+            "poolsize": fixed("256"),
+        }
+    )
+    kernel.entries.pop("sched_migration_cost_ns", None)
+    if host.kernel == "sysctl":
+        kernel.entries["sched_migration_cost_ns"] = integer(MIGRATION_COST_NS, 0, 2**32 - 1)
+    return kernel
+
+
+def _vm() -> Folder:
+    memory = _copy_of("/proc/sys/vm")
+    memory.entries |= {
+        "swappiness": integer(60, 0, 200),
+        "max_map_count": integer(65530, 0, 2**31 - 1),
+        "zone_reclaim_mode": integer(0, 0, 7),
+        "nr_hugepages": integer(0, 0),
+        "overcommit_memory": integer(0, 0, 2),
+        "dirty_ratio": integer(20, 0, 100),
+        "dirty_background_ratio": integer(10, 0, 100),
+    }
+    return memory
+
+
+def _debug(host: LabHost) -> Folder:
+    debug = Folder(entries={}, mode=0o500)
+    if host.kernel == "debugfs":
+        cost: Knob = integer(MIGRATION_COST_NS, 0, 2**32 - 1)
+    elif host.kernel == "locked-down":
+        cost = refused(str(MIGRATION_COST_NS))
+    else:
+        return debug
+    debug.entries["sched"] = Folder(entries={"migration_cost_ns": cost})
+    return debug
+
+
+def _transparent_hugepages() -> Folder:
+    return Folder(
+        entries={
+            "enabled": bracketed("madvise", THP_ENABLED),
+            "defrag": bracketed("madvise", THP_DEFRAG),
+            "shmem_enabled": text("never"),
+            "use_zero_page": integer(1, 0, 1),
+            "hpage_pmd_size": fixed("2097152"),
+        }
+    )
+
+
+def _cpus(host: LabHost) -> Folder:
+    everyone = f"0-{host.num_cpus - 1}" if host.num_cpus > 1 else "0"
+    cpus = Folder(
+        entries={
+            "online": fixed(everyone),
+            "possible": fixed(everyone),
+            "present": fixed(everyone),
+            "offline": fixed(""),
+            "kernel_max": fixed("8191"),
+            "smt": Folder(entries={"active": fixed("0"), "control": text("off")}),
+        }
+    )
+    policies: dict[str, Node] = {}
+    for number in range(host.num_cpus):
+        cpu: dict[str, Node] = {
+            "topology": Folder(
+                entries={
+                    "core_id": fixed(str(number)),
+                    "physical_package_id": fixed("0"),
+                    "thread_siblings_list": fixed(str(number)),
+                }
+            )
+        }
+        if host.has_cpufreq:
+            policies[f"policy{number}"] = _frequency_policy(number)
+            cpu["cpufreq"] = Link(target=f"../cpufreq/policy{number}")
+        cpus.entries[f"cpu{number}"] = Folder(entries=cpu)
+    if policies:
+        cpus.entries["cpufreq"] = Folder(entries=policies)
+    return cpus
+
+
+def _frequency_policy(number: int) -> Folder:
+    return Folder(
+        entries={
+            "affected_cpus": fixed(str(number)),
+            "related_cpus": fixed(str(number)),
+            "scaling_driver": fixed("intel_pstate"),
+            "scaling_governor": choice("powersave", GOVERNORS),
+            "scaling_available_governors": fixed(" ".join(GOVERNORS)),
+            "energy_performance_preference": choice("balance_performance", ENERGY_PREFERENCES),
+            "energy_performance_available_preferences": fixed(" ".join(ENERGY_PREFERENCES)),
+            "scaling_min_freq": integer(800_000, 0),
+            "scaling_max_freq": integer(3_800_000, 0),
+            "scaling_cur_freq": fixed("1200000"),
+        }
+    )
+
+
+def _copy_of(folder: str) -> Folder:
+    """Knobs with the names and values of the machine's own; writes stay with the host."""
+    result = Folder(entries={})
+    for path, value, is_writable in _machine_values(folder):
+        parent = result
+        *parts, name = path.split("/")
+        for part in parts:
+            below = parent.entries.setdefault(part, Folder(entries={}))
+            if not isinstance(below, Folder):
+                break
+            parent = below
+        parent.entries[name] = _knob_like(value, is_writable=is_writable)
+    return result
+
+
+def _knob_like(value: str, *, is_writable: bool) -> Knob:
+    if not is_writable:
+        return fixed(value)
+    try:
+        return integer(int(value))
+    except ValueError:
+        return text(value)
+
+
+@cache
+def _machine_values(folder: str) -> tuple[tuple[str, str, bool], ...]:
+    """(relative path, value, is writable) of every readable file below a folder of /proc/sys."""
+    found: list[tuple[str, str, bool]] = []
+    device = Path(folder).stat().st_dev
+    for directory, subfolders, names in os.walk(folder):
+        subfolders[:] = [
+            name for name in subfolders if Path(directory, name).stat().st_dev == device
+        ]
+        for name in names:
+            path = Path(directory, name)
+            mode = path.stat().st_mode
+            if not mode & stat.S_IRUSR:
+                found.append((str(path.relative_to(folder)), "", True))
+                continue
+            try:
+                value = path.read_bytes()[:_MAX_VALUE_BYTES].decode().strip()
+            except (OSError, UnicodeDecodeError):
+                continue  # a knob that the machine itself cannot read is not there on the host
+            found.append((str(path.relative_to(folder)), value, bool(mode & stat.S_IWUSR)))
+    return tuple(found)

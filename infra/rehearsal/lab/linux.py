@@ -1,0 +1,147 @@
+"""Kernel calls that Python 3.11 has no function for: mounts, namespaces, rooted opens."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from enum import IntFlag
+from pathlib import Path
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_OPENAT2 = 437  # the same number on every architecture
+_RESOLVE_IN_ROOT = 0x10
+_PR_SET_PDEATHSIG = 1
+_MNT_DETACH = 2
+
+
+class Namespace(IntFlag):
+    """CLONE_NEW… of unshare(2) and setns(2)."""
+
+    TIME = 0x80
+    MOUNT = 0x20000
+    CGROUP = 0x2000000
+    UTS = 0x4000000
+    IPC = 0x8000000
+    PID = 0x20000000
+    NET = 0x40000000
+
+
+class MountFlag(IntFlag):
+    """MS_… of mount(2)."""
+
+    NONE = 0
+    READ_ONLY = 1
+    NO_SETUID = 2
+    NO_DEVICES = 4
+    NO_EXEC = 8
+    REMOUNT = 32
+    BIND = 4096
+    RECURSIVE = 16384
+    PRIVATE = 1 << 18
+
+
+class _OpenHow(ctypes.Structure):
+    """struct open_how of openat2(2)."""
+
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+def mount(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    file_system: str | None = None,
+    flags: MountFlag = MountFlag.NONE,
+    options: str = "",
+) -> None:
+    """Mount a file system.
+
+    Raises:
+        OSError: with the target as its file name.
+    """
+    _check(
+        _LIBC.mount(
+            os.fsencode(source),
+            os.fsencode(target),
+            file_system.encode() if file_system else None,
+            ctypes.c_ulong(flags),
+            options.encode() if options else None,
+        ),
+        f"mount of {file_system or source} on {os.fspath(target)}",
+    )
+
+
+def bind(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Make the target show the source."""
+    mount(source, target, None, MountFlag.BIND)
+
+
+def make_read_only(target: str | os.PathLike[str]) -> None:
+    """Turn an existing bind mount read-only."""
+    mount("none", target, None, MountFlag.BIND | MountFlag.REMOUNT | MountFlag.READ_ONLY)
+
+
+def detach(target: str | os.PathLike[str]) -> None:
+    """Unmount now, for everyone who has no file of it open."""
+    _check(_LIBC.umount2(os.fsencode(target), _MNT_DETACH), f"umount of {os.fspath(target)}")
+
+
+def keep_mounts_to_ourselves() -> None:
+    """Stop mounts of this namespace from showing in the one that it was copied from."""
+    mount("none", "/", None, MountFlag.RECURSIVE | MountFlag.PRIVATE)
+
+
+def unshare(namespaces: Namespace) -> None:
+    """Give this process new namespaces (PID and TIME: to its next children)."""
+    _check(_LIBC.unshare(ctypes.c_int(namespaces)), f"unshare of {namespaces!r}")
+
+
+def enter(pidfd: int, namespaces: Namespace) -> None:
+    """Move into namespaces of the process behind `pidfd`."""
+    _check(_LIBC.setns(pidfd, ctypes.c_int(namespaces)), f"setns of {namespaces!r}")
+
+
+def change_root(new_root: Path) -> None:
+    """Make a mount point the root and leave nothing of the old root behind."""
+    os.chdir(new_root)
+    _check(_LIBC.pivot_root(b".", b"."), f"pivot_root to {new_root}")
+    detach(".")
+    os.chdir("/")
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends, however it ends."""
+    _check(_LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
+
+
+def open_in_root(root: str | os.PathLike[str], path: str, flags: int, mode: int) -> int:
+    """Open `path` as a process with that root would, by openat2(2).
+
+    Absolute symbolic links stay inside the root.
+    """
+    root_fd = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    how = _OpenHow(flags | os.O_CLOEXEC, mode if flags & os.O_CREAT else 0, _RESOLVE_IN_ROOT)
+    try:
+        descriptor: int = _LIBC.syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_int(root_fd),
+            os.fsencode(path),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )
+    finally:
+        os.close(root_fd)
+    if descriptor < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return descriptor
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{os.strerror(number)} ({what})")

@@ -1,0 +1,101 @@
+"""Which labs run on this machine, in a runtime folder, so that other processes find them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabEntry:
+    """One running lab.
+
+    Args:
+        id: short name; also that of its folder in the registry.
+        directory: the lab's files; removed with it.
+        pid: the supervisor.
+        start_ticks: when that process started (clock ticks since boot), so that a reused pid is not
+            taken for it.
+        kept: whether it outlives its starter.
+        created: seconds since the epoch.
+    """
+
+    id: str
+    directory: str
+    pid: int
+    start_ticks: int
+    kept: bool
+    created: float
+
+
+def runtime_folder() -> Path:
+    """/run/moe-infra/rehearsals for root, else a folder of the user's own."""
+    if os.geteuid() == 0:
+        return Path("/run/moe-infra/rehearsals")
+    parent = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    return Path(parent, "moe-infra/rehearsals")
+
+
+def control_socket(lab_id: str) -> Path:
+    """Where a lab listens; a short path, as unix sockets need one."""
+    return runtime_folder() / lab_id / "control"
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when there is none, or a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()  # from field 3, the state
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def record(entry: LabEntry) -> None:
+    """Write or replace an entry."""
+    folder = runtime_folder() / entry.id
+    while not folder.is_dir():
+        with contextlib.suppress(FileNotFoundError):  # another lab just removed the empty registry
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = folder / "lab.json.new"
+    new.write_text(json.dumps(asdict(entry)))
+    new.rename(folder / "lab.json")
+
+
+def forget(lab_id: str) -> None:
+    """Remove an entry, and the registry with the last one."""
+    folder = runtime_folder()
+    shutil.rmtree(folder / lab_id, ignore_errors=True)
+    for empty in (folder, folder.parent):
+        try:
+            empty.rmdir()
+        except OSError:
+            return
+
+
+def read_entries() -> tuple[LabEntry, ...]:
+    """Every entry, running or stale, oldest first."""
+    entries = []
+    for path in runtime_folder().glob("*/lab.json"):
+        try:
+            entries.append(LabEntry(**json.loads(path.read_text())))
+        except (OSError, ValueError, TypeError):
+            continue  # removed meanwhile, or left by a crash in the middle of writing
+    return tuple(sorted(entries, key=lambda entry: entry.created))
+
+
+def is_running(entry: LabEntry) -> bool:
+    """Whether the supervisor of an entry lives."""
+    return start_ticks(entry.pid) == entry.start_ticks
+
+
+def remove_stale() -> None:
+    """Remove the files of labs whose supervisor was killed."""
+    for entry in read_entries():
+        if not is_running(entry):
+            shutil.rmtree(entry.directory, ignore_errors=True)
+            forget(entry.id)
