@@ -1,0 +1,175 @@
+"""A plan document read back: `--plan FILE`, hand-edited or imported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from infra.catalog.schema import Mount
+from infra.engines.reading import Bind
+from infra.errors import Problem, ProblemsFound
+from infra.plan.document import SCHEMA_VERSION
+from infra.plan.process import Connect, Plan, PlanEngine, PlanHost, Process
+from infra.spec.stack import EngineName, Platform, Runtime
+
+MAX_BYTES = 50_000_000
+
+
+class _Row(BaseModel):
+    """A map of the document: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Engine(_Row):
+    name: EngineName
+    version: str
+    image: str
+    entrypoint: tuple[str, ...]
+
+
+class _Weights(_Row):
+    path: str
+
+
+class _Host(_Row):
+    name: str
+    roles: tuple[str, ...]
+    address: str
+    accelerator: str
+    num_devices: int = Field(ge=0)
+
+
+class _Bind(_Row):
+    name: str
+    port: int
+    count: int = Field(ge=1)
+
+
+class _Connect(_Row):
+    name: str
+    to: str
+    port: int
+
+
+class _Process(_Row):
+    id: str
+    kind: Literal["engine", "router"]
+    group: str
+    host: str
+    role: str
+    replica: int
+    dp_ranks: tuple[int, ...]
+    devices: tuple[int, ...]
+    endpoint: str | None
+    binds: tuple[_Bind, ...]
+    connects: tuple[_Connect, ...]
+    env: dict[str, str]
+    env_prepend: dict[str, str]
+    mounts: tuple[Mount, ...]
+    argv: tuple[str, ...] = Field(min_length=1)
+
+
+class _Plan(_Row):
+    schema_version: Literal[1]
+    stack: str
+    hash: str
+    model: str
+    checkpoint: str
+    platform: Platform
+    runtime: Runtime
+    tuning: str
+    engine: _Engine
+    weights: _Weights
+    secrets: dict[str, dict[str, str]]
+    hosts: tuple[_Host, ...]
+    processes: tuple[_Process, ...]
+    capabilities: tuple[str, ...]
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan of a document file. Its `hash` is kept as written.
+
+    Raises:
+        ProblemsFound: the file cannot be read, is no plan document, or names a host that it does not have.
+    """
+    file = str(path)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ProblemsFound((_problem(file, "", f"The plan is larger than {MAX_BYTES} bytes."),))
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ProblemsFound((_problem(file, "", f"The plan cannot be read: {error}."),)) from error
+    except (ValueError, RecursionError) as error:
+        raise ProblemsFound((_problem(file, "", f"The plan is not JSON: {error}."),)) from error
+    return parse_plan(document, file)
+
+
+def parse_plan(document: object, file: str) -> Plan:
+    """The plan of a document; see `read_plan`."""
+    if isinstance(document, Mapping) and document.get("schema_version") != SCHEMA_VERSION:
+        what = f"schema_version is {document.get('schema_version')!r}; this program reads {SCHEMA_VERSION}."
+        raise ProblemsFound((_problem(file, "schema_version", what),))
+    try:
+        read = _Plan.model_validate(document)
+    except ValidationError as error:
+        raise ProblemsFound(
+            tuple(
+                _problem(file, ".".join(map(str, detail["loc"])), f"{detail['msg']}.")
+                for detail in error.errors(include_url=False)
+            )
+        ) from error
+    known = {host.name for host in read.hosts}
+    if strays := [process.id for process in read.processes if process.host not in known]:
+        raise ProblemsFound((_problem(file, "processes", f"{', '.join(strays)} name a host that is not there."),))
+    return Plan(
+        stack=read.stack,
+        hash=read.hash,
+        model=read.model,
+        checkpoint=read.checkpoint,
+        platform=read.platform,
+        runtime=read.runtime,
+        tuning=read.tuning,
+        engine=PlanEngine(
+            name=read.engine.name,
+            version=read.engine.version,
+            image=read.engine.image,
+            entrypoint=read.engine.entrypoint,
+        ),
+        weights_path=read.weights.path,
+        secrets=read.secrets,
+        hosts=tuple(PlanHost(**host.model_dump()) for host in read.hosts),
+        processes=tuple(_process(process) for process in read.processes),
+        capabilities=read.capabilities,
+    )
+
+
+def _process(read: _Process) -> Process:
+    return Process(
+        id=read.id,
+        kind=read.kind,
+        group=read.group,
+        host=read.host,
+        role=read.role,
+        replica=read.replica,
+        dp_ranks=read.dp_ranks,
+        devices=read.devices,
+        endpoint=read.endpoint,
+        binds=tuple(Bind(name=bind.name, port=bind.port, count=bind.count) for bind in read.binds),
+        connects=tuple(Connect(name=c.name, to=c.to, port=c.port) for c in read.connects),
+        env=read.env,
+        env_prepend=read.env_prepend,
+        mounts=read.mounts,
+        argv=read.argv,
+        flag_origins={},
+        env_origins={},
+    )
+
+
+def _problem(file: str, field: str, what: str) -> Problem:
+    fix = "Write one with `fab plan --json --stack NAME`."
+    return Problem(rule="plan-document", severity="error", field=field, what=what, fix=fix, file=file)

@@ -1,0 +1,1 @@
+"""Plan → text: listings, pictures, units, scripts, and what each host must hold."""
