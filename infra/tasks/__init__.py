@@ -1,0 +1,1 @@
+"""What `fab` runs: one module per task, wiring and no logic."""

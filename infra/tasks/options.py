@@ -1,0 +1,85 @@
+"""Options of tasks: how one is declared, and the values that an operator gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.errors import StackError
+
+OptionKind = Literal["text", "number", "switch", "words"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a task.
+
+    Args:
+        name: as typed, without dashes.
+        kind: `text` and `number` take a value, `words` may be given several times, `switch` takes none.
+        help: one line for `fab --help TASK`.
+    """
+
+    name: str
+    kind: OptionKind
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The values that were given to a task; what was not given is None, False or ()."""
+
+    given: Mapping[str, object]
+
+    def text(self, name: str) -> str | None:
+        """The value of a `text` option.
+
+        Raises:
+            StackError: an empty value was given.
+        """
+        value = self.given.get(name)
+        if value == "":
+            raise StackError(
+                f"--{name}", "The value is empty.", "Give one, or leave the option out."
+            )
+        return None if value is None else str(value)
+
+    def needed(self, name: str) -> str:
+        """The value of a `text` option that has no default.
+
+        Raises:
+            StackError: it was not given.
+        """
+        value = self.text(name)
+        if value is None:
+            raise StackError(f"--{name}", "This task needs it.", f"Add --{name} VALUE.")
+        return value
+
+    def number(self, name: str) -> float | None:
+        """The value of a `number` option.
+
+        Raises:
+            StackError: it is not a number, or not above zero.
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < float("inf"):
+            raise StackError(
+                f"--{name}", f"{text!r} is not a number above zero.", f"Write --{name} 60."
+            )
+        return value
+
+    def is_on(self, name: str) -> bool:
+        """Whether a `switch` was given."""
+        return bool(self.given.get(name))
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Every value of a `words` option, in the order given."""
+        value = self.given.get(name)
+        return tuple(str(word) for word in value) if isinstance(value, list | tuple) else ()

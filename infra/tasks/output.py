@@ -1,0 +1,94 @@
+"""What a task says: data on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+from infra.errors import InfraError, ProblemsFound
+
+SCHEMA_VERSION = 1
+Tone = Literal["good", "bad", "warn", "dim", "bold"]
+_CODES: Mapping[Tone, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Where a task's words go.
+
+    Args:
+        wants_json: one document on standard output, and nothing else there.
+        has_colour: whether a person reads it on a terminal that shows colour.
+    """
+
+    wants_json: bool
+    has_colour: bool
+    stdout: TextIO
+    stderr: TextIO
+
+    def data(self, text: str) -> None:
+        """Lines for people who asked for data; with `--json` they are left out."""
+        if not self.wants_json:
+            print(text, file=self.stdout, flush=True)
+
+    def document(self, document: Mapping[str, object]) -> None:
+        """The task's one JSON document; printed only with `--json`."""
+        if self.wants_json:
+            print(json.dumps(document, ensure_ascii=False), file=self.stdout, flush=True)
+
+    def message(self, text: str) -> None:
+        """A line about the work: progress, a warning, a failure."""
+        print(text, file=self.stderr, flush=True)
+
+    def next_command(self, text: str) -> None:
+        """The last line for a person: what to type next."""
+        if not self.wants_json:
+            self.message(self.toned(f"Next: {text}", "dim"))
+
+    def failure(self, error: InfraError) -> None:
+        """One failure as a message and, with `--json`, as the document of failures."""
+        self.message(self.toned(str(error), "bad"))
+        self.document(failure_document(error))
+
+    def toned(self, text: str, tone: Tone) -> str:
+        """The text in a colour where a terminal shows it."""
+        return f"\033[{_CODES[tone]}m{text}\033[0m" if self.has_colour and text else text
+
+
+def failure_document(error: InfraError) -> dict[str, object]:
+    """The document of a failure that came before a task's own document."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "ok": False,
+        "exit_code": error.exit_code,
+        "errors": [{"where": e.where, "what": e.what, "fix": e.fix} for e in _each(error)],
+    }
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in aligned columns, the first row being the head; the last column is left ragged."""
+    if not rows:
+        return ""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
+    return "\n".join(
+        "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]
+        ).rstrip()
+        for row in rows
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    where: str
+    what: str
+    fix: str
+
+
+def _each(error: InfraError) -> list[_Part]:
+    """The failure itself, or every problem of a list of problems."""
+    if isinstance(error, ProblemsFound):
+        return [_Part(problem.where, problem.what, problem.fix) for problem in error.problems]
+    return [_Part(error.where, error.what, error.fix)]

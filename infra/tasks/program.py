@@ -1,0 +1,173 @@
+"""Fabric's program with our groups in `--list`, our exit codes, and tasks that load when they run."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+
+from fabric.main import Fab
+from invoke import Argument, Collection, Exit, ParseError, Task
+
+from infra.errors import InfraError, StackError
+from infra.tasks.options import Option, Options
+from infra.tasks.output import Output, failure_document
+from infra.tasks.table import GROUPS, Entry
+
+INTERRUPTED = 130
+BUG = 1
+_PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list}
+
+
+class MoeFab(Fab):
+    """`fab` as Fabric ships it, but for the list of tasks and the exit codes.
+
+    Fabric prints a flat list and leaves with 1 for a mistyped command line or an interrupt.
+    """
+
+    def parse_tasks(self) -> None:
+        """Parse the command line; a mistake leaves with 2 and names the nearest word."""
+        with _mistakes_leave_with_two():
+            super().parse_tasks()
+
+    def parse_cleanup(self) -> None:
+        """Print help and lists; a task that does not exist leaves with 2."""
+        with _mistakes_leave_with_two():
+            super().parse_cleanup()
+
+    def list_flat(self) -> None:
+        """The tasks under their groups, in the order of the table."""
+        width = max(len(entry.name) for _, entries in GROUPS for entry in entries)
+        print("Available tasks:")
+        for title, entries in GROUPS:
+            print(f"\n{title}")
+            for entry in entries:
+                print(f"  {entry.name:<{width}}  {entry.help}")
+        print("\n`fab --help TASK` shows a task's options.")
+
+    def execute(self) -> None:
+        """Run the tasks; an interrupt leaves with 130."""
+        if self.args["hosts"].value and self.tasks:
+            _refuse("-H is for `fab -H HOST -- COMMAND`: tasks take their hosts from --inventory.")
+        try:
+            super().execute()
+        except KeyboardInterrupt:
+            raise Exit(code=INTERRUPTED, message="Interrupted.") from None
+
+
+class TableTask(Task):  # type: ignore[type-arg]
+    """A task of the table: its options come from there, its module is imported when it runs."""
+
+    def __init__(self, entry: Entry) -> None:
+        """Take name, help and options from the table."""
+
+        def body(_context: object, **given: object) -> None:
+            _run(entry, given)
+
+        body.__doc__ = entry.help
+        super().__init__(body, name=entry.name, positional=(), auto_shortflags=False)
+        self.entry = entry
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:  # noqa: FBT001
+        """The options as Invoke's parser wants them."""
+        del ignore_unknown_help
+        return [_argument(option) for option in self.entry.options]
+
+
+def put_in_place(program: Fab) -> None:
+    """Make Fabric's own program, which is running already, one of ours."""
+    program.__class__ = MoeFab
+
+
+def task_collection() -> Collection:
+    """Every task of the table; one that comes with a later release is absent there, not stubbed."""
+    collection = Collection()
+    for _, entries in GROUPS:
+        for entry in entries:
+            collection.add_task(TableTask(entry), name=entry.name)
+    return collection
+
+
+def make_output(*, wants_json: bool) -> Output:
+    """The output of this process: colour only on a terminal, and never with NO_COLOR."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return Output(
+        wants_json=wants_json,
+        has_colour=sys.stderr.isatty() and sys.stdout.isatty() and not plain,
+        stdout=sys.stdout,
+        stderr=sys.stderr,
+    )
+
+
+def _run(entry: Entry, given: dict[str, object]) -> None:
+    """Run one task; every failure becomes one message and its exit code, never a traceback of ours."""
+    options = Options(given)
+    output = make_output(wants_json=options.is_on("json"))
+    try:
+        # The only import on demand: `fab --list` must not pay for what no task of this command needs.
+        code: int = importlib.import_module(f"infra.tasks.{entry.module}").run(options, output)
+    except InfraError as error:
+        output.failure(error)
+        raise Exit(code=error.exit_code) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone
+        raise Exit(code=0) from None
+    except Exception as error:
+        traceback.print_exc()
+        output.failure(
+            InfraError(f"fab {entry.name}", f"A bug: {error!r}.", "Report the lines above.")
+        )
+        raise Exit(code=BUG) from None
+    if code:
+        raise Exit(code=code)
+
+
+def _argument(option: Option) -> Argument:
+    kind = _PARSER_TYPES[option.kind]
+    default: object = {"switch": False, "words": []}.get(option.kind)
+    return Argument(names=(option.name,), kind=kind, default=default, help=option.help)
+
+
+@contextlib.contextmanager
+def _mistakes_leave_with_two() -> Iterator[None]:
+    try:
+        yield
+    except ParseError as error:
+        _refuse(_with_nearest(error))
+
+
+def _with_nearest(error: ParseError) -> str:
+    """The parser's mistake in our words, and the task or option that is meant by an unknown one."""
+    message = str(error)
+    if match := re.fullmatch(
+        r"Flag <Argument: (\S+).*> needed value and was not given one!", message
+    ):
+        return f"--{match[1]} needs a value. Write --{match[1]} VALUE."
+    match = re.fullmatch(r"No idea what '(.*)' is!", message)
+    if match is None:
+        return message
+    word, task = match[1], getattr(error.context, "name", None)
+    entries = [entry for _, group in GROUPS for entry in group]
+    if word.startswith("-"):
+        of_task = [entry for entry in entries if entry.name == task]
+        known = sorted({f"--{option.name}" for entry in of_task for option in entry.options})
+        what = f"{task or 'fab'} has no option {word}."
+        fix = f"`fab --help {task or ''}`".replace(" `", "`") + " shows its options."
+    else:
+        known = [entry.name for entry in entries]
+        what, fix = f"There is no task {word}.", "`fab --list` shows every task."
+    near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    return " ".join([what, *([f"Did you mean {' or '.join(near)}?"] if near else []), fix])
+
+
+def _refuse(message: str) -> None:
+    """Leave with 2; whoever asked for JSON gets the failure as a document."""
+    if "--json" in sys.argv:
+        print(json.dumps(failure_document(StackError("command line", message, ""))))
+    raise Exit(code=StackError.exit_code, message=f"fab: {message}")

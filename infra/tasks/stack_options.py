@@ -1,0 +1,76 @@
+"""The stack, inventory and plan that a task's shared options choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.errors import StackError
+from infra.inventory.ansible_file import read_inventory
+from infra.inventory.hosts import Inventory
+from infra.plan.compile import CompiledStack, compile_stack
+from infra.spec.load import PROJECT, LoadedStack, load_stack
+from infra.tasks.options import Options
+
+INVENTORIES = PROJECT / "ansible" / "inventory"
+
+
+def chosen_stack(options: Options) -> LoadedStack:
+    """The stack of `--stack` or `--file`, with `--set` applied.
+
+    Raises:
+        StackError: neither or both were given, or the stack is wrong.
+    """
+    name, file = options.text("stack"), options.text("file")
+    if (name is None) == (file is None):
+        what = "Both --stack and --file were given." if name else "No stack was named."
+        fix = "Add --stack NAME or --file PATH; `fab stacks` lists the shipped ones."
+        raise StackError("command line", what, fix)
+    sets = options.words("set")
+    if file is None:
+        return load_stack(name or "", sets)
+    if not Path(file).is_file():
+        raise StackError("--file", f"There is no file {file}.", "Name a stack file.")
+    return load_stack(str(Path(file).absolute()), sets)
+
+
+def chosen_inventory(options: Options, stack_name: str) -> Inventory | None:
+    """The inventory of `--inventory`, else `ansible/inventory/<stack>.yml`, else None.
+
+    Raises:
+        ProblemsFound: the file is missing or is no inventory.
+    """
+    named = options.text("inventory")
+    if named is not None:
+        return read_inventory(Path(named), named)
+    default = INVENTORIES / f"{stack_name}.yml"
+    return read_inventory(default, str(default.relative_to(PROJECT))) if default.is_file() else None
+
+
+def needed_inventory(options: Options, stack_name: str) -> Inventory:
+    """The inventory of a task that reaches hosts.
+
+    Raises:
+        StackError: there is none.
+    """
+    inventory = chosen_inventory(options, stack_name)
+    if inventory is None:
+        raise StackError(
+            f"ansible/inventory/{stack_name}.yml",
+            "There is no inventory: nothing says where the hosts are.",
+            f"Write one (examples lie in ansible/inventory/examples/), run "
+            f"`fab inventory --stack {stack_name}`, or add --inventory PATH.",
+        )
+    return inventory
+
+
+def compile_chosen(options: Options, catalog: Catalog) -> CompiledStack:
+    """The chosen stack compiled against its inventory, or against documentation addresses."""
+    stack = chosen_stack(options)
+    return compile_stack(stack, catalog=catalog, inventory=chosen_inventory(options, stack.name))
+
+
+def compile_for_hosts(options: Options, catalog: Catalog) -> CompiledStack:
+    """The chosen stack compiled against the hosts that exist."""
+    stack = chosen_stack(options)
+    return compile_stack(stack, catalog=catalog, inventory=needed_inventory(options, stack.name))

@@ -1,0 +1,171 @@
+"""Every task of `fab`: its group, its module, its help and its options, in the order of the help.
+
+`fab --list` reads nothing else; a task's module is imported when the task runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.tasks.options import Option
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One task. `module` lies in `infra.tasks` and has `run(options, output) -> exit code`."""
+
+    name: str
+    module: str
+    help: str
+    options: tuple[Option, ...]
+
+
+STACK = (
+    Option("stack", "text", "a shipped stack, by name"),
+    Option("file", "text", "a stack file, by path"),
+    Option("set", "words", "FIELD=VALUE, written over the stack's field; may be repeated"),
+)
+INVENTORY = Option("inventory", "text", "the hosts; default ansible/inventory/<stack>.yml")
+PLAN = Option("plan", "text", "a plan document to take in place of a stack")
+JSON = Option("json", "switch", "print one JSON document")
+ACCEPT_NEW = Option(
+    "accept-new", "switch", "trust and remember the key of a host never seen before"
+)
+HOSTS = (*STACK, INVENTORY, ACCEPT_NEW, JSON)
+
+GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
+    (
+        "Without any host",
+        (
+            Entry(
+                "stacks",
+                "stacks",
+                "The shipped stacks: model, engine, hardware, roles, hosts, devices",
+                (JSON,),
+            ),
+            Entry(
+                "check",
+                "check",
+                "Judge a stack with every rule that needs no host",
+                (*STACK, INVENTORY, PLAN, JSON),
+            ),
+            Entry(
+                "plan",
+                "plan",
+                "Every process of a stack: host, devices, ports, command, environment",
+                (
+                    *STACK,
+                    INVENTORY,
+                    Option("explain", "switch", "say where each flag and variable comes from"),
+                    Option("picture", "text", "draw the plan into this SVG file"),
+                    JSON,
+                ),
+            ),
+            Entry(
+                "render",
+                "render",
+                "The files that `up` would install, written to a folder",
+                (
+                    *STACK,
+                    INVENTORY,
+                    PLAN,
+                    Option("to", "text", "the folder; made when it is not there"),
+                    JSON,
+                ),
+            ),
+        ),
+    ),
+    (
+        "Hosts",
+        (
+            Entry(
+                "tune-hosts",
+                "tune_hosts",
+                "Bring hosts to the tuning profile, report drift, or take it back",
+                (
+                    *HOSTS,
+                    Option("check", "switch", "say what would change, and change nothing"),
+                    Option("diff", "switch", "show each difference"),
+                    Option("rollback", "switch", "bring back what was found before"),
+                ),
+            ),
+        ),
+    ),
+    (
+        "The deployment",
+        (
+            Entry(
+                "up",
+                "up",
+                "Start every process of a stack, and prove each rank with a token",
+                (
+                    *HOSTS,
+                    Option("timeout", "number", "seconds until every rank must have proven itself"),
+                    Option("tune", "switch", "bring the hosts to the tuning profile first"),
+                ),
+            ),
+            Entry("status", "status", "The state of every process, from its host", HOSTS),
+            Entry(
+                "logs",
+                "logs",
+                "The processes' logs, merged by time",
+                (
+                    *HOSTS,
+                    Option("rank", "text", "only this process, e.g. decode-0/3"),
+                    Option("grep", "text", "only lines that match this expression"),
+                    Option("lines", "number", "lines per process; default 50"),
+                    Option("since", "text", "e.g. '10 min ago', as journalctl takes it"),
+                    Option("follow", "switch", "go on until interrupted"),
+                ),
+            ),
+            Entry(
+                "down", "down", "Stop the deployment and remove what `up` put on the hosts", HOSTS
+            ),
+            Entry(
+                "verify",
+                "verify",
+                "Prove that hosts are as declared and that every rank serves",
+                (
+                    *HOSTS,
+                    Option("timeout", "number", "seconds that one request may take; default 120"),
+                ),
+            ),
+        ),
+    ),
+    (
+        "Other",
+        (
+            Entry(
+                "inventory",
+                "inventory",
+                "The Ansible inventory of a cloud stack, from its Pulumi outputs",
+                (
+                    *STACK,
+                    Option("to", "text", "the file; default ansible/inventory/<stack>.yml"),
+                    JSON,
+                ),
+            ),
+            Entry(
+                "rehearse",
+                "rehearse",
+                "The whole job on this machine, with everything real that can be",
+                (
+                    *STACK,
+                    PLAN,
+                    Option("keep", "switch", "leave it running, and say how to reach it"),
+                    Option(
+                        "to-step",
+                        "text",
+                        "stop after check, plan, provision, hosts, weights, tune or start",
+                    ),
+                    Option(
+                        "break", "text", "PROCESS:KIND, spoil one installed file, to see it noticed"
+                    ),
+                    Option("list", "switch", "the rehearsals that are kept"),
+                    Option("stop", "text", "end a kept rehearsal, by its id"),
+                    JSON,
+                ),
+            ),
+        ),
+    ),
+)
