@@ -14,6 +14,7 @@ from .host import Host, Refused
 
 SCHEMA_VERSION = 1
 MARKER = "moe-infra-report"
+OVER_TIME = "moe-infra:over-time"
 OPERATIONS = {
     "state": ".state",
     "units": ".units",
@@ -108,7 +109,9 @@ def _start_watch(host: Host, deadline_s: Optional[float]) -> None:
     """End with everything that was started when nobody waits any more, or when the time is over."""
 
     def watch() -> None:
-        select.select([0], [], [], deadline_s)
+        readable, _, _ = select.select([0], [], [], deadline_s)
+        if not readable:
+            os.write(2, (OVER_TIME + "\n").encode("ascii"))
         host.end_children()
         os._exit(1)
 

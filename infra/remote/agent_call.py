@@ -1,0 +1,159 @@
+"""Carries the agent to a host in one execution: its sources and the request on standard input, nothing on disk."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import json
+import re
+import shlex
+import zlib
+from collections.abc import Mapping
+from typing import cast
+
+from infra.agent.bundle import program
+from infra.agent.conversation import MARKER, OVER_TIME
+from infra.errors import HostsFailed
+from infra.remote.failures import (
+    AgentFailed,
+    LostConnection,
+    NoPython,
+    NoReport,
+    OverTime,
+    SudoRefused,
+)
+from infra.remote.outcome import Host, Outcome
+
+LAST_LINES = 10
+_REPORT = re.compile(rb"^" + MARKER.encode() + rb" (\d+)\n", re.MULTILINE)
+# No quotes inside, so that any shell passes it on; the words of the report are found by their marker.
+_BOOTSTRAP = "import sys,zlib;i=sys.stdin.buffer;exec(zlib.decompress(i.read(int(i.readline()))))"
+_NO_PYTHON, _NO_SUDO, _OLD_PYTHON = (
+    "moe-infra:no-python",
+    "moe-infra:no-sudo",
+    "moe-infra:old-python",
+)
+_FIND_PYTHON = f"p=$(command -v python3) || {{ echo {_NO_PYTHON} >&2; exit 127; }}"
+_BECOME_ROOT = (
+    'if [ "$(id -u)" != 0 ]; then '
+    f"command -v sudo >/dev/null || {{ echo {_NO_SUDO} >&2; exit 126; }}; "
+    'set -- sudo -n "$p"; else set -- "$p"; fi'
+)
+# By what the host says: the kind of failure, the fact, the fix.
+_ANSWERS: tuple[tuple[tuple[str, ...], type[HostsFailed], str, str], ...] = (
+    (
+        (OVER_TIME,),
+        OverTime,
+        "no answer in time; the agent ended what it had started.",
+        "Look at the host, then run again.",
+    ),
+    ((_NO_PYTHON,), NoPython, "there is no python3.", "Install python3 (3.6 or newer) there."),
+    ((_OLD_PYTHON,), NoPython, "its python3 is too old.", "Install Python 3.6 or newer there."),
+    (
+        (_NO_SUDO,),
+        SudoRefused,
+        "the login is not root and there is no sudo.",
+        "Install sudo, or connect as root.",
+    ),
+    (
+        ("a password is required", "no askpass"),
+        SudoRefused,
+        "sudo wants a password.",
+        "Give the login NOPASSWD in /etc/sudoers.d, or connect as root.",
+    ),
+    (
+        ("must have a tty",),
+        SudoRefused,
+        "sudo wants a terminal (requiretty).",
+        "Write Defaults:LOGIN !requiretty to /etc/sudoers.d.",
+    ),
+    (
+        ("not in the sudoers file", "not allowed to", "may not run sudo"),
+        SudoRefused,
+        "sudo does not let this login run python3.",
+        "Give the login NOPASSWD in /etc/sudoers.d, or connect as root.",
+    ),
+)
+
+
+def call_agent(
+    host: Host, request: Mapping[str, object], *, timeout_s: float, sudo: bool = True
+) -> dict[str, object]:
+    """The agent's report on a request.
+
+    Args:
+        host: where it runs.
+        request: operation and its keys; secrets may stand in it, since it travels on standard input.
+        timeout_s: limit of the whole; the agent ends itself and what it started when it passes, or
+            when this side goes away.
+        sudo: whether a login other than root becomes root.
+
+    Raises:
+        HostsFailed: by its subclass, why there is no report; `AgentFailed` when the report is an error.
+    """
+    asked = {"schema_version": 1, "deadline_s": timeout_s, **request}
+    text = json.dumps(asked).encode()
+    outcome = host.run(
+        agent_command(sudo=sudo),
+        stdin=agent_program() + b"%d\n" % len(text) + text,
+        timeout_s=timeout_s,
+        hold_stdin=True,
+    )
+    report = find_report(outcome.stdout)
+    if report is None:
+        raise _explained(host.name, outcome)
+    error = report.get("error")
+    if isinstance(error, dict):
+        raise AgentFailed(host.name, f"{error.get('what')}.", str(error.get("fix")))
+    return report
+
+
+@functools.cache
+def agent_program() -> bytes:
+    """The agent as it travels: a length line, then its one-file program, compressed."""
+    folder = importlib.resources.files("infra.agent")
+    sources = {
+        entry.name.removesuffix(".py"): entry.read_text(encoding="utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".py") and entry.name != "__main__.py"
+    }
+    packed = zlib.compress(program(sources).encode(), level=9)
+    return b"%d\n" % len(packed) + packed
+
+
+def agent_command(*, sudo: bool) -> str:
+    """The command line that starts the agent; the same for every host and every request.
+
+    `env` and `sh -c` make it independent of the login's shell, -I and -S of the host's Python set-up.
+    """
+    become = _BECOME_ROOT if sudo else 'set -- "$p"'
+    script = f'{_FIND_PYTHON}; {become}; exec "$@" -I -S -c "{_BOOTSTRAP}" framed'
+    return f"env LC_ALL=C sh -c {shlex.quote(script)}"
+
+
+def find_report(stdout: bytes) -> dict[str, object] | None:
+    """The report among whatever else a login prints; None when there is no whole one."""
+    for match in reversed(list(_REPORT.finditer(stdout))):
+        text = stdout[match.end() : match.end() + int(match.group(1))]
+        try:
+            report = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(report, dict):
+            return cast("dict[str, object]", report)
+    return None
+
+
+def _explained(name: str, outcome: Outcome) -> HostsFailed:
+    """Why there is no report."""
+    if outcome.exit_code is None:
+        what = "the connection was lost before the answer: what happened there is unknown."
+        return LostConnection(name, what, "Run the command again: it goes on from what it finds.")
+    errors = outcome.stderr.decode("utf-8", "replace")
+    for signs, failure, what, fix in _ANSWERS:
+        if any(sign in errors for sign in signs):
+            return failure(name, what, fix)
+    said = (errors.strip() or outcome.stdout.decode("utf-8", "replace").strip()).splitlines()
+    words = " / ".join(said[-LAST_LINES:]) or "nothing"
+    what = f"the agent gave no report (exit code {outcome.exit_code}); it said: {words}"
+    return NoReport(name, what, "Try python3 there by hand.")

@@ -1,0 +1,243 @@
+"""Making one verified SSH connection: key check, login, retries where sshd is only busy."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import fabric
+import paramiko
+
+from infra.remote.failures import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
+from infra.remote.known_hosts import (
+    KnownKey,
+    append_known_host,
+    fingerprint,
+    known_name,
+    parse_key_line,
+)
+from infra.remote.resources import Resources
+from infra.remote.ssh_target import SshDefaults, SshTarget, bastion_of, resolve_target
+from infra.remote.wires import Wire, dial
+
+# sshd drops handshakes at random beyond ten at once (MaxStartups 10:30:100): that host is busy, not down.
+MAX_ATTEMPTS = 8
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 3.0
+BANNER_S = 15.0
+LOGIN_S = 30.0
+CHANNEL_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshOptions:
+    """How a run connects.
+
+    Args:
+        defaults: what holds where the inventory says nothing.
+        resources: what its connections share.
+    """
+
+    defaults: SshDefaults = field(default_factory=SshDefaults)
+    resources: Resources = field(default_factory=Resources)
+
+
+def connect(target: SshTarget, options: SshOptions) -> fabric.Connection:
+    """An open connection to a target.
+
+    Raises:
+        HostsFailed: by its subclass, why there is none.
+    """
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        wire = _wire(target, options)
+        try:
+            return _open(target, options, wire)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            wire.close()
+            if not _is_busy(error) or attempt == MAX_ATTEMPTS:
+                raise _translated(target, error) from error
+        except BaseException:
+            wire.close()
+            raise
+        ceiling = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S)
+        time.sleep(random.uniform(ceiling / 4, ceiling))  # noqa: S311 - spreads retries, guards nothing
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _wire(target: SshTarget, options: SshOptions) -> Wire:
+    bastion = bastion_of(target)
+    if bastion is None:
+        return dial(target)
+    resolved = resolve_target(bastion, options.defaults, options.resources.ssh_config)
+    gate = options.resources.once(_Bastion, resolved, lambda: _Bastion(resolved, options))
+    return gate.channel(target)
+
+
+class _Bastion:
+    """One connection to a bastion, shared by everything behind it."""
+
+    def __init__(self, target: SshTarget, options: SshOptions) -> None:
+        self._name = target.name
+        self._connection = connect(target, options)
+        options.resources.on_close(self._connection.close)
+
+    def channel(self, target: SshTarget) -> Wire:
+        transport: paramiko.Transport = self._connection.transport
+        place = (target.host, target.port)
+        try:
+            channel = transport.open_channel(
+                "direct-tcpip", place, ("", 0), timeout=target.connect_timeout_s
+            )
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            what = f"{self._name} reaches no {target.host} port {target.port}: {error}."
+            fix = "Check the address and what the bastion may reach."
+            raise Unreachable(target.name, what, fix) from error
+        return cast(Wire, channel)
+
+
+def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connection:
+    """One attempt over a wire."""
+    config = fabric.Config(lazy=True, overrides={"load_ssh_configs": False})
+    login = _login(target, options.resources)
+    connection = fabric.Connection(
+        target.host,
+        user=target.user,
+        port=target.port,
+        config=config,
+        connect_kwargs={
+            "sock": wire,
+            "banner_timeout": BANNER_S,
+            "auth_timeout": LOGIN_S,
+            "channel_timeout": CHANNEL_S,
+            "timeout": BANNER_S,
+            **login,
+        },
+    )
+    client: paramiko.SSHClient = connection.client
+    _trust(client, target, options.resources)
+    try:
+        connection.open()
+    except BaseException:
+        client.close()
+        raise
+    return connection
+
+
+def _login(target: SshTarget, resources: Resources) -> dict[str, Any]:
+    """Keys to offer: those that were named and nothing else, or the agent's and the default ones."""
+    for path in target.identity_files:
+        try:
+            return {
+                "pkey": resources.private_key(path),
+                "look_for_keys": False,
+                "allow_agent": False,
+            }
+        except FileNotFoundError:
+            continue
+        except paramiko.PasswordRequiredException:
+            return {"look_for_keys": False, "allow_agent": True}  # the agent holds it opened
+        except (OSError, paramiko.SSHException, ValueError) as error:
+            what = f"the private key {path} cannot be used: {error}."
+            raise LoginRefused(target.name, what, "Name another key.") from error
+    if target.identity_files:
+        named = ", ".join(map(str, target.identity_files))
+        what = f"no private key is there: {named}."
+        raise LoginRefused(target.name, what, "Correct ansible_ssh_private_key_file.")
+    return {"look_for_keys": True, "allow_agent": True}
+
+
+def _trust(client: paramiko.SSHClient, target: SshTarget, resources: Resources) -> None:
+    """Give the client the target's own keys and a policy in place of Fabric's, which takes any key."""
+    if target.host_key is not None:
+        line = parse_key_line(target.host_key)
+        known: tuple[KnownKey, ...] = (line,) if line is not None else ()
+    else:
+        known = resources.known_hosts(target.known_hosts_files).find(target.host_key_name)
+    revoked = {key.blob for key in known if key.is_revoked}
+    name = known_name(target.host, target.port)
+    for key in known:
+        if key.blob in revoked:
+            continue
+        try:
+            loaded = paramiko.PKey.from_type_string(key.key_type, key.blob)
+        except (paramiko.SSHException, paramiko.pkey.UnknownKeyType, ValueError):
+            continue  # a kind of key that paramiko does not speak
+        client.get_host_keys().add(name, key.key_type, loaded)
+    accept_new = target.accept_new and target.host_key is None
+    client.set_missing_host_key_policy(_Policy(target, revoked, accept_new=accept_new))
+
+
+class _Policy(paramiko.MissingHostKeyPolicy):
+    """What happens to a key that nothing here knows: refused, or remembered when that was asked for."""
+
+    def __init__(self, target: SshTarget, revoked: set[bytes], *, accept_new: bool) -> None:
+        self._target = target
+        self._revoked = revoked
+        self._accept_new = accept_new
+
+    def missing_host_key(
+        self,
+        client: paramiko.SSHClient,  # noqa: ARG002 - the parent's signature
+        hostname: str,  # noqa: ARG002 - as above
+        key: paramiko.PKey,
+    ) -> None:
+        target = self._target
+        shown = f"{key.get_name()} {fingerprint(key.asbytes())}"
+        if key.asbytes() in self._revoked:
+            what = f"the host shows {shown}, which is marked as revoked."
+            raise HostKeyChanged(target.name, what, "Give the host a new key.")
+        if self._accept_new and target.known_hosts_files:
+            append_known_host(target.known_hosts_files[0], target.host_key_name, key)
+            return
+        what = f"the host key of {target.host} is not known; the host shows {shown}."
+        fix = (
+            f"Compare it on the host (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub), then write "
+            f"moe.host_key: {key.get_name()} {key.get_base64()} to the inventory, or give --accept-new."
+        )
+        raise HostKeyUnknown(target.name, what, fix)
+
+
+def _is_busy(error: Exception) -> bool:
+    """Whether sshd hung up before its greeting or in the key exchange, as MaxStartups makes it."""
+    if isinstance(error, (paramiko.BadHostKeyException, paramiko.AuthenticationException)):
+        return False
+    text = str(error).lower()
+    return isinstance(error, (EOFError, ConnectionResetError, BrokenPipeError)) or (
+        "banner" in text or "connection reset" in text or "connection dropped" in text
+    )
+
+
+def _translated(target: SshTarget, error: Exception) -> Exception:
+    """Our error for paramiko's."""
+    place = f"{target.host} port {target.port}"
+    if isinstance(error, paramiko.BadHostKeyException):
+        shown, known = fingerprint(error.key.asbytes()), fingerprint(error.expected_key.asbytes())
+        what = (
+            f"the host key has changed: {target.host} shows {error.key.get_name()} {shown}, "
+            f"known is {error.expected_key.get_name()} {known}."
+        )
+        if target.host_key is not None:
+            fix = (
+                "If the host was installed anew, correct moe.host_key; else somebody is in between."
+            )
+        else:
+            fix = f"If the host was installed anew: ssh-keygen -R '{target.host_key_name}'."
+        return HostKeyChanged(target.name, what, fix)
+    if (
+        isinstance(error, paramiko.AuthenticationException)
+        or "authentication" in str(error).lower()
+    ):
+        offered = ", ".join(map(str, target.identity_files)) or "the agent's and the default keys"
+        what = f"{place} refuses the login {target.user} with {offered}."
+        fix = (
+            "Check ansible_user and ansible_ssh_private_key_file, and authorized_keys on the host."
+        )
+        return LoginRefused(target.name, what, fix)
+    if _is_busy(error):
+        what = f"{place} gave no SSH greeting in {MAX_ATTEMPTS} attempts: {error or 'it hung up'}."
+        fix = "Look at sshd there (MaxStartups, load); nothing was done."
+        return Unreachable(target.name, what, fix)
+    what = f"no SSH connection to {place}: {error or type(error).__name__}."
+    return Unreachable(target.name, what, f"Try ssh -v -p {target.port} {target.host}.")

@@ -1,0 +1,51 @@
+"""The seam: what a host can be asked, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a command ended.
+
+    Args:
+        exit_code: None when it is unknown: the connection was lost before the host said so.
+        stdout: everything it wrote, as far as it came.
+        stderr: everything it wrote to standard error, as far as it came.
+    """
+
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+
+
+class Host(Protocol):
+    """A host that commands can be run on."""
+
+    @property
+    def name(self) -> str:
+        """The inventory's name."""
+        ...
+
+    def run(
+        self, command: str, *, stdin: bytes = b"", timeout_s: float, hold_stdin: bool = False
+    ) -> Outcome:
+        """Run a command in the login's shell.
+
+        Args:
+            command: shell text; it is visible to everybody on the host.
+            stdin: what the command reads; secrets belong here.
+            timeout_s: limit of the command, connecting apart.
+            hold_stdin: leave standard input open until the command ends, so that its end of file
+                means that nobody waits any more.
+
+        Raises:
+            HostsFailed: no connection can be made, or the limit passed (`OverTime`).
+        """
+        ...
+
+    def close(self) -> None:
+        """Hang up; a later `run` connects again."""
+        ...

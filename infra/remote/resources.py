@@ -1,0 +1,65 @@
+"""What the connections of one run share: parsed files, loaded keys, and one connection per bastion."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import paramiko
+
+from infra.remote.known_hosts import KnownHosts, read_known_hosts
+
+T = TypeVar("T")
+
+
+class Resources:
+    """Everything is made once, by whoever comes first; the others wait for it."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._guard = threading.Lock()
+        self._locks: dict[object, threading.Lock] = {}
+        self._made: dict[object, object] = {}
+        self._closers: list[Callable[[], None]] = []
+
+    def once(self, kind: type[T], key: object, make: Callable[[], T]) -> T:
+        """The thing of that kind and key; `make` is called when there is none yet."""
+        with self._guard:
+            lock = self._locks.setdefault((kind, key), threading.Lock())
+        with lock:
+            found = self._made.get((kind, key))
+            if not isinstance(found, kind):
+                found = make()
+                self._made[kind, key] = found
+            return found
+
+    def ssh_config(self, path: Path) -> paramiko.SSHConfig:
+        """A parsed ssh_config."""
+        return self.once(paramiko.SSHConfig, path, lambda: paramiko.SSHConfig.from_path(str(path)))
+
+    def known_hosts(self, paths: tuple[Path, ...]) -> KnownHosts:
+        """The keys of several known_hosts files."""
+        return self.once(KnownHosts, paths, lambda: read_known_hosts(paths))
+
+    def private_key(self, path: Path) -> paramiko.PKey:
+        """A loaded private key.
+
+        Raises:
+            OSError: the file cannot be read.
+            paramiko.SSHException: it is not a key, or it needs a passphrase.
+        """
+        return self.once(paramiko.PKey, path, lambda: paramiko.PKey.from_path(path))
+
+    def on_close(self, closer: Callable[[], None]) -> None:
+        """Call this when the run is over."""
+        with self._guard:
+            self._closers.append(closer)
+
+    def close(self) -> None:
+        """Hang up at the bastions."""
+        with self._guard:
+            closers, self._closers = self._closers, []
+        for closer in closers:
+            closer()

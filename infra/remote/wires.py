@@ -1,0 +1,137 @@
+"""The connection under SSH: a socket tuned for short exchanges and dead peers, or a proxy's."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import subprocess
+from typing import Protocol, cast
+
+import paramiko
+
+from infra.remote.failures import Unreachable
+from infra.remote.ssh_target import SshTarget
+
+# A dead peer is noticed within 15 s: paramiko's own keep-alive never notices one (facts/hosts.md, fact 6).
+KEEPALIVE_IDLE_S = 5
+KEEPALIVE_INTERVAL_S = 5
+KEEPALIVE_COUNT = 2
+USER_TIMEOUT_MS = 15000
+_PROXY_END_S = 2.0
+
+
+class Wire(Protocol):
+    """What paramiko needs of a socket."""
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+class QuickSocket(socket.socket):
+    """A TCP socket that acknowledges at once.
+
+    paramiko sends small packets and waits for small answers; Nagle's algorithm and delayed
+    acknowledgements together cost 40 ms for each of them (facts/testbed.md 2.2).
+    """
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        """Receive, and ask again for quick acknowledgements: the kernel forgets the wish."""
+        data = super().recv(size, flags)
+        if hasattr(socket, "TCP_QUICKACK"):  # Linux
+            self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return data
+
+
+def dial(target: SshTarget) -> Wire:
+    """A connection to a target that no bastion stands before.
+
+    Raises:
+        Unreachable: it cannot be made.
+    """
+    if target.proxy_command is None:
+        return _dial_tcp(target)
+    if target.proxy_passes_socket:
+        return _dial_passed(target, target.proxy_command)
+    return cast(Wire, paramiko.ProxyCommand(target.proxy_command))
+
+
+def tuned(plain: socket.socket, timeout_s: float) -> QuickSocket:
+    """The same connection, tuned where it is TCP; a Unix socket stays as it is."""
+    quick = QuickSocket(fileno=plain.detach())
+    quick.settimeout(timeout_s)
+    if quick.family not in (socket.AF_INET, socket.AF_INET6):
+        return quick
+    quick.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    quick.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+        ("TCP_KEEPCNT", KEEPALIVE_COUNT),
+        ("TCP_USER_TIMEOUT", USER_TIMEOUT_MS),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:
+            quick.setsockopt(socket.IPPROTO_TCP, option, value)
+    return quick
+
+
+def _dial_tcp(target: SshTarget) -> QuickSocket:
+    place = f"{target.host} port {target.port}"
+    try:
+        plain = socket.create_connection((target.host, target.port), target.connect_timeout_s)
+    except socket.gaierror as error:
+        what = f"the name {target.host} cannot be resolved ({error.strerror})."
+        raise Unreachable(
+            target.name, what, "Correct ansible_host, or the name service."
+        ) from error
+    except ConnectionRefusedError as error:
+        what = f"{place} refuses connections."
+        raise Unreachable(target.name, what, "Start sshd there, or correct the port.") from error
+    except TimeoutError as error:
+        what = f"{place} did not answer within {target.connect_timeout_s:g} s."
+        fix = "Check that the host is up and that a firewall lets SSH through."
+        raise Unreachable(target.name, what, fix) from error
+    except OSError as error:
+        what = f"{place} cannot be reached: {error.strerror}."
+        raise Unreachable(target.name, what, "Check the address and the route to it.") from error
+    return tuned(plain, target.connect_timeout_s)
+
+
+def _dial_passed(target: SshTarget, command: str) -> QuickSocket:
+    """The socket that a ProxyCommand hands over (ssh_config(5), ProxyUseFdpass)."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        try:
+            with theirs:
+                program = subprocess.Popen(
+                    shlex.split(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=theirs.fileno(),
+                    stderr=subprocess.PIPE,
+                )
+        except OSError as error:
+            what = f"its ProxyCommand cannot be started: {error}."
+            raise Unreachable(target.name, what, "Correct ProxyCommand.") from error
+        ours.settimeout(target.connect_timeout_s)
+        try:
+            _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+        except OSError:
+            descriptors = []
+        words = _end(program)
+    if not descriptors:
+        what = f"its ProxyCommand handed over no connection: {words or 'it said nothing'}."
+        raise Unreachable(target.name, what, f"Try it by hand: {command}")
+    return tuned(socket.socket(fileno=descriptors[0]), target.connect_timeout_s)
+
+
+def _end(program: subprocess.Popen[bytes]) -> str:
+    """Wait for a proxy that has done its work; returns its last words."""
+    try:
+        _, stderr = program.communicate(timeout=_PROXY_END_S)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        _, stderr = program.communicate()
+    lines = os.fsdecode(stderr).strip().splitlines()
+    return lines[-1] if lines else ""
