@@ -1,0 +1,20 @@
+"""Runs the package from a folder or a zip file, where it has no parent package."""
+
+import sys
+import types
+
+
+def _run() -> None:
+    """Make the folder importable as one package and hand over to ``start``."""
+    if __package__:
+        from .start import main
+    else:
+        package = types.ModuleType("simulated_engine")
+        package.__path__ = [sys.path[0]]
+        sys.modules["simulated_engine"] = package
+        from simulated_engine.start import main  # type: ignore[import-not-found,no-redef]
+    main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    _run()

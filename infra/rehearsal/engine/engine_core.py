@@ -1,0 +1,116 @@
+"""One data-parallel rank: answers requests, keeps or fetches KV cache, stalls with its group."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from .failures import Failed
+from .connectors import Site, TransferFailed
+from .handshake import die
+from .journal import Journal
+from .log import Log
+from .loop import Future, Loop
+from .settings import Settings
+from .world import World
+
+STEP_SECONDS = 0.002
+KV_FAILURE = "kv_load_failure"
+
+
+class Connector(Protocol):
+    """What the engine core needs of a KV connector."""
+
+    def listen(self) -> None:
+        """Open the ports of the connector."""
+
+    def accepts(self, params: dict[str, Any] | None) -> bool:
+        """Say whether a request with these parameters can be served."""
+
+    def publish(self, request_id: str, num_tokens: int, params: dict[str, Any]) -> dict[str, Any] | None:
+        """Keep the blocks of a finished prefill."""
+
+    async def pull(self, params: dict[str, Any], num_tokens: int) -> str:
+        """Fetch the blocks of a request."""
+
+
+class EngineCore:
+    """One rank."""
+
+    def __init__(self, site: tuple[Loop, Settings, World, Log], rank: int, port: int | None) -> None:
+        self._loop, self._settings, self._world, self._log = site
+        self.rank = rank
+        self._port = port
+        self._journal = Journal(self._world.state, self._world.host)
+        self._is_stalled = False
+        self.connector: Connector | None = None
+
+    def stall(self) -> None:
+        """Answer nothing from now on: a collective waits for a rank that is gone."""
+        self._is_stalled = True
+
+    async def generate(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer one request.
+
+        Args:
+            request: ``request_id``, ``path``, ``num_prompt_tokens``, ``tokens`` (the full answer),
+                ``max_tokens``, ``kv_transfer_params``.
+
+        Returns:
+            ``tokens``, ``finish_reason`` and ``kv_transfer_params``, or ``error``.
+        """
+        params = request.get("kv_transfer_params")
+        connector = self.connector
+        if connector is not None and not connector.accepts(params):
+            self._log.error("core.py:886", f"request {request['request_id']} has no remote KV blocks")
+            die(
+                Failed(
+                    "RuntimeError",
+                    "ACL stream synchronize failed, error code:507015 (a request without remote KV "
+                    "blocks reached a decode-only rank)",
+                    process=f"EngineCore_DP{self.rank}",
+                )
+            )
+        if self._is_stalled:
+            await Future[None]()
+        source = ""
+        if connector is not None and params and params.get("do_remote_prefill"):
+            try:
+                source = await connector.pull(params, request["num_prompt_tokens"])
+            except TransferFailed as failure:
+                self._log.error("worker.py:680", f"KV transfer failure for {request['request_id']}: {failure}")
+                if self._settings.kv is not None and self._settings.kv.fails_on_load_error:
+                    return {"error": KV_FAILURE, "reason": str(failure)}
+        await self._loop.sleep(STEP_SECONDS)
+        if self._is_stalled:
+            await Future[None]()
+        return self._finish(request, params, source)
+
+    def _finish(self, request: dict[str, Any], params: dict[str, Any] | None, source: str) -> dict[str, Any]:
+        tokens = request["tokens"][: request["max_tokens"]]
+        finish_reason = "length" if len(tokens) >= request["max_tokens"] else "stop"
+        result = {"tokens": tokens, "finish_reason": finish_reason, "kv_transfer_params": None}
+        is_capped = finish_reason == "length"
+        if self.connector is not None and params and params.get("do_remote_decode") and is_capped:
+            result["kv_transfer_params"] = self.connector.publish(
+                request["request_id"], request["num_prompt_tokens"], params
+            )
+        kv = self._settings.kv
+        self._journal.note(
+            {
+                "port": self._port,
+                "dp_rank": self.rank,
+                "role": kv.role if kv is not None else None,
+                "path": request["path"],
+                "request_id": request["request_id"],
+                "completion_tokens": len(tokens),
+                "kv_from": source or None,
+            }
+        )
+        return result
+
+
+def make_site(core: EngineCore, site: tuple[Loop, Settings, World, Log]) -> Site:
+    """Return what a connector of this rank needs to know."""
+    loop, settings, world, log = site
+    assert settings.kv is not None
+    return Site(loop=loop, settings=settings, kv=settings.kv, world=world, log=log, rank=core.rank)

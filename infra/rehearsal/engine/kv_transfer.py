@@ -1,0 +1,151 @@
+"""The KV-transfer configuration of one process, and what its connector demands."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import Any, Literal, NamedTuple
+
+from .command_line import Arguments
+from .failures import Failed
+from .parallel import Parallel, Version
+
+Connector = Literal["nixl", "mooncake", "ascend-mooncake", "none"]
+
+# vllm/distributed/kv_transfer/kv_connector/factory.py of each release.
+COMMON_CONNECTORS = frozenset({
+    "ExampleConnector", "ExampleHiddenStatesConnector", "LMCacheConnectorV1", "LMCacheMPConnector",
+    "NixlConnector", "MultiConnector", "MoRIIOConnector", "OffloadingConnector", "DecodeBenchConnector",
+    "MooncakeConnector",
+})  # fmt: skip
+CONNECTORS_SINCE = {
+    (0, 22): frozenset({
+        "MooncakeStoreConnector", "FlexKVConnectorV1", "SimpleCPUOffloadConnector", "HF3FSKVConnector",
+    }),
+    (0, 33): frozenset({"NixlPullConnector", "NixlPushConnector", "HiSparseConnector"}),
+}  # fmt: skip
+ASCEND_CONNECTORS = frozenset({
+    "MooncakeConnectorV1", "MooncakeHybridConnector", "MooncakeConnectorStoreV1", "AscendStoreConnector",
+    "MooncakeLayerwiseConnector", "UCMConnector", "LMCacheAscendConnector",
+})  # fmt: skip
+HCCN_CONFIGURATION = "/etc/hccn.conf"
+
+
+class KvTransfer(NamedTuple):
+    """How one process hands KV cache to others, or takes it."""
+
+    connector: Connector
+    role: str
+    engine_id: str
+    port: int
+    extra: dict[str, Any]
+    fails_on_load_error: bool
+
+    @property
+    def is_producer(self) -> bool:
+        """Whether other engines fetch KV cache from here."""
+        return self.role in ("kv_producer", "kv_both")
+
+    @property
+    def is_consumer(self) -> bool:
+        """Whether this engine fetches KV cache."""
+        return self.role in ("kv_consumer", "kv_both")
+
+
+def read_kv_transfer(args: Arguments, version: Version, *, is_ascend: bool) -> KvTransfer | None:
+    """Return the KV-transfer configuration, or None without one.
+
+    Raises:
+        Failed: the connector is not known to this release.
+    """
+    config = args["kv_transfer_config"]
+    if not isinstance(config, dict) or not config.get("kv_connector"):
+        return None
+    name = config["kv_connector"]
+    known = set(COMMON_CONNECTORS)
+    for since, names in CONNECTORS_SINCE.items():
+        if version >= since:
+            known |= names
+    if is_ascend:
+        known |= ASCEND_CONNECTORS
+    if name not in known and not config.get("kv_connector_module_path"):
+        raise Failed("ValueError", f"Unsupported connector type: {name}")
+    kinds: dict[str, Connector] = {
+        "NixlConnector": "nixl",
+        "NixlPullConnector": "nixl",
+        "NixlPushConnector": "nixl",
+        "MooncakeConnector": "mooncake",
+        "MooncakeConnectorV1": "ascend-mooncake",
+        "MooncakeHybridConnector": "ascend-mooncake",
+        "MooncakeLayerwiseConnector": "ascend-mooncake",
+    }
+    return KvTransfer(
+        connector=kinds.get(name, "none"),
+        role=config["kv_role"],
+        engine_id=str(config.get("engine_id") or uuid.UUID(bytes=os.urandom(16), version=4)),
+        port=int(config.get("kv_port", 14579)),
+        extra=config.get("kv_connector_extra_config") or {},
+        fails_on_load_error=config.get("kv_load_failure_policy", "fail") == "fail",
+    )
+
+
+def rank_engine_id(kv: KvTransfer, parallel: Parallel, rank: int, version: Version) -> str:
+    """Return the engine id of one rank: vLLM appends the local rank, from 0.33.0 the global one."""
+    if parallel.size == 1:
+        return kv.engine_id
+    local = 0 if parallel.mode in ("external", "multi-port") else rank - parallel.first_rank
+    return f"{kv.engine_id}_dp{rank if version >= (0, 33) else local}"
+
+
+def check_ascend_sizes(kv: KvTransfer, parallel: Parallel) -> None:
+    """Check the sizes that MooncakeConnectorV1 is told against the real ones.
+
+    Raises:
+        Failed: vllm-ascend's own ValueError or AssertionError.
+    """
+    sides = []
+    if kv.is_producer:
+        sides.append("prefill")
+    if kv.is_consumer:
+        sides.append("decode")
+    for side in sides:
+        config = kv.extra.get(side, {})
+        for key, noun, real in (
+            ("tp_size", "tensor", parallel.tensor),
+            ("dp_size", "data", parallel.size),
+        ):
+            if key in config and config[key] != real:
+                raise Failed(
+                    "ValueError",
+                    f"KV transfer '{side}' config has a conflicting {noun} parallel size. "
+                    f"Expected {real}, but got {config[key]}.",
+                )
+
+
+def check_ascend_connector(kv: KvTransfer, parallel: Parallel) -> None:
+    """The checks of MooncakeConnectorV1's worker and of Mooncake itself.
+
+    Raises:
+        Failed: a size is missing or impossible, or Mooncake does not find its configuration.
+    """
+    for side in ("prefill", "decode"):
+        for key in ("tp_size", "dp_size"):
+            if key not in kv.extra.get(side, {}):
+                raise Failed("AssertionError", f"kv_connector_extra_config.{side}.{key}", "EngineCore")
+    prefill, decode = kv.extra["prefill"]["tp_size"], kv.extra["decode"]["tp_size"]
+    if prefill < decode:
+        raise Failed(
+            "ValueError",
+            f"prefill_tp_size: {prefill} must be greater than or equal to the decode_tp_size: {decode}",
+            process="EngineCore",
+        )
+    if kv.role == "kv_consumer" and parallel.pipeline != 1:
+        raise Failed("AssertionError", "decode pp_size must be 1", "EngineCore")
+    path = os.environ.get("MOE_REHEARSAL_HCCN_CONF", HCCN_CONFIGURATION)
+    if not os.path.isfile(path):
+        raise Failed(
+            "RuntimeError",
+            f"TransferEngine initialization failed with ret_value: -1\n"
+            f"(mooncake) can't open conf file: {path}",
+            process="EngineCore",
+        )

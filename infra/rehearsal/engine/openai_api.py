@@ -1,0 +1,332 @@
+"""The OpenAI interface of both engines: what a request asks for, and how an answer is shaped."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any, AsyncIterator, NamedTuple
+
+from .answers import answer, count_tokens, extend, tokens_of, tool_arguments
+from .http_server import Response, json_response
+from .settings import Settings
+
+END_OF_THOUGHT = "</think>"
+DEFAULT_COMPLETION_TOKENS = 16
+SSE = "text/event-stream; charset=utf-8"
+
+
+class Rejected(Exception):
+    """A request that the engine answers with an error."""
+
+    def __init__(self, status: int, kind: str, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.message, self.param = status, kind, message, param
+
+
+class Dialect(NamedTuple):
+    """Where two engines' OpenAI interfaces differ."""
+
+    reasoning_field: str
+    knows_models: bool
+    needs_tool_parser: bool
+    wraps_errors: bool
+    has_kv_params: bool
+
+
+class Job(NamedTuple):
+    """One request, understood."""
+
+    identity: str
+    path: str
+    is_chat: bool
+    is_stream: bool
+    has_usage_chunk: bool
+    model: str
+    num_prompt_tokens: int
+    max_tokens: int
+    tokens: tuple[str, ...]
+    tool: str | None
+    kv_params: dict[str, Any] | None
+    body: dict[str, Any]
+
+
+VLLM = Dialect("reasoning", True, True, True, True)
+SGLANG = Dialect("reasoning_content", False, False, False, False)
+
+
+def new_id() -> str:
+    """Return 32 random hexadecimal digits."""
+    return os.urandom(16).hex()
+
+
+def error_response(dialect: Dialect, rejected: Rejected) -> Response:
+    """Return the engine's error body."""
+    content: dict[str, Any] = {
+        "message": rejected.message,
+        "type": rejected.kind,
+        "param": rejected.param,
+        "code": rejected.status,
+    }
+    wrapped = {"error": content} if dialect.wraps_errors else {"object": "error", **content}
+    return json_response(wrapped, rejected.status)
+
+
+def understand(
+    settings: Settings, dialect: Dialect, path: str, body: Any, request_id: str | None
+) -> Job:
+    """Check a request and prepare its answer.
+
+    Raises:
+        Rejected: the engine refuses it.
+    """
+    if not isinstance(body, dict):
+        raise Rejected(400, "Bad Request", "[{'type': 'json_invalid', 'loc': ('body', 0), 'msg': 'JSON decode error'}]")
+    model = body.get("model") or settings.served_names[0]
+    if dialect.knows_models and model not in settings.served_names:
+        raise Rejected(404, "NotFoundError", f"The model `{model}` does not exist.", "model")
+    is_chat = path.endswith("/chat/completions")
+    prompt, num_images = _prompt(body, is_chat=is_chat)
+    if num_images and not settings.features.has_images:
+        raise Rejected(400, "BadRequestError", "At most 0 image(s) may be provided in one prompt.")
+    tool = _chosen_tool(settings, dialect, body)
+    num_prompt_tokens = count_tokens(prompt) + 256 * num_images
+    max_tokens = _max_tokens(settings, dialect, body, num_prompt_tokens, is_chat=is_chat)
+    text = prompt if isinstance(prompt, str) else ""
+    tokens = _tokens(settings, body, text, tool, (is_chat, num_images > 0))
+    if body.get("ignore_eos") or (body.get("min_tokens") or 0) > len(tokens):
+        tokens = extend(tokens, max_tokens if body.get("ignore_eos") else int(body["min_tokens"]))
+    options = body.get("stream_options") or {}
+    return Job(
+        identity=f"{'chatcmpl' if is_chat else 'cmpl'}-{request_id or body.get('request_id') or new_id()}",
+        path=path,
+        is_chat=is_chat,
+        is_stream=bool(body.get("stream")),
+        has_usage_chunk=bool(options.get("include_usage")),
+        model=model,
+        num_prompt_tokens=num_prompt_tokens,
+        max_tokens=max_tokens,
+        tokens=tokens,
+        tool=tool["function"]["name"] if tool is not None else None,
+        kv_params=body.get("kv_transfer_params"),
+        body=body,
+    )
+
+
+def engine_request(job: Job) -> dict[str, Any]:
+    """Return what the engine core needs of a job."""
+    return {
+        "request_id": job.identity,
+        "path": job.path,
+        "num_prompt_tokens": job.num_prompt_tokens,
+        "max_tokens": job.max_tokens,
+        "tokens": list(job.tokens),
+        "kv_transfer_params": job.kv_params,
+    }
+
+
+def shape(settings: Settings, dialect: Dialect, job: Job, result: dict[str, Any]) -> Response:
+    """Return the HTTP answer to a finished job."""
+    if job.is_stream:
+        return Response(200, content_type=SSE, chunks=_stream(settings, dialect, job, result))
+    usage = _usage(job, len(result["tokens"]))
+    choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": result["finish_reason"]}
+    if job.is_chat:
+        message, is_call = _message(settings, dialect, job, result["tokens"])
+        choice["message"] = message
+        if is_call:
+            choice["finish_reason"] = "tool_calls"
+    else:
+        choice["text"] = "".join(result["tokens"])
+    choice["stop_reason" if dialect.wraps_errors else "matched_stop"] = None
+    document = {**_head(job, is_chunk=False), "choices": [choice], "usage": usage}
+    if dialect.has_kv_params:
+        document["kv_transfer_params"] = result["kv_transfer_params"]
+    return json_response(document)
+
+
+def _prompt(body: dict[str, Any], *, is_chat: bool) -> tuple[Any, int]:
+    field = "messages" if is_chat else "prompt"
+    content = body.get(field)
+    if content is None or content == []:
+        detail = f"[{{'type': 'missing', 'loc': ('body', '{field}'), 'msg': 'Field required', 'input': {{}}}}]"
+        raise Rejected(400, "Bad Request", detail)
+    if not is_chat:
+        return content, 0
+    texts, num_images = [], 0
+    for message in content:
+        parts = message.get("content") or ""
+        for part in parts if isinstance(parts, list) else [{"type": "text", "text": parts}]:
+            if part.get("type") in ("text", "input_text"):
+                texts.append(str(part.get("text", "")))
+            elif "image" in str(part.get("type")):
+                num_images += 1
+            else:
+                raise Rejected(400, "BadRequestError", f"Unknown part type: {part.get('type')}")
+    return "\n".join(texts), num_images
+
+
+def _chosen_tool(settings: Settings, dialect: Dialect, body: dict[str, Any]) -> dict[str, Any] | None:
+    tools = body.get("tools")
+    choice = body.get("tool_choice", "auto" if tools else "none")
+    if not tools or choice in ("none", None):
+        return None
+    features = settings.features
+    if choice == "auto" and not (features.has_auto_tools and features.tool_parser):
+        if dialect.needs_tool_parser:
+            raise Rejected(
+                400,
+                "BadRequestError",
+                '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+            )
+        if not features.tool_parser:
+            return None
+    if choice != "auto" and not features.tool_parser and dialect.needs_tool_parser:
+        message = f'tool_choice="{choice}" requires --tool-call-parser to be set'
+        raise Rejected(400, "BadRequestError", message)
+    if isinstance(choice, dict):
+        wanted = choice.get("function", {}).get("name")
+        for tool in tools:
+            if tool["function"]["name"] == wanted:
+                return dict(tool)
+        raise Rejected(400, "BadRequestError", "The tool specified in `tool_choice` does not match any of the specified `tools`")
+    return dict(tools[0])
+
+
+def _max_tokens(
+    settings: Settings, dialect: Dialect, body: dict[str, Any], num_prompt: int, *, is_chat: bool
+) -> int:
+    limit = settings.max_model_len
+    wanted = body.get("max_completion_tokens") or body.get("max_tokens")
+    if body.get("max_tokens") == 0:
+        raise Rejected(400, "BadRequestError", "max_tokens must be at least 1, got 0.", "max_tokens")
+    output = int(wanted) if wanted is not None else 0
+    if dialect.wraps_errors and output > limit:
+        message = (
+            f"max_tokens={output} cannot be greater than max_model_len=max_total_tokens={limit}. "
+            f"Please request fewer output tokens. (parameter=max_tokens, value={output})"
+        )
+        raise Rejected(400, "BadRequestError", message, "max_tokens")
+    if num_prompt + output > limit or num_prompt >= limit:
+        total = num_prompt + output
+        if dialect.wraps_errors:
+            message = (
+                f"This model's maximum context length is {limit} tokens. However, you requested {output} "
+                f"output tokens and your prompt contains {num_prompt} input tokens, for a total of {total} "
+                "tokens. Please reduce the length of the input prompt or the number of requested output "
+                f"tokens. (parameter=input_tokens, value={num_prompt})"
+            )
+            raise Rejected(400, "BadRequestError", message, "input_tokens")
+        raise Rejected(
+            400,
+            "BadRequestError",
+            f"Requested token count exceeds the model's maximum context length of {limit} tokens. You "
+            f"requested a total of {total} tokens: {num_prompt} tokens from the input messages and {output} "
+            "tokens for the completion. Please reduce the number of tokens in the input messages or the "
+            "completion to fit within the limit.",
+        )
+    if wanted is None:
+        return limit - num_prompt if is_chat else DEFAULT_COMPLETION_TOKENS
+    return output
+
+
+def _tokens(
+    settings: Settings, body: dict[str, Any], prompt: str, tool: dict[str, Any] | None, kind: tuple[bool, bool]
+) -> tuple[str, ...]:
+    is_chat, has_images = kind
+    is_thinking = (body.get("chat_template_kwargs") or {}).get("thinking", True)
+    is_reasoner = "kimi" in settings.checkpoint.model_type or "Kimi" in settings.checkpoint.architecture
+    thinks = is_chat and bool(is_thinking) and (is_reasoner or settings.features.reasoning_parser is not None)
+    said = answer(prompt, is_chat=is_chat, has_images=has_images, thinks=thinks)
+    content = tokens_of(tool_arguments(tool, prompt)) if tool is not None else said.content
+    marker = (END_OF_THOUGHT,) if said.thought else ()
+    return (*said.thought, *marker, *content)
+
+
+def _parts(settings: Settings, job: Job, tokens: list[str]) -> list[tuple[str, str]]:
+    """Return (field, text) of each token: ``reasoning``, ``content`` or ``call``."""
+    final = "call" if job.tool is not None else "content"
+    if not job.is_chat or END_OF_THOUGHT not in job.tokens:
+        return [(final, token) for token in tokens]
+    end = job.tokens.index(END_OF_THOUGHT)
+    thought, rest = tokens[:end], tokens[end + 1 :]
+    if settings.features.reasoning_parser is not None:
+        return [*(("reasoning", x) for x in thought), *((final, x) for x in rest)]
+    marker = tokens[end : end + 1]
+    return [*(("content", x) for x in [*thought, *marker]), *((final, x) for x in rest)]
+
+
+def _message(
+    settings: Settings, dialect: Dialect, job: Job, tokens: list[str]
+) -> tuple[dict[str, Any], bool]:
+    parts = _parts(settings, job, tokens)
+    texts = {name: "".join(text for field, text in parts if field == name) for name, _ in parts}
+    is_call = job.tool is not None and len(tokens) == len(job.tokens)
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": texts.get("content") or None,
+        dialect.reasoning_field: texts.get("reasoning"),
+        "tool_calls": [_call(job, texts.get("call", ""))] if is_call else [],
+    }
+    if not dialect.wraps_errors and not is_call:
+        message["tool_calls"] = None
+    return message, is_call
+
+
+def _call(job: Job, arguments: str) -> dict[str, Any]:
+    return {
+        "id": f"functions.{job.tool}:0",
+        "type": "function",
+        "function": {"name": job.tool, "arguments": arguments},
+    }
+
+
+def _usage(job: Job, num_completion: int) -> dict[str, Any]:
+    return {
+        "prompt_tokens": job.num_prompt_tokens,
+        "total_tokens": job.num_prompt_tokens + num_completion,
+        "completion_tokens": num_completion,
+        "prompt_tokens_details": None,
+    }
+
+
+def _head(job: Job, *, is_chunk: bool) -> dict[str, Any]:
+    noun = ("chat.completion.chunk" if is_chunk else "chat.completion") if job.is_chat else "text_completion"
+    return {"id": job.identity, "object": noun, "created": int(time.time()), "model": job.model}
+
+
+async def _stream(
+    settings: Settings, dialect: Dialect, job: Job, result: dict[str, Any]
+) -> AsyncIterator[bytes]:
+    head = _head(job, is_chunk=True)
+
+    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
+        return b"data: " + json.dumps({**head, "choices": choices, **more}).encode() + b"\n\n"
+
+    if "error" in result:
+        yield b'data: {"error": {"message": "Internal server error", "type": "InternalServerError", "code": 500}}\n\n'
+        yield b"data: [DONE]\n\n"
+        return
+    tokens = result["tokens"]
+    finish = result["finish_reason"]
+    if job.is_chat:
+        yield event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}])
+        calls = ""
+        for field, text in _parts(settings, job, tokens):
+            if field == "call":
+                calls += text
+                continue
+            name = dialect.reasoning_field if field == "reasoning" else "content"
+            yield event([{"index": 0, "delta": {name: text}, "logprobs": None, "finish_reason": None}])
+        delta: dict[str, Any] = {}
+        if job.tool is not None and len(tokens) == len(job.tokens):
+            delta = {"tool_calls": [{"index": 0, **_call(job, calls)}]}
+            finish = "tool_calls"
+        yield event([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "stop_reason": None}])
+    else:
+        for index, text in enumerate(tokens):
+            is_last = index == len(tokens) - 1
+            yield event([{"index": 0, "text": text, "logprobs": None, "finish_reason": finish if is_last else None, "stop_reason": None}])
+    if job.has_usage_chunk:
+        yield event([], usage=_usage(job, len(tokens)))
+    yield b"data: [DONE]\n\n"

@@ -1,0 +1,337 @@
+"""Builds and checks the configuration of ``vllm serve``, in vLLM's own order."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import Any
+
+from . import ascend_config, catalogue, kv_transfer, memory, parallel
+from .checkpoint import Checkpoint, read_checkpoint
+from .command_line import Arguments, parse
+from .environment import check_internal_port, check_names, is_on, read_addresses
+from .failures import Failed, Refused, assertion, invalid
+from .json_fields import UnknownGraphMode, validation_error
+from .settings import Features, Release, Settings
+from .vllm_arguments import rewrite
+from .world import BLACKWELL, World
+
+USAGE = "usage: vllm serve [model_tag] [options]\n"
+TOP_USAGE = (
+    "usage: vllm [-h] [-v]\n            {chat,complete,serve,launch,bench,collect-env,run-batch} ...\n"
+)
+# vllm/config/speculative.py@0.17.0; 0.18.0 added deepseek_v2, deepseek_v3, kimi_k2, kimi_k25.
+EAGLE3_TYPES = ["llama", "qwen", "minicpm", "gpt_oss", "hunyuan_vl", "hunyuan_v1_dense", "afmoe", "nemotron_h"]
+ROCM_UNSUPPORTED = ("awq_marlin_24", "humming", "moe_wna16")
+DEFAULT_CONTEXT_TOKENS = 8192
+
+
+def parse_arguments(argv: list[str], release: Release) -> tuple[Arguments, list[str]]:
+    """Parse what follows ``vllm serve``; also return vLLM's warnings.
+
+    Raises:
+        Refused: argparse's verdict.
+        Failed: an error that vLLM raises while it parses.
+    """
+    version = release.numbers
+    fields = catalogue.read_fields(release.version)
+    rewritten = rewrite(argv, has_number_suffixes=version >= (0, 18))
+    flags = catalogue.read_flags("vllm", release.version)
+    try:
+        args, unknown = parse(rewritten.argv, flags, fields, program="vllm serve", usage=USAGE)
+    except UnknownGraphMode as error:
+        raise Failed("KeyError", repr(str(error)), process="") from error
+    if unknown:
+        raise Refused(TOP_USAGE, "vllm", f"unrecognized arguments: {' '.join(unknown)}")
+    if args["enable_auto_tool_choice"] and not args["tool_call_parser"]:
+        message = "Error: --enable-auto-tool-choice requires --tool-call-parser"
+        raise Failed("TypeError", message, process="")
+    speculation = args["speculative_config"]
+    if isinstance(speculation, dict):
+        problem = validation_error("SpeculativeConfig", speculation, fields.classes)
+        if problem is not None:
+            raise Failed("pydantic_core._pydantic_core.ValidationError", problem)
+    return args, rewritten.warnings
+
+
+def configure(
+    args: Arguments, release: Release, world: World, environ: dict[str, str]
+) -> tuple[Settings, list[str]]:
+    """Return the settings of this process and vLLM's warnings.
+
+    Raises:
+        Failed: vLLM or the plugin refuses the configuration.
+    """
+    version = release.numbers
+    warnings = check_names(
+        environ,
+        _known_variables(release),
+        is_strict=bool(args["fail_on_environ_validation"]),
+    )
+    check_internal_port(environ)
+    _check_vendor(release, world)
+    model = args["model_tag"] or args["model"] or "Qwen/Qwen3-0.6B"
+    checkpoint = read_checkpoint(model, environ)
+    _check_quantization(args, release, checkpoint, world)
+    max_model_len = _max_model_len(args, checkpoint, environ)
+    place = parallel.resolve(args, version, is_moe=checkpoint.num_experts > 0, world=world)
+    _check_swap_space(args, version, world)
+    _check_speculation(args, version, checkpoint)
+    _check_batches(args, max_model_len)
+    _check_heads(args, version, checkpoint, world, environ)
+    parallel.check_microbatching(args)
+    kv = kv_transfer.read_kv_transfer(args, version, is_ascend=release.engine == "vllm-ascend")
+    _check_graph_sizes(args)
+    if release.engine == "vllm-ascend":
+        ascend_config.check_quantization(args, checkpoint)
+        keys = catalogue.read_additional_keys(release.plugin)
+        view = ascend_config.View(args, place, kv, checkpoint, environ)
+        warnings += ascend_config.check_ascend(view, release.plugin, keys)
+    return _settings(args, release, (checkpoint, place, kv, max_model_len), world, environ), warnings
+
+
+def fit(settings: Settings, args: Arguments, world: World) -> Settings:
+    """Return the settings with the size of the KV cache.
+
+    Raises:
+        Failed: the weights or one full request do not fit.
+    """
+    demand = memory.Demand(
+        utilisation=settings.utilisation,
+        max_model_len=settings.max_model_len,
+        cache_dtype=settings.cache_dtype,
+        draft_bytes=_draft_bytes(args),
+        explicit_kv_bytes=args["kv_cache_memory_bytes"],
+    )
+    place = settings.parallel
+    share = memory.Share(place.tensor, place.pipeline, place.experts_share, place.context)
+    return settings._replace(kv_tokens=memory.kv_tokens(world, settings.checkpoint, share, demand))
+
+
+def _known_variables(release: Release) -> frozenset[str]:
+    known = catalogue.read_variables("vllm", release.version)
+    if release.engine == "vllm-ascend":
+        known |= catalogue.read_variables("vllm-ascend", release.plugin)
+    return known
+
+
+def _check_vendor(release: Release, world: World) -> None:
+    if (release.engine == "vllm-ascend") != (world.vendor == "ascend"):
+        raise Failed(
+            "RuntimeError",
+            "Failed to infer device type, please set the environment variable "
+            "`VLLM_LOGGING_LEVEL=DEBUG` to turn on verbose logging to help debug the issue.",
+            process="",
+        )
+
+
+def _check_quantization(args: Arguments, release: Release, checkpoint: Checkpoint, world: World) -> None:
+    method = args["quantization"] or checkpoint.quantization
+    if method == "ascend" and release.engine != "vllm-ascend":
+        raise invalid("ModelConfig", "Unknown quantization method: ascend. Must be one of ['awq', 'fp8', ...].")
+    if args["quantization"] and checkpoint.quantization and args["quantization"] != checkpoint.quantization:
+        raise invalid(
+            "ModelConfig",
+            "Quantization method specified in the model config "
+            f"({checkpoint.quantization}) does not match the quantization method specified in the "
+            f"`quantization` argument ({args['quantization']}).",
+        )
+    if method == "modelopt_fp4" and world.accelerator not in BLACKWELL and world.vendor != "ascend":
+        raise Failed(
+            "RuntimeError",
+            "FlashInfer kernels unavailable for ModelOptNvFp4FusedMoE on current platform: NVFP4 "
+            f"weights need a Blackwell device, this is {world.accelerator}.",
+            process="EngineCore",
+        )
+
+
+def _max_model_len(args: Arguments, checkpoint: Checkpoint, environ: dict[str, str]) -> int:
+    wanted = args["max_model_len"]
+    if wanted is None or wanted == -1:
+        return checkpoint.max_position
+    if wanted > checkpoint.max_position and not is_on(environ, "VLLM_ALLOW_LONG_MAX_MODEL_LEN"):
+        raise invalid(
+            "ModelConfig",
+            f"User-specified max_model_len ({wanted}) is greater than the derived max_model_len "
+            f"(max_position_embeddings={checkpoint.max_position} or model_max_length=None in model's "
+            "config.json). To allow overriding this maximum, set the env var "
+            "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1.",
+        )
+    return int(wanted)
+
+
+def _check_swap_space(args: Arguments, version: parallel.Version, world: World) -> None:
+    if version >= (0, 18) or args["swap_space"] is None or world.host_memory_gib is None:
+        return
+    wanted = float(args["swap_space"]) * int(args["tensor_parallel_size"])
+    if wanted > 0.7 * world.host_memory_gib:
+        raise invalid(
+            "VllmConfig",
+            f"Too large swap space. {wanted:.1f} GiB out of the {world.host_memory_gib:.2f} GiB total CPU "
+            "memory is allocated for the swap space.",
+        )
+
+
+def _check_speculation(args: Arguments, version: parallel.Version, checkpoint: Checkpoint) -> None:
+    config = args["speculative_config"]
+    if not isinstance(config, dict):
+        return
+    tokens = config.get("num_speculative_tokens")
+    if config.get("model") is None and config.get("method") not in ("ngram", "mtp", "suffix", "ngram_gpu"):
+        raise invalid(
+            "SpeculativeConfig", "num_speculative_tokens was provided but without speculative model."
+        )
+    if config.get("model") and tokens is None:
+        raise invalid(
+            "SpeculativeConfig",
+            "A speculative model was provided, but `num_speculative_tokens` was not provided",
+        )
+    if config.get("model"):
+        read_checkpoint(config["model"], dict(os.environ))
+    is_kimi = not any(name in checkpoint.model_type for name in EAGLE3_TYPES)
+    if config.get("method") == "eagle3" and version < (0, 18) and is_kimi:
+        raise invalid(
+            "SpeculativeConfig",
+            f"eagle3 is only supported for {EAGLE3_TYPES} models. Got "
+            f"self.target_model_config.hf_text_config.model_type={checkpoint.model_type!r}",
+        )
+
+
+def _check_batches(args: Arguments, max_model_len: int) -> None:
+    sequences, tokens = args["max_num_seqs"], args["max_num_batched_tokens"]
+    is_chunked = args["enable_chunked_prefill"] is not False
+    if tokens is None:
+        tokens = DEFAULT_CONTEXT_TOKENS if is_chunked else max(max_model_len, DEFAULT_CONTEXT_TOKENS)
+        tokens = max(tokens, sequences or 0)
+    if not is_chunked and tokens < max_model_len:
+        raise invalid(
+            "SchedulerConfig",
+            f"max_num_batched_tokens ({tokens}) is smaller than max_model_len ({max_model_len}). This "
+            "effectively limits the maximum sequence length to max_num_batched_tokens and makes vLLM "
+            "reject longer sequences. Please increase max_num_batched_tokens or decrease max_model_len.",
+        )
+    if sequences is not None and tokens < sequences:
+        raise invalid(
+            "SchedulerConfig",
+            f"max_num_batched_tokens ({tokens}) must be greater than or equal to max_num_seqs "
+            f"({sequences}).",
+        )
+
+
+def _check_heads(
+    args: Arguments,
+    version: parallel.Version,
+    checkpoint: Checkpoint,
+    world: World,
+    environ: dict[str, str],
+) -> None:
+    heads, tensor = checkpoint.num_heads, int(args["tensor_parallel_size"])
+    if heads % tensor:
+        raise invalid(
+            "VllmConfig",
+            f"Total number of attention heads ({heads}) must be divisible by tensor parallel size "
+            f"({tensor}).",
+        )
+    if world.vendor != "amd" or not checkpoint.is_mla:
+        return
+    per_device = heads // tensor
+    is_aiter = is_on(environ, "VLLM_ROCM_USE_AITER") and is_on(
+        environ, "VLLM_ROCM_USE_AITER_MLA", default=True
+    )
+    if version < (0, 18):
+        is_aiter = is_aiter or args["block_size"] == 1
+        is_supported = per_device in (16, 128)
+    elif version < (0, 22):
+        is_supported = per_device in (4, 8) or (per_device % 16 == 0 and per_device <= 128)
+    else:
+        is_supported = 16 % per_device == 0 or per_device % 16 == 0
+    if is_aiter and not is_supported:
+        raise Failed(
+            "AssertionError",
+            "Aiter MLA only supports 16 or 128 number of heads.\n"
+            f"Provided {per_device} number of heads.\nTry adjusting tensor_parallel_size value.",
+            process="EngineCore",
+        )
+    if args["kv_cache_dtype"].startswith("fp8") and not is_aiter:
+        raise Failed(
+            "ValueError",
+            f"No valid attention backend found for {world.vendor} with kv_cache_dtype="
+            f"{args['kv_cache_dtype']}: TRITON_MLA: [kv_cache_dtype not supported]",
+            process="EngineCore",
+        )
+
+
+def _check_graph_sizes(args: Arguments) -> None:
+    config = args["compilation_config"] if isinstance(args["compilation_config"], dict) else {}
+    if config.get("cudagraph_capture_sizes") == []:
+        raise assertion("cudagraph_capture_sizes should contain at least one element when using cuda graph.")
+    if args["cudagraph_capture_sizes"] is not None and config.get("cudagraph_capture_sizes"):
+        raise Failed(
+            "ValueError",
+            "cudagraph_capture_sizes and compilation_config.cudagraph_capture_sizes are mutually exclusive",
+        )
+
+
+def _settings(
+    args: Arguments,
+    release: Release,
+    parts: tuple[Checkpoint, parallel.Parallel, kv_transfer.KvTransfer | None, int],
+    world: World,
+    environ: dict[str, str],
+) -> Settings:
+    checkpoint, place, kv, max_model_len = parts
+    keys = args["api_key"] or ([environ["VLLM_API_KEY"]] if environ.get("VLLM_API_KEY") else [])
+    names = args["served_model_name"] or [checkpoint.path]
+    return Settings(
+        release=release,
+        checkpoint=checkpoint,
+        served_names=tuple(names),
+        host=args["host"] or "0.0.0.0",
+        port=args["port"],
+        supervisor_port=args["data_parallel_supervisor_port"] if place.mode == "multi-port" else None,
+        parallel=place,
+        addresses=read_addresses(environ, world.address),
+        kv=kv,
+        features=Features(
+            tool_parser=args["tool_call_parser"],
+            has_auto_tools=bool(args["enable_auto_tool_choice"]),
+            reasoning_parser=args["reasoning_parser"] or None,
+            has_images=checkpoint.has_vision and not args["language_model_only"],
+            api_keys=tuple(keys),
+            has_metrics=not args["disable_log_stats"],
+        ),
+        max_model_len=max_model_len,
+        utilisation=float(args["gpu_memory_utilization"]),
+        cache_dtype=args["kv_cache_dtype"],
+        block_size=int(args["block_size"] or (64 if checkpoint.is_mla else 16)),
+        kv_tokens=0,
+        compatibility_hash=_compatibility_hash(args, release, checkpoint),
+        shown={},
+    )
+
+
+def _compatibility_hash(args: Arguments, release: Release, checkpoint: Checkpoint) -> str:
+    """Return NIXL's hash: what must be equal on prefill and decode."""
+    factors: dict[str, Any] = {
+        "vllm_version": release.version,
+        "plugin": release.plugin,
+        "model": checkpoint.path,
+        "dtype": args["dtype"],
+        "layers": checkpoint.num_layers,
+        "attention_backend": str(args["attention_backend"]),
+        "cache_dtype": args["kv_cache_dtype"],
+        "is_hybrid_cache_disabled": args["disable_hybrid_kv_cache_manager"],
+    }
+    config = args["speculative_config"]
+    if release.numbers >= (0, 33) and isinstance(config, dict):
+        factors["draft"] = [config.get("model"), config.get("method")]
+    text = json.dumps(factors, sort_keys=True, default=str)
+    return "".join(f"{zlib.crc32(f'{part}{text}'.encode()):08x}" for part in range(8))
+
+
+def _draft_bytes(args: Arguments) -> int:
+    config = args["speculative_config"]
+    if not isinstance(config, dict) or not config.get("model"):
+        return 0
+    return read_checkpoint(config["model"], dict(os.environ)).total_bytes

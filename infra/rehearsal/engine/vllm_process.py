@@ -1,0 +1,214 @@
+"""One ``vllm serve`` process from its arguments to serving."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Any, Callable
+
+from . import connectors
+from .checkpoint import check_weights, num_shards
+from .command_line import Arguments
+from .engine_core import Connector, EngineCore, make_site
+from .failures import Failed
+from .handshake import Follower, Leader
+from .http_server import Request, Response, json_response, serve_http
+from .log import Log
+from .loop import Future, Loop
+from .parallel import Parallel
+from .rendezvous import TIMEOUT_SECONDS, Place, Rendezvous
+from .settings import Settings
+from .streams import bind, reserve
+from .vllm_api import FrontEnd
+from .vllm_config import fit
+from .world import World, take_devices
+
+PROGRESS_STEPS = 4
+CONNECTORS: dict[str, Callable[[Any], Connector]] = {
+    "nixl": connectors.NixlConnector,
+    "ascend-mooncake": connectors.AscendMooncakeConnector,
+    "mooncake": connectors.MooncakeConnector,
+}
+
+
+class Process:
+    """Everything that runs in one ``vllm serve``."""
+
+    def __init__(self, settings: Settings, args: Arguments, world: World) -> None:
+        self._settings, self._args, self._world = settings, args, world
+        self._loop = Loop()
+        self._log = Log("APIServer" if not settings.parallel.is_headless else "EngineCore")
+        self._http: list[socket.socket] = []
+        self._group: Leader | Follower | None = None
+        self._nodes: Rendezvous | None = None
+        self._cores: dict[int, EngineCore] = {}
+        self._kept: list[Any] = []
+        self._is_ready = False
+
+    def run(self) -> None:
+        """Start and serve until a signal or a failure ends the process."""
+        self._loop.run(self._main())
+
+    async def _main(self) -> None:
+        place = self._settings.parallel
+        self._reserve_http()
+        self._open_group()
+        self._kept.append(take_devices(self._world, _local_devices(place), self._settings.utilisation))
+        self._settings = fit(self._settings, self._args, self._world)
+        if self._nodes is not None:
+            await self._nodes.join()
+        if not place.has_engine and not place.is_headless:
+            reason = "collective_rpc should not be called on follower node"
+            raise Failed("AssertionError", reason, "EngineCore")
+        if self._group is not None:
+            await self._group.join()
+        await self._load()
+        self._open_cores()
+        if self._group is not None:
+            await self._group.start()
+        self._serve_http()
+        await Future[None]()
+
+    def _reserve_http(self) -> None:
+        settings = self._settings
+        place = settings.parallel
+        if place.is_headless:
+            return
+        count = place.local if place.mode == "multi-port" else 1
+        if settings.supervisor_port is not None:
+            self._supervise(settings.supervisor_port)
+        for shift in range(count):
+            try:
+                listener, guard = reserve(settings.host, settings.port + shift)
+            except OSError as error:
+                reason = "Address already in use" if error.errno == errno.EADDRINUSE else error.strerror
+                raise Failed("OSError", f"[Errno {error.errno}] {reason}") from error
+            self._http.append(listener)
+            self._kept.append(guard)
+        self._log.info("api_server.py:2010", f"vLLM server version {settings.release.version}")
+
+    def _supervise(self, port: int) -> None:
+        try:
+            listener = bind(self._settings.host, port)
+        except OSError as error:
+            text = f"error while attempting to bind on address ('{self._settings.host}', {port})"
+            raise Failed("OSError", f"[Errno {error.errno}] {text}: {error.strerror}", "DPSupervisor") from error
+        serve_http(self._loop, listener, self._supervisor_state)
+
+    async def _supervisor_state(self, request: Request) -> Response:
+        if request.path not in ("/health", "/ready", "/readyz"):
+            return json_response({"detail": "Not Found"}, 404)
+        return Response(200 if self._is_ready else 503)
+
+    def _open_group(self) -> None:
+        place, scale = self._settings.parallel, self._world.time_scale
+        if place.num_nodes > 1:
+            where = Place(place.master_address, place.master_port, place.node_rank, place.num_nodes)
+            facts = {"num_nodes": place.num_nodes, "world_size": place.size * place.workers_per_rank}
+            self._nodes = Rendezvous(self._loop, self._log, where, facts, TIMEOUT_SECONDS * scale)
+            self._nodes.on_loss = self._stall
+            self._nodes.listen()
+        if place.size == 1 or not place.has_engine:
+            return
+        if place.binds_rpc:
+            self._group = Leader(self._loop, self._settings, self._world, self._log)
+        elif place.first_rank > 0:
+            follower = Follower(self._loop, self._settings, self._world, self._log)
+            follower.on_generate = lambda rank, request: self._cores[rank].generate(request)
+            self._group = follower
+        if self._group is not None:
+            self._group.on_stall = self._stall
+            self._group.listen()
+
+    def _stall(self) -> None:
+        for core in self._cores.values():
+            core.stall()
+
+    async def _load(self) -> None:
+        """Spend the load time, with the loader's progress lines."""
+        paths = [self._settings.checkpoint.path]
+        speculation = self._args["speculative_config"]
+        if isinstance(speculation, dict) and speculation.get("model"):
+            paths.append(speculation["model"])
+        for path in paths:
+            check_weights(path)
+        count = max(1, num_shards(paths[0]))
+        for step in range(1, PROGRESS_STEPS + 1):
+            await self._loop.sleep(self._world.load_seconds / PROGRESS_STEPS)
+            done = count * step // PROGRESS_STEPS
+            percent = 100 * step // PROGRESS_STEPS
+            line = f"Loading safetensors checkpoint shards: {percent:3d}% Completed | {done}/{count}"
+            self._log.info("weight_utils.py:690", line)
+        tokens = self._settings.kv_tokens
+        self._log.info("kv_cache_utils.py:1307", f"GPU KV cache size: {tokens:,} tokens")
+
+    def _open_cores(self) -> None:
+        place, settings = self._settings.parallel, self._settings
+        if not place.has_engine:
+            return
+        site = (self._loop, settings, self._world, self._log)
+        for rank in range(place.first_rank, place.first_rank + place.local):
+            shift = rank - place.first_rank if place.mode == "multi-port" else 0
+            core = EngineCore(site, rank, None if place.is_headless else settings.port + shift)
+            if settings.kv is not None and settings.kv.connector in CONNECTORS:
+                core.connector = CONNECTORS[settings.kv.connector](make_site(core, site))
+                core.connector.listen()
+            self._cores[rank] = core
+        self._open_bootstrap()
+
+    def _open_bootstrap(self) -> None:
+        """vLLM's own Mooncake connector: one bootstrap server per producing instance."""
+        place = self._settings.parallel
+        workers = {
+            str(rank): core.connector.entry()
+            for rank, core in self._cores.items()
+            if isinstance(core.connector, connectors.MooncakeConnector)
+        }
+        kv = self._settings.kv
+        is_own = place.mode in ("external", "hybrid", "multi-port") or place.first_rank == 0
+        if not workers or kv is None or not kv.is_producer or not is_own:
+            return
+        port = self._settings.addresses.bootstrap_port
+        try:
+            listener = bind("0.0.0.0", port)
+        except OSError as error:
+            message = f"[Errno {error.errno}] error while attempting to bind on address ('0.0.0.0', {port})"
+            raise Failed("OSError", f"{message}: address already in use", "EngineCore") from error
+
+        async def query(request: Request) -> Response:
+            is_query = request.path == "/query"
+            return json_response(workers) if is_query else json_response({"detail": "Not Found"}, 404)
+
+        serve_http(self._loop, listener, query)
+
+    def _serve_http(self) -> None:
+        place = self._settings.parallel
+        own = tuple(self._cores)
+        if place.mode == "internal":
+            fronts = [tuple(range(place.size))]
+        elif place.mode == "multi-port":
+            fronts = [(rank,) for rank in own]
+        else:
+            fronts = [own]
+        for listener, ranks in zip(self._http, fronts):
+            serve_http(self._loop, listener, FrontEnd(self._settings, ranks, self._generate).handle)
+        self._is_ready = True
+        if self._http:
+            address = f"http://{self._settings.host}:{self._settings.port}"
+            self._log.info("launcher.py:38", f"Starting vLLM server on {address}")
+            self._log.info("on.py:62", "Application startup complete.")
+
+    async def _generate(self, rank: int, request: dict[str, Any]) -> dict[str, Any]:
+        core = self._cores.get(rank)
+        if core is not None:
+            return await core.generate(request)
+        assert isinstance(self._group, Leader)
+        return await self._group.generate(rank, request)
+
+
+def _local_devices(place: Parallel) -> tuple[int, ...]:
+    """Return the positions of the visible devices that this process uses."""
+    per_rank = place.local_workers_per_rank
+    if place.mode in ("single", "external") or not place.has_engine:
+        return tuple(range(per_rank))
+    return tuple(range(place.local * per_rank))
