@@ -1,0 +1,39 @@
+"""`fab plan`: every process of a stack, for people, as JSON, explained, or as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.errors import StackError
+from infra.plan.document import plan_document
+from infra.render.picture import draw_plan
+from infra.render.plan_listing import plan_explanation, plan_listing
+from infra.tasks.options import Options
+from infra.tasks.output import Output
+from infra.tasks.stack_options import compile_chosen
+
+
+def run(options: Options, output: Output) -> int:
+    """Print the plan. It is not judged: that is `fab check`."""
+    compiled = compile_chosen(options, Catalog())
+    is_documentation = compiled.book.is_documentation
+    output.document(plan_document(compiled.plan))
+    if options.is_on("explain"):
+        output.data(plan_explanation(compiled.plan, documentation_addresses=is_documentation))
+    else:
+        output.data(plan_listing(compiled.plan, documentation_addresses=is_documentation))
+    picture = options.text("picture")
+    if picture is not None:
+        _write(Path(picture), draw_plan(compiled.plan))
+        output.message(f"Drawn: {picture}")
+    output.next_command(f"fab check --stack {compiled.plan.stack}")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        what = f"The picture cannot be written: {error.strerror}."
+        raise StackError(f"--picture {path}", what, "Name a file in a folder that exists.") from error
