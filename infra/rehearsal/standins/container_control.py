@@ -74,10 +74,7 @@ def remove_containers(program: str, flags: ParsedFlags) -> int:
     exit_code = 0
     for reference in flags.words:
         try:
-            record = find_record(reference)
-            if is_running(record) and not force:
-                raise Refusal("container_running", name=record["name"], id=record["id"])
-            _remove(record)
+            _remove_one(reference, force=force)
         except Refusal as refusal:
             failure = command_failure(program, refusal)
             os.write(2, (failure.text + "\n").encode())
@@ -188,6 +185,18 @@ def _is_settled(record: Record) -> bool:
         if present["id"] == record["id"]:
             return bool(present["status"] != "running")
     return True
+
+
+def _remove_one(reference: str, *, force: bool) -> None:
+    """Remove the container that a reference means.
+
+    Raises:
+        Refusal: there is none, or it runs and nobody forces.
+    """
+    record = find_record(reference)
+    if is_running(record) and not force:
+        raise Refusal("container_running", name=record["name"], id=record["id"])
+    _remove(record)
 
 
 def _remove(record: Record) -> None:

@@ -82,7 +82,9 @@ def take_preload(variables: dict[str, str], shown_paths: list[str]) -> str:
     warnings = ""
     for path in preload.replace(":", " ").split():
         found = any(
-            path == shown or path.startswith(shown + "/") or ("/" not in path and shown.endswith("/" + path))
+            path == shown
+            or path.startswith(shown + "/")
+            or ("/" not in path and shown.endswith("/" + path))
             for shown in shown_paths
         )
         if not found:

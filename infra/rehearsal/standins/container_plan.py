@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import container_environment, images, linux
+from . import LIBRARY, container_environment, images, linux
 from .container_devices import GrantedDevices, grant_devices
 from .container_process import ContainerLaunch
 from .container_records import record_folder
@@ -22,18 +22,69 @@ if TYPE_CHECKING:
 
 RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
 LOG_DRIVERS = {
-    "docker": "json-file journald local none syslog fluentd awslogs gelf splunk gcplogs".split(),
-    "podman": "k8s-file journald none passthrough json-file".split(),
+    "docker": [
+        "json-file",
+        "journald",
+        "local",
+        "none",
+        "syslog",
+        "fluentd",
+        "awslogs",
+        "gelf",
+        "splunk",
+        "gcplogs",
+    ],
+    "podman": ["k8s-file", "journald", "none", "passthrough", "json-file"],
 }
 CAPABILITIES = frozenset(
-    "ALL AUDIT_CONTROL AUDIT_READ AUDIT_WRITE BLOCK_SUSPEND BPF CHECKPOINT_RESTORE CHOWN "
-    "DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID IPC_LOCK IPC_OWNER KILL LEASE LINUX_IMMUTABLE "
-    "MAC_ADMIN MAC_OVERRIDE MKNOD NET_ADMIN NET_BIND_SERVICE NET_BROADCAST NET_RAW PERFMON SETFCAP "
-    "SETGID SETPCAP SETUID SYSLOG SYS_ADMIN SYS_BOOT SYS_CHROOT SYS_MODULE SYS_NICE SYS_PACCT "
-    "SYS_PTRACE SYS_RAWIO SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG WAKE_ALARM".split()
+    [
+        "ALL",
+        "AUDIT_CONTROL",
+        "AUDIT_READ",
+        "AUDIT_WRITE",
+        "BLOCK_SUSPEND",
+        "BPF",
+        "CHECKPOINT_RESTORE",
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "DAC_READ_SEARCH",
+        "FOWNER",
+        "FSETID",
+        "IPC_LOCK",
+        "IPC_OWNER",
+        "KILL",
+        "LEASE",
+        "LINUX_IMMUTABLE",
+        "MAC_ADMIN",
+        "MAC_OVERRIDE",
+        "MKNOD",
+        "NET_ADMIN",
+        "NET_BIND_SERVICE",
+        "NET_BROADCAST",
+        "NET_RAW",
+        "PERFMON",
+        "SETFCAP",
+        "SETGID",
+        "SETPCAP",
+        "SETUID",
+        "SYSLOG",
+        "SYS_ADMIN",
+        "SYS_BOOT",
+        "SYS_CHROOT",
+        "SYS_MODULE",
+        "SYS_NICE",
+        "SYS_PACCT",
+        "SYS_PTRACE",
+        "SYS_RAWIO",
+        "SYS_RESOURCE",
+        "SYS_TIME",
+        "SYS_TTY_CONFIG",
+        "WAKE_ALARM",
+    ]
 )
 NETWORKS = ("default", "bridge", "host", "none", "private", "slirp4netns", "pasta")
 DEFAULT_SHARED_MEMORY_BYTES = 64 << 20
+NVIDIA_TOOL = "/usr/local/bin/nvidia-smi"
 VOLUMES_FOLDER = "/var/lib/docker/volumes"
 NETWORK_NOTICE = (
     STANDIN_NOTICE + ": this container has a network of its own that nothing reaches; -p is "
@@ -125,13 +176,17 @@ def _plan_root(
     plan.files = list(image.get("files") or [])
     plan.nodes = devices.nodes
     plan.mounts = request.mounts
+    if devices.indices and host["vendor"] == "nvidia" and os.path.exists(NVIDIA_TOOL):
+        # the driver's hook brings its tool along
+        plan.always_bound.append((NVIDIA_TOOL, True))
     plan.read_only = request.flags.has("read-only")
     plan.shims = container_environment.program_shims(image, host["engine_program"])
-    plan.always_bound = [
+    plan.always_bound += [
         (state_folder(), False),
         (host["engine_program"], True),
         (host["catalogues"], True),
         *((path, True) for path in image.get("binds") or []),
+        (LIBRARY, True),
     ]
     if request.flags.last("ipc") != "host":
         plan.shared_memory_bytes = parse_size(request.flags.last("shm-size") or "0")

@@ -147,7 +147,7 @@ def _become_container(
         _take_identity(launch)
         if launch.preload_warnings:
             os.write(2, launch.preload_warnings.encode())
-        os.execve(words[0], words, launch.variables)
+        os.execve(words[0], words, launch.variables)  # noqa: S606  it is what a container does
     except Refusal as refusal:
         report: dict[str, str] = {"situation": refusal.situation, **refusal.facts}
     except OSError as error:
@@ -203,7 +203,7 @@ def _relay(container: RunningContainer, *, passes_output: bool) -> None:
     for reader in container.outputs:
         os.set_blocking(reader, False)
         poller.register(reader, select.POLLIN)
-    sources = dict(zip(container.outputs, (1, 2)))
+    sources = {reader: number for number, reader in enumerate(container.outputs, start=1)}
     has_ended = False
     while not has_ended:
         ready = [descriptor for descriptor, _ in poller.poll()]

@@ -20,10 +20,60 @@ VERSION_LINES = {
 }
 # Commands of the real programs that a rehearsal has no use for.
 REAL_COMMANDS = frozenset(
-    "attach build buildx commit compose container cp create diff events exec export history image "
-    "import load login logout manifest network node pause plugin port push rename restart rmi save "
-    "search secret service stack start stats swarm system tag top trust unpause update volume "
-    "generate healthcheck kube machine mount play pod umount unshare".split()
+    [
+        "attach",
+        "build",
+        "buildx",
+        "commit",
+        "compose",
+        "container",
+        "cp",
+        "create",
+        "diff",
+        "events",
+        "exec",
+        "export",
+        "history",
+        "image",
+        "import",
+        "load",
+        "login",
+        "logout",
+        "manifest",
+        "network",
+        "node",
+        "pause",
+        "plugin",
+        "port",
+        "push",
+        "rename",
+        "restart",
+        "rmi",
+        "save",
+        "search",
+        "secret",
+        "service",
+        "stack",
+        "start",
+        "stats",
+        "swarm",
+        "system",
+        "tag",
+        "top",
+        "trust",
+        "unpause",
+        "update",
+        "volume",
+        "generate",
+        "healthcheck",
+        "kube",
+        "machine",
+        "mount",
+        "play",
+        "pod",
+        "umount",
+        "unshare",
+    ]
 )
 GROUPS = ("container", "image", "system")
 
@@ -75,7 +125,7 @@ def _dispatch(program: str, arguments: list[str]) -> int:
 
 def _action(command: str) -> Callable[[str, ParsedFlags], int]:
     """Return the function of a command."""
-    from . import container_control, container_queries  # noqa: PLC0415  `run` needs neither
+    from . import container_control, container_queries  # noqa: PLC0415  each command loads its own
 
     actions: dict[str, Callable[[str, ParsedFlags], int]] = {
         "ps": container_queries.show_containers,
@@ -137,7 +187,7 @@ def _unknown_option(program: str, option: str) -> CommandFailure:
 
 def _unknown_command(program: str, command: str) -> CommandFailure:
     """Return how a command is refused that the real program, or only this one, does not have."""
-    if command.split(" ")[0] in REAL_COMMANDS and command not in GROUPS:
+    if command.split(" ", maxsplit=1)[0] in REAL_COMMANDS and command not in GROUPS:
         text = f"{STANDIN_NOTICE}: '{program} {command}' is real, but not part of the rehearsal"
         return CommandFailure(text, 125)
     if program == "podman":

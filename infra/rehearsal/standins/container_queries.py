@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 VERSIONS = {"docker": "28.2.2", "podman": "4.9.3"}
 TEMPLATE_EXIT_CODE = 64
 SHORT_ID = 12
+COMMAND_WIDTH = 20
 FOLLOW_INTERVAL_S = 0.1
 
 
@@ -218,8 +219,8 @@ def _container_row(record: Record, *, is_full: bool) -> dict[str, str]:
         "exited": f"Exited ({record['exit_code']}) Less than a second ago",
     }[state]
     command = " ".join(record["words"])
-    if not is_full and len(command) > 20:  # noqa: PLR2004  as wide as ps prints it
-        command = command[:19] + "…"
+    if not is_full and len(command) > COMMAND_WIDTH:
+        command = command[: COMMAND_WIDTH - 1] + "…"
     return {
         "ID": record["id"] if is_full else record["id"][:SHORT_ID],
         "Image": record["image"],

@@ -61,7 +61,10 @@ def remove_record(record: Record) -> None:
     folder = record_folder(record["id"])
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         os.unlink(f"{folder}/{name}")
-    for path, remove in ((folder, os.rmdir), (f"{containers_folder()}/names/{record['name']}", os.unlink)):
+    for path, remove in (
+        (folder, os.rmdir),
+        (f"{containers_folder()}/names/{record['name']}", os.unlink),
+    ):
         try:
             remove(path)
         except FileNotFoundError:
@@ -106,7 +109,9 @@ def find_record(reference: str) -> Record:
 
 def is_running(record: Record) -> bool:
     """Return whether the container's first process lives."""
-    return record["status"] == "running" and process_start(record["pid"]) == record["pid_start"]
+    return (
+        bool(record["status"] == "running") and process_start(record["pid"]) == record["pid_start"]
+    )
 
 
 def process_start(pid: int) -> str:

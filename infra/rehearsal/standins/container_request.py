@@ -9,14 +9,33 @@ from .failures import CommandFailure, Refusal, client_failure, flag_failure
 from .flag_values import VALUE_CHECKS, GpuRequest, parse_gpus, parse_mount, parse_network
 from .flags import TRUE_WORDS, FlagError, FlagParser, ParsedFlags
 
-USAGE = {"docker": "[OPTIONS] IMAGE [COMMAND] [ARG...]", "podman": "[options] IMAGE [COMMAND [ARG...]]"}
-PULL_WORDS = {"docker": ("always", "missing", "never"), "podman": ("always", "missing", "never", "newer")}
+USAGE = {
+    "docker": "[OPTIONS] IMAGE [COMMAND] [ARG...]",
+    "podman": "[options] IMAGE [COMMAND [ARG...]]",
+}
+PULL_WORDS = {
+    "docker": ("always", "missing", "never"),
+    "podman": ("always", "missing", "never", "newer"),
+}
 VOLUME_MODES = ("ro", "rw", "z", "Z", "nocopy", "private", "rprivate", "slave", "rslave", "shared",
                 "rshared", "consistent", "cached", "delegated")  # fmt: skip
-PODMAN_VOLUME_MODES = ("U", "O", "idmap", "exec", "noexec", "dev", "nodev", "suid", "nosuid", "copy")
+PODMAN_VOLUME_MODES = (
+    "U",
+    "O",
+    "idmap",
+    "exec",
+    "noexec",
+    "dev",
+    "nodev",
+    "suid",
+    "nosuid",
+    "copy",
+)
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 SECURITY_SWITCH = "no-new-privileges"
 MOST_PORT = 65535
+MOST_PARTS = 3
+"""Of -v and --device: outside, inside, mode."""
 
 
 class MountRequest:
@@ -81,7 +100,7 @@ def read_request(program: str, arguments: list[str]) -> ContainerRequest:
     if pull not in PULL_WORDS[program]:
         raise client_failure(
             program,
-            f"invalid pull option: '{pull}': must be one of \"always\", \"missing\" or \"never\"",
+            f'invalid pull option: \'{pull}\': must be one of "always", "missing" or "never"',
         )
     _check_conflicts(request)
     if "entrypoint" in flags.given:
@@ -129,9 +148,7 @@ def _check_conflicts(request: ContainerRequest) -> None:
         raise CommandFailure(text, 1)
     restart = flags.last("restart", "no")
     if flags.has("rm") and restart not in ("", "no"):
-        raise client_failure(
-            program, "conflicting options: cannot specify both --restart and --rm"
-        )
+        raise client_failure(program, "conflicting options: cannot specify both --restart and --rm")
     identifier_file = flags.last("cidfile")
     if identifier_file and os.path.exists(identifier_file):
         raise client_failure(
@@ -146,13 +163,22 @@ def _check_conflicts(request: ContainerRequest) -> None:
         key, _, value = option.partition("=" if "=" in option else ":")
         if not value and key != SECURITY_SWITCH:
             raise client_failure(program, f'Invalid --security-opt: "{option}"')
-        if key == "seccomp" and value not in ("unconfined", "builtin") and not os.path.exists(value):
+        if (
+            key == "seccomp"
+            and value not in ("unconfined", "builtin")
+            and not os.path.exists(value)
+        ):
             raise client_failure(
                 program,
                 f"opening seccomp profile ({value}) failed: open {value}: "
                 "no such file or directory",
             )
-    if flags.has("tty") and flags.has("interactive") and not flags.has("detach") and not os.isatty(0):
+    if (
+        flags.has("tty")
+        and flags.has("interactive")
+        and not flags.has("detach")
+        and not os.isatty(0)
+    ):
         raise CommandFailure("the input device is not a TTY", 1)
 
 
@@ -179,9 +205,9 @@ def _read_devices(request: ContainerRequest) -> list[tuple[str, str]]:
             request.gpus.append(GpuRequest(cdi_names=[value]))
             continue
         parts = value.split(":")
-        if len(parts) > 3 or not parts[0]:  # noqa: PLR2004  host, container, permissions
+        if len(parts) > MOST_PARTS or not parts[0]:
             raise client_failure(request.program, f"bad format for path: {value}")
-        if len(parts) == 3 and not _is_device_mode(parts[2]):  # noqa: PLR2004
+        if len(parts) == MOST_PARTS and not _is_device_mode(parts[2]):
             raise client_failure(request.program, f"bad mode specified: {parts[2]}")
         target = parts[1] if len(parts) > 1 and not _is_device_mode(parts[1]) else parts[0]
         if not target.startswith("/"):
@@ -215,8 +241,9 @@ def _read_variables(request: ContainerRequest) -> list[str]:
 
 
 def read_variable_file(path: str) -> list[str]:
-    """Return the variables of an `--env-file`, read as docker reads it: no quotes, no comments
-    after a value, and a bare KEY takes the client's value or is left out.
+    """Return the variables of an `--env-file`, read as docker reads it.
+
+    Quotes and what follows a value belong to it; a bare KEY takes the client's value or is left out.
 
     Raises:
         OSError: the file cannot be read.
@@ -273,12 +300,12 @@ def _parse_volume(program: str, value: str) -> MountRequest:
     if value == "" or "" in parts:
         reason = "invalid empty volume spec" if not value else "empty section between colons"
         raise client_failure(program, f"invalid spec: {value}: {reason}")
-    if len(parts) > 3:  # noqa: PLR2004  source, target, mode
+    if len(parts) > MOST_PARTS:
         raise Refusal("bad_volume", value=value, reason="")
     if len(parts) == 1:
         return _checked(MountRequest("volume", "", value), value)
     source, target = parts[0], parts[1]
-    modes = parts[2].split(",") if len(parts) > 2 else []  # noqa: PLR2004
+    modes = parts[2].split(",") if len(parts) == MOST_PARTS else []
     known = VOLUME_MODES + (PODMAN_VOLUME_MODES if program == "podman" else ())
     for mode in modes:
         if mode not in known:
@@ -307,7 +334,7 @@ def _checked(mount: MountRequest, value: str, target: str | None = None) -> Moun
         raise Refusal("bad_volume", value=value, reason=reason)
     if mount.target == "/":
         reason = (
-            f": invalid mount config for type \"{mount.kind}\": invalid specification: "
+            f': invalid mount config for type "{mount.kind}": invalid specification: '
             "destination can't be '/'"
         )
         raise Refusal("bad_volume", value=value, reason=reason)

@@ -18,10 +18,25 @@ if TYPE_CHECKING:
     from .container_request import MountRequest
 
 MERGED_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-OWN_FOLDERS = (
-    "dev etc home mnt opt proc root run srv sys tmp usr var var/lib var/log var/tmp"
-).split()
-ETC_FILES = "hosts hostname resolv.conf nsswitch.conf localtime ld.so.cache".split()
+OWN_FOLDERS = [
+    "dev",
+    "etc",
+    "home",
+    "mnt",
+    "opt",
+    "proc",
+    "root",
+    "run",
+    "srv",
+    "sys",
+    "tmp",
+    "usr",
+    "var",
+    "var/lib",
+    "var/log",
+    "var/tmp",
+]
+ETC_FILES = ["hosts", "hostname", "resolv.conf", "nsswitch.conf", "localtime", "ld.so.cache"]
 PLAIN_NODES = ("null", "zero", "full", "random", "urandom", "tty")
 STANDARD_LINKS = {
     "fd": "/proc/self/fd",
@@ -32,6 +47,7 @@ STANDARD_LINKS = {
 }
 ROOT_OPTIONS = "mode=755,size=256m"
 LAYER = "/.image"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  the host's own, as --ipc=host says
 
 
 class RootPlan:
@@ -79,7 +95,7 @@ def enter_root(plan: RootPlan) -> None:
     for name in OWN_FOLDERS:
         os.mkdir(f"{root}/{name}")
     for name in ("tmp", "var/tmp"):
-        os.chmod(f"{root}/{name}", 0o1777)
+        os.chmod(f"{root}/{name}", 0o1777)  # noqa: S103  as /tmp is everywhere
     os.symlink("../run", root + "/var/run")
     _add_programs(root, plan)
     _add_etc(root, plan)
@@ -186,8 +202,8 @@ def _add_nodes(root: str, plan: RootPlan) -> None:
     if plan.shared_memory_bytes:
         options = f"mode=1777,size={plan.shared_memory_bytes}"
         linux.mount("shm", folder + "/shm", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
-    elif os.path.isdir("/dev/shm"):  # noqa: S108  the host's own, as --ipc=host says
-        linux.bind("/dev/shm", folder + "/shm", read_only=False)  # noqa: S108
+    elif os.path.isdir(SHARED_MEMORY):
+        linux.bind(SHARED_MEMORY, folder + "/shm", read_only=False)
 
 
 def _add_mount(root: str, mount: MountRequest) -> None:

@@ -221,7 +221,9 @@ def _run_detached(
         if not chunk:
             break
         report += chunk
-    facts = parse_document(report.decode() or '{"situation": "start_failed", "reason": "no report"}')
+    facts = parse_document(
+        report.decode() or '{"situation": "start_failed", "reason": "no report"}'
+    )
     if facts["situation"]:
         raise Refusal(facts.pop("situation"), **facts)
     print(record["id"])
@@ -264,4 +266,3 @@ def _end(record: Record, exit_code: int) -> None:
     )
     if os.path.isdir(record_folder(record["id"])):
         write_record(record)
-

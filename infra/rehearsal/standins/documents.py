@@ -22,7 +22,6 @@ class _ScannerSettings:
     parse_float = float
     parse_int = int
     parse_constant = float
-    memo: dict[str, str] = {}
 
 
 def parse_document(text: str) -> Any:
@@ -32,8 +31,9 @@ def parse_document(text: str) -> Any:
         ValueError: the text is not one JSON document.
     """
     stripped = text.strip()
+    settings: Any = _ScannerSettings()
     try:
-        value, end = make_scanner(_ScannerSettings())(stripped, 0)
+        value, end = make_scanner(settings)(stripped, 0)
     except (StopIteration, SystemError):
         # Without `json.decoder` loaded the C scanner cannot even raise its own error.
         import json  # noqa: PLC0415  only for a document that is broken
@@ -96,7 +96,7 @@ def write_document(path: str, value: Any) -> None:
 
 def _enclose(brackets: str, parts: list[str], indent: str, level: int) -> str:
     """Return the parts between brackets, one per line when there is an indent."""
-    opening, closing = brackets
+    opening, closing = brackets[0], brackets[1]
     if not parts or not indent:
         return opening + ",".join(parts) + closing
     inner = "\n" + indent * (level + 1)

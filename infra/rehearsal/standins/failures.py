@@ -22,28 +22,38 @@ SITUATIONS: dict[str, tuple[str, str, int]] = {
     ),
     "registry_unreachable": (
         'Get "https://{registry}/v2/": dial tcp: lookup {registry}: no such host',
-        "initializing source docker://{reference}: pinging container registry {registry}: "
-        'Get "https://{registry}/v2/": dial tcp: lookup {registry}: no such host',
+        (
+            "initializing source docker://{reference}: pinging container registry {registry}: "
+            'Get "https://{registry}/v2/": dial tcp: lookup {registry}: no such host'
+        ),
         125,
     ),
     "wrong_platform": (
-        "image with reference {reference} was found but does not provide the specified platform "
-        "({platform})",
+        (
+            "image with reference {reference} was found but does not provide the specified platform "
+            "({platform})"
+        ),
         "no image found in image index for architecture {platform}",
         125,
     ),
     "name_in_use": (
-        'Conflict. The container name "/{name}" is already in use by container "{id}". You have to '
-        "remove (or rename) that container to be able to reuse that name.",
-        'creating container storage: the container name "{name}" is already in use by {id}. You '
-        "have to remove that container to be able to reuse that name: that name is already in use, "
-        "or use --replace to instruct Podman to do so.",
+        (
+            'Conflict. The container name "/{name}" is already in use by container "{id}". You have to '
+            "remove (or rename) that container to be able to reuse that name."
+        ),
+        (
+            'creating container storage: the container name "{name}" is already in use by {id}. You '
+            "have to remove that container to be able to reuse that name: that name is already in use, "
+            "or use --replace to instruct Podman to do so."
+        ),
         125,
     ),
     "bad_name": (
         "Invalid container name ({name}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed",
-        "running container create option: names must match [a-zA-Z0-9][a-zA-Z0-9_.-]*: invalid "
-        "argument",
+        (
+            "running container create option: names must match [a-zA-Z0-9][a-zA-Z0-9_.-]*: invalid "
+            "argument"
+        ),
         125,
     ),
     "bind_source_missing": (
@@ -67,11 +77,15 @@ SITUATIONS: dict[str, tuple[str, str, int]] = {
         125,
     ),
     "bad_volume_name": (
-        'create {name}: "{name}" includes invalid characters for a local volume name, only '
-        '"[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use '
-        "absolute path",
-        "running volume create option: names must match [a-zA-Z0-9][a-zA-Z0-9_.-]*: invalid "
-        "argument",
+        (
+            'create {name}: "{name}" includes invalid characters for a local volume name, only '
+            '"[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use '
+            "absolute path"
+        ),
+        (
+            "running volume create option: names must match [a-zA-Z0-9][a-zA-Z0-9_.-]*: invalid "
+            "argument"
+        ),
         125,
     ),
     "duplicate_mount": (
@@ -93,14 +107,18 @@ SITUATIONS: dict[str, tuple[str, str, int]] = {
         126,
     ),
     "device_missing": (
-        'error gathering device information while adding custom device "{path}": '
-        "no such file or directory",
+        (
+            'error gathering device information while adding custom device "{path}": '
+            "no such file or directory"
+        ),
         "stat {path}: no such file or directory",
         125,
     ),
     "not_a_device": (
-        'error gathering device information while adding custom device "{path}": '
-        "not a device node",
+        (
+            'error gathering device information while adding custom device "{path}": '
+            "not a device node"
+        ),
         "{path} is not a device node",
         125,
     ),
@@ -138,7 +156,7 @@ SITUATIONS: dict[str, tuple[str, str, int]] = {
     ),
     "unknown_network": (
         "network {name} not found",
-        'unable to find network with name or ID {name}: network not found',
+        "unable to find network with name or ID {name}: network not found",
         125,
     ),
     "unknown_capability": (
@@ -181,14 +199,18 @@ SITUATIONS: dict[str, tuple[str, str, int]] = {
     ),
     "container_not_running": (
         "cannot kill container: {reference}: container {id} is not running",
-        'can only kill running containers. {id} is in state exited: container state improper',
+        "can only kill running containers. {id} is in state exited: container state improper",
         125,
     ),
     "container_running": (
-        'cannot remove container "/{name}": container is running: stop the container before '
-        "removing or force remove",
-        "cannot remove container {id} as it is running - running or paused containers cannot be "
-        "removed without force: container state improper",
+        (
+            'cannot remove container "/{name}": container is running: stop the container before '
+            "removing or force remove"
+        ),
+        (
+            "cannot remove container {id} as it is running - running or paused containers cannot be "
+            "removed without force: container state improper"
+        ),
         2,
     ),
     "bad_signal": ("invalid signal: {name}", "invalid signal: {name}", 125),
@@ -248,7 +270,9 @@ def client_failure(program: str, text: str, exit_code: int = 125) -> CommandFail
 def command_failure(program: str, refusal: Refusal) -> CommandFailure:
     """Return how a command other than `run` reports what the daemon refused."""
     if program == "podman":
-        return CommandFailure(f"Error: {refusal.text_for(program)}", SITUATIONS[refusal.situation][2])
+        return CommandFailure(
+            f"Error: {refusal.text_for(program)}", SITUATIONS[refusal.situation][2]
+        )
     return CommandFailure(f"Error response from daemon: {refusal.text_for(program)}", 1)
 
 

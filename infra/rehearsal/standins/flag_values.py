@@ -12,10 +12,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ULIMIT_NAMES = (
-    "core cpu data fsize locks memlock msgqueue nice nofile nproc rss rtprio rttime "
-    "sigpending stack"
-).split()
+ULIMIT_NAMES = [
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+]
 SIZE_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 MOUNT_KEYS_OF_KIND = {
     "bind": ("bind-propagation", "bind-nonrecursive", "bind-recursive"),
@@ -39,7 +52,10 @@ class GpuRequest:
     __slots__ = ("cdi_names", "count", "device_ids")
 
     def __init__(
-        self, count: int = 0, device_ids: list[str] | None = None, cdi_names: list[str] | None = None
+        self,
+        count: int = 0,
+        device_ids: list[str] | None = None,
+        cdi_names: list[str] | None = None,
     ) -> None:
         """Take the request."""
         self.count = count
@@ -145,7 +161,7 @@ def parse_ulimit(value: str) -> tuple[str, int, int]:
     if name not in ULIMIT_NAMES:
         raise ValueError(f"invalid ulimit type: {name}")
     parts = limits.split(":")
-    if len(parts) > 2:  # noqa: PLR2004  soft and hard
+    if len(parts) > len(("soft", "hard")):
         raise ValueError(
             f"too many limit value arguments - {limits}, can only have up to two, `soft[:hard]`"
         )
@@ -153,7 +169,9 @@ def parse_ulimit(value: str) -> tuple[str, int, int]:
     soft = parse_integer(parts[0])
     if hard != -1 and (soft == -1 or soft > hard):
         comparison = f"soft: -1 (unlimited), hard: {hard}" if soft == -1 else f"{soft} > {hard}"
-        raise ValueError(f"ulimit soft limit must be less than or equal to hard limit: {comparison}")
+        raise ValueError(
+            f"ulimit soft limit must be less than or equal to hard limit: {comparison}"
+        )
     return name, soft, hard
 
 
@@ -196,7 +214,15 @@ def parse_network(value: str) -> str:
             raise ValueError(f"invalid field {field}")
         if key == "name":
             name = text
-        elif key not in ("alias", "ip", "ip6", "mac-address", "link-local-ip", "driver-opt", "gw-priority"):
+        elif key not in (
+            "alias",
+            "ip",
+            "ip6",
+            "mac-address",
+            "link-local-ip",
+            "driver-opt",
+            "gw-priority",
+        ):
             raise ValueError(f"invalid field key {key}")
     if not name:
         raise ValueError("network name/id is not specified")

@@ -33,7 +33,7 @@ def render_template(template: str, value: Any) -> str:
 
 
 def _unescape(template: str) -> str:
-    """Return a template with `\\t` and `\\n` outside of actions as the characters they mean."""
+    r"""Return a template with `\\t` and `\\n` outside of actions as the characters they mean."""
     for written, meant in ESCAPES.items():
         template = template.replace(written, meant)
     return template
@@ -55,9 +55,7 @@ def _split(template: str) -> list[tuple[bool, str]]:
     return parts
 
 
-def _render(
-    parts: list[tuple[bool, str]], value: Any
-) -> tuple[str, str, list[tuple[bool, str]]]:
+def _render(parts: list[tuple[bool, str]], value: Any) -> tuple[str, str, list[tuple[bool, str]]]:
     """Return the text up to an `end` or `else` that belongs outside, that word, and the rest."""
     text = ""
     while parts:
@@ -115,7 +113,9 @@ def _evaluate(expression: str, value: Any) -> Any:
     stages = [stage.strip() for stage in expression.split("|")]
     result = _evaluate_call(_words(stages[0]), value)
     for stage in stages[1:]:
-        result = _call(_words(stage)[0], [*[_operand(word, value) for word in _words(stage)[1:]], result])
+        result = _call(
+            _words(stage)[0], [*[_operand(word, value) for word in _words(stage)[1:]], result]
+        )
     return result
 
 
@@ -138,7 +138,7 @@ def _words(expression: str) -> list[str]:
                 words.append(word)
             word = ""
             continue
-        if character in "\"`" and (not quote or quote == character):
+        if character in '"`' and (not quote or quote == character):
             quote = "" if quote else character
         word += character
     return words

@@ -2,8 +2,11 @@
 
 Keys of `host.json` that the stand-ins read, beside those that the engine reads: `vendor`, `host`, `address`,
 `architecture`, `accelerator`, `product_name`, `memory_mib`, `num_devices`, `driver_version`, `fabric`,
-`super_pod_id`, `server_index`, `imex_nodes`, `images`, `pullable`, `persistence_mode`, `engine_program`,
-`catalogues`, `devices_absent` (indices that do not appear), `faults` (see `Faults of one host` below).
+`super_pod_id`, `super_pod_size`, `server_index`, `imex_nodes`, `imex_configured` (whether the daemon's node
+list is written at boot, default true), `peers` (addresses of the other hosts), `images`, `pullable`,
+`persistence_mode`, `engine_program`, `catalogues`, `native_engine` (engine, engine_version and
+plugin_version of `runtime: native`), `control_groups` (root of the cgroup tree), `has_rdma`,
+`num_rdma_devices`, `devices_absent` (indices that do not appear), `faults`.
 
 Faults of one host, all optional, indices as strings because JSON has no other keys:
 `ecc_uncorrected` {gpu: count}, `remapped_pending` {gpu: count}, `remapped_failure` {gpu: count},
@@ -60,7 +63,9 @@ def read_host() -> dict[str, Any]:
     try:
         host: dict[str, Any] = read_document(path)
     except (OSError, ValueError) as error:
-        message = f"{STANDIN_NOTICE}: {path}: {error}. The lab writes this file before it boots a host."
+        message = (
+            f"{STANDIN_NOTICE}: {path}: {error}. The lab writes this file before it boots a host."
+        )
         raise SystemExit(message) from None
     return host
 
@@ -93,41 +98,49 @@ def device_identifier(host: dict[str, Any], index: int) -> str:
 def read_device_uses(host: dict[str, Any]) -> dict[int, DeviceUse]:
     """Return who holds each device, by index; a device that nobody holds is not in it.
 
-    The engine holds a lock on `devices/<index>` and writes its process id into it (and after a blank the MiB
-    that it uses, if it likes). The lock itself is not tried here: trying would refuse an engine that starts now.
+    The engine keeps `devices/<index>` open and locked while it uses a device. The lock is not tried
+    here, for that would refuse an engine which starts at this moment: who has the file open is read
+    from /proc. An engine may write the MiB that it uses into the file, after its process id.
     """
-    uses: dict[int, DeviceUse] = {}
+    files: dict[tuple[int, int], int] = {}
     for index in present_devices(host):
-        path = f"{state_folder()}/devices/{index}"
         try:
-            with open(path, encoding="ascii") as file:
-                words = file.read(64).split()
-        except OSError:
+            status = os.stat(f"{state_folder()}/devices/{index}")
+        except FileNotFoundError:
             continue
-        if not words or not words[0].isdigit() or not _holds_open(int(words[0]), path):
-            continue
-        memory_mib = int(host["memory_mib"] * SHARE_OF_MEMORY_IN_USE)
-        if len(words) > 1 and words[1].isdigit():
-            memory_mib = int(words[1])
-        uses[index] = DeviceUse(int(words[0]), _process_name(int(words[0])), memory_mib)
+        files[status.st_ino, status.st_dev] = index
+    uses: dict[int, DeviceUse] = {}
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()) if files else ():
+        for index in _open_files(pid, files):
+            uses.setdefault(index, DeviceUse(pid, _process_name(pid), _memory_mib(host, index)))
     return uses
 
 
-def _holds_open(pid: int, path: str) -> bool:
-    """Return whether the process has the file open, which a recycled process id would not."""
+def _open_files(pid: int, files: dict[tuple[int, int], int]) -> list[int]:
+    """Return which of the files a process has open."""
+    found: list[int] = []
     try:
-        wanted = os.stat(path)
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:
-        return False
+        return found
     for descriptor in descriptors:
         try:
             status = os.stat(f"/proc/{pid}/fd/{descriptor}")
         except OSError:
             continue
-        if (status.st_ino, status.st_dev) == (wanted.st_ino, wanted.st_dev):
-            return True
-    return False
+        index = files.get((status.st_ino, status.st_dev))
+        if index is not None:
+            found.append(index)
+    return found
+
+
+def _memory_mib(host: dict[str, Any], index: int) -> int:
+    """Return how much of a device its user says it takes, or the usual share."""
+    with open(f"{state_folder()}/devices/{index}", encoding="ascii", errors="replace") as file:
+        words = file.read(64).split()
+    if len(words) > 1 and words[1].isdigit():
+        return int(words[1])
+    return int(host["memory_mib"] * SHARE_OF_MEMORY_IN_USE)
 
 
 def _process_name(pid: int) -> str:

@@ -6,6 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+SHORT_ID = 12
 DEFAULT_REGISTRY = "registry-1.docker.io"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -22,15 +23,15 @@ SHELLS = ("bash", "sh")
 def find_image(images: list[dict[str, Any]], reference: str) -> dict[str, Any] | None:
     """Return the image that a reference names: name with tag, name with digest, or image id."""
     wanted_name, wanted_tag, wanted_digest = split_reference(reference)
-    bare_id = reference[len("sha256:") :] if reference.startswith("sha256:") else reference
+    bare_id = reference.removeprefix("sha256:")
     for image in images:
         name, tag, _ = split_reference(image["reference"])
         if wanted_digest:
             if name == wanted_name and image["digest"] == wanted_digest:
                 return image
-        elif (name, tag) == (wanted_name, wanted_tag):
-            return image
-        elif len(bare_id) >= 12 and image_id(image)[7:].startswith(bare_id):  # noqa: PLR2004  a short id
+        elif (name, tag) == (wanted_name, wanted_tag) or (
+            len(bare_id) >= SHORT_ID and image_id(image)[7:].startswith(bare_id)
+        ):
             return image
     return None
 
@@ -42,8 +43,8 @@ def split_reference(reference: str) -> tuple[str, str, str]:
     if not colon or "/" in tag:
         name, tag = rest, ""
     for prefix in ("docker.io/", "index.docker.io/"):
-        name = name[len(prefix) :] if name.startswith(prefix) else name
-    name = name[len("library/") :] if name.startswith("library/") else name
+        name = name.removeprefix(prefix)
+    name = name.removeprefix("library/")
     return name, tag or "latest", digest
 
 

@@ -88,8 +88,8 @@ def set_host_name(name: str) -> None:
 
 def raise_loopback() -> None:
     """Bring the loopback interface of a new network namespace up."""
-    import _socket  # noqa: PLC0415  only for containers without the host's network; saves 1 ms of the others
-    import fcntl  # noqa: PLC0415
+    import _socket  # noqa: PLC0415  only containers without the host network need them
+    import fcntl  # noqa: PLC0415  only containers without the host network need them
 
     interface_up = b"lo".ljust(16, b"\0") + (0x1 | 0x40).to_bytes(2, "little") + bytes(22)
     channel = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)

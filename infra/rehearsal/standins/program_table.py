@@ -1,5 +1,7 @@
 """Which module does the work of which program."""
 
+# ruff: noqa: PLC0415  a program loads its own module and no other
+
 from __future__ import annotations
 
 import os

@@ -1,0 +1,87 @@
+"""Which files the drivers of a vendor leave on a host, with their content."""
+
+from __future__ import annotations
+
+from .ascend_network import device_address, network_mask
+from .container_devices import (
+    AMD_CONTROL_NODE,
+    ASCEND_CONTROL_NODES,
+    IMEX_CHANNELS,
+    NVIDIA_CONTROL_NODES,
+    device_node,
+)
+from .host_state import present_devices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+RDMA_NODES = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs{index}")
+ASCEND_DRIVER = "/usr/local/Ascend/driver"
+ASCEND_LIBRARIES = [
+    "common/libc_sec.so",
+    "driver/libascend_hal.so",
+    "driver/libdcmi.so",
+    "inner/libtdt.so",
+]
+IMEX_NODE_LIST = "/etc/nvidia-imex/nodes_config.cfg"
+IMEX_NODE_LIST_HEAD = "# one address per line, the same on every node of the domain\n"
+FABRIC_ACCELERATORS = ("gb200", "gb300")
+
+
+def vendor_files(host: dict[str, Any]) -> dict[str, str]:
+    """Return path → content of each file that the host's drivers leave."""
+    vendor = host["vendor"]
+    files = {device_node(vendor, index): "" for index in present_devices(host)}
+    if vendor == "nvidia":
+        files.update(_nvidia_files(host))
+    elif vendor == "amd":
+        files[AMD_CONTROL_NODE] = ""
+    else:
+        files.update(_ascend_files(host))
+    if host.get("has_rdma", vendor != "ascend"):
+        files[RDMA_NODES[0]] = ""
+        for index in range(host.get("num_rdma_devices", host["num_devices"])):
+            files[RDMA_NODES[1].format(index=index)] = ""
+    return files
+
+
+def _nvidia_files(host: dict[str, Any]) -> dict[str, str]:
+    """Return the control nodes, GDRCopy's node, and on an NVLink rack the IMEX channel and nodes."""
+    files = dict.fromkeys(NVIDIA_CONTROL_NODES, "")
+    files["/dev/gdrdrv"] = ""
+    version = host["driver_version"]
+    if host["accelerator"] in FABRIC_ACCELERATORS:
+        files[f"{IMEX_CHANNELS}/channel0"] = ""
+        nodes = (host.get("imex_nodes") or []) if host.get("imex_configured", True) else []
+        files[IMEX_NODE_LIST] = IMEX_NODE_LIST_HEAD + "".join(f"{node}\n" for node in nodes)
+        files["/etc/nvidia-imex/config.cfg"] = (
+            f"# nvidia-imex {version}\nSERVER_PORT=50000\nIMEX_CMD_PORT=50005\nIMEX_CMD_ENABLED=1\n"
+            "IMEX_NODE_CONFIG_FILE=/etc/nvidia-imex/nodes_config.cfg\n"
+        )
+    return files
+
+
+def _ascend_files(host: dict[str, Any]) -> dict[str, str]:
+    """Return control nodes, the driver's folder, and the device network's configuration."""
+    version = host["driver_version"]
+    files = dict.fromkeys(ASCEND_CONTROL_NODES, "")
+    for name in ASCEND_LIBRARIES:
+        files[f"{ASCEND_DRIVER}/lib64/{name}"] = ""
+    files[f"{ASCEND_DRIVER}/version.info"] = (
+        f"Version={version}\nascendhal_version=7.35.23\naicpu_version=1.0\ntdt_version=1.0\n"
+        "log_version=1.0\nprof_version=2.0\ndvppkernels_version=1.1\ntsfw_version=1.0\n"
+        f"Innerversion=V100R001C21SPC001B220\npackage_version={version}\n"
+    )
+    files["/usr/local/dcmi/libdcmi.so"] = ""
+    files["/etc/ascend_install.info"] = (
+        "UserName=HwHiAiUser\nUserGroup=HwHiAiUser\nDriver_Install_Type=full\n"
+        "Driver_Install_Path_Param=/usr/local/Ascend\nDriver_Install_For_All=no\n"
+    )
+    lines = [
+        f"address_{index}={device_address(host['address'], index)}\n"
+        f"netmask_{index}={network_mask(host)}\n"
+        for index in present_devices(host)
+    ]
+    files["/etc/hccn.conf"] = "".join(lines)
+    return files
