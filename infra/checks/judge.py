@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from infra.catalog.load import Catalog
 from infra.checks import capacity, compatibility, derived, layout, network, pairing
@@ -82,7 +84,8 @@ def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Probl
     """Every finding about a compiled stack, at the line that was written, by line."""
     view = view_plan(plan, catalog)
     problems = [
-        _problem(rule, RULES[rule], finding, stack, None, stack.spec.waive) for rule, finding in find_all(view)
+        _problem(rule, RULES[rule], finding, stack, None, stack.spec.waive)
+        for rule, finding in _once_per_field(find_all(view))
     ]
     problems += _unknown_waivers(stack)
     return tuple(sorted(problems, key=lambda p: (p.severity, p.file or "", p.line or 0)))
@@ -97,6 +100,19 @@ def judge_plan(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
 def find_all(view: PlanView) -> list[tuple[str, Finding]]:
     """(rule id, finding) of every rule, in the order of `RULES`."""
     return [(name, finding) for name, rule in RULES.items() for finding in rule.check(view)]
+
+
+def _once_per_field(found: list[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+    """A field that is wrong is wrong on every rank: the first process speaks for the others."""
+    first: dict[tuple[str, str], Finding] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for rule, finding in found:
+        first.setdefault((rule, finding.field), finding)
+        counts[rule, finding.field] += 1
+    return [
+        (key[0], finding if counts[key] == 1 else replace(finding, what=f"{finding.what} (and {counts[key] - 1} more)"))
+        for key, finding in first.items()
+    ]
 
 
 def _problem(

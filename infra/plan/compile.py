@@ -9,7 +9,7 @@ from infra.catalog.load import Catalog
 from infra.catalog.schema import Image
 from infra.engines.registry import ENGINES
 from infra.engines.settings import RoleSettings
-from infra.errors import ProblemsFound
+from infra.errors import Problem, ProblemsFound
 from infra.inventory.book import InventoryAddresses, documentation_hosts, match_hosts
 from infra.inventory.hosts import AddressBook, Inventory
 from infra.plan.capabilities import capabilities_of
@@ -65,10 +65,23 @@ def compile_stack(stack: LoadedStack, *, catalog: Catalog, inventory: Inventory 
 
 
 def resolve_topology(stack: LoadedStack, catalog: Catalog) -> tuple[ResolvedStack, Topology]:
-    """The part of compilation that needs no address: what provisioning reads.
+    """The part of compilation that needs no address; what provisioning reads.
 
     Raises:
         ProblemsFound: the stack cannot be placed.
+    """
+    resolved, topology, problems = analyse_stack(stack, catalog)
+    if resolved is None or topology is None or problems:
+        raise ProblemsFound(problems)
+    return resolved, topology
+
+
+def analyse_stack(
+    stack: LoadedStack, catalog: Catalog
+) -> tuple[ResolvedStack | None, Topology | None, tuple[Problem, ...]]:
+    """As far as a stack can be resolved and placed, and every problem on the way; raises nothing.
+
+    A topology may come with problems (devices left idle, a missing router): rules can still judge it.
     """
     problems = Problems(stack)
     resolved = resolve(stack, catalog, problems)
@@ -76,9 +89,7 @@ def resolve_topology(stack: LoadedStack, catalog: Catalog) -> tuple[ResolvedStac
     topology = build_topology(resolved, problems) if resolved else None
     if topology is not None:
         _refuse_missing_router(stack, topology, problems)
-    if resolved is None or topology is None or problems.found:
-        raise ProblemsFound(tuple(problems.found))
-    return resolved, topology
+    return resolved, topology, tuple(problems.found)
 
 
 def address_book(topology: Topology, inventory: Inventory | None) -> InventoryAddresses:

@@ -7,10 +7,13 @@ from pathlib import Path
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
 from infra.errors import Problem, ProblemsFound, StackError
+from infra.inventory.hosts import Inventory
+from infra.plan.compile import address_book, analyse_stack, compile_plan
 from infra.plan.imported import read_plan
+from infra.spec.load import LoadedStack
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, Tone
-from infra.tasks.stack_options import compile_chosen
+from infra.tasks.stack_options import chosen_inventory, chosen_stack
 
 
 def run(options: Options, output: Output) -> int:
@@ -43,10 +46,19 @@ def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...]]:
         if plan_file is not None:
             plan = read_plan(Path(plan_file))
             return plan.stack, judge_plan(plan, plan_file, catalog)
-        compiled = compile_chosen(options, catalog)
-        return compiled.plan.stack, judge_stack(compiled.plan, compiled.stack, catalog)
+        stack = chosen_stack(options)
+        return stack.name, _judge(stack, chosen_inventory(options, stack.name), catalog)
     except ProblemsFound as error:
         return name, error.problems
+
+
+def _judge(stack: LoadedStack, inventory: Inventory | None, catalog: Catalog) -> tuple[Problem, ...]:
+    """Problems of placing the stack and, as far as it can be compiled all the same, of its plan."""
+    resolved, topology, problems = analyse_stack(stack, catalog)
+    if resolved is None or topology is None:
+        return problems
+    plan = compile_plan(resolved, topology, address_book(topology, inventory), catalog)
+    return (*problems, *judge_stack(plan, stack, catalog))
 
 
 def problem_document(problem: Problem) -> dict[str, object]:
