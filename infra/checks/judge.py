@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -82,12 +81,11 @@ RULES: Mapping[str, Rule] = {
 
 def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Problem, ...]:
     """Every finding about a compiled stack, at the line that was written, by line."""
-    view = view_plan(plan, catalog)
-    problems = [
+    found = [
         _problem(rule, RULES[rule], finding, stack, None, stack.spec.waive)
-        for rule, finding in _once_per_field(find_all(view))
+        for rule, finding in find_all(view_plan(plan, catalog))
     ]
-    problems += _unknown_waivers(stack)
+    problems = [*_once_per_field(found), *_unknown_waivers(stack)]
     return tuple(sorted(problems, key=lambda p: (p.severity, p.file or "", p.line or 0)))
 
 
@@ -102,16 +100,17 @@ def find_all(view: PlanView) -> list[tuple[str, Finding]]:
     return [(name, finding) for name, rule in RULES.items() for finding in rule.check(view)]
 
 
-def _once_per_field(found: list[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
-    """A field that is wrong is wrong on every rank: the first process speaks for the others."""
-    first: dict[tuple[str, str], Finding] = {}
-    counts: Counter[tuple[str, str]] = Counter()
-    for rule, finding in found:
-        first.setdefault((rule, finding.field), finding)
-        counts[rule, finding.field] += 1
+def _once_per_field(found: list[Problem]) -> list[Problem]:
+    """A field that is wrong is wrong on every rank: the first finding speaks for the others."""
+    first: dict[tuple[str, str], Problem] = {}
+    whats: dict[tuple[str, str], set[str]] = {}
+    for problem in found:
+        key = (problem.rule, problem.field)
+        first.setdefault(key, problem)
+        whats.setdefault(key, set()).add(problem.what)
     return [
-        (key[0], finding if counts[key] == 1 else replace(finding, what=f"{finding.what} (and {counts[key] - 1} more)"))
-        for key, finding in first.items()
+        problem if len(whats[key]) == 1 else replace(problem, what=f"{problem.what} (and {len(whats[key]) - 1} more)")
+        for key, problem in first.items()
     ]
 
 

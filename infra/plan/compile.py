@@ -157,7 +157,7 @@ def _processes(
         book=book,
         peers={settings.role: settings for settings in resolved.roles},
         allocator=allocator,
-        client_port=spec.port if spec.router is None else None,
+        client_port=spec.port if spec.router is None and num_endpoints(topology) == 1 else None,
         num_devices={host.name: host.accelerator.devices_per_host for host in topology.hosts},
     )
     engines = compiler.compile_all(topology)

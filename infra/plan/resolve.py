@@ -140,8 +140,8 @@ def _settings(
         )
     )
     features = _features(merged, facts.checkpoint, name, problems)
-    _refuse_owned(stack, name, engine, facts, catalog, problems)
-    flags = _flags(stack, name, facts, recipe, features)
+    owned = _refuse_owned(stack, name, engine, facts, catalog, problems)
+    flags = {key: flag for key, flag in _flags(stack, name, facts, recipe, features).items() if key not in owned}
     env, prepend = _environment(stack, name, facts, recipe)
     return RoleSettings(
         role=name,
@@ -200,8 +200,9 @@ def _features(role: Role, checkpoint: Checkpoint, name: RoleName, problems: Prob
 
 def _refuse_owned(
     stack: LoadedStack, name: RoleName, engine: Engine, facts: _Facts, catalog: Catalog, problems: Problems
-) -> None:
-    """Problems for every flag and variable of the stack that the compiler writes itself."""
+) -> frozenset[str]:
+    """Problems for every flag and variable of the stack that the compiler writes; the flags, as spelt."""
+    owned: set[str] = set()
     catalogue = catalog.flags(facts.release.flags_catalogue)
     for section, role in ((f"roles.{name}", dict(stack.spec.roles.items())[name]), ("defaults", stack.spec.defaults)):
         for flag in role.flags:
@@ -212,11 +213,13 @@ def _refuse_owned(
                 what = f"--{canonical} is derived and cannot be set as a flag."
                 fix = f"Use the field {engine.owned_flags[canonical]}."
                 problems.add("owned-flag", f"{section}.flags.{flag}", what, fix)
+                owned.add(flag.replace("_", "-"))
         for variable in role.env:
             if variable in engine.owned_variables:
                 what = f"{variable} is derived and cannot be set."
                 fix = f"Use the field {engine.owned_variables[variable]}."
                 problems.add("owned-variable", f"{section}.env.{variable}", what, fix)
+    return frozenset(owned)
 
 
 def _merge_layers(layers: Iterable[tuple[Mapping[str, _T], Origin]]) -> dict[str, tuple[_T, Origin]]:
