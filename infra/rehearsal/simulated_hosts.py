@@ -1,0 +1,174 @@
+"""Each host of a plan as a simulated host: drivers' files, stand-in tools, images, checkpoints, router programs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.catalog.schema import Accelerator, Release
+from infra.plan.process import Plan, PlanHost
+from infra.rehearsal import engine, standins
+from infra.rehearsal.checkpoints import SimulatedCheckpoint, checkpoints_of
+from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost, LabUser
+from infra.rehearsal.standins.vendor_files import vendor_files
+
+STATE = "/var/lib/moe-rehearsal"
+PROGRAMS = "/opt/moe-rehearsal"
+ROUTERS = "/opt/moe-infra/routers"
+LOGIN = "ubuntu"
+REQUESTS = f"{STATE}/requests.jsonl"
+
+# Plausible releases of each vendor's driver; nothing in the product depends on the numbers.
+_DRIVERS = {"nvidia": "580.95.05", "amd": "6.14.14", "ascend": "25.2.0", "cpu": "0"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast simulated time runs.
+
+    Args:
+        time_scale: every time limit of an engine is multiplied by it (0.02: five minutes are six seconds).
+        load_seconds: real seconds that loading the weights takes.
+    """
+
+    time_scale: float
+    load_seconds: float
+
+
+def simulate_hosts(plan: Plan, catalog: Catalog, pace: Pace) -> tuple[LabHost, ...]:
+    """One simulated host per host of the plan, at its address, untuned and without any process."""
+    checkpoints = checkpoints_of(plan, catalog)
+    release = catalog.release(plan.engine.name, plan.engine.version)
+    addresses = [host.address for host in plan.hosts]
+    return tuple(
+        _simulate(host, plan, catalog.accelerator(host.accelerator), release, checkpoints, addresses, pace, catalog)
+        for host in plan.hosts
+    )
+
+
+def _simulate(  # noqa: PLR0913 - one host is made of all of these
+    host: PlanHost,
+    plan: Plan,
+    accelerator: Accelerator,
+    release: Release,
+    checkpoints: Sequence[SimulatedCheckpoint],
+    addresses: Sequence[str],
+    pace: Pace,
+    catalog: Catalog,
+) -> LabHost:
+    facts = host_facts(host, plan, accelerator, release, addresses, pace)
+    files = {path: LabFile(content=text.encode(), mode=0o666) for path, text in vendor_files(facts).items()}
+    files[f"{STATE}/host.json"] = LabFile(content=json.dumps(facts).encode())
+    files[REQUESTS] = LabFile(content=b"", mode=0o666)
+    for index in range(host.num_devices):
+        files[f"{STATE}/devices/{index}"] = LabFile(content=b"", mode=0o666)
+    programs = standins.standin_files(accelerator.vendor)
+    if plan.runtime == "native":
+        programs = {**programs, **standins.native_files()}
+    for path, (source, mode) in programs.items():
+        if not path.startswith(standins.LIBRARY):
+            files[path] = LabFile(content=Path(source).read_bytes(), mode=mode)
+    files.update(_router_programs(catalog))
+    sparse: dict[str, int] = {}
+    for checkpoint in checkpoints:
+        for name, text in checkpoint.documents.items():
+            files[f"{checkpoint.path}/{name}"] = LabFile(content=text.encode())
+        sparse.update({f"{checkpoint.path}/{name}": size for name, size in checkpoint.weight_files.items()})
+    return LabHost(
+        name=host.name,
+        address=host.address,
+        kernel="sysctl" if accelerator.vendor == "ascend" else "debugfs",
+        has_cpufreq="-vm-" not in plan.tuning,
+        files=files,
+        sparse_files=sparse,
+        binds=_binds(),
+        users=(LabUser(name=LOGIN),),
+    )
+
+
+def host_facts(  # noqa: PLR0913 - the document has these parts
+    host: PlanHost,
+    plan: Plan,
+    accelerator: Accelerator,
+    release: Release,
+    addresses: Sequence[str],
+    pace: Pace,
+) -> dict[str, object]:
+    """`host.json`: what the stand-ins and the simulated engine know of their host."""
+    position = [other.name for other in plan.hosts].index(host.name)
+    return {
+        "schema_version": 1,
+        "host": host.name,
+        "address": host.address,
+        "vendor": accelerator.vendor,
+        "accelerator": accelerator.id,
+        "product_name": accelerator.product_name,
+        "memory_mib": accelerator.memory_mib,
+        "num_devices": host.num_devices,
+        "driver_version": _DRIVERS[accelerator.vendor],
+        "architecture": accelerator.architecture,
+        "time_scale": pace.time_scale,
+        "load_seconds": pace.load_seconds,
+        "engine_program": f"{PROGRAMS}/engine",
+        "catalogues": f"{PROGRAMS}/catalogues",
+        "fabric": {
+            "state": "Completed",
+            "clique_id": 1,
+            "cluster_uuid": "6f3d3c1e-0000-4000-8000-000000000001",
+        },
+        "super_pod_id": 1,
+        "server_index": position,
+        "imex_nodes": list(addresses),
+        "images": [_image(plan, accelerator, release)] if plan.engine.image else [],
+    }
+
+
+def _image(plan: Plan, accelerator: Accelerator, release: Release) -> dict[str, object]:
+    """The engine's image as the host holds it; its digest is made from its name."""
+    digest = hashlib.sha256(plan.engine.image.encode()).hexdigest()
+    is_plugin = release.engine == "vllm-ascend"
+    libraries = [image.jemalloc for image in release.images if image.reference == plan.engine.image and image.jemalloc]
+    return {
+        "reference": plan.engine.image,
+        "digest": f"sha256:{digest}",
+        "architecture": accelerator.architecture,
+        "entrypoint": list(plan.engine.entrypoint),
+        "env": {},
+        "engine": release.engine,
+        "engine_version": release.base_version if is_plugin else release.version,
+        "plugin_version": release.version if is_plugin else None,
+        "files": libraries,
+    }
+
+
+def _router_programs(catalog: Catalog) -> Mapping[str, LabFile]:
+    """The routers' virtual environments as hosts have them: they start the wheels of this project's own."""
+    files: dict[str, LabFile] = {}
+    for name in catalog.ids("routers"):
+        release = catalog.router(name)
+        if release.package is None:
+            continue
+        program = release.program[0]
+        words = f"{sys.prefix}/bin/python" if program == "python" else f"{sys.prefix}/bin/{program}"
+        script = f'#!/bin/sh\nexec {words} "$@"\n'
+        files[f"{ROUTERS}/{name}-{release.version}/bin/{program}"] = LabFile(content=script.encode(), mode=0o755)
+    return files
+
+
+def _binds() -> tuple[Bind, ...]:
+    """What this machine lends: the simulated engine, the stand-ins, catalogues, and Python for the routers."""
+    rehearsal = Path(engine.__file__).resolve().parents[1]
+    shared = {
+        str(rehearsal / "engine"): f"{PROGRAMS}/engine",
+        str(rehearsal / "standins"): standins.LIBRARY,
+        str(rehearsal.parent / "catalog"): f"{PROGRAMS}/catalogues",
+        sys.prefix: sys.prefix,
+    }
+    if not sys.base_prefix.startswith("/usr"):
+        shared[sys.base_prefix] = sys.base_prefix
+    return tuple(Bind(source=source, target=target) for source, target in shared.items())
