@@ -286,7 +286,7 @@ class Applies(Entry):
     The recipe with the most keys that all match is taken; a tie is an error of the catalogue.
     """
 
-    engine: StrictStr
+    engine: Literal["vllm", "vllm-ascend", "sglang"]
     versions: tuple[StrictStr, ...] = ()
     accelerators: tuple[StrictStr, ...] = ()
     checkpoints: tuple[StrictStr, ...] = ()

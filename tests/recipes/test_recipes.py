@@ -68,7 +68,9 @@ def compiled(stack: str) -> CompiledStack:
 
 
 def processes(document: Mapping[str, Any], stack: str) -> list[Process]:
-    found = [p for p in compiled(stack).plan.processes if fnmatch.fnmatch(p.id, document["process"])]
+    found = [
+        p for p in compiled(stack).plan.processes if fnmatch.fnmatch(p.id, document["process"])
+    ]
     assert found, f"{stack} has no process {document['process']}"
     return found
 
@@ -167,7 +169,9 @@ def leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
 def flags_of(words: list[str], catalogue: str) -> tuple[dict[str, object], tuple[str, ...]]:
     parsed = parse_flags(words, CATALOG.flags(catalogue))
     refused = {word.partition("=")[0]: reason for word, reason in parsed.rejected}
-    values = {leaf: value for name, v in parsed.values.items() for leaf, value in leaves(f"--{name}", v)}
+    values = {
+        leaf: value for name, v in parsed.values.items() for leaf, value in leaves(f"--{name}", v)
+    }
     return {**values, **refused}, parsed.positionals
 
 
@@ -198,14 +202,18 @@ def compare_env(read: ReadCommand, process: Process) -> Differences:
 
 def compare_settings(read: ReadCommand, stack: str) -> Differences:
     items = {item.id: item.want for item in CATALOG.tuning(compiled(stack).plan.tuning).items}
-    found = {name: (value, items.get(SETTINGS.get(name, name))) for name, value in read.settings.items()}
+    found = {
+        name: (value, items.get(SETTINGS.get(name, name))) for name, value in read.settings.items()
+    }
     return {("setting", name): pair for name, pair in found.items() if pair[0] != pair[1]}
 
 
 def container_options(accelerator: Accelerator) -> set[str]:
     access = accelerator.container
     devices = [*access.devices, *access.fabric_devices]
-    devices += [d.format(index=i) for d in access.per_device for i in range(accelerator.devices_per_host)]
+    devices += [
+        d.format(index=i) for d in access.per_device for i in range(accelerator.devices_per_host)
+    ]
     return {
         "--network=host",
         *(["--ipc=host"] if access.ipc_host else []),
@@ -231,7 +239,9 @@ def compare_container(read: ReadCommand, stack: str, process: Process) -> Differ
     return found
 
 
-def judge(differences: Differences, document: Mapping[str, Any], where: str) -> set[tuple[str, str]]:
+def judge(
+    differences: Differences, document: Mapping[str, Any], where: str
+) -> set[tuple[str, str]]:
     """Every difference is a named deviation with our true value; returns the deviations in use."""
     named: dict[tuple[str, str], object] = {}
     for deviation in document.get("deviations", []):
@@ -242,7 +252,9 @@ def judge(differences: Differences, document: Mapping[str, Any], where: str) -> 
         named[kind, deviation[kind]] = deviation["ours"]
     unnamed = {key: pair for key, pair in differences.items() if key not in named}
     assert not unnamed, f"{where} differs from the guide without a reason: {unnamed}"
-    untrue = {key: (pair[1], named[key]) for key, pair in differences.items() if named[key] != pair[1]}
+    untrue = {
+        key: (pair[1], named[key]) for key, pair in differences.items() if named[key] != pair[1]
+    }
     assert not untrue, f"{where}: the deviation does not say what we have: {untrue}"
     return set(differences)
 
@@ -330,7 +342,9 @@ def lists_of(words: list[str]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(("document", "stack"), published("prose"))
-def test_process_has_the_flags_that_the_text_asks_for(document: Mapping[str, Any], stack: str) -> None:
+def test_process_has_the_flags_that_the_text_asks_for(
+    document: Mapping[str, Any], stack: str
+) -> None:
     by_id = {process.id: process for process in compiled(stack).plan.processes}
     for name, flags in document["flags"].items():
         line = " ".join(by_id[name].argv) + " "
@@ -338,7 +352,9 @@ def test_process_has_the_flags_that_the_text_asks_for(document: Mapping[str, Any
 
 
 @pytest.mark.parametrize(("document", "stack"), published("benchmark"))
-def test_benchmark_command_parses_and_asks_for_our_model(document: Mapping[str, Any], stack: str) -> None:
+def test_benchmark_command_parses_and_asks_for_our_model(
+    document: Mapping[str, Any], stack: str
+) -> None:
     words = split(document["command"])
     if "vllm" in words:
         rest = words[words.index("vllm") + 3 :]
@@ -351,7 +367,10 @@ def test_benchmark_command_parses_and_asks_for_our_model(document: Mapping[str, 
         given = dict(zip(words[3::2], words[4::2], strict=True))
         assert words[2] in {"sglang.bench_serving", "sglang.test.few_shot_gsm8k"}
         assert given.get("--model", compiled(stack).plan.model) == compiled(stack).plan.model
-        assert int(given.get("--port", compiled(stack).stack.spec.port)) == compiled(stack).stack.spec.port
+        assert (
+            int(given.get("--port", compiled(stack).stack.spec.port))
+            == compiled(stack).stack.spec.port
+        )
 
 
 @pytest.mark.parametrize(("document", "stack"), published("request"))
@@ -377,7 +396,10 @@ def test_every_command_left_out_has_a_reason() -> None:
 
 
 def test_an_unnamed_difference_is_noticed() -> None:
-    document = {"process": "unified-0/0", "command": "vllm serve moonshotai/Kimi-K2.5 --block-size 7"}
+    document = {
+        "process": "unified-0/0",
+        "command": "vllm serve moonshotai/Kimi-K2.5 --block-size 7",
+    }
     with pytest.raises(AssertionError, match="differs from the guide without a reason"):
         judge_all(document, "h200-tp8", engine=True)
 
