@@ -13,7 +13,10 @@ import traceback
 from collections.abc import Iterator
 
 from fabric.main import Fab
-from invoke import Argument, Collection, Exit, ParseError, Task
+from invoke.collection import Collection
+from invoke.exceptions import Exit, ParseError
+from invoke.parser import Argument
+from invoke.tasks import Task
 
 from infra.errors import InfraError, StackError
 from infra.tasks.options import Option, Options
@@ -25,7 +28,7 @@ BUG = 1
 _PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list}
 
 
-class MoeFab(Fab):
+class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
     """`fab` as Fabric ships it, but for the list of tasks and the exit codes.
 
     Fabric prints a flat list and leaves with 1 for a mistyped command line or an interrupt.
@@ -118,7 +121,7 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone
         raise Exit(code=0) from None
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last stop before the operator
         traceback.print_exc()
         output.failure(
             InfraError(f"fab {entry.name}", f"A bug: {error!r}.", "Report the lines above.")

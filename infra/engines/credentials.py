@@ -1,0 +1,52 @@
+"""How an engine or a router takes a secret: a variable that holds it, or one that names its file.
+
+Sources: vllm envs.py 0.22.1 (VLLM_API_KEY); huggingface_hub constants.py (HF_TOKEN_PATH); vllm-router 0.1.17
+and vllm-ascend's proxy read OPENAI_API_KEY for their requests to engines (run 2026-11-20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """One secret as a program takes it.
+
+    Args:
+        name: of the secret in the stack.
+        variable: environment variable of the program.
+        holds: the secret itself, or the path of a file with it.
+    """
+
+    name: str
+    variable: str
+    holds: Literal["value", "path"]
+
+
+_HF_TOKEN = Credential(name="hf_token", variable="HF_TOKEN_PATH", holds="path")
+_VLLM_KEY = Credential(name="api_key", variable="VLLM_API_KEY", holds="value")
+_ROUTER_KEY = Credential(name="api_key", variable="OPENAI_API_KEY", holds="value")
+
+# sglang and sglang-router take an API key as a flag alone, where every user of the host could read it.
+_KNOWN: Mapping[str, tuple[Credential, ...]] = {
+    "vllm": (_HF_TOKEN, _VLLM_KEY),
+    "vllm-ascend": (_HF_TOKEN, _VLLM_KEY),
+    "sglang": (_HF_TOKEN,),
+    "vllm-router": (_ROUTER_KEY,),
+    "sglang-router": (),
+    "ascend-proxy": (_ROUTER_KEY,),
+}
+ENGINE_SECRETS = ("hf_token", "api_key")
+
+
+def credentials_of(program: str, secrets: Mapping[str, object]) -> tuple[Credential, ...]:
+    """The secrets of a stack that an engine or router takes.
+
+    Args:
+        program: name of the engine or router.
+        secrets: what the stack declares, by name.
+    """
+    return tuple(credential for credential in _KNOWN[program] if credential.name in secrets)

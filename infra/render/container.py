@@ -1,0 +1,105 @@
+"""The options of `docker run` and `podman run`: devices, mounts and limits of one process's container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.catalog.schema import ContainerAccess, Mount
+
+ContainerRuntime = Literal["docker", "podman"]
+
+# memlock for RDMA registration, stack as in every published docker command, nofile for 36 ranks' sockets.
+ULIMITS = ("memlock=-1:-1", "stack=67108864:67108864", "nofile=1048576:1048576")
+# The Container Device Interface is how podman reaches NVIDIA devices (facts: docker flags).
+CDI_GPUS = "nvidia.com/gpu=all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceAccess:
+    """What a container gets of its host's devices.
+
+    Args:
+        num_devices: devices of the host; all are shown, the mask variable chooses among them.
+        spans_hosts: whether the stack's processes run on more than one host.
+    """
+
+    access: ContainerAccess
+    num_devices: int
+    spans_hosts: bool
+
+
+def isolation_options() -> list[str]:
+    """What every container of ours shares with its host."""
+    words = ["--network=host"]
+    for limit in ULIMITS:
+        words += ["--ulimit", limit]
+    return words
+
+
+def device_options(runtime: ContainerRuntime, devices: DeviceAccess) -> list[str]:
+    """Devices, groups, capabilities and shared memory of an accelerator."""
+    access = devices.access
+    words = ["--ipc=host"] if access.ipc_host else []
+    if access.shm_size is not None and not access.ipc_host:
+        words.append(f"--shm-size={access.shm_size}")
+    if access.gpus is not None:
+        words += ["--gpus", access.gpus] if runtime == "docker" else ["--device", CDI_GPUS]
+    shown = list(access.devices)
+    shown += access.fabric_devices if devices.spans_hosts else ()
+    shown += [
+        name.format(index=i) for name in access.per_device for i in range(devices.num_devices)
+    ]
+    for device in shown:
+        words += ["--device", device]
+    for group in access.groups:
+        words += ["--group-add", group]
+    for capability in access.capabilities:
+        words += ["--cap-add", capability]
+    for option in access.security_options:
+        words += ["--security-opt", option]
+    return words
+
+
+def mount_options(mounts: Sequence[Mount]) -> list[str]:
+    """Bind mounts, the first of each target; a missing source is an error, not an empty folder."""
+    words: list[str] = []
+    seen: set[str] = set()
+    for mount in mounts:
+        if mount.target in seen:
+            continue
+        seen.add(mount.target)
+        fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+        fields += ["readonly"] if mount.read_only else []
+        words += ["--mount", ",".join(_csv_field(field) for field in fields)]
+    return words
+
+
+def image_and_command(
+    image: str, entrypoint: Sequence[str], argv: Sequence[str], *, is_wrapped: bool
+) -> tuple[list[str], list[str]]:
+    """The options and the words behind them that make a container run exactly `argv`.
+
+    Args:
+        image: the reference.
+        entrypoint: what the image starts by itself.
+        argv: what shall run.
+        is_wrapped: whether a shell of ours stands before `argv`, so that it is not the image's own command.
+
+    Returns:
+        Options (`--entrypoint`), then the image with what follows it.
+    """
+    head = list(entrypoint)
+    if not head:
+        return [], [image, *argv]
+    if not is_wrapped and list(argv[: len(head)]) == head:
+        return [], [image, *argv[len(head) :]]
+    return ["--entrypoint", argv[0]], [image, *argv[1:]]
+
+
+def _csv_field(field: str) -> str:
+    """`--mount` is read as a line of CSV."""
+    if "," not in field and '"' not in field:
+        return field
+    return '"' + field.replace('"', '""') + '"'

@@ -1,0 +1,69 @@
+"""Where everything of a stack lies on a host, and what its units and containers are called."""
+
+from __future__ import annotations
+
+import re
+
+from infra.errors import StackError
+from infra.plan.process import Process
+
+UNIT_FOLDER = "/etc/systemd/system"
+ROUTER_ENVIRONMENTS = "/opt/moe-infra/routers"
+ENGINE_ENVIRONMENTS = "/opt/moe-infra/engines"
+CONTAINER_SECRETS = "/run/secrets"
+_STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def stack_folder(stack: str) -> str:
+    """The folder of a stack's files.
+
+    Raises:
+        StackError: the name cannot be part of a path and of a unit.
+    """
+    if not _STACK_NAME.fullmatch(stack):
+        raise StackError(
+            f"stack {stack!r}",
+            "The name becomes part of paths and units: letters, digits, `.`, `_` and `-` alone.",
+            "Rename the stack file.",
+        )
+    return f"/etc/moe-infra/{stack}"
+
+
+def process_index(process: Process) -> int:
+    """The number of a process on its host, counted per kind."""
+    return int(process.id.rpartition("/")[2])
+
+
+def process_folder(stack: str, process: Process) -> str:
+    """The folder of one process's environment and launch script."""
+    return f"{stack_folder(stack)}/{process.kind}-{process_index(process)}"
+
+
+def release_path(stack: str) -> str:
+    """The record of what `up` put on the host."""
+    return f"{stack_folder(stack)}/release.json"
+
+
+def credential_path(stack: str, secret: str) -> str:
+    """The file that systemd reads a credential from."""
+    return f"{stack_folder(stack)}/credentials/{secret}"
+
+
+def unit_template(stack: str, kind: str) -> str:
+    """The name of the template unit of engines or routers, with `%s` for the instance."""
+    return f"moe-{stack}-{kind}@%s.service"
+
+
+def unit_name(stack: str, process: Process) -> str:
+    """The unit of one process."""
+    return unit_template(stack, process.kind) % process_index(process)
+
+
+def cleanup_unit(stack: str) -> str:
+    """The unit that removes the containers of a stack from a host."""
+    return f"moe-{stack}-cleanup.service"
+
+
+def container_name(stack: str, process: Process) -> str:
+    """The container of one process."""
+    return f"moe-{stack}-{process.kind}-{process_index(process)}"

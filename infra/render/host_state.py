@@ -1,0 +1,314 @@
+"""All that one host must hold for a plan: tuning, files, images, weights, as one document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from infra.catalog.load import Catalog
+from infra.catalog.schema import Mount, RouterRelease, TuningItem, TuningProfile
+from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
+from infra.errors import StackError
+from infra.plan.process import Plan, Process
+from infra.render.container import DeviceAccess
+from infra.render.environment_file import environment_file
+from infra.render.host_paths import (
+    ENGINE_ENVIRONMENTS,
+    ROUTER_ENVIRONMENTS,
+    UNIT_FOLDER,
+    cleanup_unit,
+    container_name,
+    credential_path,
+    process_folder,
+    release_path,
+    unit_template,
+)
+from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
+from infra.render.release_record import release_record
+from infra.render.reserved_ports import RESERVED_PORTS_ID, ports_to_reserve, reserved_ports_text
+from infra.render.units import cleanup_unit_text, process_unit
+from infra.spec.stack import Runtime
+
+SCHEMA_VERSION = 1
+Group = Literal["tuning", "files", "images", "weights"]
+GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One thing that a host must hold. `details` are the keys of its kind."""
+
+    id: str
+    group: Group
+    kind: str
+    target: str
+    why: str
+    details: Mapping[str, object]
+
+    def as_document(self) -> dict[str, object]:
+        """The item as the agent reads it."""
+        return {
+            "id": self.id,
+            "group": self.group,
+            "kind": self.kind,
+            "target": self.target,
+            **self.details,
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostState:
+    """What one host must hold, in the order in which it is brought about.
+
+    Args:
+        release: hash of the plan.
+    """
+
+    stack: str
+    host: str
+    release: str
+    items: tuple[Item, ...]
+
+    def of_groups(self, *groups: Group) -> tuple[Item, ...]:
+        """The items of some groups, in order."""
+        return tuple(item for item in self.items if item.group in groups)
+
+    def as_document(self) -> dict[str, object]:
+        """The document that the agent gets."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "stack": self.stack,
+            "host": self.host,
+            "release": self.release,
+            "items": [item.as_document() for item in self.items],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """The profile of a stack's hosts, and the ids of items that the stack switches on beyond it."""
+
+    profile: TuningProfile
+    enable: tuple[str, ...] = field(default=())
+
+
+def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> HostState:
+    """All that a host must hold.
+
+    Raises:
+        StackError: the stack's name cannot be a path, or it switches on an item that the profile lacks.
+    """
+    return HostState(
+        stack=plan.stack,
+        host=host,
+        release=plan.hash,
+        items=(
+            *_tuning_items(tuning, plan.on_host(host)),
+            *_file_items(plan, host, catalog),
+            *_image_items(plan, host, catalog),
+            *_weights_items(plan, host, catalog),
+        ),
+    )
+
+
+def _tuning_items(tuning: Tuning, processes: Sequence[Process]) -> Iterable[Item]:
+    known = {item.id for item in tuning.profile.items}
+    for name in tuning.enable:
+        if name not in known:
+            what = f"The profile {tuning.profile.id} has no item {name}."
+            raise StackError("tuning.enable", what, f"It has {', '.join(sorted(known))}.")
+    ports = ports_to_reserve(processes)
+    for item in tuning.profile.items:
+        if item.id == RESERVED_PORTS_ID and item.want is not None:
+            yield _tuning_item(item, reserved_ports_text(item.want, ports), item.why)
+        else:
+            want, why = _wanted(item, is_named=item.id in tuning.enable)
+            yield _tuning_item(item, want, why)
+    if ports and RESERVED_PORTS_ID not in known:
+        yield Item(
+            id=RESERVED_PORTS_ID,
+            group="tuning",
+            kind="reserved-ports",
+            target=RESERVED_PORTS_ID,
+            why="The kernel must not give these ports of the stack to outgoing connections.",
+            details={
+                "want": reserved_ports_text("", ports),
+                "needs": "live",
+                "tolerate_absent": False,
+            },
+        )
+
+
+def _wanted(item: TuningItem, *, is_named: bool) -> tuple[str | None, str]:
+    """What the stack wants of an item, and why."""
+    if is_named:
+        return (item.opt_in if item.opt_in is not None else item.want), item.why
+    if item.enabled:
+        return item.want, item.why
+    return None, f"Left alone unless tuning.enable names it. {item.why}"
+
+
+def _tuning_item(item: TuningItem, want: str | None, why: str) -> Item:
+    return Item(
+        id=item.id,
+        group="tuning",
+        kind=item.kind,
+        target=item.target or item.id,
+        why=why,
+        details={"want": want, "needs": item.needs, "tolerate_absent": item.tolerate_absent},
+    )
+
+
+def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
+    processes = plan.on_host(host)
+    if not processes:
+        return
+    named: set[str] = set()
+    containers: list[str] = []
+    units: dict[str, str] = {}
+    for process in processes:
+        release = _router_release(process, catalog) if process.kind == "router" else None
+        credentials = credentials_of(release.id if release else plan.engine.name, plan.secrets)
+        named |= {credential.name for credential in credentials}
+        yield from _process_files(plan, process, release, credentials, catalog)
+        runtime: Runtime = "native" if release is not None and release.package else plan.runtime
+        containers += [container_name(plan.stack, process)] if runtime != "native" else []
+        template = unit_template(plan.stack, process.kind) % ""
+        names = [credential.name for credential in credentials]
+        units[template] = process_unit(plan.stack, process.kind, runtime, names)
+    yield from (_secret(plan.stack, name) for name in ENGINE_SECRETS if name in named)
+    if containers:
+        units[cleanup_unit(plan.stack)] = cleanup_unit_text(plan.stack, plan.runtime, containers)
+    for name, text in units.items():
+        yield _file(f"{UNIT_FOLDER}/{name}", text, "supervises the processes", unit=True)
+    record = release_record(plan, processes, has_containers=bool(containers))
+    yield _file(release_path(plan.stack), record, "the record of this release")
+
+
+def _process_files(
+    plan: Plan,
+    process: Process,
+    router: RouterRelease | None,
+    credentials: Sequence[Credential],
+    catalog: Catalog,
+) -> Iterable[Item]:
+    folder = process_folder(plan.stack, process)
+    launch = _launch(plan, process, router, catalog)
+    yield _file(
+        f"{folder}/environment",
+        environment_file(process.id, process.env),
+        f"environment of {process.id}",
+    )
+    script = launch_script(plan.stack, process, launch, credentials)
+    yield _file(f"{folder}/launch", script, f"starts {process.id}", mode="0755")
+
+
+def _launch(
+    plan: Plan, process: Process, router: RouterRelease | None, catalog: Catalog
+) -> ContainerLaunch | NativeLaunch:
+    if router is not None and router.package is not None:
+        return NativeLaunch(
+            environment=f"{ROUTER_ENVIRONMENTS}/{router.id}-{router.version}",
+            package=router.package,
+        )
+    if plan.runtime == "native":
+        name = f"{plan.engine.name}-{plan.engine.version}"
+        package = f"{plan.engine.name}=={plan.engine.version}"
+        return NativeLaunch(environment=f"{ENGINE_ENVIRONMENTS}/{name}", package=package)
+    devices = None
+    mounts = process.mounts
+    if process.kind == "engine":
+        host = plan.host(process.host)
+        access = catalog.accelerator(host.accelerator).container
+        engine_hosts = {p.host for p in plan.processes if p.kind == "engine"}
+        devices = DeviceAccess(
+            access=access, num_devices=host.num_devices, spans_hosts=len(engine_hosts) > 1
+        )
+        weights = Mount(source=plan.weights_path, target=plan.weights_path)
+        mounts = (weights, *process.mounts, *access.mounts)
+    return ContainerLaunch(
+        runtime=plan.runtime,
+        image=plan.engine.image,
+        entrypoint=plan.engine.entrypoint,
+        devices=devices,
+        mounts=mounts,
+    )
+
+
+def _router_release(process: Process, catalog: Catalog) -> RouterRelease:
+    """The router whose program the argument vector starts with.
+
+    Raises:
+        StackError: none of the catalogue's.
+    """
+    for name in catalog.ids("routers"):
+        release = catalog.router(name)
+        if process.argv[: len(release.program)] == release.program:
+            return release
+    known = ", ".join(catalog.ids("routers"))
+    what = f"{' '.join(process.argv[:3])} is not how any known router starts."
+    raise StackError(process.id, what, f"Known are {known}.")
+
+
+def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
+    def runs_in_image(process: Process) -> bool:
+        return process.kind == "engine" or _router_release(process, catalog).package is None
+
+    if plan.runtime == "native" or not any(runs_in_image(p) for p in plan.on_host(host)):
+        return
+    yield Item(
+        id=f"image:{plan.engine.image}",
+        group="images",
+        kind="image",
+        target=plan.engine.image,
+        why=f"{plan.engine.name} {plan.engine.version} runs in it.",
+        details={"runtime": plan.runtime, "reference": plan.engine.image},
+    )
+
+
+def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
+    """Every `<weights path>/<checkpoint>/<revision>` that an argument vector of the host names."""
+    pattern = re.compile(re.escape(plan.weights_path) + r"/([^/\s\"]+)/([^/\s\",]+)")
+    found = {
+        match[0]: match[1]
+        for process in plan.on_host(host)
+        for word in process.argv
+        for match in pattern.finditer(word)
+    }
+    for folder, name in found.items():
+        known = name in catalog.ids("checkpoints")
+        yield Item(
+            id=f"weights:{name}",
+            group="weights",
+            kind="weights",
+            target=folder,
+            why="Argument vectors name this folder.",
+            details={"size_bytes": catalog.checkpoint(name).size_bytes if known else 0},
+        )
+
+
+def _file(target: str, content: str, why: str, *, mode: str = "0644", unit: bool = False) -> Item:
+    return Item(
+        id=f"file:{target}",
+        group="files",
+        kind="file",
+        target=target,
+        why=why,
+        details={"content": content, "mode": mode, **({"unit": True} if unit else {})},
+    )
+
+
+def _secret(stack: str, name: str) -> Item:
+    """A credential; its content travels beside the document, never in it."""
+    target = credential_path(stack, name)
+    return Item(
+        id=f"file:{target}",
+        group="files",
+        kind="file",
+        target=target,
+        why=f"The stack declares the secret {name}.",
+        details={"secret": name, "mode": "0600"},
+    )

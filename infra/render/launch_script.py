@@ -1,0 +1,159 @@
+"""Launch scripts: the one place where an argument vector becomes shell text."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.catalog.schema import Mount
+from infra.engines.credentials import Credential
+from infra.plan.process import Process
+from infra.render.container import (
+    ContainerRuntime,
+    DeviceAccess,
+    device_options,
+    image_and_command,
+    isolation_options,
+    mount_options,
+)
+from infra.render.environment_file import odd_variables
+from infra.render.host_paths import CONTAINER_SECRETS, container_name, process_folder
+
+NO_CREDENTIAL_EXIT = 78  # EX_CONFIG of sysexits.h
+NOT_INSTALLED_EXIT = 127  # what a shell says of a missing program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerLaunch:
+    """A process that runs in a container.
+
+    Args:
+        devices: None for a process that uses none, such as a router.
+        mounts: from host to container, weights among them.
+    """
+
+    runtime: ContainerRuntime
+    image: str
+    entrypoint: tuple[str, ...]
+    devices: DeviceAccess | None
+    mounts: tuple[Mount, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeLaunch:
+    """A process that runs in a virtual environment of the host.
+
+    Args:
+        environment: its folder.
+        package: what to install there when it is missing.
+    """
+
+    environment: str
+    package: str
+
+
+def launch_script(
+    stack: str,
+    process: Process,
+    launch: ContainerLaunch | NativeLaunch,
+    credentials: Sequence[Credential],
+) -> str:
+    """A script for `sh` that becomes the process: exactly `argv`, in its container or environment."""
+    lines = [
+        "#!/bin/sh",
+        f"# {process.id} of stack {stack}, written by moe-infra: `fab plan` shows the same command.",
+        "set -eu",
+    ]
+    lines += [_credential_guard(credential) for credential in credentials]
+    if isinstance(launch, ContainerLaunch):
+        return "\n".join([*lines, *_in_container(stack, process, launch, credentials)]) + "\n"
+    return "\n".join([*lines, *_in_environment(process, launch, credentials)]) + "\n"
+
+
+def shell_command(words: Sequence[str]) -> str:
+    """Words as one command of several lines: an option and its values share a line."""
+    rows: list[list[str]] = []
+    for word in words:
+        if not rows or word.startswith("--"):
+            rows.append([])
+        rows[-1].append(shlex.quote(word))
+    return " \\\n  ".join(" ".join(row) for row in rows)
+
+
+def prepend_wrapper(env_prepend: Mapping[str, str]) -> list[str]:
+    """A shell that puts values before what is there already, then becomes its arguments; [] for none."""
+    if not env_prepend:
+        return []
+    return ["/bin/sh", "-c", f'{_prepending(env_prepend, "; ")}; exec "$@"', "sh"]
+
+
+def _in_container(
+    stack: str, process: Process, launch: ContainerLaunch, credentials: Sequence[Credential]
+) -> list[str]:
+    name = container_name(stack, process)
+    wrapper = prepend_wrapper(process.env_prepend)
+    options, command = image_and_command(
+        launch.image, launch.entrypoint, [*wrapper, *process.argv], is_wrapped=bool(wrapper)
+    )
+    words = [launch.runtime, "run", f"--name={name}"]
+    words += ["--label", f"moe-infra.stack={stack}", "--label", f"moe-infra.process={process.id}"]
+    # The journal has the output already; a second copy in the runtime's own log would fill the disk.
+    words += ["--log-driver=none", "--pull=never", *isolation_options()]
+    if launch.devices is not None:
+        words += device_options(launch.runtime, launch.devices)
+    words += mount_options(launch.mounts)
+    words += [f"--env-file={process_folder(stack, process)}/environment"]
+    for variable, value in odd_variables(process.env).items():
+        words += ["--env", f"{variable}={value}"]
+    # A variable without a value is taken from this script's environment: no secret in any argument.
+    words += [
+        f"--env={credential.variable}" for credential in credentials if credential.holds == "value"
+    ]
+    text = "exec " + shell_command(words)
+    for credential in credentials:
+        if credential.holds == "path":
+            target = f"{CONTAINER_SECRETS}/{credential.name}"
+            text += f' \\\n  --mount "type=bind,source=$CREDENTIALS_DIRECTORY/{credential.name},target={target},readonly"'
+            text += f" \\\n  --env={credential.variable}={target}"
+    if options:
+        text += f" \\\n  {shell_command(options)}"
+    left_over = f"{launch.runtime} rm --force {shlex.quote(name)} >/dev/null 2>&1 || :"
+    return [left_over, f"{text} \\\n  {shell_command(command)}"]
+
+
+def _in_environment(
+    process: Process, launch: NativeLaunch, credentials: Sequence[Credential]
+) -> list[str]:
+    program = shlex.quote(process.argv[0])
+    missing = f"moe-infra: {process.argv[0]} is not in {launch.environment}: install {launch.package} there"
+    lines = [f"PATH={shlex.quote(launch.environment + '/bin')}:$PATH", "export PATH"]
+    for variable, value in odd_variables(process.env).items():
+        lines.append(f"export {variable}={shlex.quote(value)}")
+    for credential in credentials:
+        if credential.holds == "path":
+            lines.append(f'export {credential.variable}="$CREDENTIALS_DIRECTORY/{credential.name}"')
+    if process.env_prepend:
+        lines.append(_prepending(process.env_prepend, "\n"))
+    guard = f"command -v {program} >/dev/null || {{ echo {shlex.quote(missing)} >&2; exit {NOT_INSTALLED_EXIT}; }}"
+    return [*lines, guard, "exec " + shell_command(process.argv)]
+
+
+def _prepending(env_prepend: Mapping[str, str], separator: str) -> str:
+    """Shell lines that put each value before what the variable holds already."""
+    return separator.join(
+        f'export {name}={shlex.quote(value)}"${{{name}:+:${name}}}"'
+        for name, value in env_prepend.items()
+    )
+
+
+def _credential_guard(credential: Credential) -> str:
+    """Refuse to start without a secret that the stack asks for; a value goes into the environment."""
+    path = f'"${{CREDENTIALS_DIRECTORY:-/nowhere}}/{credential.name}"'
+    message = shlex.quote(
+        f"moe-infra: the credential {credential.name} is missing: not started without it"
+    )
+    guard = f"test -s {path} || {{ echo {message} >&2; exit {NO_CREDENTIAL_EXIT}; }}"
+    if credential.holds == "path":
+        return guard
+    return f"{guard}\n{credential.variable}=$(cat {path})\nexport {credential.variable}"

@@ -1,0 +1,85 @@
+"""systemd units: one template per kind of process, one unit that removes containers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.plan.process import ProcessKind
+from infra.render.host_paths import credential_path, stack_folder
+from infra.spec.stack import Runtime
+
+# Engines drain or abort on SIGTERM; two minutes are far beyond either (facts: recommended unit).
+STOP_S = 120
+# Engines and clients that end on SIGINT or SIGTERM leave with 128 + signal: a stop, not a failure.
+STOPPED_CODES = "130 143"
+
+
+def process_unit(
+    stack: str, kind: ProcessKind, runtime: Runtime, credentials: Sequence[str]
+) -> str:
+    """The template unit of engines or routers; the instance is the process's index on its host.
+
+    Args:
+        kind: `engine` or `router`.
+        runtime: how these processes run; a container's client is what systemd sees.
+        credentials: names of the secrets that the processes take.
+    """
+    folder = f"{stack_folder(stack)}/{kind}-%i"
+    after = ["network-online.target", "moe-infra-tuning.service"]
+    service = [
+        "Type=exec",
+        f"ExecStart={folder}/launch",
+        *(f"LoadCredential={name}:{credential_path(stack, name)}" for name in credentials),
+    ]
+    if runtime == "native":
+        service.append(f"EnvironmentFile={folder}/environment")
+    else:
+        after += ["docker.service"] if runtime == "docker" else []
+        service.append(
+            f"ExecStopPost=-/bin/sh -c '{_after_stop(runtime, f'moe-{stack}-{kind}-%i')}'"
+        )
+    service += [
+        # A rank that restarts alone hangs its group: groups are started and stopped as one.
+        "Restart=no",
+        "KillMode=mixed",
+        f"TimeoutStopSec={STOP_S}",
+        f"SuccessExitStatus={STOPPED_CODES}",
+        "OOMPolicy=stop",
+        "LimitMEMLOCK=infinity",
+        "LimitNOFILE=1048576",
+        "LimitSTACK=67108864",
+        "LogRateLimitIntervalSec=0",
+    ]
+    unit = [
+        f"Description=moe-infra {stack}: {kind} %i of this host",
+        "Wants=network-online.target",
+        f"After={' '.join(after)}",
+    ]
+    return _text(stack, {"Unit": unit, "Service": service})
+
+
+def cleanup_unit_text(stack: str, runtime: Runtime, containers: Sequence[str]) -> str:
+    """The unit that removes what is left of the stack's containers: `down` starts it once."""
+    command = f"{runtime} rm --force {' '.join(containers)} >/dev/null 2>&1"
+    service = ["Type=oneshot", f"ExecStart=-/bin/sh -c '{command}'"]
+    return _text(
+        stack, {"Unit": [f"Description=moe-infra {stack}: remove containers"], "Service": service}
+    )
+
+
+def _after_stop(runtime: Runtime, container: str) -> str:
+    """Shell words for when the client has ended: nothing of the container may run on behind it.
+
+    A container that failed is kept, with its logs and cores, until the next start or `down`.
+    """
+    return (
+        f'case "$$SERVICE_RESULT" in success|timeout) {runtime} rm --force {container};; '
+        f"*) {runtime} kill {container};; esac >/dev/null 2>&1"
+    )
+
+
+def _text(stack: str, sections: dict[str, list[str]]) -> str:
+    lines = [f"# Written by moe-infra for stack {stack}; `fab down` removes it."]
+    for title, settings in sections.items():
+        lines += [f"[{title}]", *settings, ""]
+    return "\n".join(lines)
