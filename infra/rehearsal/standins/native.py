@@ -24,7 +24,7 @@ else:
 EXIT_NOT_FOUND = 127
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str]) -> int:  # noqa: RET503  execve never returns
     """Become the simulated engine; return only when the environment is not one.
 
     Args:
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     host = read_host()
     environment = native_environment(host, dict(os.environ))
     words = [sys.executable, "-I", "-S", host["engine_program"], name, *arguments[1:]]
-    os.execve(sys.executable, words, environment)  # noqa: RET503, S606  it never returns
+    os.execve(sys.executable, words, environment)  # noqa: S606  as above
 
 
 def native_environment(host: dict[str, Any], variables: dict[str, str]) -> dict[str, str]:

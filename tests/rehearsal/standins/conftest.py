@@ -1,0 +1,181 @@
+"""A simulated host of one test: an overlay of the machine, our files, a fake engine, own namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.rehearsal.standins import native_files, standin_files
+
+HostShell = Callable[..., subprocess.CompletedProcess[str]]
+
+DIGEST = "sha256:" + "1a" * 32
+IMAGE = "vllm/vllm-openai:v0.22.1"
+JEMALLOC = "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"
+
+HOSTS: dict[str, dict[str, Any]] = {
+    "nvidia": {
+        "accelerator": "gb200",
+        "product_name": "NVIDIA GB200",
+        "memory_mib": 189471,
+        "num_devices": 4,
+        "driver_version": "580.95.05",
+        "architecture": "aarch64",
+        "fabric": {
+            "clique_id": 1,
+            "cluster_uuid": "c0ffee00-0000-4000-8000-000000000001",
+            "state": "Completed",
+        },
+        "imex_nodes": ["192.0.2.1", "192.0.2.2"],
+    },
+    "amd": {
+        "accelerator": "mi355x",
+        "product_name": "AMD Instinct MI355X",
+        "memory_mib": 294896,
+        "num_devices": 8,
+        "driver_version": "6.12.12",
+        "architecture": "x86_64",
+    },
+    "ascend": {
+        "accelerator": "ascend-a3",
+        "product_name": "Ascend910",
+        "memory_mib": 65536,
+        "num_devices": 16,
+        "driver_version": "25.2.0",
+        "architecture": "aarch64",
+        "super_pod_id": 3,
+        "server_index": 4,
+    },
+}
+
+ENGINE = """\
+import fcntl, json, os, signal, sys, time
+def listing(path):
+    try:
+        return sorted(os.listdir(path))
+    except OSError as error:
+        return type(error).__name__
+held = []
+for index in filter(None, os.environ.get("MOE_REHEARSAL_DEVICES", "").split(",")):
+    descriptor = os.open(os.environ["MOE_REHEARSAL_STATE"] + "/devices/" + index, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    held.append(descriptor)
+names = [name for name in sys.argv[1:] if name.startswith("/")]
+print(json.dumps({
+    "argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(), "root": listing("/"),
+    "dev": listing("/dev"), "listed": {name: listing(name) for name in names},
+    "interfaces": listing("/sys/class/net"), "host": os.uname().nodename, "stdin": sys.stdin.read(),
+    "ids": [os.getuid(), os.getgid(), os.getgroups()],
+}), flush=True)
+print("engine says", file=sys.stderr, flush=True)
+if "stay" in sys.argv:
+    if "stubborn" in sys.argv:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(30)
+sys.exit(3 if "fail" in sys.argv else 0)
+"""
+
+BOOT = """\
+set -e
+mount --make-rprivate /
+mount -t tmpfs lab "$1"
+mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay host -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+cp -a "$2/." "$1/root/"
+cd "$1/root"
+mount -t proc proc proc
+mount --rbind /sys sys
+mount -t tmpfs dev dev
+for node in null zero full random urandom tty; do touch "dev/$node"; mount --bind "/dev/$node" "dev/$node"; done
+mkdir dev/pts dev/shm
+for folder in run tmp root mnt dev/shm; do mount -t tmpfs own "$folder"; done
+exec chroot . /usr/bin/env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root bash -c "
+/usr/bin/python3 -I -S /opt/moe-rehearsal/standins/prepare_devices.py
+$3"
+"""
+
+
+@pytest.fixture
+def host_document() -> Callable[..., dict[str, Any]]:
+    """Give what `host.json` of a vendor's host holds, with changes."""
+
+    def describe(vendor: str, **changes: object) -> dict[str, Any]:
+        document = {
+            "schema_version": 1,
+            "host": "prefill-0",
+            "address": "192.0.2.1",
+            "vendor": vendor,
+            "engine_program": "/opt/moe-rehearsal/engine",
+            "catalogues": "/opt/moe-rehearsal/catalogues",
+            "control_groups": "/none",
+            "persistence_mode": False,
+            **HOSTS[vendor],
+        }
+        document["images"] = [_image(document["architecture"])]
+        document.update(changes)
+        return document
+
+    return describe
+
+
+@pytest.fixture
+def host_shell(tmp_path: Path, host_document: Callable[..., dict[str, Any]]) -> HostShell:
+    """Give a function that runs a shell script as root on a freshly booted simulated host."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("needs root and unshare(1)")
+
+    def run(vendor: str, script: str, **changes: object) -> subprocess.CompletedProcess[str]:
+        files = tmp_path / "files"
+        for target, (source, mode) in {**standin_files(vendor), **native_files()}.items():
+            place = files / target[1:]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, place)
+            place.chmod(mode)
+        (files / "opt/moe-rehearsal/engine").write_text(ENGINE)
+        (files / "opt/moe-rehearsal/catalogues").mkdir()
+        state = files / "var/lib/moe-rehearsal"
+        state.mkdir(parents=True)
+        (state / "host.json").write_text(json.dumps(host_document(vendor, **changes)))
+        stage = tmp_path / "stage"
+        stage.mkdir()
+        command = ["unshare", "-mpf", "--kill-child", "bash", "-c", BOOT, "boot", stage, files, script]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+    return run
+
+
+@pytest.fixture
+def host_tool(
+    tmp_path: Path,
+    host_document: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., None]:
+    """Give a function that makes this process see a host, for tools that need no namespace."""
+
+    def describe(vendor: str, **changes: object) -> None:
+        (tmp_path / "host.json").write_text(json.dumps(host_document(vendor, **changes)))
+        monkeypatch.setenv("MOE_REHEARSAL_STATE", str(tmp_path))
+        monkeypatch.setenv("MOE_REHEARSAL_RUN", str(tmp_path / "run"))
+
+    return describe
+
+
+def _image(architecture: str) -> dict[str, Any]:
+    return {
+        "reference": IMAGE,
+        "digest": DIGEST,
+        "architecture": architecture,
+        "entrypoint": ["vllm", "serve"],
+        "env": {"PATH": "/usr/local/bin:/usr/bin:/bin", "VLLM_USAGE_SOURCE": "image"},
+        "engine": "vllm",
+        "engine_version": "0.22.1",
+        "plugin_version": None,
+        "files": [JEMALLOC],
+    }

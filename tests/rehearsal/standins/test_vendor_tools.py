@@ -1,0 +1,206 @@
+"""The vendors' tools, as parsers and people meet them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.rehearsal.standins import (
+    amd_tools,
+    hccn_tool,
+    npu_smi,
+    nvidia_imex,
+    nvidia_smi,
+    prepare_devices,
+)
+
+HostTool = Callable[..., None]
+
+
+def test_a_query_prints_csv_with_units_and_a_header(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host_tool("nvidia", num_devices=2)
+    query = "--query-gpu=index,name,memory.total,persistence_mode"
+    assert nvidia_smi.main(["nvidia-smi", query, "--format=csv"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "index, name, memory.total [MiB], persistence_mode",
+        "0, NVIDIA GB200, 189471 MiB, Disabled",
+        "1, NVIDIA GB200, 189471 MiB, Disabled",
+    ]
+
+
+def test_header_and_units_can_be_left_out(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host_tool("nvidia")
+    words = ["nvidia-smi", "-i", "1", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    assert nvidia_smi.main(words) == 0
+    assert capsys.readouterr().out == "189471\n"
+
+
+def test_an_unknown_field_is_named_and_leaves_with_2(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host_tool("nvidia")
+    assert nvidia_smi.main(["nvidia-smi", "--query-gpu=name,foo", "--format=csv"]) == 2
+    assert capsys.readouterr().out == 'Field "foo" is not a valid field to query.\n\n'
+
+
+def test_an_unknown_option_is_refused(host_tool: HostTool) -> None:
+    host_tool("nvidia")
+    assert nvidia_smi.main(["nvidia-smi", "--frobnicate"]) == 2
+
+
+def test_a_used_device_shows_its_process(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    host_tool("nvidia")
+    device = tmp_path / "devices" / "2"
+    device.parent.mkdir()
+    with device.open("w") as held:
+        held.write(f"{os.getpid()} 12345")
+        held.flush()
+        query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
+        assert nvidia_smi.main(query) == 0
+        assert capsys.readouterr().out == f"{os.getpid()}, 12345 MiB\n"
+    assert nvidia_smi.main(query) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_persistence_mode_lasts_until_the_next_boot(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host_tool("nvidia")
+    query = ["nvidia-smi", "-i", "0", "--query-gpu=persistence_mode", "--format=csv,noheader"]
+    assert nvidia_smi.main(["nvidia-smi", "-pm", "1"]) == 0
+    capsys.readouterr()
+    nvidia_smi.main(query)
+    assert capsys.readouterr().out == "Enabled\n"
+
+
+def test_faults_show_where_the_real_tool_shows_them(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = {
+        "ecc_uncorrected": {"1": 3},
+        "nvlink_inactive": {"0": [4]},
+        "fabric_state": "In Progress",
+        "gpu_lost": [3],
+    }
+    host_tool("nvidia", faults=faults)
+    query = "--query-gpu=ecc.errors.uncorrected.volatile.total"
+    nvidia_smi.main(["nvidia-smi", query, "--format=csv,noheader"])
+    assert capsys.readouterr().out.split() == ["0", "3", "0"]
+    nvidia_smi.main(["nvidia-smi", "nvlink", "-s"])
+    assert "\t Link 4: <inactive>\n" in capsys.readouterr().out
+    nvidia_smi.main(["nvidia-smi", "-q"])
+    assert f"{'        State':<42}: In Progress" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("faults", "status"), [({}, "UP"), ({"imex_down": ["192.0.2.2"]}, "DEGRADED")]
+)
+def test_the_imex_domain_is_up_when_every_node_is(
+    host_tool: HostTool,
+    capsys: pytest.CaptureFixture[str],
+    faults: dict[str, list[str]],
+    status: str,
+) -> None:
+    host_tool("nvidia", faults=faults)
+    assert nvidia_imex.main(["nvidia-imex-ctl", "-N", "-j"]) == 0
+    domain = json.loads(capsys.readouterr().out)
+    assert domain["status"] == status
+    assert [node["host"] for node in domain["nodes"].values()] == ["192.0.2.1", "192.0.2.2"]
+    nvidia_imex.main(["nvidia-imex-ctl", "-q"])
+    assert capsys.readouterr().out == "READY\n"
+
+
+def test_amd_smi_prints_one_entry_per_device(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host_tool("amd")
+    assert amd_tools.main(["amd-smi", "static", "--json"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert len(entries) == 8
+    assert entries[0]["asic"]["market_name"] == "AMD Instinct MI355X"
+    assert entries[0]["partition"]["accelerator_partition"] == "SPX"
+    assert amd_tools.main(["amd-smi", "frobnicate"]) == 255
+    assert amd_tools.main(["amd-smi", "list", "--frobnicate"]) == 254
+    assert amd_tools.main(["rocm-smi", "--frobnicate"]) == 2
+
+
+def test_npu_smi_tells_card_and_die(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host_tool("ascend")
+    assert npu_smi.main(["npu-smi", "info", "-t", "spod-info", "-i", "2", "-c", "1"]) == 0
+    lines = dict(line.split(":") for line in capsys.readouterr().out.replace(" ", "").split())
+    assert lines == {
+        "SDID": str(4 << 22 | 2 << 18 | 1 << 16 | 5),
+        "SuperPodSize": "384",
+        "SuperPodID": "3",
+        "ServerIndex": "4",
+    }
+    assert npu_smi.main(["npu-smi", "info"]) == 0
+    overview = capsys.readouterr().out
+    assert overview.count("| Ascend910 ") == 0
+    assert overview.count("Ascend910") == 16
+    assert "No running processes found in NPU 7" in overview
+    assert npu_smi.main(["npu-smi", "info", "-t", "health", "-i", "8"]) == 1
+    assert npu_smi.main(["npu-smi", "info", "--frobnicate"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["-link", "-g"], "link status: UP"),
+        (["-net_health", "-g"], "net health status: Success"),
+        (["-ip", "-g"], "ipaddr:29.2.1.4"),
+        (["-vnic", "-g"], "vnic ipaddr:192.130.1.4"),
+        (["-hccs_ping", "-g", "address", "192.130.2.1"], "0.00% packet loss"),
+        (["-ping", "-g", "address", "10.0.0.1"], "100.00% packet loss"),
+    ],
+)
+def test_hccn_tool_answers(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str], words: list[str], line: str
+) -> None:
+    host_tool("ascend")
+    exit_code = hccn_tool.main(["hccn_tool", "-i", "3", *words])
+    assert line in capsys.readouterr().out
+    assert exit_code == (1 if line.startswith("100") else 0)
+
+
+def test_hccn_tool_refuses_what_it_does_not_know(host_tool: HostTool) -> None:
+    host_tool("ascend")
+    assert hccn_tool.main(["hccn_tool", "-i", "3", "-frobnicate", "-g"]) == 1
+    assert hccn_tool.main(["hccn_tool", "-i", "16", "-link", "-g"]) == 1
+    assert hccn_tool.main(["hccn_tool", "-link", "-g"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("vendor", "paths"),
+    [
+        (
+            "nvidia",
+            ["dev/nvidia3", "dev/nvidia-caps-imex-channels/channel0", "dev/infiniband/uverbs0"],
+        ),
+        ("amd", ["dev/kfd", "dev/dri/renderD135"]),
+        ("ascend", ["dev/davinci15", "dev/hisi_hdc", "etc/hccn.conf", "etc/ascend_install.info"]),
+    ],
+)
+def test_the_drivers_files_are_there_and_stay_as_they_are(
+    host_tool: HostTool, tmp_path: Path, vendor: str, paths: list[str]
+) -> None:
+    host_tool(vendor)
+    root = tmp_path / "root"
+    prepare_devices.main(["prepare_devices.py", str(root)])
+    for path in paths:
+        assert (root / path).is_file()
+    (root / paths[-1]).write_text("changed")
+    prepare_devices.main(["prepare_devices.py", str(root)])
+    assert (root / paths[-1]).read_text() == "changed"
