@@ -272,6 +272,7 @@ def _run_systemd(order: BootOrder) -> None:
     console = os.open(order.console, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open("/dev/null", os.O_RDONLY)
     linux.change_root(order.root)
+    linux.share_mounts_with_children()  # systemd leaves that to whoever starts a container
     os.dup2(nothing, 0)
     os.dup2(console, 1)
     os.dup2(console, 2)

@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ REQUEST_LIMIT_S = 60.0
 STOP_LIMIT_S = 30.0
 CONSOLE_LINES = 10
 HALF_OF_MEMORY = "50%"
+_LOOK_EVERY_S = 0.02
 
 
 class Lab:
@@ -117,6 +119,31 @@ class Lab:
             f"{late[0].name} says: " + (" | ".join(console[-CONSOLE_LINES:]) or "nothing"),
         )
 
+    def wait_reboot(self, host: str, num_boots: int, deadline_s: float) -> HostStatus:
+        """Wait until a host has booted once more and answers.
+
+        Args:
+            host: its name.
+            num_boots: `boots` of its status before.
+            deadline_s: how long to wait, in seconds.
+
+        Raises:
+            HostsNotReady: in that time it did not.
+        """
+        deadline = time.monotonic() + deadline_s
+        while True:
+            status = next(one for one in self.status() if one.name == host)
+            if status.boots > num_boots and status.state == "ready":
+                return status
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK_EVERY_S)
+        raise HostsNotReady(
+            f"simulated host {host}",
+            f"has not booted again within {deadline_s:g} s (state {status.state}).",
+            "See its console (read_console) and who was to reboot it.",
+        )
+
     def keep(self) -> None:
         """Let the lab outlive this process; `stop_lab` ends it."""
         self._ask("keep")
@@ -130,8 +157,9 @@ class Lab:
         """
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGTERM)
-        readable, _, _ = select.select([self._pidfd], [], [], STOP_LIMIT_S)
-        if not readable:
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        if not poll.poll(STOP_LIMIT_S * 1000):
             raise LabError(
                 f"lab {self.id}",
                 f"did not end within {STOP_LIMIT_S:g} s.",
@@ -192,6 +220,9 @@ class Lab:
 
     def open_file(self, host: str, path: str, flags: int, mode: int = 0o644) -> int:
         """A descriptor of a host's file; powered-off hosts have all but /run, /tmp and the like.
+
+        Of /proc it shows what belongs to the opener, not to the host (`/proc/sys/net`, `/proc/self`):
+        `run` a program for that.
 
         Raises:
             OSError: as open(2) on the host would.
@@ -303,12 +334,11 @@ class Lab:
     ) -> tuple[dict[str, Any], list[int]]:
         """One request and its answer, with the descriptors that came along."""
         try:
-            channel = control.connect(self._control, limit_s)
-        except (FileNotFoundError, ConnectionRefusedError) as error:
+            with control.connect(self._control, limit_s) as channel:
+                control.send(channel, {"operation": operation, **details}, files)
+                answer, received = control.receive(channel)
+        except (FileNotFoundError, ConnectionError) as error:
             raise _gone(self.id) from error
-        with channel:
-            control.send(channel, {"operation": operation, **details}, files)
-            answer, received = control.receive(channel)
         if answer is None:
             raise _gone(self.id)
         if "error" in answer:

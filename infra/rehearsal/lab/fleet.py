@@ -46,7 +46,8 @@ class RunningHost:
     boot_id: str = ""
     cgroup: int = -1
     first_process: boot.FirstProcess | None = None
-    is_to_start_again: bool = field(default=False)
+    is_to_start_again: bool = False
+    on_end: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def status(self) -> HostStatus:
@@ -140,6 +141,8 @@ class Fleet:
 
     def start(self, hosts: tuple[RunningHost, ...]) -> None:
         """Power hosts on; those that run already stay as they are."""
+        for running in hosts:
+            running.is_to_start_again |= running.pid != 0 and running.state == "off"
         starting = [running for running in hosts if not running.pid]
         if not starting:
             return
@@ -161,18 +164,25 @@ class Fleet:
                 os.write(first.go, b"x")
                 os.close(first.go)
 
-    def power_off(self, running: RunningHost) -> None:
-        """Pull the plug: nothing on the host hears of it."""
-        if running.pid:
-            os.kill(running.pid, signal.SIGKILL)
+    def power_off(self, running: RunningHost, then: Callable[[], None]) -> None:
+        """Pull the plug, nothing on the host hears of it; `then` is called when all is dead."""
+        if not running.pid:
+            then()
+            return
+        running.state = "off"
+        running.on_end.append(then)
+        network.remove(running.cable)  # first, so that no peer is told that connections end
+        os.kill(running.pid, signal.SIGKILL)
 
-    def reset(self, running: RunningHost) -> None:
-        """Pull the plug and put it back."""
-        running.is_to_start_again = True
+    def reset(self, running: RunningHost, then: Callable[[], None]) -> None:
+        """Pull the plug and put it back; `then` is called in between."""
         if running.pid:
-            self.power_off(running)
+            running.is_to_start_again = True
+            self.power_off(running, then)
+            running.state = "rebooting"
         else:
             self.start((running,))
+            then()
 
     def freeze(self, running: RunningHost, *, is_frozen: bool) -> None:
         """Stop or continue every process of a host; its network stack goes on."""
@@ -181,13 +191,17 @@ class Fleet:
 
     def cut(self, running: RunningHost, *, carrier: bool) -> None:
         """Take a host off the network."""
-        network.cut(running.host.address, running.cable, carrier=carrier)
+        network.cut(running.host.address)
+        if carrier and running.pid:
+            network.unplug(running.cable)
         running.link = "no-carrier" if carrier else "silent"
 
     def heal(self, running: RunningHost) -> None:
         """Put a host that was cut back on the network."""
+        if running.link == "no-carrier" and running.pid:
+            network.replug(running.host.address, running.cable)
         if running.link != "up":
-            network.heal(running.host.address, running.cable)
+            network.heal(running.host.address)
             running.link = "up"
 
     def when_settled(self, call: Callable[[], None]) -> None:
@@ -256,6 +270,7 @@ class Fleet:
         """A host's PID 1 has ended: by reboot(2), by poweroff, or by us."""
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         running.pid = 0
+        network.remove(running.cable)
         os.close(running.cgroup)
         cgroups.remove(self._group, running.group_name)
         if running.state != "failed":
@@ -264,6 +279,9 @@ class Fleet:
         if number == signal.SIGHUP or running.is_to_start_again:
             running.state = "rebooting"
             self._loop.call_later(running.host.boot_delay_s, lambda: self._start_again(running))
+        waiting, running.on_end = running.on_end, []
+        for call in waiting:
+            call()
         self._announce()
 
     def _start_again(self, running: RunningHost) -> None:

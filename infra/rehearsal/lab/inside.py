@@ -22,6 +22,9 @@ from infra.rehearsal.lab.loop import READ, Loop
 _REQUEST_LIMIT_S = 10.0
 _DIAL_LIMIT_S = 10.0
 
+_LIKE_SYSTEM_CALLS = ("dial", "open")
+"""What a caller gets the operating system's own error of."""
+
 Answer = Mapping[str, Any] | None
 """What a handler returns: the answer, or None when it answers later."""
 
@@ -191,11 +194,10 @@ class Inside:
         running, action = self._host(request), request.document["action"]
         if action == "start":
             self._fleet.start((running,))
-        elif action == "reset":
-            self._fleet.reset(running)
-        else:
-            self._fleet.power_off(running)
-        return {}
+            return {}
+        change = self._fleet.reset if action == "reset" else self._fleet.power_off
+        change(running, lambda: request.answer({}))
+        return None
 
     def _network(self, request: Request) -> Answer:
         running, action = self._host(request), request.document["action"]
@@ -247,13 +249,15 @@ class Request:
     def fail(self, error: Exception, where: str) -> None:
         """Send an error as the answer."""
         explained = explain(error, where)
+        number = error.errno if isinstance(error, OSError) else None
+        is_callers = self.document["operation"] in _LIKE_SYSTEM_CALLS
         self.answer(
             {
                 "error": {
                     "where": explained.where,
                     "what": explained.what,
                     "fix": explained.fix,
-                    "errno": error.errno if isinstance(error, OSError) else None,
+                    "errno": number if is_callers else None,
                     "is_unknown_host": isinstance(error, UnknownHost),
                 }
             }

@@ -39,6 +39,7 @@ class MountFlag(IntFlag):
     BIND = 4096
     RECURSIVE = 16384
     PRIVATE = 1 << 18
+    SHARED = 1 << 20
 
 
 class _OpenHow(ctypes.Structure):
@@ -93,6 +94,11 @@ def detach(target: str | os.PathLike[str]) -> None:
 def keep_mounts_to_ourselves() -> None:
     """Stop mounts of this namespace from showing in the one that it was copied from."""
     mount("none", "/", None, MountFlag.RECURSIVE | MountFlag.PRIVATE)
+
+
+def share_mounts_with_children() -> None:
+    """Show later mounts to namespaces copied from this one, as systemd's credentials need it."""
+    mount("none", "/", None, MountFlag.RECURSIVE | MountFlag.SHARED)
 
 
 def unshare(namespaces: Namespace) -> None:

@@ -14,6 +14,7 @@ Every packet is acknowledged at once (`quickack`): clients and servers that leav
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import socket
 import struct
@@ -84,24 +85,33 @@ def reactivate(interface: str) -> None:
             fcntl.ioctl(any_socket, _SIOCSIFTXQLEN, request)
 
 
-def cut(address: str, cable: str, *, carrier: bool) -> None:
-    """Lose every packet to and from a host; with `carrier`, its interface sees the cable go too."""
-    lines = [f"route replace {address} dev sink metric {_CUT_METRIC}"]
-    if carrier:
-        lines.append(f"link set {cable} down")
-    _run_ip(lines)
+def cut(address: str) -> None:
+    """Lose every packet to and from a host."""
+    _run_ip([f"route replace {address} dev sink metric {_CUT_METRIC}"])
 
 
-def heal(address: str, cable: str) -> None:
+def heal(address: str) -> None:
     """Undo `cut`."""
+    _run_ip([f"route delete {address} dev sink metric {_CUT_METRIC}"])
+
+
+def unplug(cable: str) -> None:
+    """Let a host see that its cable has no carrier."""
+    _run_ip([f"link set {cable} down"])
+
+
+def replug(address: str, cable: str) -> None:
+    """Undo `unplug`."""
     _run_ip(
-        [
-            f"link set {cable} up",
-            f"route replace {address} dev {cable} {_CABLE_ROUTE}",
-            f"route delete {address} dev sink metric {_CUT_METRIC}",
-        ]
+        [f"link set {cable} up", f"route replace {address} dev {cable} {_CABLE_ROUTE}"],
     )
     reactivate(cable)
+
+
+def remove(cable: str) -> None:
+    """Take a cable away; it may be gone already, with its host's network namespace."""
+    with contextlib.suppress(subprocess.CalledProcessError):
+        _run_ip([f"link delete {cable}"])
 
 
 def hardware_address(number: int) -> str:

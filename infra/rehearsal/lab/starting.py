@@ -144,8 +144,9 @@ def _hear(report: int, pid: int, directory: Path) -> None:
     """
     log = directory / LOG
     with os.fdopen(report, "rb") as channel:
-        readable, _, _ = select.select([channel], [], [], _START_LIMIT_S)
-        answer = channel.readline() if readable else b""
+        poll = select.poll()
+        poll.register(channel, select.POLLIN)
+        answer = channel.readline() if poll.poll(_START_LIMIT_S * 1000) else b""
     if not answer:
         lines = log.read_text().splitlines() if log.exists() else []
         raise LabError(
