@@ -17,10 +17,11 @@ import pytest
 import yaml
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import Accelerator
 from infra.engines.command_line import parse_flags
 from infra.plan.compile import CompiledStack, compile_file
 from infra.plan.process import Process
+from infra.render.host_paths import process_folder
+from infra.render.host_state import Tuning, host_state
 from infra.spec.load import stack_names
 
 HERE = Path(__file__).parent
@@ -32,6 +33,7 @@ UNIT_OPTIONS = {"--rm", "-d", "-it", "--entrypoint=/bin/bash"}
 VALUED_OPTIONS = {
     *("--cap-add", "--device", "--entrypoint", "--env", "--gpus", "--group-add", "--ipc", "--name"),
     *("--net", "--network", "--security-opt", "--shm-size", "-e", "-p", "-v"),
+    *("--env-file", "--label", "--log-driver", "--mount", "--pull", "--ulimit"),
 }
 SETTINGS = {
     "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor": "cpu.scaling_governor",
@@ -208,30 +210,32 @@ def compare_settings(read: ReadCommand, stack: str) -> Differences:
     return {("setting", name): pair for name, pair in found.items() if pair[0] != pair[1]}
 
 
-def container_options(accelerator: Accelerator) -> set[str]:
-    access = accelerator.container
-    devices = [*access.devices, *access.fabric_devices]
-    devices += [
-        d.format(index=i) for d in access.per_device for i in range(accelerator.devices_per_host)
+def container_options(stack: str, process: Process) -> set[str]:
+    """Options of `docker run` in the launch script that the host gets, in the guides' spelling."""
+    compiled_stack = compiled(stack)
+    profile = CATALOG.tuning(compiled_stack.plan.tuning)
+    tuning = Tuning(profile=profile, enable=compiled_stack.resolved.tuning_enabled)
+    state = host_state(compiled_stack.plan, process.host, tuning=tuning, catalog=CATALOG)
+    path = f"{process_folder(stack, process)}/launch"
+    (script,) = [str(i.details["content"]) for i in state.items if i.target == path]
+    words = split(script.partition("exec docker")[2])
+    read = ReadCommand()
+    take_docker_apart(read, words[1:])
+    mounts = [
+        dict(part.partition("=")[::2] for part in o.split(",")) for o in options_of(read, "--mount")
     ]
-    return {
-        "--network=host",
-        *(["--ipc=host"] if access.ipc_host else []),
-        *([f"--gpus={access.gpus}"] if access.gpus else []),
-        *([f"--shm-size={access.shm_size}"] if access.shm_size else []),
-        *(f"--device={device}" for device in devices),
-        *(f"--group-add={group}" for group in access.groups),
-        *(f"--cap-add={capability}" for capability in access.capabilities),
-        *(f"--security-opt={option}" for option in access.security_options),
-        *(f"-v {mount.source}:{mount.target}" for mount in access.mounts),
-    }
+    return {*read.options, *(f"-v {mount['source']}:{mount['target']}" for mount in mounts)}
+
+
+def options_of(read: ReadCommand, name: str) -> list[str]:
+    return [o.removeprefix(f"{name}=") for o in read.options if o.startswith(f"{name}=")]
 
 
 def compare_container(read: ReadCommand, stack: str, process: Process) -> Differences:
     if read.image is None:
         return {}
     plan = compiled(stack).plan
-    ours = container_options(CATALOG.accelerator(plan.host(process.host).accelerator))
+    ours = container_options(stack, process)
     asked = [o for o in read.options if o not in UNIT_OPTIONS and not o.startswith("--name=")]
     found: Differences = {("option", o): (o, None) for o in asked if o not in ours}
     if read.image != plan.engine.image:
