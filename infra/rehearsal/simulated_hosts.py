@@ -16,10 +16,10 @@ from infra.rehearsal import engine, standins
 from infra.rehearsal.checkpoints import SimulatedCheckpoint, checkpoints_of
 from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost, LabUser
 from infra.rehearsal.standins.vendor_files import vendor_files
+from infra.render.host_paths import ENGINE_ENVIRONMENTS, ROUTER_ENVIRONMENTS
 
 STATE = "/var/lib/moe-rehearsal"
 PROGRAMS = "/opt/moe-rehearsal"
-ROUTERS = "/opt/moe-infra/routers"
 LOGIN = "ubuntu"
 REQUESTS = f"{STATE}/requests.jsonl"
 
@@ -69,7 +69,9 @@ def _simulate(  # noqa: PLR0913 - one host is made of all of these
         files[f"{STATE}/devices/{index}"] = LabFile(content=b"", mode=0o666)
     programs = standins.standin_files(accelerator.vendor)
     if plan.runtime == "native":
-        programs = {**programs, **standins.native_files()}
+        environment = f"{ENGINE_ENVIRONMENTS}/{plan.engine.name}-{plan.engine.version}"
+        native = standins.native_files()
+        programs |= {path.replace(standins.NATIVE_FOLDER, environment): file for path, file in native.items()}
     for path, (source, mode) in programs.items():
         if not path.startswith(standins.LIBRARY):
             files[path] = LabFile(content=Path(source).read_bytes(), mode=mode)
@@ -156,7 +158,7 @@ def _router_programs(catalog: Catalog) -> Mapping[str, LabFile]:
         program = release.program[0]
         words = f"{sys.prefix}/bin/python" if program == "python" else f"{sys.prefix}/bin/{program}"
         script = f'#!/bin/sh\nexec {words} "$@"\n'
-        files[f"{ROUTERS}/{name}-{release.version}/bin/{program}"] = LabFile(content=script.encode(), mode=0o755)
+        files[f"{ROUTER_ENVIRONMENTS}/{name}-{release.version}/bin/{program}"] = LabFile(content=script.encode(), mode=0o755)
     return files
 
 

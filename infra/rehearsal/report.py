@@ -1,0 +1,109 @@
+"""What a rehearsal says at its end: a row per step, what was real, what was simulated, what it cannot show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from infra.plan.process import Plan
+
+StepName = Literal["check", "plan", "provision", "hosts", "weights", "tune", "start", "verify"]
+STEPS: tuple[StepName, ...] = ("check", "plan", "provision", "hosts", "weights", "tune", "start", "verify")
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step as it went. `simulated` says whether something stood in for the real thing."""
+
+    name: StepName
+    seconds: float
+    simulated: bool
+    ok: bool
+    detail: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """The document of `fab rehearse`, while it grows.
+
+    Args:
+        first_token_s: seconds from the start of the command's process to the first token through the
+            deployment's own front door; None before.
+        served_by: role → process id of the last request through the router.
+    """
+
+    stack: str
+    id: str = ""
+    steps: list[Step] = field(default_factory=list)
+    first_token_s: float | None = None
+    served_by: Mapping[str, str] = field(default_factory=dict)
+    inventory: str = ""
+    ssh_config: str = ""
+    pulumi_dir: str = ""
+    pulumi_env: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, object]:
+        """As JSON."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "stack": self.stack,
+            "ok": all(step.ok for step in self.steps),
+            "id": self.id,
+            "steps": [
+                {
+                    "name": step.name,
+                    "seconds": round(step.seconds, 3),
+                    "simulated": step.simulated,
+                    "ok": step.ok,
+                    "detail": step.detail,
+                }
+                for step in self.steps
+            ],
+            "first_token_s": None if self.first_token_s is None else round(self.first_token_s, 3),
+            "served_by": dict(self.served_by),
+            "inventory": self.inventory,
+            "ssh_config": self.ssh_config,
+            "pulumi_dir": self.pulumi_dir,
+            "pulumi_env": dict(self.pulumi_env),
+        }
+
+
+def reality_rows(plan: Plan, *, provisioned: bool, time_scale: float) -> Sequence[tuple[str, str, str]]:
+    """(part, real, simulated) of this rehearsal, with a head."""
+    router = next((process.argv[0] for process in plan.processes if process.kind == "router"), None)
+    is_wheel = router in {"vllm-router", "python"}
+    rows = [
+        ("part", "real", "simulated"),
+        ("compiler", "the whole of it", "-"),
+    ]
+    if provisioned:
+        rows.append(("cloud", "Pulumi engine and language host, the project's program", "the AWS provider and what it creates"))
+    rows += [
+        ("hosts", "Linux namespaces, systemd, sshd, sudo, TCP/IP", "kernel knobs, drivers, devices; one kernel for all"),
+        ("tuning", "the agent, over SSH, as on any host", "the kernel's answers"),
+        ("containers", "mount namespaces with what was asked for", f"{plan.runtime}, its daemon and its images"),
+        (
+            "engines",
+            "arguments, ports, handshakes, HTTP",
+            f"the model, the accelerator, load times (time limits x {time_scale:g})",
+        ),
+    ]
+    if router is not None:
+        rows.append(("router", "the released wheel" if is_wheel else "-", "-" if is_wheel else "its program"))
+    return rows
+
+
+def not_shown(plan: Plan) -> Sequence[str]:
+    """What this rehearsal cannot show."""
+    lines = [
+        "speed, memory use and numerical results of the model",
+        "collectives, RDMA and the fabric between devices: no byte of KV cache or gradient crosses a real one",
+        "drivers, firmware, real device counts and faults",
+        "the real image: its digest, its libraries, what its entry point does beside the documented",
+    ]
+    if plan.platform.startswith("aws"):
+        lines.append("whether AWS has the capacity, and what its API accepts beyond the checks of the emulation")
+    return lines
