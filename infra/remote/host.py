@@ -18,7 +18,9 @@ from infra.remote.ssh_target import SshTarget, resolve_target
 CHUNK_BYTES = 1 << 18
 # While standard input waits for the peer's window, nothing wakes the poll: look again after this.
 SENDING_POLL_S = 0.02
-LOST = -1
+NO_STATUS = -1
+# What a shell would say of SIGKILL; which signal it was is not known.
+KILLED = 137
 
 
 class SshHost:
@@ -71,7 +73,7 @@ class SshHost:
             except TimeoutError:
                 what = f"no answer within {timeout_s:g} s; what was started there is being ended."
                 raise OverTime(self.name, what, "Look at the host, then run again.") from None
-            except (paramiko.SSHException, EOFError, OSError):
+            except (paramiko.SSHException, EOFError, OSError):  # lost before the command was sent
                 return Outcome(exit_code=None, stdout=b"", stderr=b"")
 
     def close(self) -> None:
@@ -118,20 +120,30 @@ class _Exchange:
                 poll.poll(left * 1000)
         if not channel.status_event.wait(max(deadline - time.monotonic(), 0)):
             raise TimeoutError
-        code = channel.exit_status
         return Outcome(
-            exit_code=None if code == LOST else code,
+            exit_code=self._exit_code(),
             stdout=b"".join(self._stdout),
             stderr=b"".join(self._stderr),
         )
 
+    def _exit_code(self) -> int | None:
+        """The exit status; paramiko drops a signal's message, so an orderly end without one is a signal."""
+        channel = self._channel
+        if channel.exit_status != NO_STATUS:
+            return channel.exit_status
+        ended_orderly = channel.eof_received and channel.get_transport().is_active()
+        return KILLED if ended_orderly else None
+
     def _send(self) -> None:
         """Send as much as the peer takes now; nothing left means end of file, unless it is held."""
-        while self._unsent and self._channel.send_ready():
-            sent = self._channel.send(bytes(self._unsent[:CHUNK_BYTES]))
-            self._unsent = self._unsent[sent:]
-        if not self._unsent and not self._hold_stdin and not self._channel.eof_sent:
-            self._channel.shutdown_write()
+        try:
+            while self._unsent and self._channel.send_ready():
+                sent = self._channel.send(bytes(self._unsent[:CHUNK_BYTES]))
+                self._unsent = self._unsent[sent:]
+            if not self._unsent and not self._hold_stdin and not self._channel.eof_sent:
+                self._channel.shutdown_write()
+        except OSError:
+            self._unsent = memoryview(b"")  # the command has ended without reading all of it
 
     def _receive(self) -> bool:
         """Take what has come; whether there was anything."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import socket
 import subprocess
-from typing import Protocol, cast
+from typing import Protocol
 
 import paramiko
 
@@ -44,6 +45,24 @@ class QuickSocket(socket.socket):
         return data
 
 
+class _ProxyProgram(paramiko.ProxyCommand):
+    """A ProxyCommand that is gone after hanging up; paramiko's leaves the process and its pipes."""
+
+    def close(self) -> None:
+        """End the program."""
+        program: subprocess.Popen[bytes] = self.process
+        program.terminate()
+        try:
+            program.wait(_PROXY_END_S)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+        for stream in (program.stdin, program.stdout, program.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # what it did not take any more
+                    stream.close()
+
+
 def dial(target: SshTarget) -> Wire:
     """A connection to a target that no bastion stands before.
 
@@ -54,7 +73,7 @@ def dial(target: SshTarget) -> Wire:
         return _dial_tcp(target)
     if target.proxy_passes_socket:
         return _dial_passed(target, target.proxy_command)
-    return cast(Wire, paramiko.ProxyCommand(target.proxy_command))
+    return _ProxyProgram(target.proxy_command)
 
 
 def tuned(plain: socket.socket, timeout_s: float) -> QuickSocket:

@@ -1,0 +1,113 @@
+"""A host without SSH: commands run on this machine, with the promises of `infra.remote.outcome.Host`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+
+from infra.remote.failures import OverTime
+from infra.remote.outcome import Outcome
+
+GRACE_S = 0.5
+
+
+class FakeHost:
+    """Runs commands in a local shell.
+
+    Args:
+        name: what it is called.
+        environment: added to that of the commands: MOE_INFRA_ROOT, a PATH with stand-ins.
+        noise: what its login prints before every command.
+        loses_connection: whether the connection is lost before the outcome is known.
+    """
+
+    def __init__(
+        self,
+        name: str = "fake-0",
+        environment: Mapping[str, str] | None = None,
+        *,
+        noise: bytes = b"",
+        loses_connection: bool = False,
+    ) -> None:
+        self.name = name
+        self.environment = dict(environment or {})
+        self.noise = noise
+        self.loses_connection = loses_connection
+        self.commands: list[str] = []
+
+    def run(
+        self, command: str, *, stdin: bytes = b"", timeout_s: float, hold_stdin: bool = False
+    ) -> Outcome:
+        self.commands.append(command)
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], **self.environment},
+            start_new_session=True,
+        )
+        assert child.stdin is not None
+        hang_up = threading.Event()
+        feeder = threading.Thread(
+            target=_feed, args=(child, stdin, hang_up if hold_stdin else None), daemon=True
+        )
+        feeder.start()
+        outputs: dict[str, bytes] = {}
+        readers = [
+            threading.Thread(target=_drain, args=(child, which, outputs), daemon=True)
+            for which in ("stdout", "stderr")
+        ]
+        for reader in readers:
+            reader.start()
+        try:
+            child.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise OverTime(self.name, f"no answer within {timeout_s:g} s.", "Look.") from None
+        finally:
+            hang_up.set()
+            _end(child)
+            for thread in (feeder, *readers):
+                thread.join()
+        if self.loses_connection:
+            return Outcome(exit_code=None, stdout=b"", stderr=b"")
+        code = child.returncode
+        return Outcome(
+            exit_code=128 + signal.SIGKILL if code < 0 else code,
+            stdout=self.noise + outputs["stdout"],
+            stderr=outputs["stderr"],
+        )
+
+    def close(self) -> None:
+        pass
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Give a command that has lost its input a moment to end by itself; nothing is left behind."""
+    try:
+        child.wait(timeout=GRACE_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _feed(child: subprocess.Popen[bytes], stdin: bytes, hang_up: threading.Event | None) -> None:
+    assert child.stdin is not None
+    with contextlib.suppress(OSError):
+        child.stdin.write(stdin)
+        child.stdin.flush()
+    if hang_up is not None:
+        hang_up.wait()
+    with contextlib.suppress(OSError):
+        child.stdin.close()
+
+
+def _drain(child: subprocess.Popen[bytes], which: str, outputs: dict[str, bytes]) -> None:
+    stream = child.stdout if which == "stdout" else child.stderr
+    assert stream is not None
+    with stream:
+        outputs[which] = stream.read()

@@ -1,0 +1,100 @@
+"""The same thing on many hosts: bounded, ordered, one failing leaves the others alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from infra.errors import InfraError
+from infra.remote.failures import SeveralHostsFailed, SudoRefused, Unreachable
+from infra.remote.fan_out import failures_of, run_on_all, values_of
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+
+
+HOSTS = [Named(f"host-{index}") for index in range(5)]
+
+
+def fails_on(*names: str) -> Callable[[Named], str]:
+    def function(host: Named) -> str:
+        if host.name in names:
+            raise Unreachable(host.name, f"{host.name} port 22 refuses.", "Start sshd.")
+        return host.name.upper()
+
+    return function
+
+
+def test_results_come_in_the_hosts_order() -> None:
+    def slow_first(host: Named) -> str:
+        time.sleep(0.05 if host.name == "host-0" else 0)
+        return host.name
+
+    results = run_on_all(HOSTS, slow_first)
+    assert list(results) == [host.name for host in HOSTS]
+    assert values_of(results)["host-4"] == "host-4"
+    assert all(result.seconds >= 0 for result in results.values())
+
+
+def test_no_hosts_are_no_results() -> None:
+    assert run_on_all([], lambda host: host) == {}
+
+
+def test_one_failure_is_itself() -> None:
+    results = run_on_all(HOSTS, fails_on("host-1"))
+    assert [failure.host for failure in failures_of(results)] == ["host-1"]
+    assert results["host-2"].value == "HOST-2"
+    with pytest.raises(Unreachable):
+        values_of(results)
+    with pytest.raises(Unreachable):
+        results["host-1"].unwrap()
+
+
+def test_several_failures_are_one_table_grouped_by_kind() -> None:
+    def function(host: Named) -> str:
+        if host.name == "host-4":
+            raise SudoRefused(host.name, "sudo wants a password.", "Give NOPASSWD.")
+        raise Unreachable(host.name, f"{host.name} port 22 refuses.", "Start sshd.")
+
+    with pytest.raises(SeveralHostsFailed) as caught:
+        values_of(run_on_all(HOSTS, function))
+    assert caught.value.exit_code == 4
+    assert str(caught.value) == (
+        "5 of 5 hosts failed:\n"
+        "  host-0, host-1, host-2, host-3  the host port 22 refuses. Start sshd.\n"
+        "  host-4                          sudo wants a password. Give NOPASSWD."
+    )
+
+
+def test_a_bug_is_not_a_host_failure() -> None:
+    def broken(_: Named) -> str:
+        raise KeyError("bug")
+
+    with pytest.raises(KeyError):
+        run_on_all(HOSTS, broken)
+
+
+def test_the_limit_holds() -> None:
+    running, most, guard = 0, 0, threading.Lock()
+
+    def count(_: Named) -> None:
+        nonlocal running, most
+        with guard:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)
+        with guard:
+            running -= 1
+
+    run_on_all(HOSTS, count, limit=2)
+    assert most == 2
+
+
+def test_the_errors_are_ours() -> None:
+    assert issubclass(SeveralHostsFailed, InfraError)

@@ -1,0 +1,87 @@
+"""known_hosts lines as OpenSSH writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.remote.known_hosts import (
+    KnownHosts,
+    fingerprint,
+    known_name,
+    parse_key_line,
+    parse_known_hosts,
+    read_known_hosts,
+)
+
+# ssh-keygen's own output for a throw-away key, and the line that `ssh-keygen -H` made of it.
+BLOB = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+KEY = f"ssh-ed25519 {BLOB}"
+# ssh-keygen -H's form for 192.0.2.7: HMAC-SHA1 of the name under the salt.
+HASHED = "|1|qFzL842XjAPpK1HPtBommfsVcQk=|HAZGjPCwJsoI9rN8UACWUCHFzeg="
+
+
+def found(text: str, name: str) -> int:
+    return len(KnownHosts(parse_known_hosts(text)).find(name))
+
+
+@pytest.mark.parametrize(
+    ("names", "name"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("host-0,192.0.2.7", "host-0"),
+        ("HOST-0", "host-0"),
+        ("[192.0.2.7]:2222", "[192.0.2.7]:2222"),
+        ("192.0.2.*", "192.0.2.7"),
+        ("[192.0.2.*]:2222", "[192.0.2.7]:2222"),
+        (HASHED, "192.0.2.7"),
+    ],
+)
+def test_a_line_covers_its_hosts(names: str, name: str) -> None:
+    assert found(f"{names} {KEY}\n", name) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "name"),
+    [
+        ("192.0.2.7", "192.0.2.70"),
+        ("192.0.2.7", "[192.0.2.7]:2222"),
+        ("192.0.2.*,!192.0.2.7", "192.0.2.7"),
+        (HASHED, "192.0.2.8"),
+    ],
+)
+def test_a_line_covers_no_other_host(names: str, name: str) -> None:
+    assert found(f"{names} {KEY}\n", name) == 0
+
+
+def test_comments_authorities_and_garbage_are_skipped() -> None:
+    text = (
+        f"# host {KEY}\n\n@cert-authority * {KEY}\nhost ssh-ed25519 %%%\nhost\n\0\n|1|x|y {KEY}\n"
+    )
+    assert found(text, "host") == 0
+
+
+def test_a_revoked_key_is_told_apart() -> None:
+    keys = KnownHosts(parse_known_hosts(f"@revoked * {KEY}\nhost-0 {KEY}\n")).find("host-0")
+    assert sorted(key.is_revoked for key in keys) == [False, True]
+
+
+def test_a_file_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    assert read_known_hosts((tmp_path / "none",)).find("host-0") == ()
+
+
+def test_a_key_line_may_carry_a_comment() -> None:
+    key = parse_key_line(f"{KEY} root@host-0")
+    assert key is not None
+    assert key.key_type == "ssh-ed25519"
+    assert fingerprint(key.blob) == "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU"
+
+
+@pytest.mark.parametrize("line", ["", "ssh-ed25519", "ssh-ed25519 %%%"])
+def test_a_line_that_is_no_key_is_none(line: str) -> None:
+    assert parse_key_line(line) is None
+
+
+def test_the_usual_port_is_not_written() -> None:
+    assert (known_name("h", 22), known_name("h", 2222)) == ("h", "[h]:2222")
