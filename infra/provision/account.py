@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.catalog.instance_types import CapacityKind
+from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
 from infra.errors import Problem, ProblemsFound
-from infra.provision.lustre_sizes import LustreSettings, lustre_problem
 
 PROJECT_NAME = "moe-infra"
 RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"

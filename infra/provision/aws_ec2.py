@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
-from pulumi import InvokeOptions, ResourceOptions
+from pulumi import ResourceOptions
 from pulumi_aws import ec2, ssm
 
 from infra.catalog.instance_types import InstanceType
@@ -61,9 +61,7 @@ def provision_aws_ec2(stack: LoadedStack, topology: Topology) -> pulumi.Output[d
     network = ClusterNetwork(
         name, NetworkSettings(account=decided.account, zone=decided.zone, tags=decided.tags)
     )
-    weights = WeightStore(
-        name, decided.store, subnet=network.subnet_id, group=network.host_group_id
-    )
+    weights = WeightStore(name, decided.store, network)
     read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
     access = HostAccess(name, tags=decided.tags, region=decided.account.region, read=read)
     instances = _launch(decided, _Made(network=network, weights=weights, access=access))
@@ -163,9 +161,7 @@ def _placement_group(decided: _Decided, network: ClusterNetwork) -> ec2.Placemen
 
 def _current_image(instance_type: InstanceType) -> str:
     """The image id that the instance type's public parameter names today."""
-    return str(
-        ssm.get_parameter(name=instance_type.image.ssm_parameter, opts=InvokeOptions()).value
-    )
+    return str(ssm.get_parameter(name=instance_type.image.ssm_parameter).value)
 
 
 def _first_boot(decided: _Decided, weights: WeightStore) -> pulumi.Input[str] | None:

@@ -31,7 +31,8 @@ class ClusterNetwork(pulumi.ComponentResource):
     """VPC, subnets, routes, endpoints and the security group of hosts.
 
     Hosts have no public address; they reach out through a NAT gateway. In a Local Zone the gateway
-    and the endpoints stand in the parent zone. `way_out` is what a host's first boot waits for.
+    and the endpoints stand in the parent zone. `way_out` is what a host's first boot waits for,
+    `member_rules` what anything that talks EFA waits for.
     """
 
     def __init__(self, name: str, settings: NetworkSettings) -> None:
@@ -50,10 +51,10 @@ class ClusterNetwork(pulumi.ComponentResource):
         self._hosts, self._gateways = self._subnets(account, settings.zone)
         self._host_routes = self._route_table("hosts", self._hosts)
         self.way_out = self._internet()
-        self.host_group = self._host_group(account.ssh_from)
-        self._endpoints(account.region)
+        host_group, self.member_rules = self._host_group(account.ssh_from)
+        self._endpoints(account.region, host_group)
         self.subnet_id = self._hosts.id
-        self.host_group_id = self.host_group.id
+        self.host_group_id = host_group.id
         self.register_outputs({})
 
     def _subnets(self, account: Account, zone: Zone) -> tuple[ec2.Subnet, ec2.Subnet]:
@@ -120,25 +121,26 @@ class ClusterNetwork(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _host_group(self, ssh_from: str | None) -> ec2.SecurityGroup:
-        """The hosts' security group.
+    def _host_group(
+        self, ssh_from: str | None
+    ) -> tuple[ec2.SecurityGroup, tuple[pulumi.Resource, ...]]:
+        """The hosts' security group, and the rules that let its members talk.
 
         EFA and EFA-enabled Lustre want a group whose members may exchange any traffic in both
         directions, by reference to the group itself (AWS, EC2 User Guide, "Get started with EFA").
         """
         group = self._group("hosts", "hosts of one stack")
-        vpc.SecurityGroupIngressRule(
+        to_itself = {"security_group_id": group.id, "referenced_security_group_id": group.id}
+        ingress = vpc.SecurityGroupIngressRule(
             "hosts-from-hosts",
-            security_group_id=group.id,
-            referenced_security_group_id=group.id,
+            **to_itself,
             ip_protocol=ANY_PROTOCOL,
             tags=self._tags.of("hosts-from-hosts"),
             opts=self._child,
         )
-        vpc.SecurityGroupEgressRule(
+        egress = vpc.SecurityGroupEgressRule(
             "hosts-to-hosts",
-            security_group_id=group.id,
-            referenced_security_group_id=group.id,
+            **to_itself,
             ip_protocol=ANY_PROTOCOL,
             tags=self._tags.of("hosts-to-hosts"),
             opts=self._child,
@@ -153,9 +155,9 @@ class ClusterNetwork(pulumi.ComponentResource):
         )
         if ssh_from is not None:
             self._let_in("ssh", group, port=22, source={"cidr_ipv4": ssh_from})
-        return group
+        return group, (ingress, egress)
 
-    def _endpoints(self, region: str) -> None:
+    def _endpoints(self, region: str, host_group: ec2.SecurityGroup) -> None:
         """S3 through the routes, Session Manager through interfaces that only hosts may dial."""
         ec2.VpcEndpoint(
             "s3",
@@ -171,7 +173,7 @@ class ClusterNetwork(pulumi.ComponentResource):
             "endpoints",
             group,
             port=443,
-            source={"referenced_security_group_id": self.host_group.id},
+            source={"referenced_security_group_id": host_group.id},
         )
         for service in SESSION_MANAGER_SERVICES:
             ec2.VpcEndpoint(

@@ -11,6 +11,7 @@ from pulumi_aws import fsx, s3
 
 from infra.errors import StackError
 from infra.provision.account import Account
+from infra.provision.cluster_network import ClusterNetwork
 from infra.provision.naming import Tags, partition
 from infra.spec.stack import Weights
 
@@ -42,7 +43,7 @@ def choose_store(weights: Weights, account: Account, tags: Tags) -> StoreSetting
         StackError: EC2 hosts cannot use that storage, or `source` is not what it could be filled from.
     """
     storage = weights.storage or "s3-to-nvme"
-    if storage in {"efs", "pvc"}:
+    if storage == "efs" or storage == "pvc":  # noqa: PLR1714 - so that mypy narrows it
         what = f"Hosts on EC2 cannot be given {storage} yet."
         raise StackError(
             "weights.storage", what, "Use s3-to-nvme, fsx-lustre, shared-mount or local."
@@ -63,14 +64,7 @@ class WeightStore(pulumi.ComponentResource):
     what `inventory.weights` exports; `bucket_arn` is None where no bucket is read.
     """
 
-    def __init__(
-        self,
-        name: str,
-        settings: StoreSettings,
-        *,
-        subnet: pulumi.Input[str],
-        group: pulumi.Input[str],
-    ) -> None:
+    def __init__(self, name: str, settings: StoreSettings, network: ClusterNetwork) -> None:
         super().__init__("moe-infra:weights:WeightStore", name)
         self._settings = settings
         self._kept = ResourceOptions(parent=self, protect=True, retain_on_delete=True)
@@ -87,7 +81,7 @@ class WeightStore(pulumi.ComponentResource):
             )
             self.place["source"] = pulumi.Output.concat("s3://", bucket, "/", settings.prefix)
             if settings.storage == "fsx-lustre":
-                self.file_system = self._lustre(subnet, group, self.place["source"])
+                self.file_system = self._lustre(network, self.place["source"])
                 self.place["file_system"] = self.file_system.id
         self.register_outputs({})
 
@@ -108,9 +102,7 @@ class WeightStore(pulumi.ComponentResource):
         name: pulumi.Output[str] = bucket.id
         return name
 
-    def _lustre(
-        self, subnet: pulumi.Input[str], group: pulumi.Input[str], source: pulumi.Input[str]
-    ) -> fsx.LustreFileSystem:
+    def _lustre(self, network: ClusterNetwork, source: pulumi.Input[str]) -> fsx.LustreFileSystem:
         """The file system, filled from the bucket."""
         lustre = self._settings.account.lustre
         system = fsx.LustreFileSystem(
@@ -121,10 +113,13 @@ class WeightStore(pulumi.ComponentResource):
             efa_enabled=lustre.has_efa,
             metadata_configuration={"mode": "AUTOMATIC"},
             file_system_type_version="2.15",
-            subnet_ids=subnet,
-            security_group_ids=[group],
+            subnet_ids=network.subnet_id,
+            security_group_ids=[network.host_group_id],
             tags=self._settings.tags.of("weights"),
-            opts=self._kept,
+            # With EFA its creation fails until the group lets its members talk.
+            opts=ResourceOptions.merge(
+                self._kept, ResourceOptions(depends_on=list(network.member_rules))
+            ),
         )
         fsx.DataRepositoryAssociation(
             "weights",

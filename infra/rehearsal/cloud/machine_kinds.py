@@ -1,0 +1,332 @@
+"""Machines of the emulated cloud: placement groups, launch templates, instances."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.rehearsal.cloud.identity_kinds import PROFILE
+from infra.rehearsal.cloud.interface_rules import LaunchInterface, layout_refusals, read_interfaces
+from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, network, values_at
+from infra.rehearsal.cloud.machine_facts import MachineFacts, machine_facts
+from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET, ec2_arn
+from infra.rehearsal.cloud.store import Reservation, Resource, digits
+from infra.rehearsal.cloud.world import IMAGES, ZONES, CloudZone, is_offered
+
+PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+INSTANCE = "aws:ec2/instance:Instance"
+
+_STRATEGIES = ("cluster", "partition", "spread")
+_RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
+_WINDOW = 250  # addresses are spread over the first so many of a subnet, so that they read easily
+_BLOCK_KINDS = ("capacity-block", "ultraserver")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Launch:
+    """A launch request: what template and instance together ask for."""
+
+    request: Request
+    template: Mapping[str, object]
+    machine: MachineFacts
+    subnet: Resource
+    interfaces: tuple[LaunchInterface, ...]
+
+    @property
+    def zone(self) -> CloudZone:
+        """The zone of the primary interface's subnet."""
+        return ZONES[str(self.subnet.outputs["availabilityZoneId"])]
+
+    def text(self, path: str) -> str:
+        """The text at a property path of the template, empty when it is not set."""
+        return next((str(value) for value in values_at(self.template, path)), "")
+
+
+def _make_placement_group(request: Request) -> Made:
+    if request.text("strategy") not in _STRATEGIES:
+        what = f"The value '{request.text('strategy')}' for strategy is not valid."
+        raise RefusedError("InvalidParameterValue", f"{what} Use {', '.join(_STRATEGIES)}.")
+    name = request.text("name")
+    if any(other.inputs.get("name") == name for other in request.others(PLACEMENT_GROUP)):
+        raise RefusedError(
+            "InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists."
+        )
+    identity = f"pg-{request.digits}"
+    arn = ec2_arn(request, "placement-group", name)
+    return Made(id=name, computed={"arn": arn, "placementGroupId": identity})
+
+
+def _make_template(request: Request) -> Made:
+    try:
+        base64.b64decode(request.text("userData"), validate=True)
+    except binascii.Error as error:
+        raise RefusedError("InvalidUserData.Malformed", "User data must be base64.") from error
+    old = request.old
+    version = int(str(old.outputs["latestVersion"])) + 1 if old else 1
+    earlier = old.hidden["versions"] if old else {}
+    versions = {**earlier, str(version): dict(request.inputs)} if isinstance(earlier, dict) else {}
+    identity = old.id if old else f"lt-{request.digits}"
+    computed = {
+        "arn": ec2_arn(request, "launch-template", identity),
+        "latestVersion": version,
+        "defaultVersion": version if request.inputs.get("updateDefaultVersion") else 1,
+    }
+    return Made(id=identity, computed=computed, hidden={"versions": versions})
+
+
+def _make_instance(request: Request) -> Made:
+    if request.old is not None:
+        return Made(id=request.old.id, computed=_computed(request.old), hidden=request.old.hidden)
+    launch = _read_launch(request)
+    _check_image(launch)
+    refusals = list(layout_refusals(launch.machine, launch.interfaces))
+    if refusals:
+        raise RefusedError("InvalidParameterCombination", f"{'; '.join(refusals)}.")
+    _check_groups(launch)
+    _check_capacity(launch)
+    addresses = _take_addresses(launch)
+    identity = f"i-{request.digits}"
+    private = addresses[0]
+    computed = {
+        "arn": ec2_arn(request, "instance", identity),
+        "instanceState": "running",
+        "instanceType": launch.machine.name,
+        "ami": launch.text("imageId"),
+        "keyName": launch.text("keyName") or None,
+        "privateIp": private,
+        "privateDns": f"ip-{private.replace('.', '-')}.{request.region}.compute.internal",
+        "publicIp": "",
+        "subnetId": launch.subnet.id,
+        "availabilityZone": launch.zone.name,
+        "primaryNetworkInterfaceId": f"eni-{digits(identity)}",
+        "vpcSecurityGroupIds": list(
+            values_at(launch.template, "networkInterfaces[].securityGroups[]")
+        )[:1],
+        "placementGroup": launch.text("placement.groupName"),
+    }
+    hidden = {
+        "addresses": addresses,
+        "reservation": _reservation_id(launch),
+        "zone": launch.zone.zone_id,
+    }
+    return Made(id=identity, computed=computed, hidden=hidden)
+
+
+def _computed(old: Resource) -> dict[str, object]:
+    """What a changed instance keeps."""
+    return {name: value for name, value in old.outputs.items() if name not in old.inputs}
+
+
+def _read_launch(request: Request) -> _Launch:
+    template = request.linked(TEMPLATE, "launchTemplate.id")
+    if template is None:
+        raise RefusedError("MissingParameter", "The request must contain a launch template.")
+    wanted = request.text("launchTemplate.version") or "$Default"
+    aliases = {
+        "$Default": template.outputs["defaultVersion"],
+        "$Latest": template.outputs["latestVersion"],
+    }
+    versions = template.hidden["versions"]
+    version = str(aliases.get(wanted, wanted))
+    if not isinstance(versions, dict) or version not in versions:
+        what = f"Could not find launch template version {wanted} of {template.id}."
+        raise RefusedError("InvalidLaunchTemplateId.VersionNotFound", what)
+    data = versions[version]
+    machine = machine_facts(str(data.get("instanceType")))
+    if machine is None:
+        raise RefusedError(
+            "InvalidParameterValue", f"Invalid value '{data.get('instanceType')}' for InstanceType."
+        )
+    primary = next(values_at(data, "networkInterfaces[].subnetId"), None)
+    subnet = request.store.get(SUBNET, str(primary))
+    if subnet is None:
+        raise RefusedError("InvalidSubnetID.NotFound", f"The subnet ID '{primary}' does not exist.")
+    interfaces = read_interfaces(data.get("networkInterfaces"))
+    return _Launch(
+        request=request, template=data, machine=machine, subnet=subnet, interfaces=interfaces
+    )
+
+
+def _check_image(launch: _Launch) -> None:
+    image, account = launch.text("imageId"), launch.request.store.account
+    architecture = IMAGES.get(image)
+    if architecture is None and image not in account.images:
+        raise RefusedError("InvalidAMIID.NotFound", f"The image id '[{image}]' does not exist.")
+    if architecture is not None and architecture != launch.machine.architecture:
+        what = f"The architecture '{architecture}' of the image does not match that of {launch.machine.name}"
+        raise RefusedError("InvalidParameterValue", f"{what} ('{launch.machine.architecture}').")
+    key = launch.text("keyName")
+    if key and key not in account.key_pairs:
+        raise RefusedError("InvalidKeyPair.NotFound", f"The key pair '{key}' does not exist.")
+
+
+def _check_groups(launch: _Launch) -> None:
+    """Every subnet and group of every interface is in one VPC and one zone, and named at all."""
+    vpc = launch.subnet.inputs.get("vpcId")
+    rows = launch.template.get("networkInterfaces")
+    for row in rows if isinstance(rows, list) else []:
+        subnet = launch.request.store.get(SUBNET, str(row.get("subnetId")))
+        if subnet is None:
+            raise RefusedError(
+                "InvalidSubnetID.NotFound", f"The subnet ID '{row.get('subnetId')}' does not exist."
+            )
+        if subnet.outputs["availabilityZoneId"] != launch.zone.zone_id:
+            raise RefusedError("InvalidParameterCombination", "All interfaces must be in one zone.")
+        for group in row.get("securityGroups") or []:
+            found = launch.request.store.get(SECURITY_GROUP, str(group))
+            if found is None or found.inputs.get("vpcId") != vpc:
+                raise RefusedError(
+                    "InvalidGroup.NotFound",
+                    f"The security group '{group}' does not exist in {vpc}.",
+                )
+
+
+def _reservation_id(launch: _Launch) -> str:
+    return launch.text(
+        "capacityReservationSpecification.capacityReservationTarget.capacityReservationId"
+    )
+
+
+def _check_capacity(launch: _Launch) -> None:
+    store, zone = launch.request.store, launch.zone
+    if not is_offered(launch.machine.name, zone):
+        what = (
+            f"Your requested instance type ({launch.machine.name}) is not supported in {zone.name}."
+        )
+        raise RefusedError("Unsupported", what)
+    market, identity = launch.text("instanceMarketOptions.marketType"), _reservation_id(launch)
+    if market == "capacity-block" and not identity:
+        raise RefusedError(
+            "InvalidParameterCombination", "A capacity block needs a capacity reservation target."
+        )
+    if not identity and "on-demand" not in launch.machine.capacity_kinds:
+        raise RefusedError(
+            "Unsupported", f"{launch.machine.name} can be launched into a capacity block only."
+        )
+    running = store.of_type(INSTANCE)
+    if identity:
+        _check_reservation(launch, identity, market, running)
+    if launch.text("placement.groupName"):
+        _check_placement(launch, market)
+    limit = store.account.instances_before_capacity_runs_out
+    if limit is not None and len(running) >= limit:
+        what = f"We currently do not have sufficient {launch.machine.name} capacity in {zone.name}."
+        raise RefusedError("InsufficientInstanceCapacity", what)
+
+
+def _check_reservation(
+    launch: _Launch, identity: str, market: str, running: Sequence[Resource]
+) -> None:
+    reservation = launch.request.store.account.reservations.get(identity)
+    if reservation is None:
+        what = f"The capacity reservation '{identity}' does not exist."
+        raise RefusedError("InvalidCapacityReservationId.NotFound", what)
+    for sentence in _reservation_refusals(launch, reservation, market):
+        raise RefusedError("InvalidParameterCombination", f"{sentence} ({identity}).")
+    used = sum(each.hidden.get("reservation") == identity for each in running)
+    if used >= reservation.num_instances:
+        what = f"{identity} holds {reservation.num_instances} instances; all are in use."
+        raise RefusedError("ReservationCapacityExceeded", what)
+
+
+def _reservation_refusals(launch: _Launch, reservation: Reservation, market: str) -> Iterator[str]:
+    if reservation.instance_type != launch.machine.name:
+        yield f"The reservation is for {reservation.instance_type}, not {launch.machine.name}"
+    if reservation.zone_id != launch.zone.zone_id:
+        yield f"The reservation is in zone {reservation.zone_id}, the subnet in {launch.zone.zone_id}"
+    if (reservation.kind in _BLOCK_KINDS) != (market == "capacity-block"):
+        yield f"marketType '{market}' does not fit a reservation of kind {reservation.kind}"
+
+
+def _check_placement(launch: _Launch, market: str) -> None:
+    name = launch.text("placement.groupName")
+    if market == "capacity-block":
+        raise RefusedError(
+            "InvalidParameterCombination", "Capacity Blocks do not support placement groups."
+        )
+    if launch.request.store.get(PLACEMENT_GROUP, name) is None:
+        raise RefusedError(
+            "InvalidPlacementGroup.Unknown", f"The placement group '{name}' is unknown."
+        )
+
+
+def _take_addresses(launch: _Launch) -> list[str]:
+    """An address for each interface that takes one, the primary's first: free ones, by the URN."""
+    block = network(str(launch.subnet.inputs["cidrBlock"]), "InvalidSubnet.Range")
+    wanted = sum(each.has_address for each in launch.interfaces)
+    taken = {
+        address
+        for instance in launch.request.store.of_type(INSTANCE)
+        for address in _addresses(instance)
+    }
+    room = block.num_addresses - _RESERVED_ADDRESSES
+    first = int(launch.request.digits, 16) % min(room, _WINDOW)
+    candidates = (
+        str(ipaddress.IPv4Address(int(block.network_address) + 4 + (first + step) % room))
+        for step in range(room)
+    )
+    free = [
+        address
+        for address, _ in zip(
+            (each for each in candidates if each not in taken), range(wanted), strict=False
+        )
+    ]
+    if len(free) < wanted:
+        what = f"There are not enough free addresses in subnet '{launch.subnet.id}' to satisfy the requested number"
+        raise RefusedError("InsufficientFreeAddressesInSubnet", f"{what} of instances.")
+    return free
+
+
+def _addresses(instance: Resource) -> list[str]:
+    addresses = instance.hidden.get("addresses")
+    return addresses if isinstance(addresses, list) else []
+
+
+KINDS: Mapping[str, Kind] = {
+    PLACEMENT_GROUP: Kind(
+        noun="EC2 Placement Group",
+        make=_make_placement_group,
+        replaces=frozenset({"name", "strategy"}),
+        auto_name="name",
+    ),
+    TEMPLATE: Kind(
+        noun="EC2 Launch Template",
+        make=_make_template,
+        replaces=frozenset({"name"}),
+        auto_name="name",
+        links=(
+            Link(
+                path="networkInterfaces[].subnetId", token=SUBNET, code="InvalidSubnetID.NotFound"
+            ),
+            Link(
+                path="networkInterfaces[].securityGroups[]",
+                token=SECURITY_GROUP,
+                code="InvalidGroup.NotFound",
+            ),
+            Link(
+                path="placement.groupName",
+                token=PLACEMENT_GROUP,
+                code="InvalidPlacementGroup.Unknown",
+            ),
+            Link(
+                path="iamInstanceProfile.arn",
+                token=PROFILE,
+                handle="arn",
+                code="InvalidIamInstanceProfileArn.Malformed",
+            ),
+        ),
+    ),
+    INSTANCE: Kind(
+        noun="EC2 Instance",
+        make=_make_instance,
+        # That another template version replaces a machine is assumed; the provider decides by its content.
+        replaces=frozenset({"launchTemplate", "ami", "instanceType", "subnetId", "privateIp"}),
+        links=(
+            Link(path="launchTemplate.id", token=TEMPLATE, code="InvalidLaunchTemplateId.NotFound"),
+        ),
+    ),
+}

@@ -1,0 +1,175 @@
+"""What the provider protocol asks of the emulated cloud, on plain values: check, create, change, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.rehearsal.cloud import identity_kinds, machine_kinds, network_kinds, storage_kinds
+from infra.rehearsal.cloud.kind import Kind, Made, RefusedError, Request, find_linked, values_at
+from infra.rehearsal.cloud.package_types import UnknownTypeError, resource_type
+from infra.rehearsal.cloud.property_rules import property_failures
+from infra.rehearsal.cloud.store import Resource, Store, digits
+from infra.rehearsal.cloud.wire import UNKNOWN
+
+KINDS: Mapping[str, Kind] = {
+    **network_kinds.KINDS,
+    **identity_kinds.KINDS,
+    **machine_kinds.KINDS,
+    **storage_kinds.KINDS,
+}
+
+
+def check(
+    token: str, urn: str, inputs: dict[str, object], old: Mapping[str, object]
+) -> list[tuple[str, str]]:
+    """Property and reason for everything that the provider refuses by its schema; names what has no name.
+
+    Args:
+        token: type of the resource.
+        urn: its name in the stack.
+        inputs: changed in place: an automatic name is added.
+        old: the inputs of the resource as it is, empty for a new one; it keeps its automatic name.
+    """
+    kind = KINDS.get(token)
+    if kind is None:
+        return [
+            (
+                "",
+                f"The emulated cloud does not know {token}; see infra/rehearsal/cloud/operations.py.",
+            )
+        ]
+    try:
+        declared = resource_type(token)
+    except UnknownTypeError as error:
+        return [("", f"pulumi-aws has no resource type {error}")]
+    failures = list(property_failures(inputs, declared.inputs))
+    name = kind.auto_name
+    if name is not None and inputs.get(name) is None and inputs.get(f"{name}Prefix") is None:
+        inputs[name] = old.get(name) or f"{urn.rpartition('::')[2]}-{digits(urn)[:7]}"
+    return failures
+
+
+def changes(
+    token: str, old: Mapping[str, object], new: Mapping[str, object]
+) -> tuple[list[str], list[str]]:
+    """The properties that differ, and those among them that cannot change in place."""
+    names = sorted(name for name in {*old, *new} if _differs(old.get(name), new.get(name)))
+    return names, [name for name in names if name in KINDS[token].replaces]
+
+
+def preview(token: str, inputs: Mapping[str, object]) -> dict[str, object]:
+    """What a preview knows of a new resource: its inputs; the rest is unknown."""
+    computed = resource_type(token).outputs - set(inputs)
+    return {**dict.fromkeys(computed, UNKNOWN), **inputs}
+
+
+def create(store: Store, region: str, urn: str, inputs: dict[str, object]) -> Resource:
+    """Make a resource and keep it.
+
+    Raises:
+        RefusedError: the cloud says no; nothing was made.
+    """
+    with store.lock:
+        request = Request(
+            store=store,
+            region=region,
+            urn=urn,
+            digits=store.new_digits(urn),
+            inputs=inputs,
+            old=None,
+        )
+        return _make(request)
+
+
+def update(
+    store: Store, region: str, identity: str, urn: str, inputs: dict[str, object]
+) -> Resource:
+    """Change a resource in place.
+
+    Raises:
+        RefusedError: the cloud says no, or the resource is gone; nothing was changed.
+    """
+    token = type_of(urn)
+    with store.lock:
+        old = store.get(token, identity)
+        if old is None:
+            raise RefusedError(
+                "NotFound", f"updating {KINDS[token].noun} ({identity}): it does not exist"
+            )
+        seed = str(old.hidden["digits"])
+        return _make(
+            Request(store=store, region=region, urn=urn, digits=seed, inputs=inputs, old=old)
+        )
+
+
+def delete(store: Store, identity: str, urn: str) -> None:
+    """Destroy a resource; nothing happens when it is gone.
+
+    Raises:
+        RefusedError: another resource still needs it.
+    """
+    token = type_of(urn)
+    with store.lock:
+        resource = store.get(token, identity)
+        if resource is None:
+            return
+        for other in store.all():
+            kind = KINDS.get(other.type)
+            for link in kind.links if kind and other is not resource else ():
+                if link.token == token and any(
+                    find_linked(store, link, value) is resource
+                    for value in values_at(other.inputs, link.path)
+                ):
+                    what = f"deleting {KINDS[token].noun} ({identity}): {other.id} depends on it"
+                    raise RefusedError("DependencyViolation", what)
+        store.remove(token, identity)
+
+
+def type_of(urn: str) -> str:
+    """The type token of a resource: the last of the types in its URN."""
+    return urn.split("::")[2].rpartition("$")[2]
+
+
+def _make(request: Request) -> Resource:
+    token = type_of(request.urn)
+    kind = KINDS[token]
+    verb = "creating" if request.old is None else "updating"
+    try:
+        _check_links(request, kind)
+        made = kind.make(request)
+    except RefusedError as error:
+        raise RefusedError(error.code, f"{verb} {kind.noun} ({_name(request)}): {error}") from error
+    resource = Resource(
+        type=token,
+        id=made.id,
+        urn=request.urn,
+        inputs=dict(request.inputs),
+        outputs=_outputs(token, made, request),
+        hidden={"digits": request.digits, **made.hidden},
+    )
+    request.store.put(resource)
+    return resource
+
+
+def _check_links(request: Request, kind: Kind) -> None:
+    for link in kind.links:
+        for value in values_at(request.inputs, link.path):
+            if find_linked(request.store, link, value) is None:
+                raise RefusedError(link.code, f"{link.path}: '{value}' does not exist")
+
+
+def _outputs(token: str, made: Made, request: Request) -> dict[str, object]:
+    """Inputs and computed properties; only those that the package declares."""
+    outputs = {**request.inputs, **made.computed, "region": request.region}
+    outputs["tagsAll"] = request.inputs.get("tags") or {}
+    declared = resource_type(token).outputs | {"id"}
+    return {"id": made.id, **{name: value for name, value in outputs.items() if name in declared}}
+
+
+def _name(request: Request) -> str:
+    return request.urn.rpartition("::")[2]
+
+
+def _differs(old: object, new: object) -> bool:
+    """Whether two inputs differ; nothing, false and empty are not told apart when one is missing."""
+    return old != new and not (old in (None, "", [], {}) and new in (None, "", [], {}))

@@ -1,0 +1,77 @@
+"""The program that stands in for `pulumi-resource-aws`: a gRPC server for the real engine.
+
+Started by the engine with its own address as the argument; the first line of output is the port.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+import threading
+import types
+from concurrent import futures
+from pathlib import Path
+
+import grpc  # type: ignore[import-untyped]  # its types are a package of their own
+
+FOLDER_VARIABLE = "MOE_REHEARSAL_CLOUD"
+SAYING = "EMULATION: no cloud is touched, no machine is rented; resources are files in {folder}"
+
+
+def load_messages() -> None:
+    """Make `pulumi.runtime.proto` importable without the rest of pulumi, which costs as much again.
+
+    Nothing but message classes is used here, and this process lives for one command.
+    """
+    spec = importlib.util.find_spec("pulumi")
+    if spec is None or spec.origin is None:
+        raise SystemExit("the pulumi package is not installed in this environment")
+    folder = Path(spec.origin).parent
+    for name in ("pulumi", "pulumi.runtime", "pulumi.runtime.proto"):
+        module = types.ModuleType(name)
+        module.__path__ = [str(folder.joinpath(*name.split(".")[1:]))]
+        sys.modules[name] = module
+
+
+def main() -> None:
+    """Serve until the engine lets go."""
+    folder = os.environ.get(FOLDER_VARIABLE)
+    if not folder:
+        raise SystemExit(f"{FOLDER_VARIABLE} is not set: it names the folder of the emulated cloud")
+    load_messages()
+    from infra.rehearsal.cloud.servicer import CloudServicer  # noqa: PLC0415 - see load_messages
+
+    server = grpc.server(
+        futures.ThreadPoolExecutor(max_workers=16),
+        options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)],
+    )
+    server.add_generic_rpc_handlers((CloudServicer(Path(folder)).handlers(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    if len(sys.argv) > 1:
+        _tell(sys.argv[1], SAYING.format(folder=folder))
+    done = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: done.set())
+    done.wait()
+    server.stop(grace=0.2)
+
+
+def _tell(engine: str, message: str) -> None:
+    """Show a line in the engine's output."""
+    from pulumi.runtime.proto import engine_pb2  # noqa: PLC0415 - see load_messages
+
+    log = grpc.insecure_channel(engine).unary_unary(
+        "/pulumirpc.Engine/Log",
+        request_serializer=engine_pb2.LogRequest.SerializeToString,
+        response_deserializer=lambda answer: answer,
+    )
+    log(engine_pb2.LogRequest(severity=engine_pb2.LogSeverity.Value("INFO"), message=message))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""Storage of the emulated cloud: buckets and Lustre file systems."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
+from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request
+from infra.rehearsal.cloud.network_kinds import EGRESS_RULE, INGRESS_RULE, SECURITY_GROUP, SUBNET
+from infra.rehearsal.cloud.store import digits
+from infra.rehearsal.cloud.world import ZONES
+
+BUCKET = "aws:s3/bucket:Bucket"
+ACCESS_BLOCK = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+
+_BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
+
+
+def _make_bucket(request: Request) -> Made:
+    name = request.text("bucket")
+    if not _BUCKET_NAME.fullmatch(name):
+        raise RefusedError("InvalidBucketName", f"The specified bucket is not valid: {name}.")
+    taken = {other.id for other in request.others(BUCKET)} | set(request.store.account.buckets)
+    if name in taken:
+        raise RefusedError("BucketAlreadyOwnedByYou", f"The bucket {name} exists already.")
+    computed = {
+        "arn": f"arn:aws:s3:::{name}",
+        "bucketDomainName": f"{name}.s3.amazonaws.com",
+        "bucketRegionalDomainName": f"{name}.s3.{request.region}.amazonaws.com",
+    }
+    return Made(id=name, computed=computed)
+
+
+def _make_access_block(request: Request) -> Made:
+    name = request.text("bucket")
+    if not _bucket_exists(request, name):
+        raise RefusedError("NoSuchBucket", f"The specified bucket does not exist: {name}.")
+    return Made(id=name, computed={})
+
+
+def _make_lustre(request: Request) -> Made:
+    if request.text("deploymentType") != "PERSISTENT_2":
+        raise RefusedError("BadRequest", "Only deployment type PERSISTENT_2 is emulated.")
+    has_efa = request.inputs.get("efaEnabled") is True
+    settings = LustreSettings(
+        capacity_gib=int(request.text("storageCapacity") or 0),
+        throughput=int(request.text("perUnitStorageThroughput") or 0),
+        has_efa=has_efa,
+    )
+    if problem := lustre_problem(settings):
+        raise RefusedError("BadRequest", problem[0])
+    subnet = request.linked(SUBNET, "subnetIds")
+    if subnet is None:
+        raise RefusedError(
+            "InvalidNetworkSettings", f"The subnet {request.text('subnetIds')} does not exist."
+        )
+    if ZONES[str(subnet.outputs["availabilityZoneId"])].type == "local-zone":
+        raise RefusedError(
+            "InvalidNetworkSettings", "FSx for Lustre is not offered in this Local Zone."
+        )
+    if has_efa:
+        _check_efa(request)
+    identity = f"fs-{request.digits}"
+    return Made(
+        id=identity,
+        computed={
+            "arn": f"arn:aws:fsx:{request.region}:{request.account_id}:file-system/{identity}",
+            "dnsName": f"{identity}.fsx.{request.region}.amazonaws.com",
+            "mountName": digits(identity)[:8],
+            "networkInterfaceIds": [f"eni-{digits(identity)}"],
+            "ownerId": request.account_id,
+            "vpcId": subnet.inputs.get("vpcId"),
+            "storageType": "SSD",
+        },
+    )
+
+
+def _check_efa(request: Request) -> None:
+    """EFA wants metadata settings, and groups that let their members exchange any traffic."""
+    if not request.inputs.get("metadataConfiguration"):
+        raise RefusedError("BadRequest", "An EFA-enabled file system needs metadataConfiguration.")
+    groups = request.inputs.get("securityGroupIds")
+    for group in groups if isinstance(groups, list) else []:
+        for token in (INGRESS_RULE, EGRESS_RULE):
+            if not any(
+                rule.inputs.get("securityGroupId")
+                == rule.inputs.get("referencedSecurityGroupId")
+                == group
+                and rule.inputs.get("ipProtocol") == "-1"
+                for rule in request.store.of_type(token)
+            ):
+                what = "Insufficient security group permissions: all traffic to and from itself is required."
+                raise RefusedError("InvalidNetworkSettings", f"{what} ({group})")
+
+
+def _make_association(request: Request) -> Made:
+    bucket = request.text("dataRepositoryPath").removeprefix("s3://").partition("/")[0]
+    if not _bucket_exists(request, bucket):
+        raise RefusedError("BadRequest", f"The bucket {bucket} does not exist.")
+    for other in request.others(ASSOCIATION):
+        keys = ("fileSystemId", "fileSystemPath")
+        if all(other.inputs.get(key) == request.text(key) for key in keys):
+            raise RefusedError(
+                "BadRequest", f"{request.text('fileSystemPath')} is associated already."
+            )
+    identity = f"dra-{request.digits}"
+    arn = f"arn:aws:fsx:{request.region}:{request.account_id}:association/{identity}"
+    return Made(id=identity, computed={"arn": arn, "associationId": identity})
+
+
+def _bucket_exists(request: Request, name: str) -> bool:
+    return name in request.store.account.buckets or request.store.get(BUCKET, name) is not None
+
+
+KINDS: Mapping[str, Kind] = {
+    BUCKET: Kind(
+        noun="S3 Bucket", make=_make_bucket, replaces=frozenset({"bucket"}), auto_name="bucket"
+    ),
+    ACCESS_BLOCK: Kind(
+        noun="S3 Bucket Public Access Block",
+        make=_make_access_block,
+        replaces=frozenset({"bucket"}),
+    ),
+    LUSTRE: Kind(
+        noun="FSx for Lustre File System",
+        make=_make_lustre,
+        replaces=frozenset(
+            {"subnetIds", "securityGroupIds", "perUnitStorageThroughput", "efaEnabled"}
+        ),
+        links=(
+            Link(path="securityGroupIds[]", token=SECURITY_GROUP, code="InvalidNetworkSettings"),
+            Link(path="subnetIds", token=SUBNET, code="InvalidNetworkSettings"),
+        ),
+    ),
+    ASSOCIATION: Kind(
+        noun="FSx for Lustre Data Repository Association",
+        make=_make_association,
+        replaces=frozenset({"fileSystemId", "fileSystemPath", "dataRepositoryPath"}),
+        links=(Link(path="fileSystemId", token=LUSTRE, code="FileSystemNotFound"),),
+    ),
+}

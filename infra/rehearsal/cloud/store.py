@@ -1,0 +1,162 @@
+"""The emulated account on disk: one file per resource, and what the account owns already.
+
+<folder>/account.json                 what an operator has bought and made before: see `Account`
+<folder>/resources/<type>/<key>.json  one resource; deleting or editing it is drift
+<folder>/created.json                 how often each resource was created, so that ids never repeat
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A capacity reservation that the account has bought.
+
+    Args:
+        kind: `odcr`, `capacity-block` or `ultraserver`.
+        num_instances: how many may run in it at once.
+    """
+
+    kind: str
+    instance_type: str
+    zone_id: str
+    num_instances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What the account owns before the program runs.
+
+    Args:
+        instances_before_capacity_runs_out: a fault for tests: so many instances can be launched, the
+            next is refused; None for no fault.
+    """
+
+    account_id: str = "000000000000"
+    key_pairs: tuple[str, ...] = ()
+    buckets: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    instances_before_capacity_runs_out: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One resource as the cloud has it.
+
+    Args:
+        hidden: what the cloud knows and no property shows (addresses of further interfaces).
+    """
+
+    type: str
+    id: str
+    urn: str
+    inputs: dict[str, object]
+    outputs: dict[str, object]
+    hidden: dict[str, object]
+
+
+class Store:
+    """All resources of the account, read once and written through."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.RLock()
+        self.account = read_account(folder)
+        self._created = _read_counts(folder / "created.json")
+        self._resources = {
+            (resource.type, resource.id): resource
+            for resource in _read_resources(folder / "resources")
+        }
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held while an operation looks and then writes."""
+        return self._lock
+
+    def of_type(self, token: str) -> list[Resource]:
+        """All resources of a type."""
+        return [resource for resource in self._resources.values() if resource.type == token]
+
+    def get(self, token: str, identity: str) -> Resource | None:
+        """A resource by type and id."""
+        return self._resources.get((token, identity))
+
+    def all(self) -> list[Resource]:
+        """Every resource."""
+        return list(self._resources.values())
+
+    def put(self, resource: Resource) -> None:
+        """Write a resource, new or changed."""
+        path = self._path(resource.type, resource.id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, asdict(resource))
+        self._resources[resource.type, resource.id] = resource
+
+    def remove(self, token: str, identity: str) -> None:
+        """Forget a resource; nothing happens when it is gone."""
+        self._path(token, identity).unlink(missing_ok=True)
+        self._resources.pop((token, identity), None)
+
+    def new_digits(self, urn: str) -> str:
+        """Seventeen hexadecimal digits for a new id: the same for the same history of a URN."""
+        count = self._created.get(urn, 0) + 1
+        self._created[urn] = count
+        _write(self._folder / "created.json", self._created)
+        return digits(f"{urn}#{count}")
+
+    def _path(self, token: str, identity: str) -> Path:
+        safe = "".join(each if each.isalnum() or each in "-_." else "_" for each in identity)
+        return self._folder / "resources" / token.rpartition(":")[2] / f"{safe}.json"
+
+
+def digits(text: str) -> str:
+    """Seventeen hexadecimal digits that follow from a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:17]
+
+
+def read_account(folder: Path) -> Account:
+    """What the account owns; an account without `account.json` owns nothing."""
+    path = folder / "account.json"
+    if not path.is_file():
+        return Account()
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("key_pairs", "buckets", "images"):
+        data[name] = tuple(data.get(name, ()))
+    reservations = data.get("reservations", {})
+    data["reservations"] = {name: Reservation(**facts) for name, facts in reservations.items()}
+    return Account(**data)
+
+
+def write_account(folder: Path, account: Account) -> None:
+    """Say what the account owns; the plug-in reads it when it starts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "account.json", asdict(account))
+
+
+def _read_resources(folder: Path) -> Iterator[Resource]:
+    for path in sorted(folder.glob("*/*.json")):
+        yield Resource(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def _read_counts(path: Path) -> dict[str, int]:
+    if not path.is_file():
+        return {}
+    counts: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    return counts
+
+
+def _write(path: Path, data: object) -> None:
+    """Replace a file as a whole: a killed plug-in leaves the old or the new one."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    scratch.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    scratch.replace(path)
