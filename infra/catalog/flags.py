@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 ValueType = Literal["bool", "int", "size", "float", "str", "json", "other"]
+TWO_WAY = ("BooleanOptionalAction", "EnableDisableAction")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class FlagFact:
     Args:
         name: the canonical spelling without dashes: the longest, equal over releases.
         options: every spelling with dashes, negations included.
+        negation: the spelling that switches it off, with dashes; None for what is no two-way switch.
         takes: how many words follow: 0, 1, or None for any number.
         value_type: how a word is read.
         choices: allowed values, () for any.
@@ -26,6 +28,7 @@ class FlagFact:
 
     name: str
     options: tuple[str, ...]
+    negation: str | None
     takes: int | None
     value_type: ValueType
     choices: tuple[str, ...]
@@ -60,9 +63,11 @@ def read_flag_catalogue(path: Path) -> FlagCatalogue:
         options = tuple(row["options"])
         if not options:
             continue
+        negatives = tuple(option for option in options if _is_negative(option, row))
         fact = FlagFact(
-            name=_canonical(options),
+            name=_canonical(options, negatives),
             options=options,
+            negation=negatives[0] if negatives else None,
             takes=_takes(row),
             value_type=_value_type(row),
             choices=tuple(str(choice) for choice in row["choices"] or ()),
@@ -70,9 +75,8 @@ def read_flag_catalogue(path: Path) -> FlagCatalogue:
         )
         by_name[fact.name] = fact
         for option in options:
-            negative = "BooleanOptional" in row["action"] and option.startswith("--no-")
-            by_option[option] = (fact, not negative)
-            if "BooleanOptional" in row["action"] and option.startswith("--") and not negative:
+            by_option[option] = (fact, option not in negatives)
+            if "BooleanOptional" in row["action"] and option.startswith("--") and option not in negatives:
                 by_option.setdefault(f"--no-{option[2:]}", (fact, False))
     return FlagCatalogue(document["tool"], document["version"], by_name, by_option)
 
@@ -88,9 +92,18 @@ def read_environment_names(paths: tuple[Path, ...]) -> EnvironmentNames:
     return EnvironmentNames(frozenset(names), frozenset(additional))
 
 
-def _canonical(options: tuple[str, ...]) -> str:
+def _is_negative(option: str, row: Mapping[str, object]) -> bool:
+    """Whether a spelling of a two-way switch turns it off: `--no-x`, or `--disable-x` for enable_x (vllm 0.33.0)."""
+    if row["action"] not in TWO_WAY:
+        return False
+    verb, _, rest = str(row["dest"]).replace("_", "-").partition("-")
+    opposite = {"enable": f"--disable-{rest}", "disable": f"--enable-{rest}"}.get(verb)
+    return option.startswith("--no-") or option == opposite
+
+
+def _canonical(options: tuple[str, ...], negatives: tuple[str, ...]) -> str:
     spelt_out = [option for option in options if option.startswith("--")] or list(options)
-    positive = [option for option in spelt_out if not option.startswith("--no-")] or spelt_out
+    positive = [option for option in spelt_out if option not in negatives] or spelt_out
     return max(positive, key=len).lstrip("-")
 
 

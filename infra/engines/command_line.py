@@ -28,12 +28,13 @@ class ParsedFlags:
     rejected: tuple[tuple[str, str], ...]
 
 
-def spell_flag(name: str, value: FlagData) -> tuple[str, ...]:
-    """The argv words of one flag: `--x`, `--no-x`, or `--x value`; maps as compact JSON."""
+def spell_flag(name: str, value: FlagData, catalogue: FlagCatalogue) -> tuple[str, ...]:
+    """The argv words of one flag: `--x`, the release's negation of it, or `--x value`; maps as compact JSON."""
     if value is True:
         return (f"--{name}",)
     if value is False:
-        return (f"--no-{name.removeprefix('no-')}",)
+        found = catalogue.by_option.get(f"--{name}")
+        return (found[0].negation if found and found[0].negation else f"--no-{name.removeprefix('no-')}",)
     if isinstance(value, dict):
         return (f"--{name}", compact_json(value))
     if isinstance(value, list):
