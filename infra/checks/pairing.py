@@ -90,7 +90,7 @@ def hccn_mounted(view: PlanView) -> Iterator[Finding]:
             continue
         if not any(mount.target == "/etc/hccn.conf" for mount in process.mounts):
             what = f"{process.id} does not mount /etc/hccn.conf, which Mooncake reads."
-            fix = "Add the mount to the recipe (vllm-ascend#7711: starts, wrong output)."
+            fix = "Mount it read-only (vllm-ascend#7711: starts without, wrong output)."
             yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infra.catalog.flags import FlagCatalogue
+from infra.catalog.schema import Mount
 from infra.engines import vllm_reading
 from infra.engines.contract import Part, PortRequest, ProcessContext, owned, owned_variable
 from infra.engines.reading import Reading
@@ -136,7 +137,7 @@ class Vllm:
             ),
             env=env,
             env_prepend=tuple(settings.env_prepend.values()),
-            mounts=settings.mounts,
+            mounts=(*settings.mounts, *self.kv_mounts(settings)),
         )
 
     def common_kv_flags(self, settings: RoleSettings) -> tuple[Flag, ...]:
@@ -150,6 +151,11 @@ class Vllm:
             "kv_load_failure_policy": "fail",
         }
         return (owned("kv-transfer-config", config, "from kv_transfer; vLLM makes engine ids itself"),)
+
+    def kv_mounts(self, settings: RoleSettings) -> tuple[Mount, ...]:
+        """Nothing: NIXL and upstream Mooncake read no file of the host."""
+        del settings
+        return ()
 
     def own_part(self, context: ProcessContext) -> Part:
         """Port, rank and addresses, by mode; the device mask; the KV side channel."""

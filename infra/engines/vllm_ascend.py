@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from infra.catalog.schema import Mount
 from infra.engines.contract import PortRequest, ProcessContext, owned
 from infra.engines.settings import Flag, RoleSettings, Variable
 from infra.engines.vllm import KV_ROLES, Vllm
 from infra.spec.stack import RoleName
+
+HCCN_CONF = Mount(source="/etc/hccn.conf", target="/etc/hccn.conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,13 @@ class VllmAscend(Vllm):
         """Nothing in common: every group has its own engine_id and kv_port."""
         del settings
         return ()
+
+    def kv_mounts(self, settings: RoleSettings) -> tuple[Mount, ...]:
+        """Mooncake reads the devices' addresses from the host's /etc/hccn.conf.
+
+        Source: vllm-ascend pd_disaggregation_mooncake_multi_node.md; without it see vllm-ascend#7711.
+        """
+        return () if settings.kv_transfer is None else (HCCN_CONF,)
 
     def own_kv_flags(self, context: ProcessContext) -> tuple[Flag, ...]:
         """`--kv-transfer-config` with the sizes of one instance of each role, as the connector asserts."""

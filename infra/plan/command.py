@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from infra.catalog.flags import FlagCatalogue
+from infra.catalog.schema import Mount
 from infra.engines.command_line import spell_flag
 from infra.engines.contract import Engine, Part
 from infra.engines.settings import Origin, RoleSettings
@@ -16,6 +18,7 @@ from infra.spec.stack import RoleName
 class RoleCommand:
     """What is spelt once per role. `templates` are variables that wait for a host's facts."""
 
+    catalogue: FlagCatalogue
     program: tuple[str, ...]
     words: tuple[str, ...]
     flag_origins: Mapping[str, Origin]
@@ -23,6 +26,7 @@ class RoleCommand:
     templates: tuple[tuple[str, str], ...]
     env_prepend: Mapping[str, str]
     env_origins: Mapping[str, Origin]
+    mounts: tuple[Mount, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +40,14 @@ class Command:
     env_origins: Mapping[str, Origin]
 
 
-def spell_role(engine: Engine, settings: RoleSettings, peers: Mapping[RoleName, RoleSettings]) -> RoleCommand:
-    """The common part of a role, spelt."""
+def spell_role(
+    engine: Engine, settings: RoleSettings, peers: Mapping[RoleName, RoleSettings], catalogue: FlagCatalogue
+) -> RoleCommand:
+    """The common part of a role, spelt for the release of that catalogue."""
     part = engine.common_part(settings, peers)
-    words, origins = _spell(part)
+    words, origins = _spell(part, catalogue)
     return RoleCommand(
+        catalogue=catalogue,
         program=engine.program(settings),
         words=words,
         flag_origins=origins,
@@ -48,12 +55,13 @@ def spell_role(engine: Engine, settings: RoleSettings, peers: Mapping[RoleName, 
         templates=tuple((v.name, v.value) for v in part.env if "{" in v.value),
         env_prepend={v.name: v.value for v in part.env_prepend},
         env_origins={v.name: v.origin for v in (*part.env, *part.env_prepend)},
+        mounts=tuple({mount.target: mount for mount in part.mounts}.values()),
     )
 
 
 def spell_process(role: RoleCommand, own: Part, facts: HostFacts) -> Command:
     """The role's words, then the process's own; variables sorted, templates filled with the host's facts."""
-    words, origins = _spell(own)
+    words, origins = _spell(own, role.catalogue)
     env = dict(role.env)
     for name, template in role.templates:
         value = fill_template(template, facts)
@@ -80,11 +88,11 @@ def fill_template(template: str, facts: HostFacts) -> str | None:
     )
 
 
-def _spell(part: Part) -> tuple[tuple[str, ...], dict[str, Origin]]:
+def _spell(part: Part, catalogue: FlagCatalogue) -> tuple[tuple[str, ...], dict[str, Origin]]:
     words: list[str] = []
     origins: dict[str, Origin] = {}
     for flag in part.flags:
-        spelt = spell_flag(flag.name, flag.value)
+        spelt = spell_flag(flag.name, flag.value, catalogue)
         words.extend(spelt)
         origins[spelt[0]] = flag.origin
     return tuple(words), origins

@@ -149,8 +149,10 @@ def _processes(
 ) -> tuple[Process, ...]:
     spec = resolved.stack.spec
     allocator = PortAllocator()
-    if spec.router is not None:
-        allocator.reserve(topology.router_host, spec.port)
+    # without a router the only endpoint takes it, and SGLang's other hosts the same one
+    behind = [topology.router_host] if spec.router is not None else [host.name for host in topology.hosts]
+    for name in behind:
+        allocator.reserve(name, spec.port)
     compiler = EngineCompiler(
         engine=ENGINES[spec.engine.name],
         flags=catalog.flags(resolved.roles[0].release.flags_catalogue),

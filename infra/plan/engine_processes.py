@@ -95,7 +95,8 @@ class EngineCompiler:
                 is_leader=seat.is_leader,
             )
         )
-        command = spell_process(self._role_command(group.settings), own, facts)
+        role = self._role_command(group.settings)
+        command = spell_process(role, own, facts)
         reading = self.engine.read(
             command.argv, command.env, num_devices=self.num_devices[seat.host], flags=self.flags
         )
@@ -115,7 +116,7 @@ class EngineCompiler:
             connects=(),
             env=command.env,
             env_prepend=command.env_prepend,
-            mounts=group.settings.mounts,
+            mounts=role.mounts,
             argv=command.argv,
             flag_origins=command.flag_origins,
             env_origins=command.env_origins,
@@ -124,7 +125,7 @@ class EngineCompiler:
 
     def _role_command(self, settings: RoleSettings) -> RoleCommand:
         if settings.role not in self._commands:
-            self._commands[settings.role] = spell_role(self.engine, settings, self.peers)
+            self._commands[settings.role] = spell_role(self.engine, settings, self.peers, self.flags)
         return self._commands[settings.role]
 
 

@@ -246,7 +246,8 @@ def _flags(
     if recipe is not None:
         layers.append((recipe.flags, Origin(kind="recipe", name=recipe.id)))
     for section, role in (("defaults", stack.spec.defaults), (f"roles.{name}", dict(stack.spec.roles.items())[name])):
-        for flag, value in role.flags.items():
+        # sorted: two files that differ only in the order of keys are one plan
+        for flag, value in sorted(role.flags.items()):
             canonical = flag.replace("_", "-") if "." not in flag else flag
             layers.append(({canonical: value}, _stack_origin(stack, f"{section}.flags.{flag}")))  # type: ignore[dict-item]
     merged = _merge_layers(layers)

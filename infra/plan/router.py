@@ -58,7 +58,7 @@ def compile_router(
             release=release,
             address=address,
             port=spec.port,
-            prometheus_port=BLOCKS["prometheus"].first,
+            prometheus_port=_prometheus_port(spec.port),
             policy=spec.router.policy,
             kv_transfer=spec.kv_transfer,
             endpoints=tuple(endpoints),
@@ -98,6 +98,12 @@ def router_connects(reading: Reading, engines: Sequence[Process]) -> tuple[Conne
         Connect(name=d.name, to=owners.get((d.address, d.port), f"{d.address}:{d.port}"), port=d.port)
         for d in reading.dials
     )
+
+
+def _prometheus_port(client_port: int) -> int:
+    """The first port of the block that clients do not use."""
+    block = BLOCKS["prometheus"]
+    return next(port for port in range(block.first, block.last + 1) if port != client_port)
 
 
 def _is_routed(process: Process) -> bool:
