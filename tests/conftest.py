@@ -1,0 +1,136 @@
+"""Guards around every test: no network, no cloud account of the developer's, nothing left behind."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.catalog.load import Catalog
+
+OUTSIDE = ("lab", "pulumi")  # these reach what they started themselves, beyond loopback
+FOREIGN_PREFIXES = ("AWS_", "PULUMI_")
+FOREIGN_NAMES = ("KUBECONFIG",)
+CHANGED_BY_PYTEST = ("PYTEST_CURRENT_TEST",)
+LONGEST_SLEEP_S = 1.0
+SSH_CONFIG = str(Path("~/.ssh/config").expanduser())
+
+
+class GuardError(AssertionError):
+    """A test reached for something outside itself."""
+
+
+class _Guard:
+    """What the audit hook asks: hooks cannot be removed, so this is switched."""
+
+    is_on = False
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden/ anew; then read the diff"
+    )
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are written instead of compared."""
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    """The shipped catalogue, each file read once per session."""
+    return Catalog()
+
+
+def _is_loopback(host: object) -> bool:
+    text = str(host, "ascii", "replace") if isinstance(host, bytes) else str(host or "")
+    if text in {"", "localhost", "0.0.0.0", "::"}:
+        return True
+    try:
+        return ipaddress.ip_address(text.partition("%")[0]).is_loopback
+    except ValueError:
+        return text == socket.gethostname()
+
+
+def _is_number(host: object) -> bool:
+    try:
+        ipaddress.ip_address(str(host).partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _watch(event: str, arguments: tuple[object, ...]) -> None:
+    """The audit hook: called for every event of the interpreter, so quick for those of no interest."""
+    if not _Guard.is_on:
+        return
+    if event == "open":
+        if arguments[0] == SSH_CONFIG:
+            raise GuardError(f"The test read {SSH_CONFIG}: give the code a file of the test's own.")
+    elif event == "socket.connect":
+        address = arguments[1]
+        if isinstance(address, tuple) and not _is_loopback(address[0]):
+            raise GuardError(f"The test connected to {address[0]}:{address[1]}: only loopback is there.")
+    elif event == "socket.getaddrinfo":
+        host = arguments[0]
+        if not _is_loopback(host) and not _is_number(host):
+            raise GuardError(f"The test looked up {host!r}: no name is known in tests.")
+
+
+sys.addaudithook(_watch)
+
+
+@pytest.fixture(autouse=True)
+def no_outside(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No sockets but loopback, no name look-ups, no `~/.ssh/config`."""
+    _Guard.is_on = not any(request.node.get_closest_marker(name) for name in OUTSIDE)
+    yield
+    _Guard.is_on = False
+
+
+@pytest.fixture(autouse=True)
+def environment_unchanged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No variable of a cloud account or cluster is seen, and none stays changed."""
+    for name in [name for name in os.environ if name.startswith(FOREIGN_PREFIXES)]:
+        monkeypatch.delenv(name)
+    for name in FOREIGN_NAMES:
+        monkeypatch.delenv(name, raising=False)
+    before = _environment()
+    yield
+    # a test's own monkeypatch is this same one: what it still holds is undone first
+    monkeypatch.undo()
+    after = {name: value for name, value in _environment().items() if not _is_foreign(name)}
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    if changed:
+        raise GuardError(f"The test left these variables changed: {', '.join(sorted(changed))}.")
+
+
+@pytest.fixture(autouse=True)
+def no_long_sleep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests wait for events, with short polls; only marked ones may sleep."""
+    if any(request.node.get_closest_marker(name) for name in (*OUTSIDE, "slow")):
+        return
+    sleep = time.sleep
+
+    def short_sleep(seconds: float) -> None:
+        if seconds > LONGEST_SLEEP_S:
+            raise GuardError(f"The test sleeps {seconds} s: wait for the event, or pass a clock.")
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", short_sleep)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in CHANGED_BY_PYTEST}
+
+
+def _is_foreign(name: str) -> bool:
+    return name.startswith(FOREIGN_PREFIXES) or name in FOREIGN_NAMES
