@@ -35,8 +35,24 @@ class Arguments:
         return self.values.get(dest)
 
 
+class _NoFormatter:
+    """In place of argparse's help formatter, which costs more than all parsing."""
+
+    def _format_args(self, action: argparse.Action, default: str | None) -> str:
+        """argparse asks, to check ``nargs``."""
+        return ""
+
+
 class _Parser(argparse.ArgumentParser):
     """An argparse parser whose errors are raised, with the usage that the engine prints."""
+
+    def _get_formatter(self) -> Any:
+        return _NoFormatter()
+
+    def format_help(self) -> str:
+        """Return the usage and the names of all options."""
+        names = sorted(x for action in self._actions for x in action.option_strings)
+        return (self.usage or "") + "\noptions:\n" + "".join(f"  {name}\n" for name in names)
 
     def error(self, message: str) -> Any:
         raise Refused(self.usage or "", self.prog, message)
@@ -133,7 +149,8 @@ def _add(parser: _Parser, flag: Flag, fields: JsonFields | None) -> None:
         kind = "append" if flag.action == "_AppendAction" else "store"
         options["type"] = _converter(flag, fields)
         if flag.choices is not None:
-            options["choices"] = list(flag.choices)
+            is_number = flag.type == "int"
+            options["choices"] = [int(x) if is_number else x for x in flag.choices]
         if flag.nargs is not None:
             options["nargs"] = flag.nargs
         if flag.nargs == "?" and flag.options:

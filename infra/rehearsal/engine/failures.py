@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 class Failed(Exception):
-    """The engine raised ``kind: message`` and left; exit code 1."""
+    """The engine raised ``kind: message`` and left; exit code 1 unless it says otherwise."""
 
     exit_code = 1
 

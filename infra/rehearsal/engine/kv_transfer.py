@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from typing import Any, Literal, NamedTuple
 
 from .command_line import Arguments
@@ -82,7 +81,7 @@ def read_kv_transfer(args: Arguments, version: Version, *, is_ascend: bool) -> K
     return KvTransfer(
         connector=kinds.get(name, "none"),
         role=config["kv_role"],
-        engine_id=str(config.get("engine_id") or uuid.UUID(bytes=os.urandom(16), version=4)),
+        engine_id=str(config.get("engine_id") or _random_id()),
         port=int(config.get("kv_port", 14579)),
         extra=config.get("kv_connector_extra_config") or {},
         fails_on_load_error=config.get("kv_load_failure_policy", "fail") == "fail",
@@ -95,6 +94,12 @@ def rank_engine_id(kv: KvTransfer, parallel: Parallel, rank: int, version: Versi
         return kv.engine_id
     local = 0 if parallel.mode in ("external", "multi-port") else rank - parallel.first_rank
     return f"{kv.engine_id}_dp{rank if version >= (0, 33) else local}"
+
+
+def _random_id() -> str:
+    """Return a random identity in the form of a UUID; the uuid module is slow to import."""
+    digits = os.urandom(16).hex()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 def check_ascend_sizes(kv: KvTransfer, parallel: Parallel) -> None:

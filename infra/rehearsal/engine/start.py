@@ -82,14 +82,14 @@ def _run(argv: list[str], release: Release) -> None:
     is_sglang = program != "vllm"
     if is_sglang != (release.engine == "sglang"):
         raise Failed("exec", f'"{argv[0]}": executable file not found in $PATH', process="")
-    world = read_world(environ)
     if is_sglang:
         from .sglang_process import run_sglang  # likewise
 
         _die_by_signal()
-        run_sglang(program, arguments, release, world)
+        run_sglang(program, arguments, release, environ)
         return
     args, warnings = vllm_config.parse_arguments(arguments, release)
+    world = read_world(environ)
     settings, more = vllm_config.configure(args, release, world, environ)
     for message in warnings + more:
         Log("APIServer").warning("arg_utils.py", message)

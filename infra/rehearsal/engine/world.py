@@ -78,13 +78,13 @@ def read_world(environ: dict[str, str]) -> World:
         raise Failed("moe-infra rehearsal", message, process="") from error
 
 
-def take_devices(world: World, local_indices: tuple[int, ...], utilisation: float) -> list[int]:
+def take_devices(world: World, local_indices: tuple[int, ...], utilisation: float | None) -> list[int]:
     """Lock devices for the life of this process.
 
     Args:
         world: this host.
         local_indices: positions in the list of visible devices, one per worker.
-        utilisation: the fraction of memory that the engine asks for.
+        utilisation: the fraction of memory that vLLM asks for; None for an engine that just allocates.
 
     Returns:
         The descriptors that hold the locks.
@@ -97,7 +97,7 @@ def take_devices(world: World, local_indices: tuple[int, ...], utilisation: floa
     descriptors = []
     for position in local_indices:
         if position >= len(world.devices):
-            raise _no_such_device(world, position)
+            raise _no_such_device(world, position, checks_first=utilisation is not None)
         descriptor = os.open(
             os.path.join(folder, str(world.devices[position])), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
         )
@@ -105,6 +105,8 @@ def take_devices(world: World, local_indices: tuple[int, ...], utilisation: floa
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
+            if utilisation is None:
+                raise out_of_memory(world, position, world.memory_bytes / 2) from None
             raise _device_in_use(world, position, utilisation) from None
         descriptors.append(descriptor)
     return descriptors
@@ -150,7 +152,7 @@ def _masked(physical: tuple[int, ...], vendor: str, environ: dict[str, str]) -> 
     return physical
 
 
-def _no_such_device(world: World, position: int) -> Failed:
+def _no_such_device(world: World, position: int, *, checks_first: bool) -> Failed:
     process = "EngineCore"
     if world.vendor == "ascend":
         return Failed(
@@ -164,6 +166,8 @@ def _no_such_device(world: World, position: int) -> Failed:
     word = "HIP" if world.vendor == "amd" else "CUDA"
     if not world.devices:
         return Failed("RuntimeError", f"No {word} GPUs are available", process=process)
+    if not checks_first:
+        return Failed("torch.AcceleratorError", f"{word} error: invalid device ordinal", process=process)
     return Failed("AssertionError", f"DP adjusted local rank {position} is out of bounds. ", process)
 
 

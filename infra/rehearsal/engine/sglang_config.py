@@ -1,0 +1,290 @@
+"""Builds and checks the configuration of an SGLang server, as its ServerArgs do."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from . import catalogue, memory
+from .checkpoint import Checkpoint, read_checkpoint
+from .command_line import Arguments, parse
+from .environment import Addresses
+from .failures import Failed, Refused, assertion
+from .kv_transfer import KvTransfer
+from .parallel import Parallel, Version
+from .settings import Features, Release, Settings
+from .world import BLACKWELL, World
+
+DEFAULT_MEMORY_FRACTION = 0.88
+DEFAULT_CHUNK = 8192
+INFINIBAND_FOLDER = "/sys/class/infiniband"
+# Names of sglang/srt/parser/conversation.py that matter for tests of a wrong name are few: everything
+# that is neither here nor a file is refused.
+CHAT_TEMPLATES = frozenset({"chatml", "llama-2", "llama-4", "vicuna_v1.1", "deepseek-vl2", "kimi-vl", "qwen2-vl"})
+FULL_EXPERT_BACKENDS = ("deepep", "mooncake", "ascend_fuseep", "flashinfer", "mori")
+
+
+class Node(NamedTuple):
+    """What is SGLang's own beside the common settings."""
+
+    dist_address: tuple[str, int] | None
+    num_nodes: int
+    node_rank: int
+    has_dp_attention: bool
+    data_parallel: int
+    mode: str
+    bootstrap_port: int
+    devices: int
+    page_size: int
+
+
+def parse_arguments(argv: list[str], program: str, release: Release) -> Arguments:
+    """Parse the arguments of a server.
+
+    Raises:
+        Refused: argparse's verdict.
+    """
+    usage = f"usage: {program} [-h] --model-path MODEL_PATH [options]\n"
+    flags = catalogue.read_flags("sglang", release.version)
+    args, unknown = parse(argv, flags, None, program=program, usage=usage)
+    if unknown:
+        raise Refused(usage, program, f"unrecognized arguments: {' '.join(unknown)}")
+    return args
+
+
+def configure(args: Arguments, release: Release, world: World) -> tuple[Settings, Node]:
+    """Return the settings of this process.
+
+    Raises:
+        Failed: SGLang's own AssertionError or ValueError.
+    """
+    version = release.numbers
+    path = args["model_path"]
+    if not os.path.isfile(os.path.join(path, "config.json")):
+        raise Failed(
+            "OSError",
+            f"Can't load the configuration of '{path}'. If you were trying to load it from "
+            "'https://huggingface.co/models', make sure you don't have a local directory with the same "
+            f"name. Otherwise, make sure '{path}' is the correct path to a directory containing a "
+            "config.json file",
+            process="",
+        )
+    checkpoint = read_checkpoint(path, dict(os.environ))
+    node = _node(args)
+    tensor = _either(args, "tp_size", "tensor_parallel_size")
+    pipeline = _either(args, "pp_size", "pipeline_parallel_size")
+    served = args["served_model_name"] or path
+    _check_parallel(args, version, node, (tensor, pipeline))
+    _check_disaggregation(args, node, tensor)
+    _check_model(args, checkpoint, world, tensor)
+    if ":" in served:
+        raise assertion(
+            "served_model_name cannot contain a colon (':') character. The colon is reserved for the "
+            "'model:adapter' syntax used in LoRA adapter specification. Invalid value: '" + served + "'"
+        )
+    node = node._replace(devices=_devices(node, tensor, pipeline))
+    place = _place(node, tensor, pipeline)
+    return _settings(args, release, (checkpoint, place, node), world, served), node
+
+
+def fit(settings: Settings, args: Arguments, world: World) -> Settings:
+    """Return the settings with the size of the token pool.
+
+    Raises:
+        Failed: the weights do not fit.
+    """
+    place = settings.parallel
+    share = memory.Share(place.tensor, place.pipeline, place.experts_share, 1)
+    weights = memory.weight_bytes(settings.checkpoint, share)
+    left = world.memory_bytes * settings.utilisation - weights
+    if left <= 0:
+        raise Failed(
+            "RuntimeError",
+            "Not enough memory. Please try to increase --mem-fraction-static. Current value: "
+            f"self.server_args.mem_fraction_static={settings.utilisation}",
+            process="Scheduler",
+        )
+    per_token = settings.checkpoint.kv_bytes_per_token / place.pipeline
+    if settings.cache_dtype.startswith("fp8"):
+        per_token /= 2
+    return settings._replace(kv_tokens=int(left / per_token))
+
+
+def _either(args: Arguments, short: str, long: str) -> int:
+    """Return a size whose destination differs between releases."""
+    value = args[short]
+    return int(args[long] if value is None else value)
+
+
+def _node(args: Arguments) -> Node:
+    address = args["dist_init_addr"]
+    parts = address.rsplit(":", 1) if address else []
+    if address and (len(parts) != 2 or not parts[1].isdigit()):
+        raise assertion("please provide --dist-init-addr as host:port of head node")
+    data_parallel = max(_either(args, "dp_size", "data_parallel_size"), int(args["attn_dp_size"] or 1))
+    has_attention = bool(args["enable_dp_attention"]) or int(args["attn_dp_size"] or 1) > 1
+    return Node(
+        dist_address=(parts[0], int(parts[1])) if parts else None,
+        num_nodes=int(args["nnodes"]),
+        node_rank=int(args["node_rank"]),
+        has_dp_attention=has_attention and data_parallel > 1,
+        data_parallel=data_parallel,
+        mode=args["disaggregation_mode"],
+        bootstrap_port=int(args["disaggregation_bootstrap_port"]),
+        devices=0,
+        page_size=int(args["page_size"] or 1),
+    )
+
+
+def _check_parallel(args: Arguments, version: Version, node: Node, sizes: tuple[int, int]) -> None:
+    tensor, pipeline = sizes
+    if (tensor * pipeline) % node.num_nodes:
+        raise assertion("tp_size must be divisible by number of nodes")
+    if node.data_parallel > 1 and node.num_nodes != 1 and not node.has_dp_attention:
+        raise assertion("multi-node data parallel is not supported unless dp attention!")
+    if node.has_dp_attention and tensor % node.data_parallel:
+        raise assertion("")
+    chunk = args["chunked_prefill_size"] or DEFAULT_CHUNK
+    if node.has_dp_attention:
+        chunk //= node.data_parallel
+    if chunk > 0 and node.mode != "decode" and chunk % node.page_size:
+        raise assertion("chunked_prefill_size must be divisible by page_size")
+    if args["enable_two_batch_overlap"] and args["moe_a2a_backend"] == "none":
+        raise Failed(
+            "ValueError",
+            "When enabling two batch overlap, moe_a2a_backend cannot be 'none'.",
+            process="",
+        )
+    if version >= (0, 5, 23) and tensor % int(args["dcp_size"] or 1):
+        raise assertion("tp_size must be divisible by dcp_size")
+
+
+def _check_disaggregation(args: Arguments, node: Node, tensor: int) -> None:
+    if node.mode == "decode":
+        for name in ("tp", "dp"):
+            if args[f"disaggregation_decode_{name}"] is not None:
+                raise assertion(f"Cannot set --disaggregation-decode-{name} for the decode engine.")
+    decode = args["disaggregation_decode_tp"]
+    if node.mode == "prefill" and decode:
+        larger, smaller = max(tensor, decode), min(tensor, decode)
+        if larger % smaller:
+            raise assertion(
+                "Different tp size is supported only when one tp is multiple of the other. "
+                f"decode_tp={decode}, prefill_tp={tensor}"
+            )
+    if node.mode != "null" and args["disaggregation_transfer_backend"] == "mooncake":
+        _check_infiniband(args["disaggregation_ib_device"])
+
+
+def _check_infiniband(text: str | None) -> None:
+    if text is None:
+        return
+    devices = [x.strip() for x in text.split(",") if x.strip()]
+    if not devices:
+        raise Failed("ValueError", "No valid IB devices specified", "")
+    if len(devices) != len(set(devices)):
+        raise Failed("ValueError", f"Duplicate IB devices specified: {text}", "")
+    if not os.path.isdir(INFINIBAND_FOLDER):
+        raise Failed(
+            "RuntimeError",
+            f"InfiniBand sysfs path not found: {INFINIBAND_FOLDER}. Please ensure InfiniBand drivers are "
+            "installed.",
+            process="",
+        )
+    available = sorted(os.listdir(INFINIBAND_FOLDER))
+    wrong = [x for x in devices if x not in available]
+    if wrong:
+        message = f"Invalid IB devices specified: {wrong}. Available devices: {available}"
+        raise Failed("ValueError", message, "")
+
+
+def _check_model(args: Arguments, checkpoint: Checkpoint, world: World, tensor: int) -> None:
+    template = args["chat_template"]
+    if template and template not in CHAT_TEMPLATES and not os.path.exists(template):
+        raise Failed(
+            "RuntimeError",
+            f"Chat template {template} is not a built-in template name or a valid chat template file path.",
+            process="",
+        )
+    per_device = checkpoint.num_heads // max(1, tensor)
+    if checkpoint.num_heads % tensor:
+        raise Failed("AssertionError", f"{checkpoint.num_heads} is not divisible by {tensor}", "Scheduler")
+    if world.vendor == "amd" and checkpoint.is_mla and per_device % 16:
+        raise Failed(
+            "AssertionError",
+            f"Aiter MLA only supports 16 or 128 number of heads. Provided {per_device} number of heads.",
+            process="Scheduler",
+        )
+    if checkpoint.quantization == "modelopt_fp4" and world.accelerator not in BLACKWELL:
+        raise Failed(
+            "ValueError",
+            "Current platform does not support NVFP4 quantization. Please use Blackwell and up.",
+            process="Scheduler",
+        )
+    if checkpoint.quantization == "ascend" and world.vendor != "ascend":
+        raise Failed("ValueError", "Unknown quantization method: ascend.", process="")
+    limit = args["context_length"]
+    if limit is not None and limit > checkpoint.max_position:
+        raise Failed(
+            "ValueError",
+            f"Warning: User-specified context_length ({limit}) is greater than the derived context_length "
+            f"({checkpoint.max_position}). This may lead to incorrect model outputs or CUDA errors. To allow "
+            "overriding this maximum, set the env var SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1",
+            process="",
+        )
+
+
+def _devices(node: Node, tensor: int, pipeline: int) -> int:
+    if node.data_parallel > 1 and not node.has_dp_attention:
+        return node.data_parallel * tensor * pipeline
+    return tensor * pipeline // node.num_nodes
+
+
+def _place(node: Node, tensor: int, pipeline: int) -> Parallel:
+    return Parallel(
+        mode="single", tensor=tensor, pipeline=pipeline, context=1, size=1, local=1, first_rank=0,
+        is_headless=False, num_nodes=node.num_nodes, node_rank=node.node_rank,
+        node_rank_within_dp=node.node_rank, nodes_within_dp=node.num_nodes,
+        master_address="", master_port=0, address="", rpc_port=0, experts_share=tensor, config_hash="",
+    )  # fmt: skip
+
+
+def _settings(
+    args: Arguments,
+    release: Release,
+    parts: tuple[Checkpoint, Parallel, Node],
+    world: World,
+    served: str,
+) -> Settings:
+    checkpoint, place, node = parts
+    roles = {"prefill": "kv_producer", "decode": "kv_consumer"}
+    kv: KvTransfer | None = None
+    if node.mode in roles:
+        kv = KvTransfer("none", roles[node.mode], "", 0, {}, fails_on_load_error=True)
+    shown: dict[str, Any] = {k: v for k, v in args.values.items() if not isinstance(v, bytes)}
+    return Settings(
+        release=release,
+        checkpoint=checkpoint,
+        served_names=(served,),
+        host=args["host"],
+        port=args["port"],
+        supervisor_port=None,
+        parallel=place,
+        addresses=Addresses(os.environ.get("SGLANG_HOST_IP") or world.address, "", 0, node.bootstrap_port),
+        kv=kv,
+        features=Features(
+            tool_parser=args["tool_call_parser"],
+            has_auto_tools=True,
+            reasoning_parser=args["reasoning_parser"],
+            has_images=checkpoint.has_vision,
+            api_keys=(args["api_key"],) if args["api_key"] else (),
+            has_metrics=bool(args["enable_metrics"]),
+        ),
+        max_model_len=int(args["context_length"] or checkpoint.max_position),
+        utilisation=float(args["mem_fraction_static"] or DEFAULT_MEMORY_FRACTION),
+        cache_dtype=args["kv_cache_dtype"],
+        block_size=node.page_size,
+        kv_tokens=0,
+        compatibility_hash="",
+        shown=shown,
+    )

@@ -1,0 +1,282 @@
+"""What vLLM's own code said to these command fragments (facts/engines.md 1.1, 1.4, 1.6, 7 and 8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.rehearsal.engine.failures import Failed, Refused
+from infra.rehearsal.engine.settings import Release, Settings
+from verdicts import configure_vllm, verdict_of, world
+
+OLD, MIDDLE, NEW = "0.17.0", "0.22.1", "0.33.0"
+ALL = (OLD, MIDDLE, NEW)
+NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_producer"}'
+
+
+def run(
+    kimi: Path, tmp_path: Path, version: str, fragment: str, env: dict[str, str] | None = None, **host: object
+) -> Settings:
+    place = world(tmp_path, env or {}, **{"accelerator": "h200", "num_devices": 8, **host})
+    return configure_vllm(f"{kimi} {fragment}", Release("vllm", version, ""), place, env or {})
+
+
+def refusal(*args: object, **host: object) -> str:
+    with pytest.raises((Refused, Failed)) as caught:
+        run(*args, **host)  # type: ignore[arg-type]
+    return verdict_of(caught.value)
+
+
+ACCEPTED = [
+    ("-tp 1 -dp 16 --data-parallel-rank 3 --data-parallel-address A --data-parallel-rpc-port 13390",
+     ("external", 1, 3), ALL),
+    ("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-address A", ("internal", 2, 0), ALL),
+    ("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-address A --headless "
+     "--data-parallel-start-rank 2", ("internal", 2, 2), ALL),
+    ("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-address A --data-parallel-start-rank 2",
+     ("hybrid", 2, 2), ALL),
+    ("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-start-rank 0", ("internal", 2, 0), (OLD, MIDDLE)),
+    ("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-start-rank 0", ("hybrid", 2, 0), (NEW,)),
+    ("-tp 8 -dp 4 --data-parallel-hybrid-lb --data-parallel-size-local 1 --data-parallel-start-rank 2",
+     ("external", 1, 2), ALL),
+    ("-tp 4 -dp 2 --data-parallel-hybrid-lb --data-parallel-size-local 2", ("internal", 2, 0), ALL),
+    ("-tp 4 -dp 4 --nnodes 2 --node-rank 1 --master-addr A", ("internal", 2, 2), ALL),
+    ("-tp 16 --nnodes 2 --node-rank 1 --master-addr A --headless", ("single", 1, 0), ALL),
+    ("-tp 2 -dp 4 -dpl 4 -dpm --enable-expert-parallel", ("multi-port", 4, 0), (MIDDLE, NEW)),
+    ("-tp 8", ("single", 1, 0), ALL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fragment", "expected", "version"), [(f, e, v) for f, e, vs in ACCEPTED for v in vs]
+)
+def test_a_good_combination_selects_its_mode(
+    kimi: Path, tmp_path: Path, fragment: str, expected: tuple[str, int, int], version: str
+) -> None:
+    # a tensor-parallel follower and wide pools: leave memory aside
+    more = " --max-model-len 8192" + (" --swap-space 0" if version == OLD else "")
+    place = run(kimi, tmp_path, version, fragment + more, accelerator="mi325x").parallel
+    assert (place.mode, place.local, place.first_rank) == expected
+
+
+REFUSED = [
+    ("-dp 4 --data-parallel-hybrid-lb", "data_parallel_size_local must be set to use data_parallel_hybrid_lb.",
+     (OLD, MIDDLE)),
+    ("-dp 4 --data-parallel-hybrid-lb", "`--data-parallel-hybrid-lb` requires `--data-parallel-size-local`", (NEW,)),
+    ("-dp 4 --data-parallel-rank 4", "data_parallel_rank (4) must be in the range [0, 4)", ALL),
+    ("-dp 4 --data-parallel-rank 1 --data-parallel-size-local 2",
+     "data_parallel_size_local must be 1 or None when data_parallel_rank is set", (OLD, MIDDLE)),
+    ("-dp 4 --data-parallel-rank 1 --data-parallel-size-local 2", "`--data-parallel-size-local 1`; got 2", (NEW,)),
+    ("-dp 2 --data-parallel-size-local 4", "data_parallel_size_local (4) must be <= data_parallel_size (2)", ALL),
+    ("-dp 1 --data-parallel-rank 0", "data_parallel_external_lb can only be set when data_parallel_size > 1", ALL),
+    ("-dp 4 --data-parallel-external-lb", "data_parallel_rank or node_rank must be specified", (OLD, MIDDLE)),
+    ("-dp 4 --data-parallel-external-lb", "requires a data-parallel rank", (NEW,)),
+    ("-tp 16", "World size (16) is larger than the number of available GPUs (8) in this node.", ALL),
+    ("-tp 3", "Total number of attention heads (64) must be divisible by tensor parallel size (3).", ALL),
+    ("-tp 16 --nnodes 3", "world_size=16 must be divisible by nnodes=3.", (OLD, MIDDLE)),
+    ("-tp 16 --nnodes 3", "`--nnodes 3` must evenly divide the total world size (16)", (NEW,)),
+    ("-tp 16 --nnodes 2 --node-rank 2", "node_rank=2 must be less than nnodes=2.", (OLD, MIDDLE)),
+    ("-tp 16 --nnodes 2 --node-rank 2", "`--node-rank` must be between 0 and 1; got `--node-rank 2`", (NEW,)),
+    ("-tp 16 --nnodes 2 --distributed-executor-backend ray",
+     "nnodes > 1 can only be set when distributed executor backend is mp, uni or external_launcher.", ALL),
+    ("-tp 8 -dcp 3", "tp_size=8 must be divisible bydcp_size=3.", (OLD, MIDDLE)),
+    ("-tp 8 -dcp 3", "tp_size=8 must be divisible by dcp_size=3.", (NEW,)),
+    ("-tp 8 --enable-eplb", "enable_expert_parallel must be True to use EPLB.", ALL),
+    ("-tp 8 --enable-dbo", "only supports the deepep_low_latency and deepep_high_throughput all2all backend", ALL),
+    ("-tp 8 --max-model-len 400000", "User-specified max_model_len (400000) is greater than the derived "
+     "max_model_len (max_position_embeddings=262144", ALL),
+    ("-tp 8 --max-num-seqs 512 --max-num-batched-tokens 256",
+     "max_num_batched_tokens (256) must be greater than or equal to max_num_seqs (512).", ALL),
+    ("-tp 8 --max-num-batched-tokens 256 --max-model-len 32768 --no-enable-chunked-prefill",
+     "max_num_batched_tokens (256) is smaller than max_model_len (32768).", ALL),
+    ("-dp 4 -dpl 2 -dpr 2 --data-parallel-rank 1", "Cannot use more than one data parallel load balancing mode",
+     (MIDDLE, NEW)),
+    ("-tp 8 --headless --api-server-count 2", "cannot be used with --headless", ALL),
+    ("-tp 2 -dp 4 -dpl 4 -dpm --port 9253", "overlaps with child rank ports 9253-9256", (MIDDLE, NEW)),
+    ("-tp 2 -dp 4 -dpm", "requires --data-parallel-size-local >= 2", (MIDDLE, NEW)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fragment", "expected", "version"), [(f, e, v) for f, e, vs in REFUSED for v in vs]
+)
+def test_a_bad_combination_gets_vllms_own_words(
+    kimi: Path, tmp_path: Path, fragment: str, expected: str, version: str
+) -> None:
+    verdict = refusal(kimi, tmp_path, version, fragment)
+    assert expected in verdict
+    assert verdict.startswith("exit 1: ")
+
+
+def test_old_vllm_reserves_swap_space_per_device(kimi: Path, tmp_path: Path) -> None:
+    verdict = refusal(kimi, tmp_path, OLD, "-tp 8", host_memory_gib=23.54)
+    assert "Too large swap space. 32.0 GiB out of the 23.54 GiB total CPU memory" in verdict
+    assert run(kimi, tmp_path, MIDDLE, "-tp 8", host_memory_gib=23.54)
+
+
+KV_CASES = [
+    ("'{\"kv_connector\":\"NixlConnector\"}'", "Please specify kv_role when kv_connector is set", ALL),
+    ('\'{"kv_connector":"NixlConnector","kv_role":"kv_prefill"}\'', "Input should be", ALL),
+    ('\'{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_conector":1}\'',
+     "kv_conector Unexpected keyword argument [type=unexpected_keyword_argument", ALL),
+    ('\'{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_ip":"1.2.3.4"}\'',
+     "kv_ip Unexpected keyword argument", (NEW,)),
+    ('\'{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_rank":0}\'',
+     "kv_rank Unexpected keyword argument", (NEW,)),
+    ("'{kv_connector:1}'", "Invalid JSON", ALL),
+    ('\'{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_port":"x"}\'',
+     "kv_port Input should be a valid integer", ALL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "version"), [(c, e, v) for c, e, vs in KV_CASES for v in vs]
+)
+def test_a_bad_kv_transfer_config_is_a_parse_error(
+    kimi: Path, tmp_path: Path, value: str, expected: str, version: str
+) -> None:
+    verdict = refusal(kimi, tmp_path, version, f"-tp 8 --kv-transfer-config {value}")
+    assert expected in verdict
+    assert verdict.startswith("exit 2: usage: vllm serve [model_tag] [options]")
+
+
+@pytest.mark.parametrize("version", [OLD, MIDDLE])
+def test_keys_that_0_33_removed_parse_before(kimi: Path, tmp_path: Path, version: str) -> None:
+    value = '{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_ip":"h","kv_rank":0,"kv_parallel_size":2}'
+    assert run(kimi, tmp_path, version, f"-tp 8 --swap-space 0 --kv-transfer-config '{value}'"
+               if version == OLD else f"-tp 8 --kv-transfer-config '{value}'").kv is not None  # fmt: skip
+
+
+def test_a_port_written_as_text_becomes_a_number(kimi: Path, tmp_path: Path) -> None:
+    value = '{"kv_connector":"MooncakeConnector","kv_role":"kv_producer","kv_port":"30000"}'
+    kv = run(kimi, tmp_path, MIDDLE, f"-tp 8 --kv-transfer-config '{value}'").kv
+    assert kv is not None
+    assert kv.port == 30000
+
+
+def test_the_ascend_connector_is_unknown_elsewhere(kimi: Path, tmp_path: Path) -> None:
+    value = '{"kv_connector":"MooncakeConnectorV1","kv_role":"kv_producer"}'
+    verdict = refusal(kimi, tmp_path, MIDDLE, f"-tp 8 --kv-transfer-config '{value}'")
+    assert "Unsupported connector type: MooncakeConnectorV1" in verdict
+
+
+PARSE_CASES = [
+    ("--tensor-paralel-size 8", "vllm: error: unrecognized arguments: --tensor-paralel-size 8"),
+    ("--tensor-parallel-size eight", "argument --tensor-parallel-size/-tp: invalid int value: 'eight'"),
+    ("--all2all-backend fast", "argument --all2all-backend: invalid choice: 'fast' (choose from"),
+    ("--max-model-len 12q", "argument --max-model-len: invalid human_readable_int_or_auto value: '12q'"),
+    ("--distributed-timeout-seconds soon", "Value soon cannot be converted to <class 'int'>."),
+    ("--data-parallel", "error: ambiguous option: --data-parallel could match"),
+    ("--speculative-config '{'", "Value { cannot be converted to <function loads at"),
+    ("--compilation-config.pass_config.fuse_all true", "fuse_all Unexpected keyword argument"),
+    ("--tensor-parallel-size", "argument --tensor-parallel-size/-tp: expected one argument"),
+]
+
+
+@pytest.mark.parametrize(("fragment", "expected"), PARSE_CASES)
+def test_a_bad_flag_leaves_with_two(kimi: Path, tmp_path: Path, fragment: str, expected: str) -> None:
+    verdict = refusal(kimi, tmp_path, MIDDLE, fragment)
+    assert expected in verdict
+    assert verdict.startswith("exit 2: usage: vllm")
+
+
+def test_an_unknown_graph_mode_is_a_key_error(kimi: Path, tmp_path: Path) -> None:
+    verdict = refusal(kimi, tmp_path, MIDDLE, "-tp 8 --compilation-config '{\"cudagraph_mode\":\"DECODE\"}'")
+    assert verdict.endswith("KeyError: 'DECODE'")
+    assert verdict.startswith("exit 1")
+
+
+@pytest.mark.parametrize("mode", ["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "full_and_piecewise"])
+def test_every_graph_mode_is_taken(kimi: Path, tmp_path: Path, mode: str) -> None:
+    run(kimi, tmp_path, MIDDLE, f"-tp 8 --compilation-config.cudagraph_mode {mode}")
+
+
+def test_eagle3_on_kimi_needs_vllm_0_18(kimi: Path, tmp_path: Path, draft: Path) -> None:
+    config = f'{{"model":"{draft}","method":"eagle3","num_speculative_tokens":3}}'
+    fragment = f"-tp 8 --speculative-config '{config}'"
+    verdict = refusal(kimi, tmp_path, OLD, fragment)
+    assert "eagle3 is only supported for ['llama', 'qwen'" in verdict
+    assert run(kimi, tmp_path, MIDDLE, fragment)
+    assert run(kimi, tmp_path, NEW, fragment)
+
+
+def test_an_unknown_key_of_speculation_is_a_validation_error(kimi: Path, tmp_path: Path, draft: Path) -> None:
+    config = f'{{"model":"{draft}","method":"eagle3","num_spec_tokens":3}}'
+    verdict = refusal(kimi, tmp_path, MIDDLE, f"-tp 8 --speculative-config '{config}'")
+    assert "1 validation error for SpeculativeConfig num_spec_tokens Unexpected keyword argument" in verdict
+
+
+@pytest.mark.parametrize(
+    ("version", "fragment", "env", "is_good"),
+    [
+        (OLD, "-tp 4 --swap-space 0", {"VLLM_ROCM_USE_AITER": "1"}, True),
+        (OLD, "-tp 8 --swap-space 0", {"VLLM_ROCM_USE_AITER": "1"}, False),
+        (OLD, "-tp 8 --swap-space 0 --block-size 1", {"VLLM_ROCM_USE_AITER": "0"}, False),
+        (OLD, "-tp 4 --swap-space 0 --block-size 1", {"VLLM_ROCM_USE_AITER": "0"}, True),
+        (OLD, "-tp 8 --swap-space 0", {"VLLM_ROCM_USE_AITER": "0"}, True),
+        (MIDDLE, "-tp 8", {"VLLM_ROCM_USE_AITER": "1"}, True),
+        (MIDDLE, "-tp 8 --block-size 1", {"VLLM_ROCM_USE_AITER": "0"}, True),
+    ],
+)
+def test_aiter_mla_takes_only_some_head_counts(
+    kimi: Path, tmp_path: Path, version: str, fragment: str, env: dict[str, str], *, is_good: bool
+) -> None:
+    host = {"accelerator": "mi325x", "num_devices": 8}
+    if is_good:
+        run(kimi, tmp_path, version, fragment, env, **host)
+    else:
+        assert "Aiter MLA only supports 16 or 128" in refusal(kimi, tmp_path, version, fragment, env, **host)
+
+
+def test_nvfp4_needs_blackwell(kimi_nvfp4: Path, tmp_path: Path) -> None:
+    assert "Blackwell" in refusal(kimi_nvfp4, tmp_path, MIDDLE, "-tp 8")
+    fragment = "-tp 4 --max-model-len 131072"
+    assert run(kimi_nvfp4, tmp_path, MIDDLE, fragment, accelerator="gb200", num_devices=4)
+
+
+def test_ascend_quantisation_belongs_to_the_plugin(kimi: Path, tmp_path: Path) -> None:
+    verdict = refusal(kimi, tmp_path, MIDDLE, "-tp 8 --quantization ascend")
+    assert "Unknown quantization method: ascend" in verdict
+
+
+def test_a_kubernetes_service_named_vllm_breaks_the_start(kimi: Path, tmp_path: Path) -> None:
+    verdict = refusal(kimi, tmp_path, MIDDLE, "-tp 8", {"VLLM_PORT": "tcp://10.0.0.1:8000"})
+    assert "VLLM_PORT 'tcp://10.0.0.1:8000' appears to be a URI" in verdict
+
+
+def test_an_unknown_variable_is_an_error_only_when_asked(kimi: Path, tmp_path: Path) -> None:
+    env = {"VLLM_USE_TRITON_FLASH_ATTN": "0"}
+    assert run(kimi, tmp_path, MIDDLE, "-tp 8", env)
+    verdict = refusal(kimi, tmp_path, MIDDLE, "-tp 8 --fail-on-environ-validation", env)
+    assert "Unknown vLLM environment variable detected: VLLM_USE_TRITON_FLASH_ATTN" in verdict
+
+
+def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    missing = Path("/models/nowhere")
+    assert "Invalid repository ID or local directory specified: '/models/nowhere'" in refusal(
+        missing, tmp_path, MIDDLE, "-tp 8"
+    )
+    repository = Path("moonshotai/Kimi-K2.5")
+    env = {"HF_HUB_OFFLINE": "1"}
+    assert "LocalEntryNotFoundError" in refusal(repository, tmp_path, MIDDLE, "-tp 8", env)
+    assert "Can't load the configuration of" in refusal(repository, tmp_path, MIDDLE, "-tp 8")
+
+
+def test_weights_that_do_not_fit_run_out_of_memory(kimi: Path, tmp_path: Path) -> None:
+    assert "torch.OutOfMemoryError: CUDA out of memory." in refusal(kimi, tmp_path, MIDDLE, "-tp 4")
+
+
+def test_a_cache_too_small_for_one_request_is_refused(kimi: Path, tmp_path: Path) -> None:
+    fragment = "-dp 4 --data-parallel-rank 0 --enable-expert-parallel"
+    host = {"accelerator": "gb200", "num_devices": 4}
+    verdict = refusal(kimi, tmp_path, MIDDLE, fragment, **host)
+    assert "To serve at least one request with the model's max seq len (262144), (17.16 GiB KV cache" in verdict
+    wide = fragment + " --max-model-len 131072 --gpu-memory-utilization 0.95"
+    assert run(kimi, tmp_path, MIDDLE, wide, **host).kv_tokens > 131072
+
+
+def test_kv_bytes_per_token_follow_cache_type_and_context_parallelism(kimi: Path, tmp_path: Path) -> None:
+    plain = run(kimi, tmp_path, MIDDLE, "-tp 8").kv_tokens
+    assert run(kimi, tmp_path, MIDDLE, "-tp 8 --kv-cache-dtype fp8").kv_tokens == pytest.approx(2 * plain, abs=2)
+    assert run(kimi, tmp_path, MIDDLE, "-tp 8 -dcp 8").kv_tokens == pytest.approx(8 * plain, abs=8)
