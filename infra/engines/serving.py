@@ -1,0 +1,150 @@
+"""How an engine is asked over HTTP: completions, the rank header, KV-transfer parameters, counters.
+
+Sources: vllm 0.22.1 entrypoints/openai and v1/engine (rank header counts within the server); vllm-router 0.1.17
+and vllm-ascend's proxy, requests recorded 2026-11-20; sglang 0.5.9 io_struct.py (data_parallel_rank, bootstrap_*);
+vllm mooncake_connector.py 0.22.1 (transfer_id, /query).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from infra.engines.command_line import as_map
+from infra.spec.stack import EngineName
+
+RANK_HEADER = "X-data-parallel-rank"
+COMPLETIONS = "/v1/completions"
+CHAT = "/v1/chat/completions"
+HEALTH = "/health"
+METRICS = "/metrics"
+BOOTSTRAP_QUERY = "/query"
+KV_PARAMS = "kv_transfer_params"
+
+# What a prefill rank's answer carries over to the decode rank: by a key of the answer, by a transfer both
+# are told of beforehand, or by SGLang's bootstrap room.
+Handover = Literal["none", "answer", "transfer-id", "bootstrap-room"]
+
+# More than one KV block of every backend (128 tokens on Ascend): a shorter prompt transfers nothing.
+LONG_PROMPT = "The quick brown fox jumps over the lazy dog. " * 40
+
+PREFILL_PARAMS: Mapping[str, object] = {
+    "do_remote_decode": True,
+    "do_remote_prefill": False,
+    "remote_engine_id": None,
+    "remote_block_ids": None,
+    "remote_host": None,
+    "remote_port": None,
+}
+
+_COUNTERS: Mapping[EngineName, str] = {
+    "vllm": "vllm:generation_tokens_total",
+    "vllm-ascend": "vllm:generation_tokens_total",
+    "sglang": "sglang:generation_tokens_total",
+}
+
+
+def handover_of(engine: EngineName, flags: Mapping[str, object]) -> Handover:
+    """How a prefill rank hands its KV cache to a decode rank, from the flags of either."""
+    if engine == "sglang":
+        mode = flags.get("disaggregation-mode")
+        return "bootstrap-room" if mode in {"prefill", "decode"} else "none"
+    connector = as_map(flags.get("kv-transfer-config")).get("kv_connector")
+    if connector is None:
+        return "none"
+    return "transfer-id" if connector == "MooncakeConnector" else "answer"
+
+
+def has_counters(engine: EngineName, flags: Mapping[str, object]) -> bool:
+    """Whether `/metrics` counts tokens."""
+    if engine == "sglang":
+        return flags.get("enable-metrics") is True
+    return flags.get("disable-log-stats") is not True
+
+
+def counter_pattern(engine: EngineName) -> str:
+    """A regular expression for the lines of `/metrics` that count generated tokens."""
+    return "^" + re.escape(_COUNTERS[engine])
+
+
+def generated_tokens(engine: EngineName, metrics: str, rank: int) -> float | None:
+    """Tokens that a rank has generated, None when the text does not say.
+
+    Args:
+        metrics: lines of `/metrics`.
+        rank: global data-parallel rank; SGLang counts a whole server.
+    """
+    total: float | None = None
+    for line in metrics.splitlines():
+        name, _, rest = line.partition("{")
+        labels, _, value = rest.rpartition("}")
+        is_other_rank = re.search(r'(?:engine|dp_rank)="(\d+)"', labels)
+        if name != _COUNTERS[engine] or (is_other_rank and int(is_other_rank[1]) != rank):
+            continue
+        try:
+            total = (total or 0.0) + float(value)
+        except ValueError:
+            continue
+    return total
+
+
+def rank_headers(index: int | None) -> dict[str, str]:
+    """The header that chooses a rank among those of one server; nothing for a server of one."""
+    return {} if index is None else {RANK_HEADER: str(index)}
+
+
+def rank_fields(engine: EngineName, index: int | None) -> dict[str, object]:
+    """The body's field that chooses a rank, where the engine reads one."""
+    return {"data_parallel_rank": index} if engine == "sglang" and index is not None else {}
+
+
+def completion(model: str, *, max_tokens: int, prompt: str = LONG_PROMPT) -> dict[str, object]:
+    """A request for a few tokens, the same ones every time."""
+    return {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": max_tokens,
+        "temperature": 0,
+        "stream": False,
+        "ignore_eos": True,
+    }
+
+
+def prefill_part(body: Mapping[str, object], transfer_id: str | None) -> dict[str, object]:
+    """What the router sends to the prefill rank: one token, and the order to keep the KV cache.
+
+    Args:
+        body: the client's request.
+        transfer_id: for engines that are told of the transfer beforehand, else None.
+    """
+    params = dict(PREFILL_PARAMS)
+    if transfer_id is not None:
+        params = {"do_remote_decode": True, "do_remote_prefill": False, "transfer_id": transfer_id}
+    return {**body, "stream": False, "max_tokens": 1, "min_tokens": 1, KV_PARAMS: params}
+
+
+def decode_params(bootstrap: str, engine_id: str, transfer_id: str) -> dict[str, object]:
+    """What the router sends to a decode rank that finds its prefill rank by a bootstrap server."""
+    return {
+        "do_remote_prefill": True,
+        "do_remote_decode": False,
+        "remote_bootstrap_addr": bootstrap,
+        "remote_engine_id": engine_id,
+        "transfer_id": transfer_id,
+    }
+
+
+def room_fields(host: str, port: int, room: int) -> dict[str, object]:
+    """What SGLang's router adds to the request for both sides."""
+    return {"bootstrap_host": host, "bootstrap_port": port, "bootstrap_room": room}
+
+
+def engine_ids(answer: object) -> dict[int, str]:
+    """Engine id by data-parallel rank, from a bootstrap server's answer to `/query`."""
+    rows = answer.items() if isinstance(answer, Mapping) else ()
+    return {
+        int(str(rank)): str(row["engine_id"])
+        for rank, row in rows
+        if str(rank).isdigit() and isinstance(row, Mapping) and "engine_id" in row
+    }

@@ -1,0 +1,1 @@
+"""A deployment over hosts: order, readiness, proof, record."""

@@ -1,0 +1,270 @@
+"""Proof that a rank serves: the requests that make it generate a token, built from the plan alone.
+
+A bare request can kill a decode rank of a disaggregated deployment: it is always asked as the router would,
+with a prefill rank before or beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from infra.engines.serving import (
+    COMPLETIONS,
+    KV_PARAMS,
+    METRICS,
+    completion,
+    counter_pattern,
+    decode_params,
+    generated_tokens,
+    prefill_part,
+    rank_fields,
+    rank_headers,
+    room_fields,
+)
+from infra.launch.endpoints import Endpoints, RankEndpoint
+from infra.spec.stack import EngineName
+
+PROOF_TOKENS = 4
+FIRST_ERROR_STATUS = 400
+METRICS_S = 10.0
+
+Step = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How requests are sent.
+
+    Args:
+        nonce: makes request and transfer ids new for every attempt.
+        timeout_s: limit of one request.
+        headers: for every request, e.g. the API key's.
+        engine_ids: by bootstrap address and rank, where a decode rank must be told them.
+    """
+
+    nonce: str
+    timeout_s: float
+    headers: Mapping[str, str]
+    engine_ids: Mapping[tuple[str, int], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The requests that prove one rank.
+
+    Args:
+        rank: what is proven.
+        needs: urls that must be healthy first.
+        probes: steps by probe; probes of one proof run at the same time.
+        asked: (probe, step) of the request whose answer must hold a token.
+        counted: steps of the first probe that read the counter before and after, None without one.
+    """
+
+    rank: RankEndpoint
+    needs: tuple[str, ...]
+    probes: tuple[tuple[Step, ...], ...]
+    asked: tuple[tuple[int, int], ...]
+    counted: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What an attempt at a proof says.
+
+    Args:
+        ok: the rank generated a token.
+        is_definite: an answer that says no, rather than none at all.
+        detail: the token count, or the engine's words.
+    """
+
+    ok: bool
+    is_definite: bool
+    detail: str
+
+
+def partners(endpoints: Endpoints) -> dict[RankEndpoint, RankEndpoint]:
+    """The rank of the other role that each rank of a disaggregated deployment is proven with.
+
+    Every decode rank gets a prefill rank and, where both are needed at once, every prefill rank a decode rank.
+    """
+    prefill, decode = endpoints.of_role("prefill"), endpoints.of_role("decode")
+    if not prefill or not decode:
+        return {}
+    pairs = {rank: prefill[i % len(prefill)] for i, rank in enumerate(decode)}
+    pairs.update({rank: decode[i % len(decode)] for i, rank in enumerate(prefill)})
+    return pairs
+
+
+def build_proof(
+    endpoints: Endpoints, rank: RankEndpoint, partner: RankEndpoint | None, asking: Asking
+) -> Proof:
+    """The requests that prove a rank."""
+    if endpoints.handover == "none" or partner is None:
+        return _alone(endpoints, rank, asking, completion(rank.model, max_tokens=PROOF_TOKENS))
+    if endpoints.handover == "answer":
+        if rank.role == "prefill":
+            body = prefill_part(completion(rank.model, max_tokens=1), None)
+            return _alone(endpoints, rank, asking, body)
+        return _one_after_the_other(endpoints, rank, partner, asking)
+    return _both_at_once(endpoints, rank, partner, asking)
+
+
+def judge_proof(engine: EngineName, proof: Proof, answers: Sequence[Sequence[Mapping[str, object]]]) -> Verdict:
+    """What the answers say.
+
+    Args:
+        engine: whose counter is read.
+        proof: what was asked.
+        answers: by probe, the answers of its steps, as far as they went.
+    """
+    num_tokens = 0
+    for probe, step in proof.asked:
+        if len(answers[probe]) <= step:
+            return _no(answers[probe][-1] if answers[probe] else {})
+        answer = answers[probe][step]
+        if not _is_good(answer):
+            return _no(answer)
+        num_tokens = _num_tokens(answer.get("body"))
+        if num_tokens == 0:
+            detail = "It answered without a single token."
+            return Verdict(ok=False, is_definite=True, detail=detail)
+    if proof.counted is not None:
+        before, after = (_counter(engine, proof, answers[0], step) for step in proof.counted)
+        if before is not None and (after is None or after <= before):
+            detail = f"It answered, but its counter of generated tokens stayed at {before:g}."
+            return Verdict(ok=False, is_definite=True, detail=detail)
+    return Verdict(ok=True, is_definite=True, detail=f"{num_tokens} tokens")
+
+
+def _alone(
+    endpoints: Endpoints, rank: RankEndpoint, asking: Asking, body: Mapping[str, object]
+) -> Proof:
+    return _with_counter(endpoints, rank, (rank,), [_ask(endpoints, rank, asking, body)])
+
+
+def _one_after_the_other(
+    endpoints: Endpoints, rank: RankEndpoint, prefill: RankEndpoint, asking: Asking
+) -> Proof:
+    """The prefill rank first; what it answers about its KV cache goes to the decode rank."""
+    body = completion(rank.model, max_tokens=PROOF_TOKENS)
+    first = _ask(endpoints, prefill, asking, prefill_part(body, None))
+    second = _ask(endpoints, rank, asking, body)
+    at = 1 if rank.counts_tokens else 0
+    second["merge"] = {"from_step": at, "key": KV_PARAMS}
+    return _with_counter(endpoints, rank, (rank, prefill), [first, second])
+
+
+def _both_at_once(
+    endpoints: Endpoints, rank: RankEndpoint, partner: RankEndpoint, asking: Asking
+) -> Proof:
+    """Both sides get the request at the same time and find each other by a bootstrap server."""
+    prefill, decode = (rank, partner) if rank.role == "prefill" else (partner, rank)
+    body = completion(rank.model, max_tokens=PROOF_TOKENS)
+    bodies: dict[RankEndpoint, dict[str, object]] = {}
+    if endpoints.handover == "bootstrap-room":
+        place = urlsplit(prefill.bootstrap or "")
+        room = room_fields(place.hostname or "", place.port or 0, _number(asking.nonce, rank))
+        bodies = {prefill: {**body, **room}, decode: {**body, **room}}
+    else:
+        transfer = f"moe-infra-{_number(asking.nonce, rank):x}"
+        key = (prefill.bootstrap or "", prefill.rank)
+        params = decode_params(prefill.bootstrap or "", asking.engine_ids.get(key, ""), transfer)
+        bodies = {prefill: prefill_part(body, transfer), decode: {**body, KV_PARAMS: params}}
+    own = _ask(endpoints, rank, asking, bodies[rank])
+    other = _ask(endpoints, partner, asking, bodies[partner])
+    proof = _with_counter(endpoints, rank, (rank, partner), [own])
+    return Proof(
+        rank=rank,
+        needs=proof.needs,
+        probes=(*proof.probes, (other,)),
+        asked=(*proof.asked, (1, 0)),
+        counted=proof.counted,
+    )
+
+
+def _with_counter(
+    endpoints: Endpoints, rank: RankEndpoint, needs: Sequence[RankEndpoint], steps: list[Step]
+) -> Proof:
+    """The steps as one probe, between two readings of the rank's counter."""
+    asked = len(steps) - 1
+    counted = None
+    if rank.counts_tokens:
+        reading: Step = {
+            "method": "GET",
+            "url": rank.url + METRICS,
+            "timeout_s": METRICS_S,
+            "keep": counter_pattern(endpoints.engine),
+        }
+        steps = [reading, *steps, dict(reading)]
+        asked += 1
+        counted = (0, len(steps) - 1)
+    return Proof(
+        rank=rank,
+        needs=tuple(dict.fromkeys(need.url for need in needs)),
+        probes=(tuple(steps),),
+        asked=((0, asked),),
+        counted=counted,
+    )
+
+
+def _ask(
+    endpoints: Endpoints, rank: RankEndpoint, asking: Asking, body: Mapping[str, object]
+) -> Step:
+    identity = f"moe-infra-{_number(asking.nonce, rank):x}"
+    return {
+        "method": "POST",
+        "url": rank.url + COMPLETIONS,
+        "headers": {**asking.headers, "X-Request-Id": identity, **rank_headers(rank.index)},
+        "body": {**body, **rank_fields(endpoints.engine, rank.index)},
+        "timeout_s": asking.timeout_s,
+    }
+
+
+def _number(nonce: str, rank: RankEndpoint) -> int:
+    """63 bits that differ for every attempt and rank."""
+    digest = hashlib.sha256(f"{nonce} {rank.group} {rank.rank}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _is_good(answer: Mapping[str, object]) -> bool:
+    status = answer.get("status")
+    return isinstance(status, int) and status < FIRST_ERROR_STATUS and not answer.get("error")
+
+
+def _no(answer: Mapping[str, object]) -> Verdict:
+    """An answer that is an error, or none."""
+    status = answer.get("status")
+    if not isinstance(status, int):
+        return Verdict(ok=False, is_definite=False, detail=str(answer.get("error") or "no answer"))
+    return Verdict(ok=False, is_definite=True, detail=f"HTTP {status}: {error_text(answer)}")
+
+
+def error_text(answer: Mapping[str, object]) -> str:
+    """The engine's own words in an error answer, on one line."""
+    body = answer.get("body")
+    if isinstance(body, Mapping):
+        inner = body.get("error", body)
+        body = inner.get("message", inner) if isinstance(inner, Mapping) else inner
+    words = " ".join(str(answer.get("error") or body or "").split())
+    return words[:300] or "no words"
+
+
+def _num_tokens(body: object) -> int:
+    """Tokens that an answer holds: its usage, else one when there is text."""
+    if not isinstance(body, Mapping):
+        return 0
+    usage = body.get("usage")
+    if isinstance(usage, Mapping) and isinstance(usage.get("completion_tokens"), int):
+        return int(str(usage["completion_tokens"]))
+    return 1 if body.get("choices") else 0
+
+
+def _counter(
+    engine: EngineName, proof: Proof, answers: Sequence[Mapping[str, object]], step: int
+) -> float | None:
+    if len(answers) <= step or not _is_good(answers[step]):
+        return None
+    return generated_tokens(engine, str(answers[step].get("body") or ""), proof.rank.rank)
