@@ -11,16 +11,18 @@ import os
 
 LIBRARY = "/opt/moe-rehearsal/standins"
 PROGRAMS = ("docker", "podman")
-PROGRAMS_OF_VENDOR = {
+PROGRAMS_OF_VENDOR: dict[str, tuple[str, ...]] = {
     "nvidia": ("nvidia-smi", "nvidia-imex-ctl"),
     "amd": ("amd-smi", "rocm-smi"),
     "ascend": ("npu-smi",),
+    "cpu": (),
 }
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 UNITS_OF_VENDOR: dict[str, tuple[str, ...]] = {
     "nvidia": ("nvidia-persistenced.service", "nvidia-imex.service"),
     "amd": (),
     "ascend": (),
+    "cpu": (),
 }
 DEVICES_UNIT = "moe-rehearsal-devices.service"
 NATIVE_FOLDER = "/opt/moe-infra/venv"
@@ -33,7 +35,7 @@ def standin_files(vendor: str) -> dict[str, tuple[str, int]]:
     """Return where on a simulated host each file of ours belongs.
 
     Args:
-        vendor: `nvidia`, `amd` or `ascend`.
+        vendor: `nvidia`, `amd`, `ascend` or `cpu` (no accelerator).
 
     Returns:
         Path on the host → (path of the source file here, mode).

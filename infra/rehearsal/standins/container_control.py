@@ -6,7 +6,6 @@ import os
 import time
 
 from . import images
-from .container_plan import pull_image
 from .container_records import (
     find_record,
     is_running,
@@ -117,7 +116,7 @@ def pull(program: str, flags: ParsedFlags) -> int:
     if "@" not in reference and ":" not in reference.rpartition("/")[2] and not flags.has("quiet"):
         print("Using default tag: latest")
     try:
-        image = pull_image(read_host(), reference)
+        image = images.pull_image(read_host(), reference)
     except Refusal as refusal:
         raise command_failure(program, refusal) from None
     if not flags.has("quiet"):

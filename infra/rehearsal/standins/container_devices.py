@@ -72,7 +72,7 @@ def grant_devices(
     unique = {target: source for source, target in nodes}
     present = {target for target in unique if os.path.exists(unique[target])}
     vendor = host["vendor"]
-    if vendor != "nvidia" and _control_is_complete(vendor, present, request):
+    if vendor in ("amd", "ascend") and _control_is_complete(vendor, present, request):
         granted = {
             index for index in present_devices(host) if device_node(vendor, index) in present
         }
@@ -100,7 +100,7 @@ def _expand(source: str, target: str) -> list[tuple[str, str]]:
 def _all_nodes(host: dict[str, Any]) -> list[str]:
     """Return the nodes that `--privileged` brings; without the driver's hook no GPU among them."""
     vendor = host["vendor"]
-    control = {"nvidia": (), "amd": (AMD_CONTROL_NODE,), "ascend": ASCEND_CONTROL_NODES}[vendor]
+    control = {"amd": (AMD_CONTROL_NODE,), "ascend": ASCEND_CONTROL_NODES}.get(vendor, ())
     paths = list(control) + [device_node(vendor, index) for index in present_devices(host)]
     return [path for path in paths if os.path.exists(path)]
 

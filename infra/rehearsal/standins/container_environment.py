@@ -65,20 +65,21 @@ def simulation_variables(
     }
 
 
-def take_preload(variables: dict[str, str], shown_paths: list[str]) -> str:
-    """Take LD_PRELOAD out of the variables and return what ld.so says about it.
+def check_preload(variables: dict[str, str], shown_paths: list[str]) -> str:
+    """Take from LD_PRELOAD what the container lacks and return what ld.so says about it.
 
-    The libraries of the image are empty files here, so they cannot be loaded; the engine reads what was asked
-    for in MOE_REHEARSAL_LD_PRELOAD.
+    The machine's own libraries shine through under /usr, so ld.so itself could find one that the image does
+    not have. What was asked for is kept in MOE_REHEARSAL_LD_PRELOAD.
 
     Args:
         variables: the container's; changed.
         shown_paths: files of the image and targets of mounts.
     """
-    preload = variables.pop("LD_PRELOAD", "")
+    preload = variables.get("LD_PRELOAD", "")
     if not preload:
         return ""
     variables["MOE_REHEARSAL_LD_PRELOAD"] = preload
+    kept: list[str] = []
     warnings = ""
     for path in preload.replace(":", " ").split():
         found = any(
@@ -87,14 +88,20 @@ def take_preload(variables: dict[str, str], shown_paths: list[str]) -> str:
             or ("/" not in path and shown.endswith("/" + path))
             for shown in shown_paths
         )
-        if not found:
+        if found:
+            kept.append(path)
+        else:
             warnings += PRELOAD_WARNING.format(path=path)
+    variables["LD_PRELOAD"] = ":".join(kept)
     return warnings
 
 
 def program_shims(image: dict[str, Any], engine_program: str) -> dict[str, str]:
     """Return the scripts that let a shell in the container start the simulated engine."""
-    start = f'exec {sys.executable} -I -S {engine_program} {{name}} "$@"'
+    start = (
+        '[ -z "$LD_PRELOAD" ] || export MOE_REHEARSAL_LD_PRELOAD="$LD_PRELOAD"\n'
+        f'exec {sys.executable} -I -S {engine_program} {{name}} "$@"'
+    )
     shims = {}
     for name in programs_of(image):
         script = "#!/bin/sh\n"

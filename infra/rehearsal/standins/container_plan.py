@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import LIBRARY, container_environment, images, linux
+from . import LIBRARY, container_environment, linux
 from .container_devices import GrantedDevices, grant_devices
 from .container_process import ContainerLaunch
 from .container_records import record_folder
@@ -111,19 +111,6 @@ def check_settings(request: ContainerRequest, host: dict[str, Any]) -> None:
         raise Refusal("bad_ipc_mode", name=ipc_mode)
 
 
-def pull_image(host: dict[str, Any], reference: str) -> dict[str, Any]:
-    """Return an image that `host.json` lists under `pullable`; all other registries are out of reach.
-
-    Raises:
-        Refusal: as on a host without a way to the registry.
-    """
-    image = images.find_image(host.get("pullable") or [], reference)
-    if image is None:
-        registry = images.registry_of(reference)
-        raise Refusal("registry_unreachable", registry=registry, reference=reference)
-    return image
-
-
 def plan_launch(
     request: ContainerRequest, host: dict[str, Any], image: dict[str, Any], record: Record
 ) -> ContainerLaunch:
@@ -148,7 +135,7 @@ def plan_launch(
     plan.groups = groups
     launch = ContainerLaunch(plan, image, record["words"])
     shown = plan.files + [mount.target for mount in plan.mounts]
-    launch.preload_warnings = container_environment.take_preload(variables, shown)
+    launch.preload_warnings = container_environment.check_preload(variables, shown)
     variables.update(container_environment.simulation_variables(image, host, devices.indices))
     launch.variables = variables
     launch.identity = container_environment.process_identity(request, groups)

@@ -155,6 +155,8 @@ def show_version(program: str, flags: ParsedFlags) -> int:
 def show_logs(_program: str, flags: ParsedFlags) -> int:
     """Do `logs`: both streams come out as one, on standard output."""
     record = find_record(flags.words[0])
+    if record["log_driver"] in ("none", "passthrough"):
+        raise Refusal("log_not_readable")
     path = record_folder(record["id"]) + "/log"
     position = 0
     tail = flags.last("tail", "all")

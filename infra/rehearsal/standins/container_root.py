@@ -47,6 +47,12 @@ STANDARD_LINKS = {
 }
 ROOT_OPTIONS = "mode=755,size=256m"
 LAYER = "/.image"
+# Since glibc 2.34 this library is empty and harmless: what an image's shared libraries are made from.
+EMPTY_LIBRARIES = (
+    f"/usr/lib/{os.uname().machine}-linux-gnu/libdl.so.2",
+    "/usr/lib64/libdl.so.2",
+    "/lib64/libdl.so.2",
+)
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the host's own, as --ipc=host says
 
 
@@ -69,7 +75,7 @@ class RootPlan:
         self.always_bound: list[tuple[str, bool]] = []
         """(path, read only) of what the simulation itself needs, at the same place as outside."""
         self.files: list[str] = []
-        """Paths that the image declares; they are empty."""
+        """Paths that the image declares: libraries that load and do nothing, else empty files."""
         self.groups: dict[str, int] = {}
         self.mounts: list[MountRequest] = []
         self.nodes: list[tuple[str, str]] = []
@@ -104,7 +110,7 @@ def enter_root(plan: RootPlan) -> None:
     _add_nodes(root, plan)
     for path in plan.files:
         if not os.path.lexists(root + path):
-            _make_place(root + path, is_folder=False)
+            _place_image_file(root + path)
     for path, read_only in plan.always_bound:
         if os.path.exists(path):
             _make_place(root + path, is_folder=os.path.isdir(path))
@@ -149,7 +155,10 @@ def _lay_over_usr(root: str, plan: RootPlan) -> bool:
         return False
     layer = root + LAYER
     for path, is_folder in missing:
-        _make_place(layer + path, is_folder=is_folder)
+        if path in plan.files:
+            _place_image_file(layer + path)
+        else:
+            _make_place(layer + path, is_folder=is_folder)
     try:
         options = f"lowerdir={layer}/usr:/usr"
         linux.mount("overlay", root + "/usr", "overlay", linux.MS_RDONLY, options)
@@ -227,6 +236,15 @@ def _add_mount(root: str, mount: MountRequest) -> None:
 def _is_folder(mount: MountRequest) -> bool:
     """Return whether a mount needs a folder to stand on."""
     return mount.kind == "tmpfs" or os.path.isdir(mount.source)
+
+
+def _place_image_file(path: str) -> None:
+    """Make a file that the image declares: a loadable library, or an empty file."""
+    _make_place(path, is_folder=False)
+    library = next((name for name in EMPTY_LIBRARIES if os.path.isfile(name)), "")
+    if ".so" in os.path.basename(path) and library:
+        with open(library, "rb") as source, open(path, "wb") as target:
+            target.write(source.read())
 
 
 def _make_place(path: str, *, is_folder: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from . import images
-from .container_plan import check_settings, plan_launch, pull_image
+from .container_plan import check_settings, plan_launch
 from .container_process import (
     RunningContainer,
     await_end,
@@ -81,7 +81,7 @@ def _choose_image(request: ContainerRequest, host: dict[str, Any]) -> dict[str, 
             os.write(2, f"Unable to find image '{reference}' locally\n".encode())
         elif request.program == "podman":
             os.write(2, f"Trying to pull {request.reference}...\n".encode())
-        image = pull_image(host, request.reference)
+        image = images.pull_image(host, request.reference)
     platform = request.flags.last("platform")
     wanted = platform.split("/")[1] if "/" in platform else platform
     if wanted and wanted != images.go_architecture(image["architecture"]):

@@ -213,6 +213,11 @@ SITUATIONS: dict[str, tuple[str, str, int]] = {
         ),
         2,
     ),
+    "log_not_readable": (
+        "configured logging driver does not support reading",
+        "this container is using the 'none' log driver, cannot read logs",
+        125,
+    ),
     "bad_signal": ("invalid signal: {name}", "invalid signal: {name}", 125),
 }
 

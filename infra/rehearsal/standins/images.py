@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .failures import Refusal
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -34,6 +36,19 @@ def find_image(images: list[dict[str, Any]], reference: str) -> dict[str, Any] |
         ):
             return image
     return None
+
+
+def pull_image(host: dict[str, Any], reference: str) -> dict[str, Any]:
+    """Return an image that `host.json` lists under `pullable`; all other registries are out of reach.
+
+    Raises:
+        Refusal: as on a host without a way to the registry.
+    """
+    image = find_image(host.get("pullable") or [], reference)
+    if image is None:
+        registry = registry_of(reference)
+        raise Refusal("registry_unreachable", registry=registry, reference=reference)
+    return image
 
 
 def split_reference(reference: str) -> tuple[str, str, str]:

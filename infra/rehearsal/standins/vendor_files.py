@@ -32,6 +32,8 @@ FABRIC_ACCELERATORS = ("gb200", "gb300")
 def vendor_files(host: dict[str, Any]) -> dict[str, str]:
     """Return path → content of each file that the host's drivers leave."""
     vendor = host["vendor"]
+    if vendor == "cpu":
+        return {}
     files = {device_node(vendor, index): "" for index in present_devices(host)}
     if vendor == "nvidia":
         files.update(_nvidia_files(host))

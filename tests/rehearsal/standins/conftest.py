@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from infra.rehearsal.standins import native_files, standin_files
+
+
+class HostRun(NamedTuple):
+    """What one command printed and returned."""
+
+    stdout: str
+    stderr: str
+    returncode: int
+
 
 HostShell = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -69,6 +79,7 @@ for index in filter(None, os.environ.get("MOE_REHEARSAL_DEVICES", "").split(",")
     held.append(descriptor)
 names = [name for name in sys.argv[1:] if name.startswith("/")]
 print(json.dumps({
+    "libraries": sorted({line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}),
     "argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd(), "root": listing("/"),
     "dev": listing("/dev"), "listed": {name: listing(name) for name in names},
     "interfaces": listing("/sys/class/net"), "host": os.uname().nodename, "stdin": sys.stdin.read(),
@@ -89,6 +100,7 @@ mount -t tmpfs lab "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay host -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
 cp -a "$2/." "$1/root/"
+cp "$4" "$1/root/var/lib/moe-rehearsal/host.json"
 cd "$1/root"
 mount -t proc proc proc
 mount --rbind /sys sys
@@ -96,9 +108,9 @@ mount -t tmpfs dev dev
 for node in null zero full random urandom tty; do touch "dev/$node"; mount --bind "/dev/$node" "dev/$node"; done
 mkdir dev/pts dev/shm
 for folder in run tmp root mnt dev/shm; do mount -t tmpfs own "$folder"; done
-exec chroot . /usr/bin/env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root bash -c "
+exec chroot . /usr/bin/env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root bash -c '
 /usr/bin/python3 -I -S /opt/moe-rehearsal/standins/prepare_devices.py
-$3"
+eval "$1"' shell "$3"
 """
 
 
@@ -125,28 +137,64 @@ def host_document() -> Callable[..., dict[str, Any]]:
     return describe
 
 
+@pytest.fixture(scope="session")
+def installed_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Give per vendor a tree of what the lab installs, its modules compiled once."""
+    trees = {}
+    for vendor in HOSTS:
+        tree = tmp_path_factory.mktemp(vendor)
+        for target, (source, mode) in {**standin_files(vendor), **native_files()}.items():
+            place = tree / target[1:]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, place)
+            place.chmod(mode)
+        library = tree / "opt/moe-rehearsal"
+        (library / "engine").write_text(ENGINE)
+        (library / "catalogues").mkdir()
+        compileall.compile_dir(library / "standins", quiet=1)
+        (tree / "var/lib/moe-rehearsal").mkdir(parents=True)
+        trees[vendor] = tree
+    return trees
+
+
 @pytest.fixture
-def host_shell(tmp_path: Path, host_document: Callable[..., dict[str, Any]]) -> HostShell:
+def host_shell(
+    tmp_path: Path,
+    installed_files: dict[str, Path],
+    host_document: Callable[..., dict[str, Any]],
+) -> HostShell:
     """Give a function that runs a shell script as root on a freshly booted simulated host."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("needs root and unshare(1)")
 
     def run(vendor: str, script: str, **changes: object) -> subprocess.CompletedProcess[str]:
-        files = tmp_path / "files"
-        for target, (source, mode) in {**standin_files(vendor), **native_files()}.items():
-            place = files / target[1:]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, place)
-            place.chmod(mode)
-        (files / "opt/moe-rehearsal/engine").write_text(ENGINE)
-        (files / "opt/moe-rehearsal/catalogues").mkdir()
-        state = files / "var/lib/moe-rehearsal"
-        state.mkdir(parents=True)
-        (state / "host.json").write_text(json.dumps(host_document(vendor, **changes)))
+        description = tmp_path / "host.json"
+        description.write_text(json.dumps(host_document(vendor, **changes)))
         stage = tmp_path / "stage"
         stage.mkdir()
-        command = ["unshare", "-mpf", "--kill-child", "bash", "-c", BOOT, "boot", stage, files, script]
+        command = ["unshare", "-mpf", "--kill-child", "bash", "-c", BOOT, "boot"]
+        command += [str(stage), str(installed_files[vendor]), script, str(description)]
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+    return run
+
+
+@pytest.fixture
+def host_runs(host_shell: HostShell) -> Callable[[str, list[str]], list[HostRun]]:
+    """Give a function that runs several commands on one host, each seen by itself."""
+
+    def run(vendor: str, commands: list[str]) -> list[HostRun]:
+        steps = [
+            f"( {command} ) </dev/null >/tmp/{number}.out 2>/tmp/{number}.err; echo $? >/tmp/{number}.code"
+            for number, command in enumerate(commands)
+        ]
+        collect = (
+            "import json; print(json.dumps([[open(f'/tmp/{number}.{kind}').read() for kind in "
+            f"('out', 'err', 'code')] for number in range({len(commands)})]))"
+        )
+        result = host_shell(vendor, "\n".join([*steps, f'python3 -c "{collect}"']))
+        assert result.stdout, result.stderr
+        return [HostRun(out, err, int(code)) for out, err, code in json.loads(result.stdout)]
 
     return run
 

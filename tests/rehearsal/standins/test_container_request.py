@@ -25,8 +25,10 @@ def read(*arguments: str) -> ContainerRequest:
         (["-p", "99999999"], f"docker: invalid containerPort: 99999999{HELP}", 125),
         (
             ["--pull", "sometimes"],
-            "docker: invalid pull option: 'sometimes': must be one of \"always\", \"missing\" or "
-            f'"never"{HELP}',
+            (
+                'docker: invalid pull option: \'sometimes\': must be one of "always", "missing" or '
+                f'"never"{HELP}'
+            ),
             125,
         ),
         (["--network="], f"docker: no name set for network{HELP}", 125),
@@ -43,15 +45,19 @@ def read(*arguments: str) -> ContainerRequest:
         ),
         (
             ["--cidfile", "/etc/passwd"],
-            "docker: container ID file found, make sure the other container isn't running or delete "
-            f"/etc/passwd{HELP}",
+            (
+                "docker: container ID file found, make sure the other container isn't running or delete "
+                f"/etc/passwd{HELP}"
+            ),
             125,
         ),
         (["--security-opt", "foo"], f'docker: Invalid --security-opt: "foo"{HELP}', 125),
         (
             ["--security-opt", "seccomp=/nope"],
-            "docker: opening seccomp profile (/nope) failed: open /nope: no such file or "
-            f"directory{HELP}",
+            (
+                "docker: opening seccomp profile (/nope) failed: open /nope: no such file or "
+                f"directory{HELP}"
+            ),
             125,
         ),
     ],
@@ -65,7 +71,9 @@ def test_the_client_refuses_in_the_real_words(
 
 
 def test_an_image_is_needed() -> None:
-    with pytest.raises(CommandFailure, match="'docker run' requires at least 1 argument") as failure:
+    with pytest.raises(
+        CommandFailure, match="'docker run' requires at least 1 argument"
+    ) as failure:
         read_request("docker", ["--rm"])
     assert failure.value.exit_code == 1
 
@@ -83,8 +91,10 @@ def test_an_image_is_needed() -> None:
         (["-v", "/a:/b", "-v", "/c:/b"], "Duplicate mount point: /b", 125),
         (
             ["-v", "/a:b"],
-            "invalid volume specification: '/a:b': invalid mount config for type \"bind\": invalid mount "
-            "path: 'b' mount path must be absolute",
+            (
+                "invalid volume specification: '/a:b': invalid mount config for type \"bind\": invalid mount "
+                "path: 'b' mount path must be absolute"
+            ),
             125,
         ),
     ],
@@ -123,7 +133,13 @@ def test_env_files_are_read_without_quotes_and_with_the_clients_values(
     path = tmp_path / "engine.env"
     path.write_text('# comment\n\n  A="quoted" # kept\nB=\nFROM_CLIENT\nNOT_SET\n')
     request = read("--env-file", str(path), "-e", "B=2", "-e", "FROM_CLIENT")
-    assert request.variables == ['A="quoted" # kept', "B=", "FROM_CLIENT=here", "B=2", "FROM_CLIENT=here"]
+    assert request.variables == [
+        'A="quoted" # kept',
+        "B=",
+        "FROM_CLIENT=here",
+        "B=2",
+        "FROM_CLIENT=here",
+    ]
 
 
 def test_a_blank_in_a_variables_name_is_refused(tmp_path: Path) -> None:

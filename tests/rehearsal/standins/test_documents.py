@@ -8,7 +8,7 @@ import pytest
 
 from infra.rehearsal.standins.documents import format_document, parse_document
 
-VALUE = {"a": [1, 2.5, True, None, "é\n\""], "b": {}, "c": [], "d": {"e": -1}}
+VALUE = {"a": [1, 2.5, True, None, 'é\n"'], "b": {}, "c": [], "d": {"e": -1}}
 
 
 def test_what_is_written_is_what_was_meant() -> None:

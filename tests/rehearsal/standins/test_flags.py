@@ -54,13 +54,17 @@ def test_everything_after_the_image_belongs_to_the_container() -> None:
         ),
         (
             ["--gpus", "foo"],
-            'invalid argument "foo" for "--gpus" flag: invalid count (foo): value must be either '
-            '"all" or an integer: invalid syntax',
+            (
+                'invalid argument "foo" for "--gpus" flag: invalid count (foo): value must be either '
+                '"all" or an integer: invalid syntax'
+            ),
         ),
         (
             ["--gpus", "device=0,device=1"],
-            'invalid argument "device=0,device=1" for "--gpus" flag: gpu request key \'device\' can be '
-            "specified only once",
+            (
+                'invalid argument "device=0,device=1" for "--gpus" flag: gpu request key \'device\' can be '
+                "specified only once"
+            ),
         ),
         (
             ["--shm-size", "foo"],
@@ -76,8 +80,10 @@ def test_everything_after_the_image_belongs_to_the_container() -> None:
         ),
         (
             ["--ulimit", "nofile=1:a"],
-            'invalid argument "nofile=1:a" for "--ulimit" flag: strconv.ParseInt: parsing "a": '
-            "invalid syntax",
+            (
+                'invalid argument "nofile=1:a" for "--ulimit" flag: strconv.ParseInt: parsing "a": '
+                "invalid syntax"
+            ),
         ),
         (
             ["-e", "=x"],
@@ -89,18 +95,24 @@ def test_everything_after_the_image_belongs_to_the_container() -> None:
         ),
         (
             ["--mount", "type=bind,foo=1,target=/x"],
-            'invalid argument "type=bind,foo=1,target=/x" for "--mount" flag: unexpected key \'foo\' in '
-            "'foo=1'",
+            (
+                'invalid argument "type=bind,foo=1,target=/x" for "--mount" flag: unexpected key \'foo\' in '
+                "'foo=1'"
+            ),
         ),
         (
             ["--mount", "readonlyx"],
-            'invalid argument "readonlyx" for "--mount" flag: invalid field \'readonlyx\' must be a '
-            "key=value pair",
+            (
+                'invalid argument "readonlyx" for "--mount" flag: invalid field \'readonlyx\' must be a '
+                "key=value pair"
+            ),
         ),
         (
             ["--stop-timeout", "abc"],
-            'invalid argument "abc" for "--stop-timeout" flag: strconv.ParseInt: parsing "abc": '
-            "invalid syntax",
+            (
+                'invalid argument "abc" for "--stop-timeout" flag: strconv.ParseInt: parsing "abc": '
+                "invalid syntax"
+            ),
         ),
         (
             ["--memory", "x"],
@@ -147,4 +159,7 @@ def test_podman_4_has_no_gpus_option_and_splits_devices_at_commas() -> None:
     parser = FlagParser(PODMAN_RUN, VALUE_CHECKS)
     with pytest.raises(FlagError, match="unknown flag: --gpus"):
         parser.parse(["--gpus", "all", "image"])
-    assert parser.parse(["--device", "/dev/a,/dev/b", "image"]).all("device") == ["/dev/a", "/dev/b"]
+    assert parser.parse(["--device", "/dev/a,/dev/b", "image"]).all("device") == [
+        "/dev/a",
+        "/dev/b",
+    ]

@@ -35,7 +35,9 @@ def test_a_template_is_filled_as_go_does(template: str, text: str) -> None:
     assert render_template(template, DOCUMENT) == text
 
 
-@pytest.mark.parametrize("template", ["{{.Foo}}", "{{", "{{foo .State}}", "{{index .RepoDigests 3}}"])
+@pytest.mark.parametrize(
+    "template", ["{{.Foo}}", "{{", "{{foo .State}}", "{{index .RepoDigests 3}}"]
+)
 def test_what_go_refuses_is_refused(template: str) -> None:
     with pytest.raises(TemplateError):
         render_template(template, DOCUMENT)
