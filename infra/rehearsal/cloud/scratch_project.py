@@ -1,0 +1,169 @@
+"""A scratch copy of the project's Pulumi files, with its own state, cloud and environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from infra.catalog.load import Catalog
+from infra.errors import PrerequisiteError
+from infra.plan.compile import resolve_topology
+from infra.rehearsal.cloud.machine_facts import machine_facts
+from infra.rehearsal.cloud.plugin import FOLDER_VARIABLE
+from infra.rehearsal.cloud.store import Account, Reservation, write_account
+from infra.rehearsal.cloud.world import ZONES, CloudZone, is_offered
+from infra.spec.load import PROJECT, load_stack
+
+PASSPHRASE = "rehearsal"  # noqa: S105 - guards nothing but files of one rehearsal
+KEY_NAME = "rehearsal"
+# The simulated operator stands inside the network: hosts are dialled at their own addresses.
+SSH_FROM = "10.0.0.0/8"
+RESERVATION = "cr-0123456789abcdef0"
+PROVIDER = "pulumi-resource-aws"
+_RESERVED_TRAYS = 9  # the smaller UltraServer; other reservations are as large as the stack asks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScratchProject:
+    """Where one rehearsal's cloud lives.
+
+    Args:
+        folder: the scratch copy, for `pulumi -C`.
+        cloud: the emulated account.
+        environment: complete; PATH finds the command line and the emulated provider.
+    """
+
+    stack: str
+    folder: Path
+    cloud: Path
+    environment: Mapping[str, str]
+
+
+def make_scratch_project(
+    stack: str,
+    scratch: Path,
+    *,
+    spec_file: Path | None,
+    pulumi_bin: Path,
+    config: Mapping[str, str],
+) -> ScratchProject:
+    """Copy the project's Pulumi files, buy what the stack needs, and write what an operator would configure.
+
+    Args:
+        stack: the stack's name.
+        scratch: an empty or new folder.
+        spec_file: the stack file, None for a shipped one.
+        pulumi_bin: the folder of the command line.
+        config: further configuration values; they win.
+    """
+    folder = scratch / "project"
+    (folder / "stacks").mkdir(parents=True)
+    (folder / "infra").mkdir()
+    shutil.copy(PROJECT / "Pulumi.yaml", folder)
+    shutil.copy(PROJECT / "infra" / "__main__.py", folder / "infra")
+    for path in (PROJECT / "stacks").glob("*.yaml"):
+        shutil.copy(path, folder / "stacks")
+    own = folder / "stacks" / f"{stack}.yaml"
+    if spec_file is not None:
+        own.write_text(yaml.safe_dump({"extends": str(spec_file.resolve())}), encoding="utf-8")
+    (folder / ".venv").symlink_to(sys.prefix)
+    _configure(folder, stack, _prepare_account(stack, own, scratch / "cloud"), config)
+    environment = _environment(scratch, pulumi_bin)
+    return ScratchProject(
+        stack=stack, folder=folder, cloud=scratch / "cloud", environment=environment
+    )
+
+
+def find_pulumi() -> Path:
+    """The folder of the command line: on PATH, else where scripts/install-pulumi puts it.
+
+    Raises:
+        PrerequisiteError: there is none.
+    """
+    if found := shutil.which("pulumi"):
+        return Path(found).parent
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    built = sorted(cache.glob("moe-infra/pulumi-*/bin/pulumi"))
+    if built:
+        return built[-1].parent
+    raise PrerequisiteError(
+        "pulumi", "The Pulumi command line is not installed.", "Type: scripts/install-pulumi"
+    )
+
+
+def _prepare_account(stack: str, spec_file: Path, cloud: Path) -> dict[str, str]:
+    """The account of an operator who has bought what the stack needs; returns what they configure."""
+    loaded = load_stack(str(spec_file) if spec_file.is_file() else stack)
+    _, topology = resolve_topology(loaded, Catalog())
+    instance_type = topology.hosts[0].accelerator.aws_instance_type or ""
+    machine = machine_facts(instance_type)
+    zone = _zone(instance_type)
+    config = {
+        "aws:region": zone.region,
+        "moe-infra:zone_id": zone.zone_id,
+        "moe-infra:key_name": KEY_NAME,
+        "moe-infra:ssh_from_cidr": SSH_FROM,
+    }
+    reservations = {}
+    wanted = loaded.spec.capacity.kind if loaded.spec.capacity else None
+    kind = wanted or (machine.capacity_kinds[0] if machine else "on-demand")
+    if kind != "on-demand":
+        config["moe-infra:reservation_id"] = RESERVATION
+        reservations[RESERVATION] = Reservation(
+            kind=kind,
+            instance_type=instance_type,
+            zone_id=zone.zone_id,
+            num_instances=max(len(topology.hosts), _RESERVED_TRAYS if kind == "ultraserver" else 0),
+        )
+    write_account(cloud, Account(key_pairs=(KEY_NAME,), reservations=reservations))
+    return config
+
+
+def _zone(instance_type: str) -> CloudZone:
+    """The first zone that offers an instance type; any, when none does (the program then says why not)."""
+    offering = (zone for zone in ZONES.values() if is_offered(instance_type, zone))
+    return next(offering, next(iter(ZONES.values())))
+
+
+def _configure(
+    folder: Path, stack: str, bought: Mapping[str, str], further: Mapping[str, str]
+) -> None:
+    """Write the stack's configuration: what is shipped, what was bought, what the caller wants."""
+    path = folder / "stacks" / f"Pulumi.{stack}.yaml"
+    shipped = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    own = {key if ":" in key else f"moe-infra:{key}": value for key, value in further.items()}
+    document = {**shipped, "config": {**bought, **shipped.get("config", {}), **own}}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+
+
+def _environment(scratch: Path, pulumi_bin: Path) -> dict[str, str]:
+    """A complete environment in which the operator's own accounts and stacks do not appear."""
+    programs, home, state = scratch / "bin", scratch / "home", scratch / "state"
+    for each in (programs, home, state):
+        each.mkdir()
+    provider = programs / PROVIDER
+    provider.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -P -m infra.rehearsal.cloud.plugin "$@"\n',
+        encoding="utf-8",
+    )
+    provider.chmod(0o755)
+    path = os.pathsep.join((str(programs), str(pulumi_bin), os.environ.get("PATH", os.defpath)))
+    return {
+        "PATH": path,
+        "HOME": str(home),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+        FOLDER_VARIABLE: str(scratch / "cloud"),
+        "PULUMI_HOME": str(home),
+        "PULUMI_BACKEND_URL": f"file://{state}",
+        "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "PULUMI_SKIP_CONFIRMATIONS": "true",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
+    }
