@@ -126,14 +126,14 @@ def host_facts(  # noqa: PLR0913 - the document has these parts
         "super_pod_id": 1,
         "server_index": position,
         "imex_nodes": list(addresses),
-        "images": [_image(plan, accelerator, release)] if plan.engine.image else [],
+        "images": [_image(plan, accelerator, release)] if plan.runtime != "native" else [],
+        "native_engine": _played(release) if plan.runtime == "native" else None,
     }
 
 
 def _image(plan: Plan, accelerator: Accelerator, release: Release) -> dict[str, object]:
     """The engine's image as the host holds it; its digest is made from its name."""
     digest = hashlib.sha256(plan.engine.image.encode()).hexdigest()
-    is_plugin = release.engine == "vllm-ascend"
     libraries = [image.jemalloc for image in release.images if image.reference == plan.engine.image and image.jemalloc]
     return {
         "reference": plan.engine.image,
@@ -141,10 +141,18 @@ def _image(plan: Plan, accelerator: Accelerator, release: Release) -> dict[str, 
         "architecture": accelerator.architecture,
         "entrypoint": list(plan.engine.entrypoint),
         "env": {},
+        "files": libraries,
+        **_played(release),
+    }
+
+
+def _played(release: Release) -> dict[str, object]:
+    """Which release the simulated engine plays."""
+    is_plugin = release.engine == "vllm-ascend"
+    return {
         "engine": release.engine,
         "engine_version": release.base_version if is_plugin else release.version,
         "plugin_version": release.version if is_plugin else None,
-        "files": libraries,
     }
 
 
