@@ -9,7 +9,8 @@ from .files import make_folders, missing_folders, replace_file, state_of
 from .host import Host, Refused
 from .item import Item, Kind, Parts, parse_item, same
 
-ROLLBACK_FOLDER = "/var/lib/moe-infra/rollback"
+STATE_FOLDER = "/var/lib/moe-infra"
+ROLLBACK_FOLDER = STATE_FOLDER + "/rollback"
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 CONTENT_KEYS = ("content", "content_base64")
@@ -65,7 +66,8 @@ def save_record(host: Host, stack: str, record: Record) -> None:
     if not record.entries and not record.folders:
         if os.path.exists(path):
             os.unlink(path)
-        remove_empty(host, [os.path.dirname(record_path(stack)), ROLLBACK_FOLDER])
+        own = [os.path.dirname(record_path(stack)), ROLLBACK_FOLDER, STATE_FOLDER]
+        remove_empty(host, own)
         return
     make_folders(os.path.dirname(path), PRIVATE_FOLDER)
     rows = [_row(entry) for entry in record.entries]

@@ -128,9 +128,12 @@ def _forget(host: Host, stack: str, record: Record, settled: List[Entry]) -> Non
     """Keep only what has not come back; folders that we made go when they are empty."""
     done: Set[Tuple[str, str]] = {(entry.item.kind, entry.part) for entry in settled}
     left = [entry for entry in record.entries if (entry.item.kind, entry.part) not in done]
-    kept = remove_empty(host, record.folders)
-    needed = [
-        folder for folder in kept if any(entry.part.startswith(folder + "/") for entry in left)
-    ]
-    if done:
+    if not left:
+        save_record(host, stack, Record([], []))
+        remove_empty(host, record.folders)
+    elif done:
+        kept = remove_empty(host, record.folders)
+        needed = [
+            folder for folder in kept if any(entry.part.startswith(folder + "/") for entry in left)
+        ]
         save_record(host, stack, Record(left, needed))

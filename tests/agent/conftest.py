@@ -1,0 +1,23 @@
+"""A host below a folder, and stand-ins for the programs that an agent asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.stubborn_host import StubbornHost, program
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> StubbornHost:
+    return StubbornHost(tmp_path / "root")
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Puts a shell program of that name before everything else on PATH."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return lambda name, text: program(tmp_path / "bin", name, text)

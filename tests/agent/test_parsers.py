@@ -1,0 +1,55 @@
+"""Every case of tests/cases/facts/<parser>: what a tool printed, and what is read from it.
+
+A case holds `summary`, `origin` (recorded, with where; or written from documentation), `input`, and
+`expected` or `refused` (a part of the message).
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.agent.host import Refused
+from infra.agent.journal import parse_entry
+from infra.agent.kernel_knobs import parse_ports, render_ports
+from infra.agent.listening import parse_table
+from infra.agent.payloads import parse_digests, parse_manifest
+from infra.agent.services import parse_properties
+
+CASES = Path(__file__).parents[1] / "cases" / "facts"
+PARSERS: dict[str, Callable[[str], object]] = {
+    "proc-net-tcp": lambda text: parse_table(text, socket.AF_INET),
+    "proc-net-tcp6": lambda text: parse_table(text, socket.AF_INET6),
+    "systemctl-show": parse_properties,
+    "journalctl-json": lambda text: [parse_entry(line) for line in text.splitlines()],
+    "image-inspect": parse_digests,
+    "manifest": lambda text: parse_manifest(text.encode()),
+    "port-list": lambda text: render_ports(parse_ports(text)),
+}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(CASES.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_a_case_is_read(path: Path) -> None:
+    if path.parent.name not in PARSERS:
+        pytest.skip("another room's parser")
+    case = yaml.safe_load(path.read_text())
+    parse = PARSERS[path.parent.name]
+    assert case["origin"].startswith(("recorded", "written from documentation"))
+    if "refused" in case:
+        with pytest.raises(Refused) as caught:
+            parse(case["input"])
+        assert case["refused"] in str(caught.value)
+    else:
+        assert json.loads(json.dumps(parse(case["input"]))) == case["expected"]
+
+
+@pytest.mark.parametrize("parser", sorted(PARSERS))
+def test_every_parser_has_a_zero_and_a_garbage(parser: str) -> None:
+    assert {"zero", "garbage"} <= {path.stem for path in (CASES / parser).glob("*.yaml")}

@@ -1,0 +1,141 @@
+"""Images against a runtime's stand-in, weights against their manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.agent.stubborn_host import StubbornHost
+
+DIGEST = "sha256:" + "a" * 64
+REFERENCE = "vllm/vllm-openai:v0.22.1"
+DOCKER = """\
+case "$1" in
+image) [ -e {folder}/present ] && {{ cat {folder}/present; exit 0; }}
+  echo "[]"; echo "Error response from daemon: No such image: $3" >&2; exit 1;;
+pull) echo "$3" > {folder}/pulled; [ -e {folder}/offline ] && {{ echo "no route to host" >&2; exit 1; }}
+  printf '%s' '[{{"RepoDigests": ["vllm/vllm-openai@{digest}"]}}]' > {folder}/present;;
+esac
+"""
+FOLDER = "/models/kimi/abc"
+FILES = {"model-00001.safetensors": 12, "config.json": 0}
+
+
+@pytest.fixture
+def docker(tmp_path: Path, stand_in: Callable[[str, str], None]) -> Path:
+    stand_in("docker", DOCKER.format(folder=tmp_path, digest=DIGEST))
+    return tmp_path
+
+
+def image(**keys: object) -> list[dict[str, object]]:
+    item: dict[str, object] = {"id": "image", "group": "images", "kind": "image"}
+    return [{**item, "runtime": "docker", "reference": REFERENCE, **keys}]
+
+
+def test_a_missing_image_is_pulled(host: StubbornHost, docker: Path) -> None:
+    row = host.state("check", image())["image"]
+    assert (row["state"], row["before"], row["wanted"]) == ("changed", None, REFERENCE)
+    row = host.state("apply", image())["image"]
+    assert (row["state"], row["after"]) == ("changed", DIGEST)
+    assert host.state("apply", image())["image"]["state"] == "ok"
+    assert (docker / "pulled").read_text() == REFERENCE + "\n"
+
+
+def test_a_wanted_digest_is_what_is_pulled(host: StubbornHost, docker: Path) -> None:
+    row = host.state("apply", image(digest=DIGEST))["image"]
+    assert (row["state"], row["after"]) == ("changed", DIGEST)
+    assert (docker / "pulled").read_text() == f"vllm/vllm-openai@{DIGEST}\n"
+
+
+def test_another_digest_is_a_difference(host: StubbornHost, docker: Path) -> None:
+    host.state("apply", image())
+    row = host.state("check", image(digest="sha256:" + "b" * 64))["image"]
+    assert (row["state"], row["before"]) == ("changed", DIGEST)
+
+
+def test_a_pull_that_fails_is_quoted(host: StubbornHost, docker: Path) -> None:
+    (docker / "offline").touch()
+    row = host.state("apply", image())["image"]
+    assert row["state"] == "failed"
+    assert "no route to host" in str(row["why"])
+
+
+def test_a_runtime_that_is_not_there_fails(
+    host: StubbornHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    row = host.state("check", image())["image"]
+    assert (row["state"], row["why"]) == ("failed", "docker: No such file or directory")
+
+
+def test_garbage_of_a_runtime_fails(host: StubbornHost, docker: Path) -> None:
+    (docker / "present").write_text("Emulate Docker CLI")
+    row = host.state("check", image())["image"]
+    assert (row["state"], "not JSON" in str(row["why"])) == ("failed", True)
+
+
+def test_without_a_runtime_there_are_no_images(host: StubbornHost) -> None:
+    assert host.state("check", image(runtime="native"))["image"]["state"] == "not_applicable"
+
+
+def weights(**keys: object) -> list[dict[str, object]]:
+    item: dict[str, object] = {"id": "weights", "group": "weights", "kind": "weights"}
+    return [{**item, "target": FOLDER, "size_bytes": 12, **keys}]
+
+
+@pytest.fixture
+def staged(host: StubbornHost) -> StubbornHost:
+    files = [{"name": name, "size_bytes": size} for name, size in FILES.items()]
+    host.put(f"{FOLDER}/manifest.json", json.dumps({"files": files}))
+    for name, size in FILES.items():
+        host.put(f"{FOLDER}/{name}", b"x" * size)
+    return host
+
+
+def test_whole_weights_are_ok(staged: StubbornHost) -> None:
+    row = staged.state("apply", weights())["weights"]
+    assert (row["state"], row["before"]) == ("ok", "complete, 12 bytes")
+    assert "2 files" in str(row["why"])
+
+
+def test_a_missing_folder_fails(host: StubbornHost) -> None:
+    row = host.state("check", weights())["weights"]
+    assert (row["state"], row["before"], row["why"]) == ("failed", None, f"{FOLDER} does not exist")
+
+
+def test_a_missing_manifest_fails(staged: StubbornHost) -> None:
+    Path(staged.path(f"{FOLDER}/manifest.json")).unlink()
+    assert "has no manifest.json" in str(staged.state("check", weights())["weights"]["why"])
+
+
+def test_a_short_shard_is_named_with_its_sizes(staged: StubbornHost) -> None:
+    staged.put(f"{FOLDER}/model-00001.safetensors", b"x" * 11)
+    row = staged.state("apply", weights())["weights"]
+    assert (row["state"], row["before"]) == ("failed", "damaged")
+    assert "model-00001.safetensors has 11 bytes, wanted 12" in str(row["why"])
+
+
+def test_a_missing_shard_is_named(staged: StubbornHost) -> None:
+    Path(staged.path(f"{FOLDER}/config.json")).unlink()
+    assert "config.json: No such file" in str(staged.state("check", weights())["weights"]["why"])
+
+
+def test_a_manifest_of_another_checkpoint_is_noticed(staged: StubbornHost) -> None:
+    row = staged.state("check", weights(size_bytes=13))["weights"]
+    assert "lists 12 bytes, wanted 13" in str(row["why"])
+
+
+def test_zero_bytes_wanted_asks_for_the_manifest_alone(staged: StubbornHost) -> None:
+    assert staged.state("check", weights(size_bytes=0))["weights"]["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [b"", b"{}", b"\xff", b'{"files": [{"name": "../../etc/shadow", "size_bytes": 1}]}'],
+)
+def test_a_garbage_manifest_fails(staged: StubbornHost, manifest: bytes) -> None:
+    staged.put(f"{FOLDER}/manifest.json", manifest)
+    assert staged.state("check", weights())["weights"]["state"] == "failed"
