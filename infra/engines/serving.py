@@ -72,6 +72,7 @@ def generated_tokens(engine: EngineName, metrics: str, rank: int) -> float | Non
     """Tokens that a rank has generated, None when the text does not say.
 
     Args:
+        engine: whose counter it is.
         metrics: lines of `/metrics`.
         rank: global data-parallel rank; SGLang counts a whole server.
     """

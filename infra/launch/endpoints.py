@@ -71,7 +71,9 @@ def read_endpoints(plan: Plan, catalog: Catalog) -> Endpoints:
     for process in plan.processes:
         if process.kind == "engine":
             num_devices = plan.host(process.host).num_devices
-            reading = ENGINES[name].read(process.argv, process.env, num_devices=num_devices, flags=flags)
+            reading = ENGINES[name].read(
+                process.argv, process.env, num_devices=num_devices, flags=flags
+            )
             groups.setdefault(process.group, []).append((process, reading))
     ranks = [rank for members in groups.values() for rank in _group_ranks(name, plan, members)]
     first = next(iter(groups.values()))[0][1]
@@ -139,5 +141,10 @@ def _bootstrap(process: Process) -> str | None:
 
 def _served_name(flags: Mapping[str, object], plan: Plan) -> str:
     """The first served name, else the model as the engine was told it."""
-    name = flags.get("served-model-name") or flags.get("model") or flags.get("model-path") or plan.model
+    name = (
+        flags.get("served-model-name")
+        or flags.get("model")
+        or flags.get("model-path")
+        or plan.model
+    )
     return str(name[0]) if isinstance(name, tuple | list) else str(name)

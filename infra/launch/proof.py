@@ -112,7 +112,9 @@ def build_proof(
     return _both_at_once(endpoints, rank, partner, asking)
 
 
-def judge_proof(engine: EngineName, proof: Proof, answers: Sequence[Sequence[Mapping[str, object]]]) -> Verdict:
+def judge_proof(
+    engine: EngineName, proof: Proof, answers: Sequence[Sequence[Mapping[str, object]]]
+) -> Verdict:
     """What the answers say.
 
     Args:

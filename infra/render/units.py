@@ -20,6 +20,7 @@ def process_unit(
     """The template unit of engines or routers; the instance is the process's index on its host.
 
     Args:
+        stack: its name.
         kind: `engine` or `router`.
         runtime: how these processes run; a container's client is what systemd sees.
         credentials: names of the secrets that the processes take.

@@ -1,0 +1,161 @@
+"""Brings a deployment up: all engines in one window, proof of every rank, then the router."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.engines.serving import CHAT
+from infra.launch.deployment import Deployment
+from infra.launch.endpoints import RankEndpoint
+from infra.launch.failures import router_not_ready
+from infra.launch.fleet import ask_until_known
+from infra.launch.installation import install
+from infra.launch.progress import clock_text
+from infra.launch.proof import FIRST_ERROR_STATUS, Verdict, error_text
+from infra.launch.readiness import LOG_LINES, Readiness, ask_reachable, probe_hosts
+from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
+from infra.plan.process import Process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What came up.
+
+    Args:
+        units: state by process id, router included.
+        proofs: what proved each rank.
+        through_router: what proved the router, None without one.
+    """
+
+    units: Mapping[str, UnitState]
+    proofs: Mapping[RankEndpoint, Verdict]
+    through_router: str | None
+
+
+def bring_up(deployment: Deployment, secrets: Mapping[str, str], *, tunes: bool) -> Served:
+    """Install and start a deployment, and prove that it serves.
+
+    What is there already is left as it is: brought up again after an interruption, it goes on.
+
+    Raises:
+        PrerequisiteError: something that must be there first is not; nothing was changed.
+        HostsFailed: a host failed.
+        NotReady: a process ended, or was not ready in time.
+    """
+    install(deployment, secrets, tunes=tunes)
+    return start(deployment)
+
+
+def start(deployment: Deployment) -> Served:
+    """Start what is installed, and prove that it serves; see `bring_up`."""
+    begun = deployment.clock.now()
+    units = _start_units(deployment, "engine")
+    hosts = len(deployment.units("engine"))
+    deployment.say(f"started {len(units)} engine processes on {hosts} hosts")
+    proofs = Readiness(deployment, begun=begun).wait()
+    took = clock_text(deployment.clock.now() - begun)
+    deployment.say(f"every one of {len(proofs)} ranks has generated a token, after {took}")
+    router = deployment.endpoints.router
+    if router is None:
+        return Served(units=_states(deployment), proofs=proofs, through_router=None)
+    _start_units(deployment, "router")
+    answer = _ask_through(deployment, router)
+    deployment.say(f"a request went through the router: {answer}")
+    return Served(units=_states(deployment), proofs=proofs, through_router=answer)
+
+
+def router_probe(deployment: Deployment, router: Process, timeout_s: float) -> dict[str, object]:
+    """A chat request as a client would send it."""
+    body = {
+        "model": deployment.endpoints.model,
+        "messages": [{"role": "user", "content": "What is 17 + 25? " * 20}],
+        "max_tokens": 16,
+        "temperature": 0,
+    }
+    step = {
+        "method": "POST",
+        "url": f"{router.endpoint}{CHAT}",
+        "headers": dict(deployment.headers),
+        "body": body,
+        "timeout_s": timeout_s,
+    }
+    return {"id": router.id, "steps": [step]}
+
+
+def _start_units(deployment: Deployment, kind: str) -> dict[str, UnitState]:
+    """Start all units of a kind on every host at the same time; their states by process."""
+    units = deployment.units(kind)
+    requests = {host: units_request("start", list(names)) for host, names in units.items()}
+    reports = ask_until_known(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
+    return {
+        process: state
+        for host, report in reports.items()
+        for process, state in read_units(host, report, units[host]).items()
+    }
+
+
+def _ask_through(deployment: Deployment, router: Process) -> str:
+    """What a request through the router got.
+
+    Raises:
+        NotReady: the router has ended, or no request went through in time.
+    """
+    clock, limits = deployment.clock, deployment.limits
+    begun, pause, attempts = clock.now(), limits.first_poll_s, 0
+    reason = "no answer"
+    while True:
+        attempts += 1
+        timeout_s = min(limits.first_proof_s * attempts, limits.longest_proof_s)
+        probes = {router.host: [router_probe(deployment, router, timeout_s)]}
+        steps = probe_hosts(deployment, probes, timeout_s).get(router.id, [])
+        answer = steps[-1] if steps else {}
+        status = answer.get("status")
+        if isinstance(status, int) and status < FIRST_ERROR_STATUS:
+            return _words(answer.get("body"))
+        reason = error_text(answer) if status is None else f"HTTP {status}: {error_text(answer)}"
+        ended = _router_end(deployment)
+        if ended is not None:
+            raise router_not_ready(deployment, ended)
+        if clock.now() - begun > limits.router_s:
+            what = f"no request went through the router within {limits.router_s:g} s: {reason}"
+            raise router_not_ready(deployment, what)
+        clock.sleep(pause)
+        pause = min(pause * 1.5, limits.longest_poll_s)
+
+
+def _router_end(deployment: Deployment) -> str | None:
+    """How the router's unit ended, None while it runs."""
+    units = deployment.units("router")
+    requests = {
+        host: units_request("status", list(names), log_lines=LOG_LINES)
+        for host, names in units.items()
+    }
+    for host, report in ask_reachable(deployment, requests, deployment.limits.ask_s).items():
+        for state in read_units(host, report, units[host]).values():
+            if state.has_ended:
+                return why_ended(state)
+    return None
+
+
+def _states(deployment: Deployment) -> dict[str, UnitState]:
+    """Every unit as it is now."""
+    units = deployment.units()
+    requests = {host: units_request("status", list(names)) for host, names in units.items()}
+    reports = ask_reachable(deployment, requests, deployment.limits.ask_s)
+    return {
+        process: state
+        for host, report in reports.items()
+        for process, state in read_units(host, report, units[host]).items()
+    }
+
+
+def _words(body: object) -> str:
+    """The text of a chat answer, shortened."""
+    if not isinstance(body, Mapping) or not isinstance(body.get("choices"), list):
+        return "an answer without choices"
+    choice = body["choices"][0] if body["choices"] else {}
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    fields = message if isinstance(message, Mapping) else {}
+    text = fields.get("content") or fields.get("reasoning") or fields.get("reasoning_content") or ""
+    return repr(" ".join(str(text).split())[:60])

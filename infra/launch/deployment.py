@@ -1,0 +1,77 @@
+"""A deployment: its plan, its hosts and how long things may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from infra.launch.endpoints import Endpoints
+from infra.launch.fleet import Clock, Fleet
+from infra.plan.process import Plan, Process
+from infra.render.host_paths import unit_name
+from infra.render.host_state import HostState
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long things may take, in seconds.
+
+    Args:
+        ready_s: from the start of the engines until every rank has proven itself.
+        router_s: from the router's start until a request has gone through it.
+        ask_s: one request to an agent.
+        pull_s: one request that may pull an image.
+        first_proof_s: the first attempt at a proof; each further one may take twice as long.
+        longest_proof_s: and never longer than this.
+        first_poll_s: pause between two looks at the start.
+        longest_poll_s: pause between two looks later on.
+        progress_s: between two lines about the waiting.
+        settle_s: how long a rank may be silent after others of its group have answered.
+    """
+
+    ready_s: float = 1800.0
+    router_s: float = 120.0
+    ask_s: float = 60.0
+    pull_s: float = 3700.0
+    first_proof_s: float = 15.0
+    longest_proof_s: float = 120.0
+    first_poll_s: float = 0.25
+    longest_poll_s: float = 3.0
+    progress_s: float = 10.0
+    settle_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What `up` and `verify` work on.
+
+    Args:
+        states: host state by host, in plan order.
+        headers: for every request to an engine, e.g. the API key's.
+        say: where lines about the work go.
+        nonce: new for every run.
+    """
+
+    plan: Plan
+    states: Mapping[str, HostState]
+    endpoints: Endpoints
+    fleet: Fleet
+    clock: Clock
+    limits: Limits
+    headers: Mapping[str, str]
+    say: Say
+    nonce: str
+
+    def engines(self) -> tuple[Process, ...]:
+        """The engine processes, in plan order."""
+        return tuple(process for process in self.plan.processes if process.kind == "engine")
+
+    def units(self, kind: str | None = None) -> dict[str, dict[str, str]]:
+        """Process id by unit, by host: of engines, of routers or (None) of all."""
+        found: dict[str, dict[str, str]] = {}
+        for process in self.plan.processes:
+            if kind in (None, process.kind):
+                found.setdefault(process.host, {})[unit_name(self.plan.stack, process)] = process.id
+        return found

@@ -1,0 +1,74 @@
+"""Why a deployment does not serve, in words that name the process, the reason and the way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from infra.errors import NotReady
+from infra.launch.deployment import Deployment
+from infra.launch.endpoints import RankEndpoint
+from infra.launch.unit_states import UnitState, why_ended
+
+MAX_NAMED = 5
+_NAMED_RANK = re.compile(r"\b(?:engine|data parallel rank:?) (\d+)\b")
+
+
+def failed_processes(deployment: Deployment, ended: Sequence[UnitState]) -> NotReady:
+    """Processes that have ended; the one that ended first stands in front."""
+    order = {process.id: i for i, process in enumerate(deployment.plan.processes)}
+    first, *others = sorted(ended, key=lambda state: (state.since or "~", order[state.process]))
+    what = _sentence(why_ended(first) + _rank_named(deployment, first))
+    if others:
+        names = [state.process for state in others]
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        what += f" After it ended {', '.join(names[:MAX_NAMED])}{more}."
+    return NotReady(first.process, what, _way_out(deployment, first.process))
+
+
+def never_ready(deployment: Deployment, rank: RankEndpoint, reason: str) -> NotReady:
+    """A process that runs and cannot serve."""
+    what = _sentence(f"rank {rank.rank} of {rank.group} does not serve: {reason}")
+    return NotReady(rank.process, what, _way_out(deployment, rank.process))
+
+
+def not_in_time(
+    deployment: Deployment, awaited: Sequence[str], reasons: Mapping[str, str], limit_s: float
+) -> NotReady:
+    """Processes that were not ready within the limit."""
+    parts = [f"{p}: {reasons[p]}" if p in reasons else p for p in awaited[:MAX_NAMED]]
+    more = f" and {len(awaited) - MAX_NAMED} more" if len(awaited) > MAX_NAMED else ""
+    return NotReady(
+        ", ".join(awaited[:MAX_NAMED]) + more,
+        _sentence(f"not ready within {limit_s:g} s: {'; '.join(parts)}{more}"),
+        f"They go on starting: run `fab up` again to go on waiting, with --timeout for longer; "
+        f"`fab logs --stack {deployment.plan.stack}` shows what they say.",
+    )
+
+
+def router_not_ready(deployment: Deployment, reason: str) -> NotReady:
+    """A router that runs and passes no request on, or has ended."""
+    return NotReady("router/0", _sentence(reason), _way_out(deployment, "router/0"))
+
+
+def _rank_named(deployment: Deployment, state: UnitState) -> str:
+    """Which process is meant when a leader's message names a rank of its group."""
+    match = _NAMED_RANK.search(why_ended(state))
+    if match is None:
+        return ""
+    groups = {process.id: process.group for process in deployment.plan.processes}
+    for process in deployment.plan.processes:
+        is_other = process.id != state.process and process.group == groups[state.process]
+        if is_other and int(match[1]) in process.dp_ranks:
+            return f" (rank {match[1]} is {process.id})"
+    return ""
+
+
+def _way_out(deployment: Deployment, process: str) -> str:
+    stack = deployment.plan.stack
+    return f"`fab logs --stack {stack} --rank {process}` shows more; `fab down --stack {stack}` stops the rest."
+
+
+def _sentence(text: str) -> str:
+    """With a capital and one full stop."""
+    return text[:1].upper() + text[1:].rstrip(". ") + "."

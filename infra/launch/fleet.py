@@ -1,0 +1,145 @@
+"""The hosts of a deployment, asked together: one request per host, one answer or failure per host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from infra.errors import InfraError
+from infra.inventory.hosts import InventoryHost
+from infra.remote.agent_call import call_agent
+from infra.remote.connecting import SshOptions
+from infra.remote.failures import HostFailure, LostConnection, SeveralHostsFailed
+from infra.remote.fan_out import run_on_all
+from infra.remote.host import SshHost
+from infra.remote.ssh_target import resolve_target
+
+Request = Mapping[str, object]
+Report = Mapping[str, object]
+Answers = dict[str, Report | InfraError]
+
+# A lost connection leaves the outcome unknown: it is looked at again this often before it is given up.
+REREADS = 3
+
+
+class Fleet(Protocol):
+    """Hosts that answer requests to their agents."""
+
+    def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        """The report of each host, or why there is none; hosts are asked at the same time."""
+        ...
+
+
+class Clock(Protocol):
+    """Time that can be waited for; tests bring their own."""
+
+    def now(self) -> float:
+        """Seconds that only grow."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class SystemClock:
+    """The machine's monotonic clock."""
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+class SshFleet:
+    """Hosts over SSH; each connection is opened once and kept."""
+
+    def __init__(self, hosts: Mapping[str, InventoryHost], options: SshOptions) -> None:
+        """Prepare; the first request connects.
+
+        Raises:
+            StackError: a host's ssh arguments are wrong.
+        """
+        self._options = options
+        self._hosts = {
+            name: SshHost(
+                resolve_target(host, options.defaults, options.resources.ssh_config), options
+            )
+            for name, host in hosts.items()
+        }
+
+    def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        """See `Fleet`."""
+        hosts = [self._hosts[name] for name in requests]
+        results = run_on_all(
+            hosts, lambda host: call_agent(host, requests[host.name], timeout_s=timeout_s)
+        )
+        answers: Answers = {}
+        for name, result in results.items():
+            answers[name] = result.error if result.error is not None else result.unwrap()
+        return answers
+
+    def close(self) -> None:
+        """Close every connection."""
+        for host in self._hosts.values():
+            host.close()
+        self._options.resources.close()
+
+
+def ask_all(
+    fleet: Fleet, requests: Mapping[str, Request], *, timeout_s: float
+) -> dict[str, Report]:
+    """The report of every host.
+
+    Raises:
+        HostsFailed: of the one host that failed, or a table of several.
+    """
+    return all_reports(fleet.ask(requests, timeout_s=timeout_s))
+
+
+def ask_until_known(
+    fleet: Fleet, requests: Mapping[str, Request], *, timeout_s: float
+) -> dict[str, Report]:
+    """The report of every host, asked again where the connection was lost.
+
+    What came of a lost request is unknown. These requests are idempotent: asked again, the agent reads what
+    is there and does only what is left.
+
+    Raises:
+        HostsFailed: a host failed, or is still out of reach.
+    """
+    answers = fleet.ask(requests, timeout_s=timeout_s)
+    for _ in range(REREADS):
+        lost = [name for name, answer in answers.items() if isinstance(answer, LostConnection)]
+        if not lost:
+            break
+        answers.update(fleet.ask({name: requests[name] for name in lost}, timeout_s=timeout_s))
+    return all_reports(answers)
+
+
+def all_reports(answers: Mapping[str, Report | InfraError]) -> dict[str, Report]:
+    """Every report.
+
+    Raises:
+        HostsFailed: of the one host that failed, or a table of several.
+    """
+    failures = [
+        HostFailure(host=name, error=answer)
+        for name, answer in answers.items()
+        if isinstance(answer, InfraError)
+    ]
+    if len(failures) == 1:
+        raise failures[0].error
+    if failures:
+        raise SeveralHostsFailed(failures, len(answers))
+    return {name: answer for name, answer in answers.items() if not isinstance(answer, InfraError)}
+
+
+def rows_of(report: Report, key: str) -> Sequence[Mapping[str, object]]:
+    """A list of maps in a report; () when it is not there."""
+    rows = report.get(key)
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else ()

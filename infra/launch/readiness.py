@@ -1,0 +1,330 @@
+"""Waits until every rank has generated a token; notices at once what will never be ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infra.engines.serving import BOOTSTRAP_QUERY, HEALTH, engine_ids
+from infra.errors import InfraError
+from infra.launch.deployment import Deployment
+from infra.launch.endpoints import RankEndpoint
+from infra.launch.failures import failed_processes, never_ready, not_in_time
+from infra.launch.fleet import REREADS, Report, Request, all_reports, rows_of
+from infra.launch.progress import Progress
+from infra.launch.proof import Asking, Proof, Verdict, build_proof, judge_proof, partners
+from infra.launch.unit_states import UnitState, read_units, says_serving, units_request
+from infra.remote.failures import LostConnection
+
+HEALTH_S = 3.0
+OK_STATUS = 200
+# An engine that answers with an error this often does not only warm up.
+DEFINITE_NOES = 3
+LOG_LINES = 60
+# While some of a deployment answer and some do not, logs are read this often.
+SPLIT_LOOK_S = 2.0
+# How long an endpoint may be silent after its own log has said that it serves.
+CLAIM_S = 3.0
+PHASE_LINES = 4
+SLACK_S = 15.0
+
+
+@dataclass(slots=True)
+class Readiness:
+    """One wait for a deployment whose engines have been started.
+
+    Args:
+        units: process → its latest state.
+        healthy: url → when it first answered.
+        refused: url → what it said instead.
+        claims: process → when its log was first seen to say that it serves.
+        proven: rank → what proved it.
+        noes: rank → how many definite noes in a row, and the latest.
+        attempts: rounds of proofs so far.
+        looked: when logs were last read.
+    """
+
+    deployment: Deployment
+    begun: float
+    units: dict[str, UnitState] = field(default_factory=dict)
+    healthy: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    claims: dict[str, float] = field(default_factory=dict)
+    proven: dict[RankEndpoint, Verdict] = field(default_factory=dict)
+    noes: dict[RankEndpoint, tuple[int, Verdict]] = field(default_factory=dict)
+    attempts: int = 0
+    looked: float = 0.0
+
+    def wait(self) -> dict[RankEndpoint, Verdict]:
+        """What proved each rank.
+
+        Raises:
+            NotReady: a process has ended, answers with errors, or was not ready in time.
+            HostsFailed: a host is out of reach and stays so.
+        """
+        limits, clock = self.deployment.limits, self.deployment.clock
+        progress = Progress(self.deployment.say, limits.progress_s, self.begun)
+        pause = limits.first_poll_s
+        while True:
+            self._look_at_units()
+            self._look_at_health()
+            self._prove()
+            self._refuse_contradictions()
+            if len(self.proven) == len(self.deployment.endpoints.ranks):
+                return self.proven
+            now = clock.now()
+            if now - self.begun > limits.ready_s:
+                raise not_in_time(self.deployment, self.awaited(), self._reasons(), limits.ready_s)
+            is_split = bool(self.healthy) and bool(self.refused)
+            if progress.is_due(now) or (is_split and now - self.looked > SPLIT_LOOK_S):
+                self._look_at_logs()
+            if progress.is_due(now):
+                progress.show(now, limits.ready_s, self._counts(), self._phases())
+            clock.sleep(min(pause, max(limits.ready_s - (now - self.begun), 0.01)))
+            pause = min(pause * 1.3, limits.longest_poll_s)
+
+    def awaited(self) -> tuple[str, ...]:
+        """Processes that have not proven themselves, in plan order."""
+        missing = {r.process for r in self.deployment.endpoints.ranks if r not in self.proven}
+        return tuple(process.id for process in self.deployment.engines() if process.id in missing)
+
+    def _look_at_units(self) -> None:
+        """The state of every engine's unit; one that has ended ends the wait."""
+        self._ask_units(self.deployment.units("engine"), log_lines=0)
+        if not any(state.has_ended for state in self.units.values()):
+            return
+        # Others of the group may follow within moments; the first to end is the cause.
+        self.deployment.clock.sleep(min(0.5, self.deployment.limits.settle_s))
+        self._ask_units(self.deployment.units("engine"), log_lines=0)
+        ended = {process for process, state in self.units.items() if state.has_ended}
+        self._ask_units(_only(self.deployment.units("engine"), ended), log_lines=LOG_LINES)
+        raise failed_processes(self.deployment, [self.units[process] for process in ended])
+
+    def _look_at_logs(self) -> None:
+        """The last lines of processes that are still awaited."""
+        awaited = set(self.awaited())
+        self._ask_units(_only(self.deployment.units("engine"), awaited), log_lines=PHASE_LINES)
+        self.looked = self.deployment.clock.now()
+        for process in awaited:
+            if process in self.units and says_serving(self.units[process].log_tail):
+                self.claims.setdefault(process, self.looked)
+
+    def _ask_units(self, units: Mapping[str, Mapping[str, str]], *, log_lines: int) -> None:
+        requests = {
+            host: units_request("status", list(names), log_lines=log_lines)
+            for host, names in units.items()
+        }
+        for host, report in self._ask(requests, self.deployment.limits.ask_s).items():
+            self.units.update(read_units(host, report, units[host]))
+
+    def _look_at_health(self) -> None:
+        """Ask every endpoint that has not answered yet."""
+        awaited = {
+            rank.url: rank.host
+            for rank in self.deployment.endpoints.ranks
+            if rank.url not in self.healthy
+        }
+        requests: dict[str, list[dict[str, object]]] = {}
+        for url, host in awaited.items():
+            step = {"method": "GET", "url": url + HEALTH, "timeout_s": HEALTH_S}
+            requests.setdefault(host, []).append({"id": url, "steps": [step]})
+        for url, answers in self._probe(requests, HEALTH_S).items():
+            answer = answers[-1] if answers else {}
+            if answer.get("status") == OK_STATUS:
+                self.healthy[url] = self.deployment.clock.now()
+                self.refused.pop(url, None)
+            else:
+                self.refused[url] = str(answer.get("error") or f"HTTP {answer.get('status')}")
+
+    def _prove(self) -> None:
+        """Try every proof whose endpoints are healthy."""
+        endpoints, limits = self.deployment.endpoints, self.deployment.limits
+        pairs = partners(endpoints)
+        missing = [rank for rank in endpoints.ranks if rank not in self.proven]
+        ready = [
+            rank
+            for rank in missing
+            if all(need.url in self.healthy for need in (rank, pairs.get(rank, rank)))
+        ]
+        if not ready:
+            return
+        self.attempts += 1
+        limit = min(limits.first_proof_s * 2 ** (self.attempts - 1), limits.longest_proof_s)
+        asking = Asking(
+            nonce=f"{self.deployment.nonce} {self.attempts}",
+            timeout_s=limit,
+            headers=self.deployment.headers,
+            engine_ids=self._engine_ids(ready, pairs),
+        )
+        proofs = [build_proof(endpoints, rank, pairs.get(rank), asking) for rank in ready]
+        for proof, verdict in run_proofs(self.deployment, proofs, limit):
+            if verdict.ok:
+                self.proven[proof.rank] = verdict
+                self.noes.pop(proof.rank, None)
+            else:
+                count = self.noes.get(proof.rank, (0, verdict))[0] if verdict.is_definite else -1
+                self.noes[proof.rank] = (count + 1, verdict)
+
+    def _engine_ids(
+        self, ready: Sequence[RankEndpoint], pairs: Mapping[RankEndpoint, RankEndpoint]
+    ) -> dict[tuple[str, int], str]:
+        """Engine ids that bootstrap servers know, where a decode rank must be told them."""
+        if self.deployment.endpoints.handover != "transfer-id":
+            return {}
+        servers = {
+            r.bootstrap: r.host for rank in ready for r in (rank, pairs[rank]) if r.bootstrap
+        }
+        requests: dict[str, list[dict[str, object]]] = {}
+        for url, host in servers.items():
+            step = {"method": "GET", "url": url + BOOTSTRAP_QUERY, "timeout_s": HEALTH_S}
+            requests.setdefault(host, []).append({"id": url, "steps": [step]})
+        return {
+            (url, rank): identity
+            for url, answers in self._probe(requests, HEALTH_S).items()
+            for rank, identity in engine_ids(answers[-1].get("body") if answers else None).items()
+        }
+
+    def _probe(
+        self, probes: Mapping[str, list[dict[str, object]]], limit: float
+    ) -> dict[str, list[Mapping[str, object]]]:
+        return probe_hosts(self.deployment, probes, limit)
+
+    def _ask(
+        self, requests: Mapping[str, Request], limit: float
+    ) -> dict[str, Mapping[str, object]]:
+        return ask_reachable(self.deployment, requests, limit)
+
+    def _refuse_contradictions(self) -> None:
+        """What cannot become ready any more although every unit runs.
+
+        Raises:
+            NotReady: an endpoint answers with errors, or refuses connections although its group serves.
+        """
+        for rank, (count, verdict) in self.noes.items():
+            if count >= DEFINITE_NOES:
+                raise never_ready(self.deployment, rank, verdict.detail)
+        now, settle_s = self.deployment.clock.now(), self.deployment.limits.settle_s
+        for rank in self.deployment.endpoints.ranks:
+            if rank.url in self.healthy:
+                continue
+            peers = [
+                self.healthy[other.url]
+                for other in self.deployment.endpoints.ranks
+                if other.group == rank.group and other.url in self.healthy
+            ]
+            claimed = now - self.claims.get(rank.server, now) > min(settle_s, CLAIM_S)
+            if claimed or (peers and now - min(peers) > settle_s):
+                whose = (
+                    "its own log says that it serves"
+                    if claimed
+                    else "the others of its group serve"
+                )
+                reason = (
+                    f"{rank.url} does not answer ({self.refused.get(rank.url)}) although {whose}"
+                )
+                raise never_ready(self.deployment, rank, reason)
+
+    def _reasons(self) -> dict[str, str]:
+        """Why each awaited process is not ready, as far as it is known."""
+        reasons = {
+            rank.process: self.refused[rank.url]
+            for rank in self.deployment.endpoints.ranks
+            if rank.url in self.refused
+        }
+        reasons.update({rank.process: verdict.detail for rank, (_, verdict) in self.noes.items()})
+        return reasons
+
+    def _counts(self) -> dict[str, tuple[int, int]]:
+        """Proven and all ranks by role."""
+        counts: dict[str, tuple[int, int]] = {}
+        for rank in self.deployment.endpoints.ranks:
+            done, total = counts.get(rank.role, (0, 0))
+            counts[rank.role] = (done + (rank in self.proven), total + 1)
+        return counts
+
+    def _phases(self) -> dict[str, tuple[str, ...]]:
+        """The last log lines of awaited processes."""
+        return {
+            process: self.units[process].log_tail
+            for process in self.awaited()
+            if process in self.units
+        }
+
+
+def run_proofs(
+    deployment: Deployment, proofs: Sequence[Proof], limit_s: float
+) -> list[tuple[Proof, Verdict]]:
+    """The verdict of each proof, asked from the host of its rank; all at the same time."""
+    probes: dict[str, list[dict[str, object]]] = {}
+    for number, proof in enumerate(proofs):
+        for part, steps in enumerate(proof.probes):
+            probe: dict[str, object] = {"id": f"{number}.{part}", "steps": list(steps)}
+            probes.setdefault(proof.rank.host, []).append(probe)
+    answers = probe_hosts(deployment, probes, limit_s)
+    engine = deployment.endpoints.engine
+    return [
+        (
+            proof,
+            judge_proof(
+                engine,
+                proof,
+                [answers.get(f"{number}.{part}", []) for part in range(len(proof.probes))],
+            ),
+        )
+        for number, proof in enumerate(proofs)
+    ]
+
+
+def probe_hosts(
+    deployment: Deployment, probes: Mapping[str, list[dict[str, object]]], limit_s: float
+) -> dict[str, list[Mapping[str, object]]]:
+    """The answers of every probe's steps by its id.
+
+    Args:
+        deployment: whose hosts are asked.
+        probes: by the host that sends them.
+        limit_s: of the slowest request of a probe.
+    """
+    requests = {
+        host: {"operation": "probe", "probes": listed, "parallel": max(len(listed), 1)}
+        for host, listed in probes.items()
+        if listed
+    }
+    # A probe has at most three slow steps: two requests and the counter.
+    found: dict[str, list[Mapping[str, object]]] = {}
+    for report in ask_reachable(deployment, requests, 3 * limit_s + SLACK_S).values():
+        for row in rows_of(report, "probes"):
+            found[str(row.get("id"))] = list(rows_of(row, "steps"))
+    return found
+
+
+def ask_reachable(
+    deployment: Deployment, requests: Mapping[str, Request], limit_s: float
+) -> dict[str, Mapping[str, object]]:
+    """The reports of hosts that answer; a lost connection is looked at again in the next round.
+
+    Raises:
+        HostsFailed: a host fails in any other way, or every host is lost.
+    """
+    if not requests:
+        return {}
+    answers = deployment.fleet.ask(requests, timeout_s=limit_s)
+    for _ in range(REREADS):
+        if not all(isinstance(answer, LostConnection) for answer in answers.values()):
+            break
+        answers = deployment.fleet.ask(requests, timeout_s=limit_s)
+    kept: dict[str, Report | InfraError] = {
+        host: answer for host, answer in answers.items() if not isinstance(answer, LostConnection)
+    }
+    for host in answers.keys() - kept.keys():
+        deployment.say(f"{host}: the connection was lost; looking again")
+    return all_reports(kept or answers)
+
+
+def _only(units: Mapping[str, Mapping[str, str]], processes: set[str]) -> dict[str, dict[str, str]]:
+    """The units of some processes, by host."""
+    chosen = {
+        host: {unit: process for unit, process in names.items() if process in processes}
+        for host, names in units.items()
+    }
+    return {host: names for host, names in chosen.items() if names}

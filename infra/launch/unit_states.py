@@ -1,0 +1,138 @@
+"""What systemd says of the processes, and what their logs say of why they ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.launch.fleet import Report, rows_of
+
+# `(EngineCore_DP3 pid=411) INFO 11-20 14:00:00 [loader.py:12] Loading …` → `Loading …`
+_PREFIX = re.compile(
+    r"^(\([^)]*\)\s*)?((DEBUG|INFO|WARNING|ERROR|CRITICAL):?\s+)?(\d\d-\d\d \d\d:\d\d:\d\d\s+)?(\[[^\]]*\]\s*)*"
+)
+_PYTHON_ERROR = re.compile(r"\b[A-Za-z_.]*(Error|Exception|Failed|Timeout|Exit)\b: \S")
+_PLAIN_ERROR = re.compile(
+    r"\b(error|fatal|failed|cannot|refused|denied|not installed|is not in|missing)\b", re.IGNORECASE
+)
+# They point at another line, or accompany every end.
+_POINTERS = (
+    "See root cause above",
+    "Engine core initialization failed",
+    "Failed core proc",
+    "from LD_PRELOAD",
+    "resource_tracker",
+)
+SERVING = ("Application startup complete", "Uvicorn running on", "The server is fired up")
+MAX_WORDS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitState:
+    """One process as its host's systemd has it.
+
+    Args:
+        since: ISO time of the last change, None when there was none.
+        log_tail: the last lines of its log, oldest first; () when not asked for.
+    """
+
+    process: str
+    host: str
+    unit: str
+    load_state: str
+    active_state: str
+    sub_state: str
+    result: str
+    exit_status: int
+    restarts: int
+    since: str | None
+    log_tail: tuple[str, ...]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it does not run and will not by itself."""
+        return self.load_state == "not-found" or self.active_state in {"failed", "inactive"}
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs or is being started."""
+        return self.active_state in {"active", "activating", "reloading"}
+
+    @property
+    def state(self) -> str:
+        """The state in one word, for people and documents."""
+        return "not-installed" if self.load_state == "not-found" else self.active_state
+
+
+def read_units(host: str, report: Report, processes: Mapping[str, str]) -> dict[str, UnitState]:
+    """States by process id.
+
+    Args:
+        host: who reports.
+        report: the answer to `units`.
+        processes: process id by unit.
+    """
+    found: dict[str, UnitState] = {}
+    for row in rows_of(report, "units"):
+        unit = str(row.get("unit"))
+        tail = row.get("log_tail")
+        found[processes[unit]] = UnitState(
+            process=processes[unit],
+            host=host,
+            unit=unit,
+            load_state=str(row.get("load_state")),
+            active_state=str(row.get("active_state")),
+            sub_state=str(row.get("sub_state")),
+            result=str(row.get("result") or ""),
+            exit_status=_number(row.get("exec_main_status")),
+            restarts=_number(row.get("n_restarts")),
+            since=None if row.get("since") is None else str(row["since"]),
+            log_tail=tuple(str(line) for line in tail) if isinstance(tail, list) else (),
+        )
+    return found
+
+
+def units_request(action: str, units: Sequence[str], *, log_lines: int = 0) -> dict[str, object]:
+    """A request to start, stop or look at units."""
+    return {"operation": "units", "action": action, "units": list(units), "log_lines": log_lines}
+
+
+def why_ended(state: UnitState) -> str:
+    """One sentence: how a process ended, and the line of its log that says why."""
+    if state.load_state == "not-found":
+        return f"the unit {state.unit} is not installed"
+    how = f"it ended with exit code {state.exit_status}"
+    if state.result in {"signal", "core-dump"}:
+        how = f"it was ended by signal {state.exit_status}"
+    elif state.result in {"oom-kill", "timeout", "resources"}:
+        how = f"systemd ended it ({state.result})"
+    line = error_line(state.log_tail)
+    return f"{how}: {line}" if line else how
+
+
+def error_line(log_tail: Sequence[str]) -> str:
+    """The line that says why: the last error of its own, else the last line."""
+    lines = [plain(line) for line in log_tail if line.strip()]
+    own = [line for line in lines if not any(pointer in line for pointer in _POINTERS)]
+    for pattern in (_PYTHON_ERROR, _PLAIN_ERROR):
+        hits = [
+            line for line in own if pattern.search(line) and not line.startswith(("File ", "moe-"))
+        ]
+        if hits:
+            return hits[-1][:MAX_WORDS]
+    return own[-1][:MAX_WORDS] if own else ""
+
+
+def plain(line: str) -> str:
+    """A log line without process, level, time and source."""
+    return _PREFIX.sub("", line.strip()).strip()
+
+
+def says_serving(log_tail: Sequence[str]) -> bool:
+    """Whether the log says that the HTTP server is up."""
+    return any(sign in line for line in log_tail for sign in SERVING)
+
+
+def _number(value: object) -> int:
+    return int(value) if isinstance(value, int) else 0
