@@ -35,9 +35,9 @@ class FlagFact:
     default: object
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FlagCatalogue:
-    """All flags of one tool's release; `by_option` also knows every negation."""
+    """All flags of one tool's release; `by_option` also knows every negation. Equal only to itself."""
 
     tool: str
     version: str
@@ -76,7 +76,11 @@ def read_flag_catalogue(path: Path) -> FlagCatalogue:
         by_name[fact.name] = fact
         for option in options:
             by_option[option] = (fact, option not in negatives)
-            if "BooleanOptional" in row["action"] and option.startswith("--") and option not in negatives:
+            if (
+                "BooleanOptional" in row["action"]
+                and option.startswith("--")
+                and option not in negatives
+            ):
                 by_option.setdefault(f"--no-{option[2:]}", (fact, False))
     return FlagCatalogue(document["tool"], document["version"], by_name, by_option)
 

@@ -11,7 +11,12 @@ from typing import TypeVar
 import yaml
 from pydantic import ValidationError
 
-from infra.catalog.flags import EnvironmentNames, FlagCatalogue, read_environment_names, read_flag_catalogue
+from infra.catalog.flags import (
+    EnvironmentNames,
+    FlagCatalogue,
+    read_environment_names,
+    read_flag_catalogue,
+)
 from infra.catalog.schema import (
     Accelerator,
     Applies,
@@ -98,7 +103,9 @@ class Catalog:
         profile = self._entry("tuning", name, TuningProfile)
         if profile.extends is None:
             return profile
-        items: dict[str, TuningItem] = {item.id: item for item in self.tuning(profile.extends).items}
+        items: dict[str, TuningItem] = {
+            item.id: item for item in self.tuning(profile.extends).items
+        }
         items.update({item.id: item for item in profile.items})
         return profile.model_copy(update={"items": tuple(items.values())})
 
@@ -121,7 +128,9 @@ class Catalog:
         Raises:
             CatalogueError: two recipes match equally well.
         """
-        matching = [recipe for recipe in self.recipes.values() if _applies(recipe.applies, combination)]
+        matching = [
+            recipe for recipe in self.recipes.values() if _applies(recipe.applies, combination)
+        ]
         if not matching:
             return None
         best = max(_num_keys(recipe.applies) for recipe in matching)
@@ -129,7 +138,9 @@ class Catalog:
         if len(closest) > 1:
             names = ", ".join(recipe.id for recipe in closest)
             raise CatalogueError(
-                "infra/catalog/recipes", f"{names} match {combination} equally well.", "Make one more specific."
+                "infra/catalog/recipes",
+                f"{names} match {combination} equally well.",
+                "Make one more specific.",
             )
         return closest[0]
 
@@ -145,7 +156,9 @@ class Catalog:
         try:
             entry = kind.model_validate(data if kind is TuningItem else {"id": name, **data})
         except (ValidationError, TypeError) as error:
-            raise CatalogueError(f"infra/catalog/{folder}/{name}.yaml", str(error), "Mend the file.") from error
+            raise CatalogueError(
+                f"infra/catalog/{folder}/{name}.yaml", str(error), "Mend the file."
+            ) from error
         self._entries[folder, name] = entry
         return entry
 

@@ -9,9 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 
 Vendor = Literal["nvidia", "amd", "ascend", "cpu"]
 Architecture = Literal["x86_64", "aarch64"]
-Generation = Literal[
-    "hopper", "blackwell", "cdna3", "cdna4", "ascend-a2", "ascend-a3", "cpu"
-]
+Generation = Literal["hopper", "blackwell", "cdna3", "cdna4", "ascend-a2", "ascend-a3", "cpu"]
 Quantization = Literal["int4", "nvfp4", "w4a8", "bf16"]
 EnvironmentValue = StrictStr
 FlagData = StrictBool | StrictInt | float | StrictStr | list[object] | dict[str, object]
@@ -180,9 +178,9 @@ class Checkpoint(SourcedEntry):
     served_model_name: StrictStr | None = None
     flags: dict[Literal["vllm", "sglang"], dict[StrictStr, FlagData]] = Field(default_factory=dict)
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
-    features: dict[
-        Literal["tools", "reasoning", "vision", "prefix-caching"], FeatureFlags
-    ] = Field(default_factory=dict)
+    features: dict[Literal["tools", "reasoning", "vision", "prefix-caching"], FeatureFlags] = Field(
+        default_factory=dict
+    )
 
 
 class Image(Entry):

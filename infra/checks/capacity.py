@@ -24,7 +24,9 @@ def context_within_model(view: PlanView) -> Iterator[Finding]:
         if length > shape.max_context:
             what = f"max_model_len {length} is greater than the model's {shape.max_context}."
             fix = f"Use at most {shape.max_context}."
-            yield Finding(field=f"roles.{process.role}.max_model_len", what=what, fix=fix, process=process.id)
+            yield Finding(
+                field=f"roles.{process.role}.max_model_len", what=what, fix=fix, process=process.id
+            )
 
 
 def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
@@ -33,11 +35,16 @@ def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
         return
     for process in view.leaders:
         flags = view.flags(process)
-        tokens, sequences = as_int(flags.get("max-num-batched-tokens"), 0), as_int(flags.get("max-num-seqs"), 0)
+        tokens, sequences = (
+            as_int(flags.get("max-num-batched-tokens"), 0),
+            as_int(flags.get("max-num-seqs"), 0),
+        )
         field = f"roles.{process.role}.max_num_batched_tokens"
         if tokens and sequences and tokens < sequences:
             what = f"max_num_batched_tokens {tokens} is smaller than max_num_seqs {sequences}."
-            yield Finding(field=field, what=what, fix=f"Use at least {sequences}.", process=process.id)
+            yield Finding(
+                field=field, what=what, fix=f"Use at least {sequences}.", process=process.id
+            )
         length = _max_length(view, process)
         if tokens and flags.get("enable-chunked-prefill") is False and tokens < length:
             what = f"Without chunked prefill max_num_batched_tokens {tokens} must hold max_model_len {length}."
@@ -123,7 +130,9 @@ def _shortfall(view: PlanView, process: Process, needed: float, left: float) -> 
     length = _max_length(view, process)
     what = f"{left:.1f} GiB per device are left for KV; one request of {length} tokens needs {needed:.1f} GiB."
     fix = "Lower max_model_len, raise gpu_memory_utilization, or use more devices per replica."
-    return Finding(field=f"roles.{process.role}.max_model_len", what=what, fix=fix, process=process.id)
+    return Finding(
+        field=f"roles.{process.role}.max_model_len", what=what, fix=fix, process=process.id
+    )
 
 
 def _max_length(view: PlanView, process: Process) -> int:

@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_map
 
-ENGINE_VENDORS = {"vllm": ("nvidia", "amd"), "vllm-ascend": ("ascend",), "sglang": ("nvidia", "amd")}
+ENGINE_VENDORS = {
+    "vllm": ("nvidia", "amd"),
+    "vllm-ascend": ("ascend",),
+    "sglang": ("nvidia", "amd"),
+}
 ROUTER_ENGINES = {
     "vllm-router": ("vllm", "vllm-ascend"),
     "sglang-router": ("sglang",),
@@ -60,7 +64,11 @@ def checkpoint_runs_on_accelerator(view: PlanView) -> Iterator[Finding]:
                 and accelerator.generation in entry.generations
             ]
             what = f"{checkpoint.id} ({checkpoint.quantization}) does not run on {name} ({accelerator.generation})."
-            fix = f"Use {' or '.join(others)} on {name}." if others else f"Use another accelerator than {name}."
+            fix = (
+                f"Use {' or '.join(others)} on {name}."
+                if others
+                else f"Use another accelerator than {name}."
+            )
             yield Finding(field="checkpoint", what=what, fix=fix)
 
 
@@ -69,7 +77,9 @@ def image_exists(view: PlanView) -> Iterator[Finding]:
     if view.plan.runtime == "native" or view.plan.engine.image:
         return
     names = ", ".join(dict.fromkeys(host.accelerator for host in view.plan.hosts))
-    what = f"{view.release.engine} {view.release.version} has no image for {names} in the catalogue."
+    what = (
+        f"{view.release.engine} {view.release.version} has no image for {names} in the catalogue."
+    )
     yield Finding(field="engine.image", what=what, fix="Name one with engine.image.")
 
 
@@ -83,7 +93,9 @@ def one_image_for_all(view: PlanView) -> Iterator[Finding]:
         images[image.reference if image else ""] = name
     if len(images) > 1:
         what = f"Roles need different images: {', '.join(sorted(images))}."
-        yield Finding(field="roles", what=what, fix="Use accelerators of one image, or set engine.image.")
+        yield Finding(
+            field="roles", what=what, fix="Use accelerators of one image, or set engine.image."
+        )
 
 
 def router_speaks_engine(view: PlanView) -> Iterator[Finding]:
@@ -95,29 +107,52 @@ def router_speaks_engine(view: PlanView) -> Iterator[Finding]:
                 continue
             engines = ROUTER_ENGINES[name]
             if view.release.engine not in engines:
-                right = [other for other, known in ROUTER_ENGINES.items() if view.release.engine in known]
+                right = [
+                    other for other, known in ROUTER_ENGINES.items() if view.release.engine in known
+                ]
                 what = f"{name} does not speak to {view.release.engine}."
-                yield Finding(field="router.name", what=what, fix=f"Use {' or '.join(right)}.", process=router.id)
-            if name == "ascend-proxy" and "prefill" not in {process.role for process in view.engines}:
+                yield Finding(
+                    field="router.name",
+                    what=what,
+                    fix=f"Use {' or '.join(right)}.",
+                    process=router.id,
+                )
+            if name == "ascend-proxy" and "prefill" not in {
+                process.role for process in view.engines
+            }:
                 what = "ascend-proxy only serves prefill and decode."
-                yield Finding(field="router.name", what=what, fix="Use vllm-router.", process=router.id)
+                yield Finding(
+                    field="router.name", what=what, fix="Use vllm-router.", process=router.id
+                )
 
 
 def draft_fits_checkpoint(view: PlanView) -> Iterator[Finding]:
     """A draft was trained for the checkpoint, and the release loads it."""
     for process in view.leaders:
         config = as_map(view.flags(process).get("speculative-config"))
-        path = str(config.get("model") or view.flags(process).get("speculative-draft-model-path") or "")
+        path = str(
+            config.get("model") or view.flags(process).get("speculative-draft-model-path") or ""
+        )
         draft_id = path.split("/")[-2] if path.count("/") > 1 else ""
         if draft_id not in view.catalog.ids("checkpoints") or view.checkpoint is None:
             continue
         draft = view.catalog.checkpoint(draft_id)
         if draft.draft_of and view.checkpoint.id not in draft.draft_of:
             what = f"{draft_id} is a draft of {', '.join(draft.draft_of)}, not of {view.checkpoint.id}."
-            yield Finding(field="draft.checkpoint", what=what, fix="Use a draft of this checkpoint.", process=process.id)
+            yield Finding(
+                field="draft.checkpoint",
+                what=what,
+                fix="Use a draft of this checkpoint.",
+                process=process.id,
+            )
         if view.family == "vllm" and draft.draft_method == "eagle3" and view.version() < (0, 18, 0):
             what = f"Eagle3 for Kimi needs vLLM 0.18.0 or later; this is {view.release.version}."
-            yield Finding(field="draft", what=what, fix="Remove draft, or raise engine.version.", process=process.id)
+            yield Finding(
+                field="draft",
+                what=what,
+                fix="Remove draft, or raise engine.version.",
+                process=process.id,
+            )
             return
 
 
@@ -131,13 +166,28 @@ def aiter_heads(view: PlanView) -> Iterator[Finding]:
             continue
         tensor = view.size(process, "tensor-parallel-size")
         heads = shape.num_attention_heads // tensor
-        aiter = process.env.get("VLLM_ROCM_USE_AITER") == "1" or view.size(process, "block-size", 16) == 1
+        aiter = (
+            process.env.get("VLLM_ROCM_USE_AITER") == "1"
+            or view.size(process, "block-size", 16) == 1
+        )
         old = view.family == "vllm" and view.version() < (0, 18, 0)
         if old and aiter and heads not in {16, 128}:
             what = f"TP={tensor} gives {heads} heads per device; AITER MLA of vLLM {view.release.version} takes 16 or 128."
             fix = "Use tensor_parallel: 4, or vLLM 0.18.0 or later."
-            yield Finding(field=f"roles.{process.role}.tensor_parallel", what=what, fix=fix, process=process.id)
+            yield Finding(
+                field=f"roles.{process.role}.tensor_parallel",
+                what=what,
+                fix=fix,
+                process=process.id,
+            )
         if view.family == "sglang" and heads % 16:
-            what = f"TP={tensor} gives {heads} heads per device; SGLang on AMD needs a multiple of 16."
+            what = (
+                f"TP={tensor} gives {heads} heads per device; SGLang on AMD needs a multiple of 16."
+            )
             fix = "Use tensor_parallel: 4 or less."
-            yield Finding(field=f"roles.{process.role}.tensor_parallel", what=what, fix=fix, process=process.id)
+            yield Finding(
+                field=f"roles.{process.role}.tensor_parallel",
+                what=what,
+                fix=fix,
+                process=process.id,
+            )

@@ -20,9 +20,18 @@ def derived_fields_agree(view: PlanView) -> Iterator[Finding]:
             ("devices", process.devices, reading.devices),
             ("endpoint", process.endpoint, endpoint),
             ("binds", sorted(told), sorted(binds)),
-            ("connects", sorted(c.port for c in process.connects), sorted(d.port for d in reading.dials)),
+            (
+                "connects",
+                sorted(c.port for c in process.connects),
+                sorted(d.port for d in reading.dials),
+            ),
         ]
         for name, written, read in pairs:
             if written != read:
                 what = f"{process.id}: {name} is {written}, and its command line says {read}."
-                yield Finding(field=name, what=what, fix=f"Correct {name} or the command line.", process=process.id)
+                yield Finding(
+                    field=name,
+                    what=what,
+                    fix=f"Correct {name} or the command line.",
+                    process=process.id,
+                )

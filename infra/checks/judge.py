@@ -16,19 +16,29 @@ from infra.spec.stack import Waiver
 _VLLM = "vllm 0.17.0, 0.22.1, 0.33.0: config/parallel.py, engine/arg_utils.py, v1/engine/utils.py"
 
 RULES: Mapping[str, Rule] = {
-    "unknown-flag": Rule(severity="error", source="infra/catalog/flags/", check=compatibility.flags_known),
+    "unknown-flag": Rule(
+        severity="error", source="infra/catalog/flags/", check=compatibility.flags_known
+    ),
     "engine-vendor": Rule(
-        severity="error", source="vllm and sglang platforms/", check=compatibility.engine_runs_on_vendor
+        severity="error",
+        source="vllm and sglang platforms/",
+        check=compatibility.engine_runs_on_vendor,
     ),
     "checkpoint-accelerator": Rule(
         severity="error",
         source="model cards; vLLM recipe Kimi-K2.5; SGLang cookbook",
         check=compatibility.checkpoint_runs_on_accelerator,
     ),
-    "missing-image": Rule(severity="error", source="infra/catalog/engines/", check=compatibility.image_exists),
-    "different-images": Rule(severity="error", source="infra/catalog/engines/", check=compatibility.one_image_for_all),
+    "missing-image": Rule(
+        severity="error", source="infra/catalog/engines/", check=compatibility.image_exists
+    ),
+    "different-images": Rule(
+        severity="error", source="infra/catalog/engines/", check=compatibility.one_image_for_all
+    ),
     "router-engine": Rule(
-        severity="error", source="vllm-router 0.1.17; sglang-router 0.3.2", check=compatibility.router_speaks_engine
+        severity="error",
+        source="vllm-router 0.1.17; sglang-router 0.3.2",
+        check=compatibility.router_speaks_engine,
     ),
     "draft-checkpoint": Rule(
         severity="error",
@@ -36,46 +46,84 @@ RULES: Mapping[str, Rule] = {
         check=compatibility.draft_fits_checkpoint,
     ),
     "aiter-heads": Rule(
-        severity="error", source="vllm rocm_aiter_mla.py@0.17.1, 0.18.0; SGLang cookbook", check=compatibility.aiter_heads
+        severity="error",
+        source="vllm rocm_aiter_mla.py@0.17.1, 0.18.0; SGLang cookbook",
+        check=compatibility.aiter_heads,
     ),
     "heads-divisible": Rule(severity="error", source=_VLLM, check=layout.heads_divisible),
-    "context-parallel-size": Rule(severity="error", source=_VLLM, check=layout.context_parallel_divides),
+    "context-parallel-size": Rule(
+        severity="error", source=_VLLM, check=layout.context_parallel_divides
+    ),
     "ranks-incomplete": Rule(severity="error", source=_VLLM, check=layout.ranks_complete),
     "group-flags-differ": Rule(severity="error", source=_VLLM, check=layout.group_flags_equal),
     "headless-mode": Rule(severity="error", source=_VLLM, check=layout.headless_followers),
     "ranks-per-host": Rule(severity="error", source=_VLLM, check=layout.hybrid_local_size),
-    "device-shared": Rule(severity="error", source="vllm v1/worker/gpu_worker.py@0.22.1", check=layout.devices_disjoint),
-    "port-twice": Rule(severity="error", source="vllm#20119 (rpc port equal to HTTP port)", check=network.ports_distinct),
+    "device-shared": Rule(
+        severity="error",
+        source="vllm v1/worker/gpu_worker.py@0.22.1",
+        check=layout.devices_disjoint,
+    ),
+    "port-twice": Rule(
+        severity="error",
+        source="vllm#20119 (rpc port equal to HTTP port)",
+        check=network.ports_distinct,
+    ),
     "port-range": Rule(severity="error", source="RFC 6335", check=network.ports_valid),
     "dangling-connect": Rule(severity="error", source=_VLLM, check=network.connects_answered),
     "leader-address": Rule(severity="error", source=_VLLM, check=network.leader_address_own),
     "side-channel-host": Rule(
-        severity="error", source="vllm nixl_connector.py@0.22.1", check=network.side_channel_reachable
+        severity="error",
+        source="vllm nixl_connector.py@0.22.1",
+        check=network.side_channel_reachable,
     ),
-    "host-variable": Rule(severity="error", source="vLLM-Ascend Kimi-K2.5 guide", check=network.host_variables_own),
+    "host-variable": Rule(
+        severity="error", source="vLLM-Ascend Kimi-K2.5 guide", check=network.host_variables_own
+    ),
     "router-endpoints": Rule(
         severity="error", source="vllm-router 0.1.17 (run)", check=network.router_lists_endpoints
     ),
-    "roles-disagree": Rule(severity="error", source="vllm nixl_connector.py@0.22.1", check=pairing.roles_agree),
-    "kv-role": Rule(severity="error", source="vllm config/kv_transfer.py@0.22.1", check=pairing.kv_role_matches),
+    "roles-disagree": Rule(
+        severity="error", source="vllm nixl_connector.py@0.22.1", check=pairing.roles_agree
+    ),
+    "kv-role": Rule(
+        severity="error", source="vllm config/kv_transfer.py@0.22.1", check=pairing.kv_role_matches
+    ),
     "instance-sizes": Rule(
-        severity="error", source="vllm_ascend/utils.py check_kv_extra_config@0.22.1rc1", check=pairing.instance_sizes_told
+        severity="error",
+        source="vllm_ascend/utils.py check_kv_extra_config@0.22.1rc1",
+        check=pairing.instance_sizes_told,
     ),
     "ascend-prefill-width": Rule(
-        severity="error", source="vllm_ascend mooncake_connector.py@0.22.1rc1", check=pairing.ascend_prefill_wider
+        severity="error",
+        source="vllm_ascend mooncake_connector.py@0.22.1rc1",
+        check=pairing.ascend_prefill_wider,
     ),
     "hccn-mount": Rule(severity="error", source="vllm-ascend#7711", check=pairing.hccn_mounted),
     "vision-nixl": Rule(
-        severity="warning", source="vllm docs/features/nixl_connector_compatibility.md", check=pairing.vision_over_nixl
+        severity="warning",
+        source="vllm docs/features/nixl_connector_compatibility.md",
+        check=pairing.vision_over_nixl,
     ),
     "context-length": Rule(severity="error", source=_VLLM, check=capacity.context_within_model),
-    "batched-tokens": Rule(severity="error", source="vllm config/scheduler.py@0.22.1", check=capacity.batch_holds_sequences),
-    "weights-memory": Rule(severity="error", source="config.json and modelling code", check=capacity.weights_fit),
-    "kv-memory": Rule(severity="error", source="infra/memory/kv_cache.py", check=capacity.kv_cache_fits),
-    "kv-memory-tight": Rule(
-        severity="warning", source="infra/memory/kv_cache.py", check=capacity.kv_cache_fits_with_overhead
+    "batched-tokens": Rule(
+        severity="error",
+        source="vllm config/scheduler.py@0.22.1",
+        check=capacity.batch_holds_sequences,
     ),
-    "derived-field": Rule(severity="error", source="docs/architecture.md", check=derived.derived_fields_agree),
+    "weights-memory": Rule(
+        severity="error", source="config.json and modelling code", check=capacity.weights_fit
+    ),
+    "kv-memory": Rule(
+        severity="error", source="infra/memory/kv_cache.py", check=capacity.kv_cache_fits
+    ),
+    "kv-memory-tight": Rule(
+        severity="warning",
+        source="infra/memory/kv_cache.py",
+        check=capacity.kv_cache_fits_with_overhead,
+    ),
+    "derived-field": Rule(
+        severity="error", source="docs/architecture.md", check=derived.derived_fields_agree
+    ),
 }
 
 
@@ -92,7 +140,9 @@ def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Probl
 def judge_plan(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
     """Every finding about a plan document, by process."""
     view = view_plan(plan, catalog)
-    return tuple(_problem(rule, RULES[rule], finding, None, file, ()) for rule, finding in find_all(view))
+    return tuple(
+        _problem(rule, RULES[rule], finding, None, file, ()) for rule, finding in find_all(view)
+    )
 
 
 def find_all(view: PlanView) -> list[tuple[str, Finding]]:
@@ -109,7 +159,9 @@ def _once_per_field(found: list[Problem]) -> list[Problem]:
         first.setdefault(key, problem)
         whats.setdefault(key, set()).add(problem.what)
     return [
-        problem if len(whats[key]) == 1 else replace(problem, what=f"{problem.what} (and {len(whats[key]) - 1} more)")
+        problem
+        if len(whats[key]) == 1
+        else replace(problem, what=f"{problem.what} (and {len(whats[key]) - 1} more)")
         for key, problem in first.items()
     ]
 

@@ -36,7 +36,10 @@ def heads_divisible(view: PlanView) -> Iterator[Finding]:
             allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
             what = f"{tensor} does not divide {heads} attention heads ({view.checkpoint.id})."
             yield Finding(
-                field=f"roles.{process.role}.tensor_parallel", what=what, fix=f"Use one of {allowed}.", process=process.id
+                field=f"roles.{process.role}.tensor_parallel",
+                what=what,
+                fix=f"Use one of {allowed}.",
+                process=process.id,
             )
 
 
@@ -61,14 +64,26 @@ def ranks_complete(view: PlanView) -> Iterator[Finding]:
         field = f"roles.{members[0].role}.data_parallel"
         if len(sizes) > 1:
             what = f"{group}: processes disagree on the data-parallel size: {', '.join(map(str, sorted(sizes)))}."
-            yield Finding(field=field, what=what, fix="Give every rank of the group the same size.", process=members[0].id)
+            yield Finding(
+                field=field,
+                what=what,
+                fix="Give every rank of the group the same size.",
+                process=members[0].id,
+            )
         missing = [rank for rank in range(size) if not counted[rank]]
         twice = [rank for rank, times in counted.items() if times > 1]
         beyond = sorted(rank for rank in counted if rank >= size)
-        for ranks, verb in ((missing, "not launched"), (twice, "launched twice"), (beyond, "beyond the group's size")):
+        for ranks, verb in (
+            (missing, "not launched"),
+            (twice, "launched twice"),
+            (beyond, "beyond the group's size"),
+        ):
             if ranks:
                 listed = ", ".join(map(str, sorted(ranks)[:8]))
-                culprit = next((p.id for p in members if set(view.readings[p.id].dp_ranks) & set(ranks)), members[0].id)
+                culprit = next(
+                    (p.id for p in members if set(view.readings[p.id].dp_ranks) & set(ranks)),
+                    members[0].id,
+                )
                 what = f"{group}: rank{'s' * (len(ranks) > 1)} {listed} of {size} {verb}."
                 fix = f"Launch each rank 0 to {size - 1} once: the handshake waits 5 minutes and fails."
                 yield Finding(field=field, what=what, fix=fix, process=culprit)
@@ -86,7 +101,9 @@ def group_flags_equal(view: PlanView) -> Iterator[Finding]:
                 if flags.get(name) != first.get(name):
                     what = f"{group}: --{name} is {first.get(name)} on {members[0].id} and {flags.get(name)} here."
                     fix = "Give all ranks of a group the same parallel flags: the handshake compares their hash."
-                    yield Finding(field=f"roles.{process.role}.flags", what=what, fix=fix, process=process.id)
+                    yield Finding(
+                        field=f"roles.{process.role}.flags", what=what, fix=fix, process=process.id
+                    )
 
 
 def headless_followers(view: PlanView) -> Iterator[Finding]:
@@ -105,21 +122,41 @@ def headless_followers(view: PlanView) -> Iterator[Finding]:
             yield Finding(field=field, what=what, fix="Remove --headless.", process=process.id)
         if not headless and spans:
             what = f"{process.id} is node {view.size(process, 'node-rank', 0)} and not headless."
-            yield Finding(field=field, what=what, fix="Add --headless: only node 0 serves HTTP.", process=process.id)
-        if follows and not headless and "data-parallel-size-local" in flags and "data-parallel-start-rank" not in flags:
+            yield Finding(
+                field=field,
+                what=what,
+                fix="Add --headless: only node 0 serves HTTP.",
+                process=process.id,
+            )
+        if (
+            follows
+            and not headless
+            and "data-parallel-size-local" in flags
+            and "data-parallel-start-rank" not in flags
+        ):
             what = f"{process.id} names no start rank and does not hold rank 0."
-            yield Finding(field=field, what=what, fix="Add --headless --data-parallel-start-rank.", process=process.id)
+            yield Finding(
+                field=field,
+                what=what,
+                fix="Add --headless --data-parallel-start-rank.",
+                process=process.id,
+            )
 
 
 def hybrid_local_size(view: PlanView) -> Iterator[Finding]:
     """Hybrid mode needs more than one and fewer than all ranks per host; multi-port at least two."""
     for process in view.leaders:
         flags = view.flags(process)
-        local, size = view.size(process, "data-parallel-size-local", 0), view.readings[process.id].group_size
+        local, size = (
+            view.size(process, "data-parallel-size-local", 0),
+            view.readings[process.id].group_size,
+        )
         field = f"roles.{process.role}.load_balancing"
         if flags.get("data-parallel-hybrid-lb") and not 1 < local < size:
             what = f"Hybrid load balancing needs 1 < ranks per host < data_parallel; here {local} of {size}."
-            yield Finding(field=field, what=what, fix="Use external or internal.", process=process.id)
+            yield Finding(
+                field=field, what=what, fix="Use external or internal.", process=process.id
+            )
         if flags.get("data-parallel-multi-port-external-lb") and local < 2:  # noqa: PLR2004 - the engine's bound
             what = f"multi-port needs at least two ranks per host; here {local}."
             yield Finding(field=field, what=what, fix="Use external.", process=process.id)
@@ -135,19 +172,33 @@ def devices_disjoint(view: PlanView) -> Iterator[Finding]:
         for device in devices:
             if device >= num_devices[process.host]:
                 what = f"{process.host} has {num_devices[process.host]} devices; device {device} does not exist."
-                yield Finding(field=field, what=what, fix="Lower the parallel sizes or the mask.", process=process.id)
+                yield Finding(
+                    field=field,
+                    what=what,
+                    fix="Lower the parallel sizes or the mask.",
+                    process=process.id,
+                )
             other = taken.setdefault((process.host, device), process.id)
             if other != process.id:
                 what = f"{other} and {process.id} both take device {device} of {process.host}."
-                yield Finding(field=field, what=what, fix="Give each process devices of its own.", process=process.id)
+                yield Finding(
+                    field=field,
+                    what=what,
+                    fix="Give each process devices of its own.",
+                    process=process.id,
+                )
         yield from _enough_devices(view, process, devices, num_devices[process.host])
 
 
-def _enough_devices(view: PlanView, process: Process, devices: tuple[int, ...], available: int) -> Iterator[Finding]:
+def _enough_devices(
+    view: PlanView, process: Process, devices: tuple[int, ...], available: int
+) -> Iterator[Finding]:
     extra = view.readings[process.id].extra
     layout = extra.get("parallel") or extra.get("layout")
     needed = getattr(layout, "local_devices", len(devices))
     if len(devices) < needed:
         what = f"World size ({needed}) is larger than the devices that {process.id} may use ({len(devices)} of {available})."
         fix = "Raise the mask or lower tensor_parallel; a rank that spans hosts needs --nnodes."
-        yield Finding(field=f"roles.{process.role}.tensor_parallel", what=what, fix=fix, process=process.id)
+        yield Finding(
+            field=f"roles.{process.role}.tensor_parallel", what=what, fix=fix, process=process.id
+        )

@@ -31,7 +31,9 @@ def ports_valid(view: PlanView) -> Iterator[Finding]:
         for bind in view.readings[process.id].binds:
             last = bind.port + bind.count - 1
             if bind.port < 1 or last > 65535:  # noqa: PLR2004 - the range of TCP ports
-                what = f"{bind.name} ports {bind.port}-{last} of {process.id} leave the range 1-65535."
+                what = (
+                    f"{bind.name} ports {bind.port}-{last} of {process.id} leave the range 1-65535."
+                )
                 yield Finding(field="port", what=what, fix="Use lower ports.", process=process.id)
 
 
@@ -47,8 +49,15 @@ def connects_answered(view: PlanView) -> Iterator[Finding]:
         for dial in view.readings[process.id].dials:
             if (dial.address, dial.port) in bound or process.kind == "router":
                 continue
-            leader = next((p for p in view.groups.get(process.group, ()) if view.readings[p.id].is_leader), None)
-            where = f"{leader.id} is on {view.addresses[leader.host]}" if leader else "no process holds rank 0"
+            leader = next(
+                (p for p in view.groups.get(process.group, ()) if view.readings[p.id].is_leader),
+                None,
+            )
+            where = (
+                f"{leader.id} is on {view.addresses[leader.host]}"
+                if leader
+                else "no process holds rank 0"
+            )
             what = f"{process.id} dials {dial.name} at {dial.address}:{dial.port}; nobody listens there ({where})."
             fix = "Followers would wait 5 minutes and fail; give all ranks the address and port of rank 0."
             yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
@@ -60,7 +69,9 @@ def leader_address_own(view: PlanView) -> Iterator[Finding]:
         return
     for process in view.engines:
         reading = view.readings[process.id]
-        if not reading.is_leader or not any(bind.name in {"dp_rpc", "master"} for bind in reading.binds):
+        if not reading.is_leader or not any(
+            bind.name in {"dp_rpc", "master"} for bind in reading.binds
+        ):
             continue
         flags = reading.flags
         address = str(flags.get("data-parallel-address") or flags.get("master-addr") or "127.0.0.1")
@@ -92,7 +103,12 @@ def host_variables_own(view: PlanView) -> Iterator[Finding]:
             value = process.env.get(name)
             if value is not None and value != own:
                 what = f"{name}={value} is not the address of {process.host} ({own})."
-                yield Finding(field=f"roles.{process.role}.env", what=what, fix=f"Use {own}.", process=process.id)
+                yield Finding(
+                    field=f"roles.{process.role}.env",
+                    what=what,
+                    fix=f"Use {own}.",
+                    process=process.id,
+                )
 
 
 def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
@@ -109,7 +125,12 @@ def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
             served.update({(address, http.port + i): process for i in range(http.count)})
         for address, port in sorted(served.keys() - dialled):
             what = f"The router misses http://{address}:{port} ({served[address, port].id})."
-            yield Finding(field="router", what=what, fix="List every endpoint of both roles.", process=router.id)
+            yield Finding(
+                field="router",
+                what=what,
+                fix="List every endpoint of both roles.",
+                process=router.id,
+            )
         for address, port in sorted(dialled - served.keys()):
             what = f"The router lists http://{address}:{port}, where no process serves."
             yield Finding(field="router", what=what, fix="Remove it.", process=router.id)
@@ -126,4 +147,6 @@ def _roles_not_swapped(view: PlanView, router: str, flags: object) -> Iterator[F
             actual = role_of.get(f"http://{parts.hostname}:{parts.port}")
             if actual is not None and actual != role:
                 what = f"The router lists {url} as {role}; it is a {actual} process."
-                yield Finding(field="router", what=what, fix=f"List it as {actual}.", process=router)
+                yield Finding(
+                    field="router", what=what, fix=f"List it as {actual}.", process=router
+                )

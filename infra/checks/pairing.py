@@ -24,7 +24,12 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
         ours, theirs = view.flags(prefill).get(name), view.flags(decode).get(name)
         if ours != theirs:
             what = f"--{name} is {ours} on prefill and {theirs} on decode: the KV handshake would fail."
-            yield Finding(field=f"roles.decode.flags.{name}", what=what, fix="Make them equal.", process=decode.id)
+            yield Finding(
+                field=f"roles.decode.flags.{name}",
+                what=what,
+                fix="Make them equal.",
+                process=decode.id,
+            )
 
 
 def kv_role_matches(view: PlanView) -> Iterator[Finding]:
@@ -45,7 +50,10 @@ def kv_role_matches(view: PlanView) -> Iterator[Finding]:
 def instance_sizes_told(view: PlanView) -> Iterator[Finding]:
     """MooncakeConnectorV1 asserts the sizes of one instance of each role."""
     actual = {
-        process.role: (view.readings[process.id].group_size, view.size(process, "tensor-parallel-size"))
+        process.role: (
+            view.readings[process.id].group_size,
+            view.size(process, "tensor-parallel-size"),
+        )
         for process in view.leaders
     }
     for process in view.engines:
@@ -58,25 +66,44 @@ def instance_sizes_told(view: PlanView) -> Iterator[Finding]:
             given = (as_int(told.get("dp_size"), 0), as_int(told.get("tp_size"), 0))
             if given != (data, tensor):
                 what = f"{role}.dp_size, tp_size are {given[0]}, {given[1]}; one {role} instance has {data}, {tensor}."
-                yield Finding(field="kv_transfer", what=what, fix="They are per instance, not totals.", process=process.id)
+                yield Finding(
+                    field="kv_transfer",
+                    what=what,
+                    fix="They are per instance, not totals.",
+                    process=process.id,
+                )
                 return
-        yield from _distinct_engine_id(view, process)
+    yield from _distinct_engine_ids(view)
 
 
-def _distinct_engine_id(view: PlanView, process: Process) -> Iterator[Finding]:
-    own = view.kv_config(process).get("engine_id")
-    for other in view.engines:
-        if other.group != process.group and view.kv_config(other).get("engine_id") == own:
-            what = f"{process.group} and {other.group} share engine_id {own}."
-            yield Finding(field="kv_transfer", what=what, fix="Give each group its own.", process=process.id)
-            return
+def _distinct_engine_ids(view: PlanView) -> Iterator[Finding]:
+    """One finding per group whose id an earlier group has."""
+    owners: dict[object, str] = {}
+    for group, members in view.groups.items():
+        config = view.kv_config(members[0])
+        if config.get("kv_connector") != "MooncakeConnectorV1":
+            continue
+        own = config.get("engine_id")
+        other = owners.setdefault(own, group)
+        if other != group:
+            what = f"{group} and {other} share engine_id {own}."
+            yield Finding(
+                field="kv_transfer",
+                what=what,
+                fix="Give each group its own.",
+                process=members[0].id,
+            )
 
 
 def ascend_prefill_wider(view: PlanView) -> Iterator[Finding]:
     """MooncakeConnectorV1 needs prefill tensor parallel at least that of decode."""
     sizes = {process.role: view.size(process, "tensor-parallel-size") for process in view.leaders}
-    if view.release.engine == "vllm-ascend" and sizes.get("decode", 0) > sizes.get("prefill", sizes.get("decode", 0)):
-        what = f"decode tensor_parallel {sizes['decode']} is larger than prefill's {sizes['prefill']}."
+    if view.release.engine == "vllm-ascend" and sizes.get("decode", 0) > sizes.get(
+        "prefill", sizes.get("decode", 0)
+    ):
+        what = (
+            f"decode tensor_parallel {sizes['decode']} is larger than prefill's {sizes['prefill']}."
+        )
         fix = f"Use at most {sizes['prefill']} on decode."
         yield Finding(field="roles.decode.tensor_parallel", what=what, fix=fix)
 
@@ -100,4 +127,6 @@ def vision_over_nixl(view: PlanView) -> Iterator[Finding]:
         view.kv_config(process).get("kv_connector") == "NixlConnector" for process in view.leaders
     ):
         what = "Image inputs with NIXL prefill/decode are unverified upstream (vLLM's compatibility matrix)."
-        yield Finding(field="kv_transfer", what=what, fix="Prove them with `fab verify`, or serve text only.")
+        yield Finding(
+            field="kv_transfer", what=what, fix="Prove them with `fab verify`, or serve text only."
+        )

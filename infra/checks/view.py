@@ -153,4 +153,8 @@ def _router_flags(process: Process, catalog: Catalog) -> FlagCatalogue | None:
 
 
 def _checkpoint(plan: Plan, catalog: Catalog) -> Checkpoint | None:
-    return catalog.checkpoint(plan.checkpoint) if plan.checkpoint in catalog.ids("checkpoints") else None
+    return (
+        catalog.checkpoint(plan.checkpoint)
+        if plan.checkpoint in catalog.ids("checkpoints")
+        else None
+    )

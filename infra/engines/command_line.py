@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from infra.catalog.flags import FlagCatalogue, FlagFact
 from infra.catalog.schema import FlagData
 
 # vLLM's readers accept 32k (1000) and 32K (1024): vllm utils/argparse_utils.py@0.22.1, human_readable_int.
-_SIZES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZES = {
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "K": 2**10,
+    "M": 2**20,
+    "G": 2**30,
+    "T": 2**40,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,11 @@ def spell_flag(name: str, value: FlagData, catalogue: FlagCatalogue) -> tuple[st
         return (f"--{name}",)
     if value is False:
         found = catalogue.by_option.get(f"--{name}")
-        return (found[0].negation if found and found[0].negation else f"--no-{name.removeprefix('no-')}",)
+        return (
+            found[0].negation
+            if found and found[0].negation
+            else f"--no-{name.removeprefix('no-')}",
+        )
     if isinstance(value, dict):
         return (f"--{name}", compact_json(value))
     if isinstance(value, list):
@@ -57,34 +71,18 @@ def parse_flags(words: Sequence[str], catalogue: FlagCatalogue) -> ParsedFlags:
     values: dict[str, object] = {}
     positionals: list[str] = []
     rejected: list[tuple[str, str]] = []
-    i = 0
-    while i < len(words):
-        word = words[i]
-        i += 1
-        if not _looks_like_flag(word):
-            positionals.append(word)
-            continue
-        head, equals, inline = word.partition("=")
-        name, *keys = head.split(".") if head.startswith("--") else [head]
-        found = _find(name, catalogue)
-        if isinstance(found, str):
-            rejected.append((word, found))
-            continue
-        fact, positive = found
-        given: list[str] = [inline] if equals else []
-        if fact.takes == 0:
-            if equals:
-                rejected.append((word, f"argument {head}: ignored explicit argument '{inline}'"))
-            values[fact.name] = positive
-            continue
-        limit = 1 if fact.takes == 1 or keys else len(words)
-        while not equals and i < len(words) and len(given) < limit and not _looks_like_flag(words[i]):
-            given.append(words[i])
-            i += 1
-        if not given:
-            rejected.append((word, f"argument {head}: expected one argument"))
-            continue
-        _store(values, rejected, fact, keys, given)
+    start = 0
+    flags = [i for i, word in enumerate(words) if word[:1] == "-" and _looks_like_flag(word)]
+    for end in (*flags, len(words)):
+        if end > start:
+            chunk = _read_chunk(tuple(words[start:end]), catalogue)
+            positionals += chunk.positionals
+            rejected += chunk.rejected
+            if chunk.keys:
+                _store_dotted(values, chunk)
+            elif chunk.name:
+                values[chunk.name] = chunk.value
+        start = end
     return ParsedFlags(values, tuple(positionals), tuple(rejected))
 
 
@@ -105,7 +103,12 @@ def as_map(value: object) -> Mapping[str, object]:
 
 def _looks_like_flag(word: str) -> bool:
     """Whether argparse takes a word for an option: a dash, and no negative number."""
-    return word.startswith("-") and len(word) > 1 and not word[1].isdigit() and " " not in word.split("=")[0]
+    return (
+        word.startswith("-")
+        and len(word) > 1
+        and not word[1].isdigit()
+        and " " not in word.split("=")[0]
+    )
 
 
 def _find(name: str, catalogue: FlagCatalogue) -> tuple[FlagFact, bool] | str:
@@ -126,32 +129,71 @@ def _find(name: str, catalogue: FlagCatalogue) -> tuple[FlagFact, bool] | str:
     return f"unrecognized arguments: {name}"
 
 
-def _store(
-    values: dict[str, object],
-    rejected: list[tuple[str, str]],
-    fact: FlagFact,
-    keys: list[str],
-    given: list[str],
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A flag and the words up to the next one, read. `name` is empty when nothing is to be stored."""
+
+    name: str = ""
+    keys: tuple[str, ...] = ()
+    value: object = None
+    positionals: tuple[str, ...] = ()
+    rejected: tuple[tuple[str, str], ...] = ()
+
+
+@lru_cache(maxsize=65536)
+def _read_chunk(words: tuple[str, ...], catalogue: FlagCatalogue) -> _Chunk:
+    """One flag with the words behind it; those that it does not take are positionals.
+
+    Ranks differ in few words, so nearly every chunk of a large plan has been read before.
+    """
+    word = words[0]
+    if not _looks_like_flag(word):
+        return _Chunk(positionals=words)
+    head, equals, inline = word.partition("=")
+    name, *keys = head.split(".") if head.startswith("--") else [head]
+    found = _find(name, catalogue)
+    if isinstance(found, str):
+        return _Chunk(positionals=words[1:], rejected=((word, found),))
+    fact, positive = found
+    if fact.takes == 0:
+        refused = (
+            ((word, f"argument {head}: ignored explicit argument '{inline}'"),) if equals else ()
+        )
+        return _Chunk(name=fact.name, value=positive, positionals=words[1:], rejected=refused)
+    limit = 1 if fact.takes == 1 or keys else len(words)
+    given = (inline,) if equals else words[1 : 1 + limit]
+    rest = words[1:] if equals else words[1 + limit :]
+    if not given:
+        return _Chunk(rejected=((word, f"argument {head}: expected one argument"),))
     if keys:
-        whole = values.get(fact.name)
-        target: dict[str, object] = dict(whole) if isinstance(whole, Mapping) else {}
-        values[fact.name] = target
-        for key in keys[:-1]:
-            inner = target.get(key)
-            fresh = dict(inner) if isinstance(inner, Mapping) else {}
-            target[key] = fresh
-            target = fresh
-        target[keys[-1]] = _json_or_text(given[0])
-        return
+        return _Chunk(
+            name=fact.name, keys=tuple(keys), value=_json_or_text(given[0]), positionals=rest
+        )
     read: list[object] = []
+    rejected: list[tuple[str, str]] = []
     for text in given:
         try:
             read.append(_read_value(fact, text))
         except ValueError as error:
             rejected.append((text, f"argument --{fact.name}: {error}"))
-    if len(read) == len(given):
-        values[fact.name] = read[0] if fact.takes == 1 else tuple(read)
+    if rejected:
+        return _Chunk(positionals=rest, rejected=tuple(rejected))
+    return _Chunk(
+        name=fact.name, value=read[0] if fact.takes == 1 else tuple(read), positionals=rest
+    )
+
+
+def _store_dotted(values: dict[str, object], chunk: _Chunk) -> None:
+    """`--x.a.b value` into the map of x; maps on the way are copied, for chunks are shared."""
+    whole = values.get(chunk.name)
+    target: dict[str, object] = dict(whole) if isinstance(whole, Mapping) else {}
+    values[chunk.name] = target
+    for key in chunk.keys[:-1]:
+        inner = target.get(key)
+        fresh = dict(inner) if isinstance(inner, Mapping) else {}
+        target[key] = fresh
+        target = fresh
+    target[chunk.keys[-1]] = chunk.value
 
 
 def _read_value(fact: FlagFact, text: str) -> object:
@@ -210,5 +252,9 @@ def _json_or_text(text: str) -> object:
 
 def flag_names(words: Iterable[str], catalogue: FlagCatalogue) -> tuple[str, ...]:
     """Canonical names of the flags among argv words, in order."""
-    found = (_find(word.partition("=")[0].split(".")[0], catalogue) for word in words if word.startswith("--"))
+    found = (
+        _find(word.partition("=")[0].split(".")[0], catalogue)
+        for word in words
+        if word.startswith("--")
+    )
     return tuple(entry[0].name for entry in found if not isinstance(entry, str))

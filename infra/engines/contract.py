@@ -14,7 +14,15 @@ from infra.inventory.hosts import HostFacts
 from infra.spec.stack import RoleName
 
 PortName = Literal[
-    "http", "dp_rpc", "master", "side_channel", "kv", "bootstrap", "supervisor", "dist", "prometheus"
+    "http",
+    "dp_rpc",
+    "master",
+    "side_channel",
+    "kv",
+    "bootstrap",
+    "supervisor",
+    "dist",
+    "prometheus",
 ]
 PortScope = Literal["process", "leader", "group"]
 
@@ -140,7 +148,12 @@ class Engine(Protocol):
         ...
 
     def read(
-        self, argv: tuple[str, ...], env: Mapping[str, str], *, num_devices: int, flags: FlagCatalogue
+        self,
+        argv: tuple[str, ...],
+        env: Mapping[str, str],
+        *,
+        num_devices: int,
+        flags: FlagCatalogue,
     ) -> Reading:
         """What the command line says, to the engine of that release."""
         ...
@@ -156,4 +169,6 @@ def owned(name: str, value: object, why: str) -> Flag:
 
 def owned_variable(name: str, value: object, why: str) -> Variable:
     """A variable that the compiler writes."""
-    return Variable(name=name, value=str(value), origin=Origin(kind="compiler", name="plan", detail=why))
+    return Variable(
+        name=name, value=str(value), origin=Origin(kind="compiler", name="plan", detail=why)
+    )

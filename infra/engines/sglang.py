@@ -109,7 +109,9 @@ class Sglang:
             ),
             env=(
                 *settings.env.values(),
-                owned_variable("HF_HUB_OFFLINE", 1, "weights are staged; nothing is downloaded at start"),
+                owned_variable(
+                    "HF_HUB_OFFLINE", 1, "weights are staged; nothing is downloaded at start"
+                ),
             ),
             env_prepend=tuple(settings.env_prepend.values()),
             mounts=settings.mounts,
@@ -123,19 +125,29 @@ class Sglang:
             owned("port", context.ports["http"], "allocated"),
         ]
         if group.num_nodes > 1:
-            flags += [owned("nnodes", group.num_nodes, "hosts"), owned("node-rank", context.node, "order of hosts")]
+            flags += [
+                owned("nnodes", group.num_nodes, "hosts"),
+                owned("node-rank", context.node, "order of hosts"),
+            ]
         if "dist" in group.ports:
             address = f"{group.leader_address}:{group.ports['dist']}"
             flags.append(owned("dist-init-addr", address, "the first host"))
         if "bootstrap" in context.ports:
-            flags.append(owned("disaggregation-bootstrap-port", context.ports["bootstrap"], "allocated"))
+            flags.append(
+                owned("disaggregation-bootstrap-port", context.ports["bootstrap"], "allocated")
+            )
         if group.settings.kv_transfer is not None and context.facts.rdma_devices:
             names = ",".join(name.partition(":")[0] for name in context.facts.rdma_devices)
             flags.append(owned("disaggregation-ib-device", names, "moe.rdma_devices of the host"))
         return Part(flags=tuple(flags), env=_device_mask(context))
 
     def read(
-        self, argv: tuple[str, ...], env: Mapping[str, str], *, num_devices: int, flags: FlagCatalogue
+        self,
+        argv: tuple[str, ...],
+        env: Mapping[str, str],
+        *,
+        num_devices: int,
+        flags: FlagCatalogue,
     ) -> Reading:
         """What `sglang.launch_server` makes of a command line."""
         parsed = parse_flags(argv[_program_length(argv) :], flags)
@@ -207,7 +219,11 @@ def _size_flags(settings: RoleSettings) -> tuple[Flag, ...]:
     role = settings.role
     flags = [
         owned("model-path", settings.weights.path, "checkpoint, at its revision"),
-        owned("served-model-name", settings.served_model_name, "the same on every rank and for clients"),
+        owned(
+            "served-model-name",
+            settings.served_model_name,
+            "the same on every rank and for clients",
+        ),
         owned("tp-size", settings.tensor_parallel, f"roles.{role}.tensor_parallel"),
     ]
     if settings.pipeline_parallel > 1:
@@ -227,7 +243,11 @@ def _limit_flags(settings: RoleSettings) -> tuple[Flag, ...]:
         "mem-fraction-static": settings.gpu_memory_utilization,
     }
     origin = Origin(kind="role", name=settings.role)
-    return tuple(Flag(name=name, value=value, origin=origin) for name, value in limits.items() if value is not None)
+    return tuple(
+        Flag(name=name, value=value, origin=origin)
+        for name, value in limits.items()
+        if value is not None
+    )
 
 
 def _speculation(settings: RoleSettings) -> tuple[Flag, ...]:
@@ -236,7 +256,11 @@ def _speculation(settings: RoleSettings) -> tuple[Flag, ...]:
         return ()
     steps = draft.num_speculative_tokens
     return (
-        owned("speculative-algorithm", str(draft.weights.checkpoint.draft_method).upper(), "from draft"),
+        owned(
+            "speculative-algorithm",
+            str(draft.weights.checkpoint.draft_method).upper(),
+            "from draft",
+        ),
         owned("speculative-draft-model-path", draft.weights.path, "from draft"),
         owned("speculative-num-steps", steps, "draft.num_speculative_tokens"),
         owned("speculative-eagle-topk", 1, "a chain, as the published commands"),
@@ -269,7 +293,9 @@ def _binds(flags: Mapping[str, object], layout: _Layout, port: int) -> tuple[Bin
     binds = [Bind(name="http", port=port)]
     address = str(flags.get("dist-init-addr") or "")
     if address and layout.node == 0:
-        binds.append(Bind(name="dist", port=as_int(address.rpartition(":")[2], 0), count=NUM_DIST_PORTS))
+        binds.append(
+            Bind(name="dist", port=as_int(address.rpartition(":")[2], 0), count=NUM_DIST_PORTS)
+        )
     if flags.get("disaggregation-mode") == "prefill" and layout.node == 0:
         bootstrap = as_int(flags.get("disaggregation-bootstrap-port"), DEFAULT_BOOTSTRAP_PORT)
         binds.append(Bind(name="bootstrap", port=bootstrap))

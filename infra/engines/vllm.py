@@ -99,7 +99,9 @@ class Vllm:
         requests: list[PortRequest] = []
         multi_port = settings.load_balancing == "multi-port" and settings.data_parallel > 1
         if is_leader or not _is_headless(settings, is_leader=is_leader):
-            requests.append(PortRequest(name="http", scope="process", count=local_ranks if multi_port else 1))
+            requests.append(
+                PortRequest(name="http", scope="process", count=local_ranks if multi_port else 1)
+            )
         if multi_port:
             requests.append(PortRequest(name="supervisor", scope="process"))
         if _binds_rpc(settings, num_nodes):
@@ -125,7 +127,9 @@ class Vllm:
         del peers
         env = (
             *settings.env.values(),
-            owned_variable("HF_HUB_OFFLINE", 1, "weights are staged; nothing is downloaded at start"),
+            owned_variable(
+                "HF_HUB_OFFLINE", 1, "weights are staged; nothing is downloaded at start"
+            ),
         )
         return Part(
             flags=(
@@ -150,7 +154,9 @@ class Vllm:
             "kv_role": KV_ROLES[settings.role],
             "kv_load_failure_policy": "fail",
         }
-        return (owned("kv-transfer-config", config, "from kv_transfer; vLLM makes engine ids itself"),)
+        return (
+            owned("kv-transfer-config", config, "from kv_transfer; vLLM makes engine ids itself"),
+        )
 
     def kv_mounts(self, settings: RoleSettings) -> tuple[Mount, ...]:
         """Nothing: NIXL and upstream Mooncake read no file of the host."""
@@ -161,7 +167,11 @@ class Vllm:
         """Port, rank and addresses, by mode; the device mask; the KV side channel."""
         return Part(
             flags=(*_http_flags(context), *_parallel_flags(context), *self.own_kv_flags(context)),
-            env=(*_device_mask(context), *_address_variables(context), *self.own_kv_variables(context)),
+            env=(
+                *_device_mask(context),
+                *_address_variables(context),
+                *self.own_kv_variables(context),
+            ),
         )
 
     def own_kv_flags(self, context: ProcessContext) -> tuple[Flag, ...]:
@@ -175,15 +185,26 @@ class Vllm:
         if "side_channel" in ports:
             why = "one base per group: vLLM adds the data-parallel rank"
             return (
-                owned_variable("VLLM_NIXL_SIDE_CHANNEL_HOST", context.facts.address, "bound and advertised"),
+                owned_variable(
+                    "VLLM_NIXL_SIDE_CHANNEL_HOST", context.facts.address, "bound and advertised"
+                ),
                 owned_variable("VLLM_NIXL_SIDE_CHANNEL_PORT", ports["side_channel"], why),
             )
         if "bootstrap" in context.ports:
-            return (owned_variable("VLLM_MOONCAKE_BOOTSTRAP_PORT", context.ports["bootstrap"], "per process"),)
+            return (
+                owned_variable(
+                    "VLLM_MOONCAKE_BOOTSTRAP_PORT", context.ports["bootstrap"], "per process"
+                ),
+            )
         return ()
 
     def read(
-        self, argv: tuple[str, ...], env: Mapping[str, str], *, num_devices: int, flags: FlagCatalogue
+        self,
+        argv: tuple[str, ...],
+        env: Mapping[str, str],
+        *,
+        num_devices: int,
+        flags: FlagCatalogue,
     ) -> Reading:
         """What `vllm serve` makes of a command line."""
         return vllm_reading.read(argv, env, num_devices=num_devices, catalogue=flags)
@@ -205,13 +226,21 @@ def _is_headless(settings: RoleSettings, *, is_leader: bool) -> bool:
 def _size_flags(settings: RoleSettings) -> tuple[Flag, ...]:
     role = settings.role
     flags = [
-        owned("served-model-name", settings.served_model_name, "the same on every rank and for clients"),
+        owned(
+            "served-model-name",
+            settings.served_model_name,
+            "the same on every rank and for clients",
+        ),
         owned("tensor-parallel-size", settings.tensor_parallel, f"roles.{role}.tensor_parallel"),
     ]
     if settings.pipeline_parallel > 1:
-        flags.append(owned("pipeline-parallel-size", settings.pipeline_parallel, "pipeline_parallel"))
+        flags.append(
+            owned("pipeline-parallel-size", settings.pipeline_parallel, "pipeline_parallel")
+        )
     if settings.data_parallel > 1:
-        flags.append(owned("data-parallel-size", settings.data_parallel, f"roles.{role}.data_parallel"))
+        flags.append(
+            owned("data-parallel-size", settings.data_parallel, f"roles.{role}.data_parallel")
+        )
     if settings.decode_context_parallel > 1:
         value = settings.decode_context_parallel
         flags.append(owned("decode-context-parallel-size", value, "decode_context_parallel"))
@@ -228,7 +257,11 @@ def _limit_flags(settings: RoleSettings) -> tuple[Flag, ...]:
         "gpu-memory-utilization": settings.gpu_memory_utilization,
     }
     origin = Origin(kind="role", name=settings.role)
-    return tuple(Flag(name=name, value=value, origin=origin) for name, value in limits.items() if value is not None)
+    return tuple(
+        Flag(name=name, value=value, origin=origin)
+        for name, value in limits.items()
+        if value is not None
+    )
 
 
 def _speculation(settings: RoleSettings) -> tuple[Flag, ...]:
@@ -262,17 +295,27 @@ def _parallel_flags(context: ProcessContext) -> tuple[Flag, ...]:
     if mode == "external":
         flags.append(owned("data-parallel-rank", context.first_rank, "one process per rank"))
     elif mode in {"hybrid", "multi-port"}:
-        switch = "data-parallel-hybrid-lb" if mode == "hybrid" else "data-parallel-multi-port-external-lb"
+        switch = (
+            "data-parallel-hybrid-lb"
+            if mode == "hybrid"
+            else "data-parallel-multi-port-external-lb"
+        )
         flags.append(owned(switch, True, f"load_balancing: {mode}"))  # noqa: FBT003
         flags.append(owned("data-parallel-size-local", local, "ranks on this host"))
-        flags.append(owned("data-parallel-start-rank", context.first_rank, "first rank on this host"))
+        flags.append(
+            owned("data-parallel-start-rank", context.first_rank, "first rank on this host")
+        )
         if mode == "multi-port":
-            flags.append(owned("data-parallel-supervisor-port", context.ports["supervisor"], "allocated"))
+            flags.append(
+                owned("data-parallel-supervisor-port", context.ports["supervisor"], "allocated")
+            )
     elif group.num_nodes > 1:
         flags.append(owned("data-parallel-size-local", local, "ranks on this host"))
         if not context.is_leader:
             flags.append(owned("headless", True, "followers of internal load balancing"))  # noqa: FBT003
-            flags.append(owned("data-parallel-start-rank", context.first_rank, "first rank on this host"))
+            flags.append(
+                owned("data-parallel-start-rank", context.first_rank, "first rank on this host")
+            )
     if "dp_rpc" in group.ports:
         flags.append(owned("data-parallel-address", group.leader_address, "the host of rank 0"))
         flags.append(owned("data-parallel-rpc-port", group.ports["dp_rpc"], "bound by rank 0"))
@@ -304,4 +347,8 @@ def _device_mask(context: ProcessContext) -> tuple[Variable, ...]:
 def _address_variables(context: ProcessContext) -> tuple[Variable, ...]:
     if context.group.num_nodes == 1 and context.group.settings.kv_transfer is None:
         return ()
-    return (owned_variable("VLLM_HOST_IP", context.facts.address, "no guessing among several interfaces"),)
+    return (
+        owned_variable(
+            "VLLM_HOST_IP", context.facts.address, "no guessing among several interfaces"
+        ),
+    )

@@ -51,7 +51,9 @@ class VllmAscend(Vllm):
             "kv_role": KV_ROLES[group.settings.role],
             "kv_port": str(group.ports["kv"]),
             "engine_id": str(group.index),
-            "kv_connector_extra_config": {name: _sizes(group.peers, name) for name in ("prefill", "decode")},
+            "kv_connector_extra_config": {
+                name: _sizes(group.peers, name) for name in ("prefill", "decode")
+            },
         }
         return (owned("kv-transfer-config", config, "from kv_transfer; sizes are per instance"),)
 

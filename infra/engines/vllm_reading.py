@@ -148,19 +148,29 @@ def _binds(
 ) -> tuple[Bind, ...]:
     binds: list[Bind] = []
     if http_port is not None:
-        binds.append(Bind(name="http", port=http_port, count=parallel.local if parallel.mode == "multi-port" else 1))
+        binds.append(
+            Bind(
+                name="http",
+                port=http_port,
+                count=parallel.local if parallel.mode == "multi-port" else 1,
+            )
+        )
     if parallel.mode == "multi-port":
         port = as_int(flags.get("data-parallel-supervisor-port"), DEFAULT_SUPERVISOR_PORT)
         binds.append(Bind(name="supervisor", port=port))
     if parallel.binds_rpc and 0 in parallel.ranks:
         binds.append(Bind(name="dp_rpc", port=parallel.rpc_port))
     if parallel.mode == "multi-node" and parallel.node == 0:
-        binds.append(Bind(name="master", port=as_int(flags.get("master-port"), DEFAULT_MASTER_PORT)))
+        binds.append(
+            Bind(name="master", port=as_int(flags.get("master-port"), DEFAULT_MASTER_PORT))
+        )
     binds.extend(_kv_binds(as_map(flags.get("kv-transfer-config")), env, parallel))
     return tuple(sorted(binds, key=lambda bind: (bind.name, bind.port)))
 
 
-def _kv_binds(config: Mapping[str, object], env: Mapping[str, str], parallel: Parallel) -> list[Bind]:
+def _kv_binds(
+    config: Mapping[str, object], env: Mapping[str, str], parallel: Parallel
+) -> list[Bind]:
     connector, ranks = config.get("kv_connector"), parallel.ranks
     if not ranks:
         return []

@@ -45,18 +45,34 @@ class _Walk:
         line = self.document.positions.get(probe, (None, None))[0]
         self.problems.append(
             Problem(
-                rule=rule, severity="error", field=".".join(where), what=what, fix=fix, file=self.file, line=line
+                rule=rule,
+                severity="error",
+                field=".".join(where),
+                what=what,
+                fix=fix,
+                file=self.file,
+                line=line,
             )
         )
 
     def group(
-        self, name: str, body: object, where: tuple[str, ...], parents: tuple[str, ...], inherited: Mapping[str, object]
+        self,
+        name: str,
+        body: object,
+        where: tuple[str, ...],
+        parents: tuple[str, ...],
+        inherited: Mapping[str, object],
     ) -> None:
         """One group: its variables, hosts and children."""
         if body is None:
             return
         if not isinstance(body, Mapping):
-            self.refuse("wrong-type", where, f"Group {name} is not a map.", "Write `hosts:` or `children:` under it.")
+            self.refuse(
+                "wrong-type",
+                where,
+                f"Group {name} is not a map.",
+                "Write `hosts:` or `children:` under it.",
+            )
             return
         own = body.get("vars")
         variables = _merge_variables(inherited, own if isinstance(own, Mapping) else {})
@@ -69,7 +85,9 @@ class _Walk:
             self._check_moe(own_values.get("moe"), here)
             for host in expand_range(str(pattern)):
                 found = self.hosts.setdefault(host, _Found())
-                found.variables = _merge_variables(found.variables, _merge_variables(variables, own_values))
+                found.variables = _merge_variables(
+                    found.variables, _merge_variables(variables, own_values)
+                )
                 found.groups.extend(group for group in chain if group not in found.groups)
                 found.line = found.line or self.document.positions.get(here, (None, None))[0]
         children = body.get("children")
@@ -80,12 +98,19 @@ class _Walk:
         if moe is None:
             return
         if not isinstance(moe, Mapping):
-            self.refuse("wrong-type", (*where, "moe"), "moe is not a map.", f"Its keys are {', '.join(MOE_KEYS)}.")
+            self.refuse(
+                "wrong-type",
+                (*where, "moe"),
+                "moe is not a map.",
+                f"Its keys are {', '.join(MOE_KEYS)}.",
+            )
             return
         for key in moe:
             if key not in MOE_KEYS:
                 what = f"There is no key {key} under moe."
-                self.refuse("unknown-key", (*where, "moe", str(key)), what, nearest(str(key), MOE_KEYS))
+                self.refuse(
+                    "unknown-key", (*where, "moe", str(key)), what, nearest(str(key), MOE_KEYS)
+                )
 
 
 def read_inventory(path: Path, shown: str | None = None) -> Inventory:
@@ -104,7 +129,18 @@ def read_inventory(path: Path, shown: str | None = None) -> Inventory:
     except (OSError, UnicodeDecodeError) as error:
         what = f"The inventory cannot be read: {error}."
         fix = "Name one with --inventory PATH; examples lie in ansible/inventory/examples/."
-        raise ProblemsFound((Problem(rule="missing-inventory", severity="error", field="", what=what, fix=fix, file=file),)) from error
+        raise ProblemsFound(
+            (
+                Problem(
+                    rule="missing-inventory",
+                    severity="error",
+                    field="",
+                    what=what,
+                    fix=fix,
+                    file=file,
+                ),
+            )
+        ) from error
     document, problems = read_yaml(text, file)
     if problems:
         raise ProblemsFound(tuple(_without_stack_hint(problem) for problem in problems))
@@ -114,7 +150,12 @@ def read_inventory(path: Path, shown: str | None = None) -> Inventory:
             walk.group(str(name), body, (str(name),), (), {})
     hosts = tuple(_host(name, found, walk) for name, found in walk.hosts.items())
     if not hosts and not walk.problems:
-        walk.refuse("empty-inventory", (), "The inventory has no hosts.", "List them under `all: children: <role>: hosts:`.")
+        walk.refuse(
+            "empty-inventory",
+            (),
+            "The inventory has no hosts.",
+            "List them under `all: children: <role>: hosts:`.",
+        )
     _refuse_twice(hosts, walk)
     if walk.problems:
         raise ProblemsFound(tuple(walk.problems))
@@ -130,7 +171,10 @@ def expand_range(pattern: str) -> Iterator[str]:
     first, last, step = match["first"], match["last"], int(match["step"] or 1)
     head, tail = pattern[: match.start()], pattern[match.end() :]
     if first.isdigit() and last.isdigit():
-        middle = [str(n).zfill(len(first)) for n in range(int(first), min(int(last), _MAX_HOSTS) + 1, step)]
+        middle = [
+            str(n).zfill(len(first))
+            for n in range(int(first), min(int(last), _MAX_HOSTS) + 1, step)
+        ]
     else:
         middle = [chr(n) for n in range(ord(first), ord(last) + 1, step)]
     for part in middle:
@@ -154,7 +198,12 @@ def _host(name: str, found: _Found, walk: _Walk) -> InventoryHost:
     service = str(own.get("address") or address)
     for value in (address, service):
         if not _ADDRESS.match(value):
-            walk.refuse("wrong-value", (name,), f"{name}: {value!r} is no address.", "Write an IP address or a host name.")
+            walk.refuse(
+                "wrong-value",
+                (name,),
+                f"{name}: {value!r} is no address.",
+                "Write an IP address or a host name.",
+            )
     rdma = own.get("rdma_devices")
     return InventoryHost(
         name=name,
@@ -177,7 +226,12 @@ def _port(value: object, name: str, walk: _Walk) -> int:
         return 22
     if isinstance(value, int) and 0 < value < 65536:  # noqa: PLR2004 - the range of TCP ports
         return value
-    walk.refuse("wrong-value", (name,), f"{name}: ansible_port {value!r} is no port.", "Write a number from 1 to 65535.")
+    walk.refuse(
+        "wrong-value",
+        (name,),
+        f"{name}: ansible_port {value!r} is no port.",
+        "Write a number from 1 to 65535.",
+    )
     return 22
 
 
@@ -192,7 +246,9 @@ def _refuse_twice(hosts: tuple[InventoryHost, ...], walk: _Walk) -> None:
         key = host.service_address
         if key in seen:
             what = f"{host.name} and {seen[key]} have the same address {host.service_address}."
-            walk.refuse("host-twice", (host.name,), what, "Give each host its own address, or remove one.")
+            walk.refuse(
+                "host-twice", (host.name,), what, "Give each host its own address, or remove one."
+            )
         seen.setdefault(key, host.name)
 
 
@@ -202,7 +258,9 @@ def _without_stack_hint(problem: Problem) -> Problem:
         severity="error",
         field=problem.field,
         what=problem.what,
-        fix=problem.fix if "stack" not in problem.fix else "Examples lie in ansible/inventory/examples/.",
+        fix=problem.fix
+        if "stack" not in problem.fix
+        else "Examples lie in ansible/inventory/examples/.",
         file=problem.file,
         line=problem.line,
     )

@@ -28,11 +28,15 @@ class InventoryAddresses:
         """Address, interface and HCAs of a host."""
         entry = self.hosts[host]
         return HostFacts(
-            address=entry.service_address, interface=entry.interface, rdma_devices=entry.rdma_devices
+            address=entry.service_address,
+            interface=entry.interface,
+            rdma_devices=entry.rdma_devices,
         )
 
 
-def match_hosts(wanted: Sequence[tuple[str, str]], inventory: Inventory) -> dict[str, InventoryHost]:
+def match_hosts(
+    wanted: Sequence[tuple[str, str]], inventory: Inventory
+) -> dict[str, InventoryHost]:
     """The inventory's host for each plan host; the result carries the plan's name.
 
     A plan host is matched by its name; where the inventory does not use the plan's names, the n-th

@@ -64,7 +64,11 @@ class HostFacts:
 class AddressBook(Protocol):
     """Where hosts are. From an inventory a constant; on Kubernetes an expression for the pod."""
 
-    is_documentation: bool
+    @property
+    def is_documentation(self) -> bool:
+        """Whether addresses are examples from RFC 5737, not hosts that exist."""
+        ...
+
 
     def address(self, of: str, *, seen_from: str) -> str:
         """The address of host `of` as a process on `seen_from` must write it."""

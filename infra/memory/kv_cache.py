@@ -32,13 +32,25 @@ def kv_bytes_per_token(shape: ModelShape, *, kv_cache_dtype: str = "auto") -> in
     return shape.num_layers * (shape.kv_lora_rank + shape.qk_rope_head_dim) * width
 
 
-def request_gib(shape: ModelShape, tokens: int, *, kv_cache_dtype: str, decode_context_parallel: int) -> float:
+def request_gib(
+    shape: ModelShape, tokens: int, *, kv_cache_dtype: str, decode_context_parallel: int
+) -> float:
     """KV of one request of that length on one device."""
-    return kv_bytes_per_token(shape, kv_cache_dtype=kv_cache_dtype) * tokens / decode_context_parallel / GIB
+    return (
+        kv_bytes_per_token(shape, kv_cache_dtype=kv_cache_dtype)
+        * tokens
+        / decode_context_parallel
+        / GIB
+    )
 
 
 def kv_tokens(
-    shape: ModelShape, available_gib: float, *, block_size: int, kv_cache_dtype: str, decode_context_parallel: int
+    shape: ModelShape,
+    available_gib: float,
+    *,
+    block_size: int,
+    kv_cache_dtype: str,
+    decode_context_parallel: int,
 ) -> int:
     """Tokens that fit: whole blocks are counted first, then multiplied by the context-parallel size."""
     page = block_size * kv_bytes_per_token(shape, kv_cache_dtype=kv_cache_dtype)

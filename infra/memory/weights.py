@@ -33,7 +33,9 @@ def weight_bytes_per_device(checkpoint: Checkpoint, layout: Layout) -> float:
         return checkpoint.size_bytes / layout.tensor
     parts = _attention(shape)
     replicated = _BYTES * shape.num_layers * parts.replicated
-    split = _BYTES * (shape.num_layers * (parts.split + parts.absorbed) + _dense(shape)) / layout.tensor
+    split = (
+        _BYTES * (shape.num_layers * (parts.split + parts.absorbed) + _dense(shape)) / layout.tensor
+    )
     experts = checkpoint.expert_bytes / (layout.tensor * layout.data)
     vision = 0.0
     if shape.vision is not None:
@@ -64,6 +66,8 @@ def _attention(shape: ModelShape) -> _Attention:
 def _dense(shape: ModelShape) -> int:
     """Parameters of the dense layers, the shared experts and both embeddings."""
     moe_layers = shape.num_layers - shape.num_dense_layers
-    shared = moe_layers * shape.num_shared_experts * 3 * shape.hidden_size * shape.moe_intermediate_size
+    shared = (
+        moe_layers * shape.num_shared_experts * 3 * shape.hidden_size * shape.moe_intermediate_size
+    )
     dense = shape.num_dense_layers * 3 * shape.hidden_size * shape.intermediate_size
     return shared + dense + 2 * shape.vocab_size * shape.hidden_size

@@ -18,10 +18,16 @@ def capabilities_of(roles: Sequence[RoleSettings]) -> tuple[str, ...]:
 def _of_role(settings: RoleSettings) -> set[str]:
     found = {"chat", "stream"}
     shape = settings.weights.checkpoint.shape
-    if shape is not None and shape.vision is not None and "language-model-only" not in settings.flags:
+    if (
+        shape is not None
+        and shape.vision is not None
+        and "language-model-only" not in settings.flags
+    ):
         found.add("vision")
     is_sglang = settings.release.engine == "sglang"
-    if "tool-call-parser" in settings.flags and (is_sglang or "enable-auto-tool-choice" in settings.flags):
+    if "tool-call-parser" in settings.flags and (
+        is_sglang or "enable-auto-tool-choice" in settings.flags
+    ):
         found.add("tools")
     if "reasoning-parser" in settings.flags:
         found.add("reasoning")

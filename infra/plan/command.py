@@ -41,7 +41,10 @@ class Command:
 
 
 def spell_role(
-    engine: Engine, settings: RoleSettings, peers: Mapping[RoleName, RoleSettings], catalogue: FlagCatalogue
+    engine: Engine,
+    settings: RoleSettings,
+    peers: Mapping[RoleName, RoleSettings],
+    catalogue: FlagCatalogue,
 ) -> RoleCommand:
     """The common part of a role, spelt for the release of that catalogue."""
     part = engine.common_part(settings, peers)

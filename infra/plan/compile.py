@@ -39,7 +39,11 @@ class CompiledStack:
 
 
 def compile_file(
-    name_or_path: str, *, catalog: Catalog, inventory: Inventory | None = None, sets: Sequence[str] = ()
+    name_or_path: str,
+    *,
+    catalog: Catalog,
+    inventory: Inventory | None = None,
+    sets: Sequence[str] = (),
 ) -> CompiledStack:
     """A stack file compiled to a plan.
 
@@ -56,7 +60,9 @@ def compile_file(
     return compile_stack(load_stack(name_or_path, sets), catalog=catalog, inventory=inventory)
 
 
-def compile_stack(stack: LoadedStack, *, catalog: Catalog, inventory: Inventory | None = None) -> CompiledStack:
+def compile_stack(
+    stack: LoadedStack, *, catalog: Catalog, inventory: Inventory | None = None
+) -> CompiledStack:
     """A loaded stack compiled to a plan; see `compile_file`."""
     resolved, topology = resolve_topology(stack, catalog)
     book = address_book(topology, inventory)
@@ -96,10 +102,14 @@ def address_book(topology: Topology, inventory: Inventory | None) -> InventoryAd
     """Addresses of the topology's hosts from an inventory, or documentation addresses."""
     if inventory is None:
         return documentation_hosts([host.name for host in topology.hosts])
-    return InventoryAddresses(match_hosts([(host.name, host.roles[0]) for host in topology.hosts], inventory))
+    return InventoryAddresses(
+        match_hosts([(host.name, host.roles[0]) for host in topology.hosts], inventory)
+    )
 
 
-def compile_plan(resolved: ResolvedStack, topology: Topology, book: AddressBook, catalog: Catalog) -> Plan:
+def compile_plan(
+    resolved: ResolvedStack, topology: Topology, book: AddressBook, catalog: Catalog
+) -> Plan:
     """Every process of a topology, with addresses from a book."""
     spec, first = resolved.stack.spec, resolved.roles[0]
     plan = Plan(
@@ -112,7 +122,9 @@ def compile_plan(resolved: ResolvedStack, topology: Topology, book: AddressBook,
         tuning=resolved.tuning,
         engine=_engine(resolved),
         weights_path=spec.weights.path,
-        secrets={name: ref.model_dump(exclude_none=True) for name, ref in sorted(spec.secrets.items())},
+        secrets={
+            name: ref.model_dump(exclude_none=True) for name, ref in sorted(spec.secrets.items())
+        },
         hosts=tuple(
             PlanHost(
                 name=host.name,
@@ -131,7 +143,9 @@ def compile_plan(resolved: ResolvedStack, topology: Topology, book: AddressBook,
 
 def image_for(settings: RoleSettings) -> Image | None:
     """The release's image for the role's accelerator, or None when the catalogue has none."""
-    return next((i for i in settings.release.images if settings.accelerator.id in i.accelerators), None)
+    return next(
+        (i for i in settings.release.images if settings.accelerator.id in i.accelerators), None
+    )
 
 
 def _engine(resolved: ResolvedStack) -> PlanEngine:
@@ -150,7 +164,11 @@ def _processes(
     spec = resolved.stack.spec
     allocator = PortAllocator()
     # without a router the only endpoint takes it, and SGLang's other hosts the same one
-    behind = [topology.router_host] if spec.router is not None else [host.name for host in topology.hosts]
+    behind = (
+        [topology.router_host]
+        if spec.router is not None
+        else [host.name for host in topology.hosts]
+    )
     for name in behind:
         allocator.reserve(name, spec.port)
     compiler = EngineCompiler(
@@ -174,12 +192,19 @@ def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:
     disaggregated = spec.roles.unified is None
     if disaggregated and spec.kv_transfer is None:
         fix = "Add `kv_transfer: nixl` or `kv_transfer: mooncake`."
-        problems.add("missing-kv-transfer", "kv_transfer", "Prefill and decode need a KV transfer.", fix)
+        problems.add(
+            "missing-kv-transfer", "kv_transfer", "Prefill and decode need a KV transfer.", fix
+        )
     if disaggregated and spec.router is None:
         fix = "Add `router: {name: vllm-router}` (sglang-router for SGLang, ascend-proxy for vllm-ascend)."
         problems.add("missing-router", "router", "Prefill and decode need a router in front.", fix)
     if not disaggregated and spec.kv_transfer is not None:
-        problems.add("needless-kv-transfer", "kv_transfer", "A unified role transfers no KV.", "Remove kv_transfer.")
+        problems.add(
+            "needless-kv-transfer",
+            "kv_transfer",
+            "A unified role transfers no KV.",
+            "Remove kv_transfer.",
+        )
 
 
 def _refuse_missing_router(stack: LoadedStack, topology: Topology, problems: Problems) -> None:
@@ -188,4 +213,9 @@ def _refuse_missing_router(stack: LoadedStack, topology: Topology, problems: Pro
     count = num_endpoints(topology)
     if count > 1:
         what = f"The stack has {count} endpoints and no router: clients would need to know all of them."
-        problems.add("missing-router", "router", what, "Add `router: {name: vllm-router}`, or use one internal replica.")
+        problems.add(
+            "missing-router",
+            "router",
+            what,
+            "Add `router: {name: vllm-router}`, or use one internal replica.",
+        )

@@ -57,7 +57,9 @@ def process_document(process: Process) -> dict[str, object]:
         "dp_ranks": list(process.dp_ranks),
         "devices": list(process.devices),
         "endpoint": process.endpoint,
-        "binds": [{"name": bind.name, "port": bind.port, "count": bind.count} for bind in process.binds],
+        "binds": [
+            {"name": bind.name, "port": bind.port, "count": bind.count} for bind in process.binds
+        ],
         "connects": [{"name": c.name, "to": c.to, "port": c.port} for c in process.connects],
         "env": dict(process.env),
         "env_prepend": dict(process.env_prepend),

@@ -65,13 +65,18 @@ class EngineCompiler:
             ports=shared,
             peers=self.peers,
         )
-        return [self._compile_seat(group, seat, context, own[i]) for i, seat in enumerate(group.seats)]
+        return [
+            self._compile_seat(group, seat, context, own[i]) for i, seat in enumerate(group.seats)
+        ]
 
     def _requests(self, group: Group) -> dict[int, tuple[PortRequest, ...]]:
         num_nodes = len(group.hosts)
         return {
             index: self.engine.port_requests(
-                group.settings, num_nodes=num_nodes, local_ranks=len(seat.ranks), is_leader=seat.is_leader
+                group.settings,
+                num_nodes=num_nodes,
+                local_ranks=len(seat.ranks),
+                is_leader=seat.is_leader,
             )
             for index, seat in enumerate(group.seats)
         }
@@ -111,7 +116,9 @@ class EngineCompiler:
             replica=group.replica,
             dp_ranks=reading.dp_ranks,
             devices=reading.devices,
-            endpoint=None if reading.http_port is None else f"http://{facts.address}:{reading.http_port}",
+            endpoint=None
+            if reading.http_port is None
+            else f"http://{facts.address}:{reading.http_port}",
             binds=reading.binds,
             connects=(),
             env=command.env,
@@ -125,7 +132,9 @@ class EngineCompiler:
 
     def _role_command(self, settings: RoleSettings) -> RoleCommand:
         if settings.role not in self._commands:
-            self._commands[settings.role] = spell_role(self.engine, settings, self.peers, self.flags)
+            self._commands[settings.role] = spell_role(
+                self.engine, settings, self.peers, self.flags
+            )
         return self._commands[settings.role]
 
 
@@ -136,6 +145,9 @@ def _connected(
     if not dials:
         return process
     connects = tuple(
-        Connect(name=d.name, to=owners.get((d.address, d.port), f"{d.address}:{d.port}"), port=d.port) for d in dials
+        Connect(
+            name=d.name, to=owners.get((d.address, d.port), f"{d.address}:{d.port}"), port=d.port
+        )
+        for d in dials
     )
     return replace(process, connects=connects)

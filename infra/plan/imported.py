@@ -100,7 +100,9 @@ def read_plan(path: Path) -> Plan:
     file = str(path)
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise ProblemsFound((_problem(file, "", f"The plan is larger than {MAX_BYTES} bytes."),))
+            raise ProblemsFound(
+                (_problem(file, "", f"The plan is larger than {MAX_BYTES} bytes."),)
+            )
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ProblemsFound((_problem(file, "", f"The plan cannot be read: {error}."),)) from error
@@ -125,7 +127,9 @@ def parse_plan(document: object, file: str) -> Plan:
         ) from error
     known = {host.name for host in read.hosts}
     if strays := [process.id for process in read.processes if process.host not in known]:
-        raise ProblemsFound((_problem(file, "processes", f"{', '.join(strays)} name a host that is not there."),))
+        raise ProblemsFound(
+            (_problem(file, "processes", f"{', '.join(strays)} name a host that is not there."),)
+        )
     return Plan(
         stack=read.stack,
         hash=read.hash,
@@ -172,4 +176,6 @@ def _process(read: _Process) -> Process:
 
 def _problem(file: str, field: str, what: str) -> Problem:
     fix = "Write one with `fab plan --json --stack NAME`."
-    return Problem(rule="plan-document", severity="error", field=field, what=what, fix=fix, file=file)
+    return Problem(
+        rule="plan-document", severity="error", field=field, what=what, fix=fix, file=file
+    )

@@ -34,6 +34,38 @@ class _Host:
         return devices
 
 
+@dataclass(slots=True)
+class _Fleet:
+    """Hosts in the order in which they were opened; `shared` lets replicas and roles meet on one."""
+
+    shared: bool
+    hosts: list[_Host] = field(default_factory=list)
+    _num_of_role: dict[RoleName, int] = field(default_factory=dict)
+    _first_open: dict[RoleName, int] = field(default_factory=dict)
+
+    def open(self, settings: RoleSettings) -> _Host:
+        """A fresh host, named `host-<n>` or `<role>-<n>`."""
+        number = self._num_of_role.get(settings.role, 0)
+        self._num_of_role[settings.role] = number + 1
+        name = f"host-{len(self.hosts)}" if self.shared else f"{settings.role}-{number}"
+        host = _Host(name=name, settings=settings)
+        self.hosts.append(host)
+        return host
+
+    def with_room(self, settings: RoleSettings, count: int) -> _Host | None:
+        """The first host that a replica may join; `count` is the same for all replicas of a role.
+
+        Hosts only fill, so those found too full for a role are not looked at again.
+        """
+        if not self.shared:
+            return None
+        index = self._first_open.get(settings.role, 0)
+        while index < len(self.hosts) and self.hosts[index].free < count:
+            index += 1
+        self._first_open[settings.role] = index
+        return self.hosts[index] if index < len(self.hosts) else None
+
+
 def build_topology(resolved: ResolvedStack, problems: Problems) -> Topology | None:
     """Place every replica of every role.
 
@@ -49,23 +81,31 @@ def build_topology(resolved: ResolvedStack, problems: Problems) -> Topology | No
     _check_shared_accelerators(resolved, problems)
     if any([_refuse_sizes(settings, problems) for settings in resolved.roles]):
         return None
-    hosts: list[_Host] = []
-    groups: list[Group] = []
+    fleet = _Fleet(shared)
+    hosts, groups = fleet.hosts, list[Group]()
     for settings in resolved.roles:
         first = len(hosts)
         for replica in range(settings.replicas):
-            pool = hosts if shared else []
-            seats = _place_replica(settings, pool, hosts, shared=shared)
+            seats = _place_replica(settings, fleet)
             groups.append(Group(settings=settings, replica=replica, seats=seats))
         if not shared:
-            _check_idle(f"roles.{settings.role}", hosts[first:], settings.devices_idle * settings.replicas, problems)
+            _check_idle(
+                f"roles.{settings.role}",
+                hosts[first:],
+                settings.devices_idle * settings.replicas,
+                problems,
+            )
     if shared:
-        _check_idle("roles", hosts, sum(settings.devices_idle for settings in resolved.roles), problems)
+        _check_idle(
+            "roles", hosts, sum(settings.devices_idle for settings in resolved.roles), problems
+        )
     return Topology(
         stack=resolved.stack.name,
         platform=spec.platform,
         hosts=tuple(
-            TopologyHost(name=host.name, roles=tuple(host.roles), accelerator=host.settings.accelerator)
+            TopologyHost(
+                name=host.name, roles=tuple(host.roles), accelerator=host.settings.accelerator
+            )
             for host in hosts
         ),
         groups=tuple(groups),
@@ -81,7 +121,12 @@ def _refuse_sizes(settings: RoleSettings, problems: Problems) -> bool:
         return False
     if unit % per_host:
         what = f"One rank needs {unit} devices; {name} hosts have {per_host}, and {unit} is no multiple of it."
-        problems.add("uneven-hosts", f"{where}.tensor_parallel", what, f"Use {per_host} or a multiple of {per_host}.")
+        problems.add(
+            "uneven-hosts",
+            f"{where}.tensor_parallel",
+            what,
+            f"Use {per_host} or a multiple of {per_host}.",
+        )
         return True
     if engine.num_units(settings) > 1:
         what = f"One rank needs {unit} devices on {unit // per_host} hosts, and data_parallel is {settings.data_parallel}."
@@ -98,22 +143,18 @@ def _check_shared_accelerators(resolved: ResolvedStack, problems: Problems) -> N
         problems.add("shared-accelerators", "placement", what, "Use placement: dedicated.")
 
 
-def _place_replica(
-    settings: RoleSettings, pool: list[_Host], hosts: list[_Host], *, shared: bool
-) -> tuple[Seat, ...]:
-    """The seats of one replica; new hosts are appended to `hosts`."""
+def _place_replica(settings: RoleSettings, fleet: _Fleet) -> tuple[Seat, ...]:
+    """The seats of one replica; the fleet opens the hosts that it needs."""
     engine = ENGINES[settings.release.engine]
     unit, units = engine.unit_devices(settings), engine.num_units(settings)
     per_host = settings.accelerator.devices_per_host
     if unit > per_host:
-        return _place_over_hosts(settings, hosts, num_nodes=unit // per_host, shared=shared)
+        return _place_over_hosts(settings, fleet, num_nodes=unit // per_host)
     blocks: list[tuple[_Host, tuple[int, ...]]] = []
-    whole = unit * units
-    available = [host for host in pool if host.free >= min(whole, per_host)]
-    current = available[0] if available else None
+    current = fleet.with_room(settings, min(unit * units, per_host))
     for _ in range(units):
         if current is None or current.free < unit:
-            current = _new_host(settings, hosts, shared=shared)
+            current = fleet.open(settings)
         blocks.append((current, current.take(unit, settings.role)))
     if engine.has_process_per_unit(settings):
         return _seats_per_rank(blocks)
@@ -135,12 +176,18 @@ def _seats_per_rank(blocks: list[tuple[_Host, tuple[int, ...]]]) -> tuple[Seat, 
     )
 
 
-def _seats_per_host(blocks: list[tuple[_Host, tuple[int, ...]]], settings: RoleSettings) -> tuple[Seat, ...]:
+def _seats_per_host(
+    blocks: list[tuple[_Host, tuple[int, ...]]], settings: RoleSettings
+) -> tuple[Seat, ...]:
     engine = ENGINES[settings.release.engine]
     if engine.num_units(settings) == 1:
         host, devices = blocks[0]
         ranks = tuple(range(settings.data_parallel))
-        return (Seat(host=host.name, devices=devices, ranks=ranks, first_rank=0, node=0, is_leader=True),)
+        return (
+            Seat(
+                host=host.name, devices=devices, ranks=ranks, first_rank=0, node=0, is_leader=True
+            ),
+        )
     on_host: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
     for rank, (host, devices) in enumerate(blocks):
         on_host.setdefault(host.name, []).append((rank, devices))
@@ -157,32 +204,26 @@ def _seats_per_host(blocks: list[tuple[_Host, tuple[int, ...]]], settings: RoleS
     )
 
 
-def _place_over_hosts(
-    settings: RoleSettings, hosts: list[_Host], *, num_nodes: int, shared: bool
-) -> tuple[Seat, ...]:
+def _place_over_hosts(settings: RoleSettings, fleet: _Fleet, *, num_nodes: int) -> tuple[Seat, ...]:
     """One unit that fills whole hosts."""
     engine = ENGINES[settings.release.engine]
     seats: list[Seat] = []
     for node in range(num_nodes):
-        host = _new_host(settings, hosts, shared=shared)
+        host = fleet.open(settings)
         devices = host.take(settings.accelerator.devices_per_host, settings.role)
         ranks = engine.ranks_on_node(settings, node, num_nodes)
         first = ranks[0] if ranks else 0
         seats.append(
-            Seat(host=host.name, devices=devices, ranks=ranks, first_rank=first, node=node, is_leader=node == 0)
+            Seat(
+                host=host.name,
+                devices=devices,
+                ranks=ranks,
+                first_rank=first,
+                node=node,
+                is_leader=node == 0,
+            )
         )
     return tuple(seats)
-
-
-def _new_host(settings: RoleSettings, hosts: list[_Host], *, shared: bool) -> _Host:
-    """A fresh host, named `host-<n>` or `<role>-<n>`."""
-    if shared:
-        name = f"host-{len(hosts)}"
-    else:
-        name = f"{settings.role}-{sum(1 for host in hosts if host.settings.role == settings.role)}"
-    host = _Host(name=name, settings=settings)
-    hosts.append(host)
-    return host
 
 
 def _check_idle(where: str, hosts: list[_Host], declared: int, problems: Problems) -> None:
@@ -192,7 +233,12 @@ def _check_idle(where: str, hosts: list[_Host], declared: int, problems: Problem
         return
     total = sum(host.settings.accelerator.devices_per_host for host in hosts)
     what = f"{idle} of {total} devices on {len(hosts)} host{'s' * (len(hosts) != 1)} are idle, {declared} are declared."
-    problems.add("idle-devices", f"{where}.devices_idle" if "." in where else where, what, _idle_fix(where, idle, hosts))
+    problems.add(
+        "idle-devices",
+        f"{where}.devices_idle" if "." in where else where,
+        what,
+        _idle_fix(where, idle, hosts),
+    )
 
 
 def _idle_fix(where: str, idle: int, hosts: list[_Host]) -> str:

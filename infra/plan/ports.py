@@ -23,14 +23,36 @@ class Block:
 # Ascend direct transport 20000-35999, Mooncake's rpc ports 15000-17000, NCCL RAS 28028, exporters 5000, 8082,
 # 9100 and 9400 (facts: hccl and mooncake documents, nccl ras, dcgm and node exporters; checked 2026-11-20).
 BLOCKS: Mapping[PortName, Block] = {
-    "http": Block(first=7100, last=7999, why="the published Ascend commands start at 7100; below 8000, where clients look"),
+    "http": Block(
+        first=7100,
+        last=7999,
+        why="the published Ascend commands start at 7100; below 8000, where clients look",
+    ),
     "dp_rpc": Block(first=12321, last=12399, why="the published Ascend commands use 12321"),
-    "master": Block(first=12400, last=12499, why="beside dp_rpc; vLLM's default 29501 lies in Ascend's range"),
-    "supervisor": Block(first=12500, last=12599, why="vLLM's default 9256 is the same on every host: two replicas would meet"),
-    "bootstrap": Block(first=12600, last=12799, why="the default 8998 is the same for every prefill process of a host"),
+    "master": Block(
+        first=12400, last=12499, why="beside dp_rpc; vLLM's default 29501 lies in Ascend's range"
+    ),
+    "supervisor": Block(
+        first=12500,
+        last=12599,
+        why="vLLM's default 9256 is the same on every host: two replicas would meet",
+    ),
+    "bootstrap": Block(
+        first=12600,
+        last=12799,
+        why="the default 8998 is the same for every prefill process of a host",
+    ),
     "dist": Block(first=12800, last=13999, why="seven consecutive ports per SGLang server"),
-    "side_channel": Block(first=17600, last=19999, why="wide enough for 2400 ranks; NIXL's default 5600 runs into X11 and 6443"),
-    "kv": Block(first=61000, last=65535, why="clear of Mooncake's random ports, HCCL's and the ephemeral range"),
+    "side_channel": Block(
+        first=17600,
+        last=19999,
+        why="wide enough for 2400 ranks; NIXL's default 5600 runs into X11 and 6443",
+    ),
+    "kv": Block(
+        first=61000,
+        last=65535,
+        why="clear of Mooncake's random ports, HCCL's and the ephemeral range",
+    ),
     "prometheus": Block(first=29000, last=29099, why="both routers' default"),
 }
 
@@ -81,7 +103,9 @@ class PortAllocator:
 
     def _is_free(self, first: int, count: int, hosts: tuple[str, ...]) -> bool:
         return all(
-            self.taken[host].isdisjoint(range(first, first + count)) for host in hosts if host in self.taken
+            self.taken[host].isdisjoint(range(first, first + count))
+            for host in hosts
+            if host in self.taken
         )
 
 
@@ -104,7 +128,9 @@ def allocate_group(
         own[index] = {}
         for request in requests[index]:
             if request.scope == "process":
-                own[index][request.name] = allocator.allocate(request.name, (seat.host,), request.count)
+                own[index][request.name] = allocator.allocate(
+                    request.name, (seat.host,), request.count
+                )
             elif request.name not in shared:
                 hosts = _hosts_of(request, group)
                 shared[request.name] = allocator.allocate(request.name, hosts, request.count)

@@ -35,7 +35,15 @@ class Problems:
         """Record an error at a dotted field."""
         place = self.stack.place(where)
         self.found.append(
-            Problem(rule=rule, severity="error", field=where, what=what, fix=fix, file=place.file, line=place.line)
+            Problem(
+                rule=rule,
+                severity="error",
+                field=where,
+                what=what,
+                fix=fix,
+                file=place.file,
+                line=place.line,
+            )
         )
 
 
@@ -66,7 +74,9 @@ def resolve(stack: LoadedStack, catalog: Catalog, problems: Problems) -> Resolve
     """
     spec = stack.spec
     checkpoint = _look_up(problems, "checkpoint", lambda: catalog.checkpoint(spec.checkpoint))
-    release = _look_up(problems, "engine.version", lambda: catalog.release(spec.engine.name, spec.engine.version))
+    release = _look_up(
+        problems, "engine.version", lambda: catalog.release(spec.engine.name, spec.engine.version)
+    )
     draft: Checkpoint | None = None
     if spec.draft is not None:
         name = spec.draft.checkpoint
@@ -74,7 +84,12 @@ def resolve(stack: LoadedStack, catalog: Catalog, problems: Problems) -> Resolve
     roles: list[RoleSettings] = []
     for name, role in spec.roles.items():
         accelerator = _accelerator(stack, name, role, catalog, problems)
-        if checkpoint is None or release is None or accelerator is None or (spec.draft and draft is None):
+        if (
+            checkpoint is None
+            or release is None
+            or accelerator is None
+            or (spec.draft and draft is None)
+        ):
             continue
         facts = _Facts(checkpoint=checkpoint, draft=draft, release=release, accelerator=accelerator)
         settings = _settings(stack, name, role, facts, catalog, problems)
@@ -98,7 +113,9 @@ class _Facts:
 
 def weights_on_host(checkpoint: Checkpoint, path: str, revision: str | None) -> WeightsOnHost:
     """`<path>/<checkpoint>/<revision>`: the directory that argument vectors name on every host."""
-    return WeightsOnHost(checkpoint=checkpoint, path=f"{path}/{checkpoint.id}/{revision or checkpoint.revision}")
+    return WeightsOnHost(
+        checkpoint=checkpoint, path=f"{path}/{checkpoint.id}/{revision or checkpoint.revision}"
+    )
 
 
 def _look_up(problems: Problems, where: str, find: Callable[[], _T]) -> _T | None:
@@ -115,14 +132,24 @@ def _accelerator(
     spec = stack.spec
     chosen = role.accelerator or spec.defaults.accelerator or spec.accelerator
     if chosen is None:
-        problems.add("missing-key", f"roles.{name}", "No accelerator is named.", "Add `accelerator:` to the stack.")
+        problems.add(
+            "missing-key",
+            f"roles.{name}",
+            "No accelerator is named.",
+            "Add `accelerator:` to the stack.",
+        )
         return None
     where = f"roles.{name}.accelerator" if role.accelerator else "accelerator"
     return _look_up(problems, where, lambda: catalog.accelerator(chosen))
 
 
 def _settings(
-    stack: LoadedStack, name: RoleName, role: Role, facts: _Facts, catalog: Catalog, problems: Problems
+    stack: LoadedStack,
+    name: RoleName,
+    role: Role,
+    facts: _Facts,
+    catalog: Catalog,
+    problems: Problems,
 ) -> RoleSettings | None:
     spec, merged = stack.spec, _merged_role(stack, role)
     engine = ENGINES[spec.engine.name]
@@ -141,7 +168,11 @@ def _settings(
     )
     features = _features(merged, facts.checkpoint, name, problems)
     owned = _refuse_owned(stack, name, engine, facts, catalog, problems)
-    flags = {key: flag for key, flag in _flags(stack, name, facts, recipe, features).items() if key not in owned}
+    flags = {
+        key: flag
+        for key, flag in _flags(stack, name, facts, recipe, features).items()
+        if key not in owned
+    }
     env, prepend = _environment(stack, name, facts, recipe)
     return RoleSettings(
         role=name,
@@ -183,10 +214,14 @@ def _speculation(stack: LoadedStack, facts: _Facts) -> Speculation | None:
     if stack.spec.draft is None or facts.draft is None:
         return None
     weights = weights_on_host(facts.draft, stack.spec.weights.path, None)
-    return Speculation(weights=weights, num_speculative_tokens=stack.spec.draft.num_speculative_tokens)
+    return Speculation(
+        weights=weights, num_speculative_tokens=stack.spec.draft.num_speculative_tokens
+    )
 
 
-def _features(role: Role, checkpoint: Checkpoint, name: RoleName, problems: Problems) -> tuple[str, ...]:
+def _features(
+    role: Role, checkpoint: Checkpoint, name: RoleName, problems: Problems
+) -> tuple[str, ...]:
     """The features asked for, or all defaults of the checkpoint, in the checkpoint's order."""
     if role.features is None:
         return tuple(feature for feature, flags in checkpoint.features.items() if flags.default)
@@ -199,15 +234,25 @@ def _features(role: Role, checkpoint: Checkpoint, name: RoleName, problems: Prob
 
 
 def _refuse_owned(
-    stack: LoadedStack, name: RoleName, engine: Engine, facts: _Facts, catalog: Catalog, problems: Problems
+    stack: LoadedStack,
+    name: RoleName,
+    engine: Engine,
+    facts: _Facts,
+    catalog: Catalog,
+    problems: Problems,
 ) -> frozenset[str]:
     """Problems for every flag and variable of the stack that the compiler writes; the flags, as spelt."""
     owned: set[str] = set()
     catalogue = catalog.flags(facts.release.flags_catalogue)
-    for section, role in ((f"roles.{name}", dict(stack.spec.roles.items())[name]), ("defaults", stack.spec.defaults)):
+    for section, role in (
+        (f"roles.{name}", dict(stack.spec.roles.items())[name]),
+        ("defaults", stack.spec.defaults),
+    ):
         for flag in role.flags:
             spelt = f"--{flag.replace('_', '-')}"
-            fact = catalogue.by_option.get(spelt.partition(".")[0]) or catalogue.by_option.get(f"-{flag}")
+            fact = catalogue.by_option.get(spelt.partition(".")[0]) or catalogue.by_option.get(
+                f"-{flag}"
+            )
             canonical = fact[0].name if fact else flag.partition(".")[0]
             if canonical in engine.owned_flags:
                 what = f"--{canonical} is derived and cannot be set as a flag."
@@ -222,7 +267,9 @@ def _refuse_owned(
     return frozenset(owned)
 
 
-def _merge_layers(layers: Iterable[tuple[Mapping[str, _T], Origin]]) -> dict[str, tuple[_T, Origin]]:
+def _merge_layers(
+    layers: Iterable[tuple[Mapping[str, _T], Origin]],
+) -> dict[str, tuple[_T, Origin]]:
     """The last layer that names a key wins and is its origin; keys keep the order of first mention."""
     merged: dict[str, tuple[_T, Origin]] = {}
     for values, origin in layers:
@@ -232,7 +279,11 @@ def _merge_layers(layers: Iterable[tuple[Mapping[str, _T], Origin]]) -> dict[str
 
 
 def _flags(
-    stack: LoadedStack, name: RoleName, facts: _Facts, recipe: Recipe | None, features: tuple[str, ...]
+    stack: LoadedStack,
+    name: RoleName,
+    facts: _Facts,
+    recipe: Recipe | None,
+    features: tuple[str, ...],
 ) -> dict[str, Flag]:
     family = FLAG_FAMILY[stack.spec.engine.name]
     checkpoint = facts.checkpoint
@@ -242,16 +293,23 @@ def _flags(
     for feature in features:
         described = checkpoint.features[feature]  # type: ignore[index]
         values = described.vllm if family == "vllm" else described.sglang
-        layers.append((values, Origin(kind="checkpoint", name=checkpoint.id, detail=f"feature {feature}")))
+        layers.append(
+            (values, Origin(kind="checkpoint", name=checkpoint.id, detail=f"feature {feature}"))
+        )
     if recipe is not None:
         layers.append((recipe.flags, Origin(kind="recipe", name=recipe.id)))
-    for section, role in (("defaults", stack.spec.defaults), (f"roles.{name}", dict(stack.spec.roles.items())[name])):
+    for section, role in (
+        ("defaults", stack.spec.defaults),
+        (f"roles.{name}", dict(stack.spec.roles.items())[name]),
+    ):
         # sorted: two files that differ only in the order of keys are one plan
         for flag, value in sorted(role.flags.items()):
             canonical = flag.replace("_", "-") if "." not in flag else flag
             layers.append(({canonical: value}, _stack_origin(stack, f"{section}.flags.{flag}")))  # type: ignore[dict-item]
     merged = _merge_layers(layers)
-    return {key: Flag(name=key, value=value, origin=origin) for key, (value, origin) in merged.items()}
+    return {
+        key: Flag(name=key, value=value, origin=origin) for key, (value, origin) in merged.items()
+    }
 
 
 def _environment(
@@ -260,17 +318,28 @@ def _environment(
     """Variables, and those that must be put before what the image has."""
     layers: list[tuple[Mapping[str, str], Origin]] = [
         (facts.accelerator.env, Origin(kind="accelerator", name=facts.accelerator.id)),
-        (facts.release.env, Origin(kind="engine", name=f"{facts.release.engine} {facts.release.version}")),
+        (
+            facts.release.env,
+            Origin(kind="engine", name=f"{facts.release.engine} {facts.release.version}"),
+        ),
         (facts.checkpoint.env, Origin(kind="checkpoint", name=facts.checkpoint.id)),
     ]
     if recipe is not None:
         origin = Origin(kind="recipe", name=recipe.id)
         layers += [(recipe.env, origin), (recipe.env_prepend, origin)]
-    for section, role in (("defaults", stack.spec.defaults), (f"roles.{name}", dict(stack.spec.roles.items())[name])):
+    for section, role in (
+        ("defaults", stack.spec.defaults),
+        (f"roles.{name}", dict(stack.spec.roles.items())[name]),
+    ):
         for variable, value in role.env.items():
-            layers.append(({variable: _as_text(value)}, _stack_origin(stack, f"{section}.env.{variable}")))
+            layers.append(
+                ({variable: _as_text(value)}, _stack_origin(stack, f"{section}.env.{variable}"))
+            )
     merged = _merge_layers(layers)
-    variables = {key: Variable(name=key, value=value, origin=origin) for key, (value, origin) in merged.items()}
+    variables = {
+        key: Variable(name=key, value=value, origin=origin)
+        for key, (value, origin) in merged.items()
+    }
     prepend = {key: variable for key, variable in variables.items() if key in PREPENDED}
     return {key: variable for key, variable in variables.items() if key not in PREPENDED}, prepend
 

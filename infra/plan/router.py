@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from infra.catalog.load import Catalog
 from infra.engines.reading import Reading
-from infra.engines.routers import Endpoint, RouterContext, has_prometheus_port, read_router, write_router
+from infra.engines.routers import (
+    Endpoint,
+    RouterContext,
+    has_prometheus_port,
+    read_router,
+    write_router,
+)
 from infra.engines.settings import Origin
 from infra.inventory.hosts import AddressBook
 from infra.plan.ports import BLOCKS
@@ -64,7 +70,9 @@ def compile_router(
             endpoints=tuple(endpoints),
         ),
     )
-    reading = read_router(argv, catalog.flags(release.flags_catalogue) if release.flags_catalogue else None)
+    reading = read_router(
+        argv, catalog.flags(release.flags_catalogue) if release.flags_catalogue else None
+    )
     return Process(
         id=ROUTER_ID,
         kind="router",
@@ -81,7 +89,11 @@ def compile_router(
         env_prepend={},
         mounts=(),
         argv=argv,
-        flag_origins={word: Origin(kind="compiler", name="plan", detail="router") for word in argv if word[:2] == "--"},
+        flag_origins={
+            word: Origin(kind="compiler", name="plan", detail="router")
+            for word in argv
+            if word[:2] == "--"
+        },
         env_origins={},
     )
 
@@ -95,7 +107,9 @@ def router_connects(reading: Reading, engines: Sequence[Process]) -> tuple[Conne
             if bind.name in {"http", "bootstrap"}:
                 owners.update({(address, bind.port + i): process.id for i in range(bind.count)})
     return tuple(
-        Connect(name=d.name, to=owners.get((d.address, d.port), f"{d.address}:{d.port}"), port=d.port)
+        Connect(
+            name=d.name, to=owners.get((d.address, d.port), f"{d.address}:{d.port}"), port=d.port
+        )
         for d in reading.dials
     )
 

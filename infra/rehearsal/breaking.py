@@ -73,18 +73,28 @@ def _spoil_port(process: Process, installed: Installed, plan: Plan) -> tuple[Ins
     ports = [_http_port(other) for other in plan.on_host(process.host) if other.id != process.id]
     wrong = next((port for port in ports if port), own + 1)
     launch = re.sub(rf"--port {own}\b", f"--port {wrong}", installed.launch)
-    return Installed(launch=launch, environment=installed.environment), f"--port {own} became {wrong}"
+    return Installed(
+        launch=launch, environment=installed.environment
+    ), f"--port {own} became {wrong}"
 
 
 def _spoil_devices(process: Process, installed: Installed, plan: Plan) -> tuple[Installed, str]:
     """The device of a neighbour; where there is no mask, one that leaves too few devices."""
     for name in MASKS:
         if name in process.env:
-            others = [p.env[name] for p in plan.on_host(process.host) if p.id != process.id and name in p.env]
+            others = [
+                p.env[name]
+                for p in plan.on_host(process.host)
+                if p.id != process.id and name in p.env
+            ]
             wrong = others[0] if others else "99"
             environment = _with_variable(installed.environment, name, wrong)
-            return Installed(launch=installed.launch, environment=environment), f"{name} became {wrong}"
-    name = "ASCEND_RT_VISIBLE_DEVICES" if plan.engine.name == "vllm-ascend" else "CUDA_VISIBLE_DEVICES"
+            return Installed(
+                launch=installed.launch, environment=environment
+            ), f"{name} became {wrong}"
+    name = (
+        "ASCEND_RT_VISIBLE_DEVICES" if plan.engine.name == "vllm-ascend" else "CUDA_VISIBLE_DEVICES"
+    )
     environment = _with_variable(installed.environment, name, "0")
     return Installed(launch=installed.launch, environment=environment), f"{name}=0 was added"
 
@@ -93,25 +103,41 @@ def _spoil_address(_process: Process, installed: Installed, _plan: Plan) -> tupl
     """An address of the group that no host has."""
     pattern = r"--(data-parallel-address|master-addr|dist-init-addr) [^\s:\\]+"
     launch = re.sub(pattern, rf"--\1 {NOBODY}", installed.launch)
-    return Installed(launch=launch, environment=installed.environment), f"the group's address became {NOBODY}"
+    return Installed(
+        launch=launch, environment=installed.environment
+    ), f"the group's address became {NOBODY}"
 
 
-def _spoil_parallel_flag(process: Process, installed: Installed, _plan: Plan) -> tuple[Installed, str]:
+def _spoil_parallel_flag(
+    process: Process, installed: Installed, _plan: Plan
+) -> tuple[Installed, str]:
     """A flag that all ranks of a group must share."""
     if "--enable-expert-parallel" in process.argv:
-        launch = re.sub(r"--enable-expert-parallel\b", "--no-enable-expert-parallel", installed.launch)
-        return Installed(launch=launch, environment=installed.environment), "--enable-expert-parallel was negated"
+        launch = re.sub(
+            r"--enable-expert-parallel\b", "--no-enable-expert-parallel", installed.launch
+        )
+        return Installed(
+            launch=launch, environment=installed.environment
+        ), "--enable-expert-parallel was negated"
     match = re.search(r"--(tensor-parallel-size|tp-size) (\d+)", installed.launch)
     if match is None:
         return installed, ""
     wrong = int(match[2]) * 2
     launch = installed.launch.replace(match[0], f"--{match[1]} {wrong}")
-    return Installed(launch=launch, environment=installed.environment), f"--{match[1]} {match[2]} became {wrong}"
+    return Installed(
+        launch=launch, environment=installed.environment
+    ), f"--{match[1]} {match[2]} became {wrong}"
 
 
-def _spoil_side_channel(process: Process, installed: Installed, _plan: Plan) -> tuple[Installed, str]:
+def _spoil_side_channel(
+    process: Process, installed: Installed, _plan: Plan
+) -> tuple[Installed, str]:
     """What peers are told to dial: localhost."""
-    name = "VLLM_NIXL_SIDE_CHANNEL_HOST" if "VLLM_NIXL_SIDE_CHANNEL_HOST" in process.env else "VLLM_HOST_IP"
+    name = (
+        "VLLM_NIXL_SIDE_CHANNEL_HOST"
+        if "VLLM_NIXL_SIDE_CHANNEL_HOST" in process.env
+        else "VLLM_HOST_IP"
+    )
     if name not in process.env:
         return installed, ""
     environment = _with_variable(installed.environment, name, "localhost")
@@ -120,10 +146,18 @@ def _spoil_side_channel(process: Process, installed: Installed, _plan: Plan) -> 
 
 def _spoil_env(process: Process, installed: Installed, _plan: Plan) -> tuple[Installed, str]:
     """One variable is missing: the most telling that the process has."""
-    telling = ("VLLM_NIXL_SIDE_CHANNEL_HOST", *MASKS, "HCCL_IF_IP", "VLLM_HOST_IP", *sorted(process.env))
+    telling = (
+        "VLLM_NIXL_SIDE_CHANNEL_HOST",
+        *MASKS,
+        "HCCL_IF_IP",
+        "VLLM_HOST_IP",
+        *sorted(process.env),
+    )
     name = next((name for name in telling if name in process.env), "")
     lines = [line for line in installed.environment.splitlines() if not line.startswith(f"{name}=")]
-    return Installed(launch=installed.launch, environment="\n".join(lines) + "\n"), f"{name} is missing"
+    return Installed(
+        launch=installed.launch, environment="\n".join(lines) + "\n"
+    ), f"{name} is missing"
 
 
 def _spoil_mount(process: Process, installed: Installed, plan: Plan) -> tuple[Installed, str]:
@@ -133,7 +167,9 @@ def _spoil_mount(process: Process, installed: Installed, plan: Plan) -> tuple[In
     if launch == installed.launch:
         launch = installed.launch.replace(f"{plan.weights_path}/", f"{plan.weights_path}-missing/")
     del process
-    return Installed(launch=launch, environment=installed.environment), f"{plan.weights_path} is not mounted"
+    return Installed(
+        launch=launch, environment=installed.environment
+    ), f"{plan.weights_path} is not mounted"
 
 
 KINDS: Mapping[str, Callable[[Process, Installed, Plan], tuple[Installed, str]]] = {

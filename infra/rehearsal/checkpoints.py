@@ -36,7 +36,9 @@ class SimulatedCheckpoint:
 
 def checkpoints_of(plan: Plan, catalog: Catalog) -> tuple[SimulatedCheckpoint, ...]:
     """Every checkpoint and draft that the plan's command lines name, by path."""
-    paths = {path for process in plan.processes for path in _named_paths(process.argv, plan.weights_path)}
+    paths = {
+        path for process in plan.processes for path in _named_paths(process.argv, plan.weights_path)
+    }
     found = []
     for path in sorted(paths):
         name, _, revision = path.removeprefix(f"{plan.weights_path}/").partition("/")
@@ -102,7 +104,11 @@ def _config(checkpoint: Checkpoint) -> dict[str, object]:
         "torch_dtype": "bfloat16",
         "text_config": text,
         "vision_config": {"model_type": "moonvit", "num_hidden_layers": 27, "hidden_size": 1152},
-        **({"quantization_config": text["quantization_config"]} if "quantization_config" in text else {}),
+        **(
+            {"quantization_config": text["quantization_config"]}
+            if "quantization_config" in text
+            else {}
+        ),
     }
 
 

@@ -9,7 +9,16 @@ from typing import Literal
 from infra.plan.process import Plan
 
 StepName = Literal["check", "plan", "provision", "hosts", "weights", "tune", "start", "verify"]
-STEPS: tuple[StepName, ...] = ("check", "plan", "provision", "hosts", "weights", "tune", "start", "verify")
+STEPS: tuple[StepName, ...] = (
+    "check",
+    "plan",
+    "provision",
+    "hosts",
+    "weights",
+    "tune",
+    "start",
+    "verify",
+)
 
 SCHEMA_VERSION = 1
 
@@ -71,7 +80,9 @@ class Report:
         }
 
 
-def reality_rows(plan: Plan, *, provisioned: bool, time_scale: float) -> Sequence[tuple[str, str, str]]:
+def reality_rows(
+    plan: Plan, *, provisioned: bool, time_scale: float
+) -> Sequence[tuple[str, str, str]]:
     """(part, real, simulated) of this rehearsal, with a head."""
     router = next((process.argv[0] for process in plan.processes if process.kind == "router"), None)
     is_wheel = router in {"vllm-router", "python"}
@@ -80,11 +91,25 @@ def reality_rows(plan: Plan, *, provisioned: bool, time_scale: float) -> Sequenc
         ("compiler", "the whole of it", "-"),
     ]
     if provisioned:
-        rows.append(("cloud", "Pulumi engine and language host, the project's program", "the AWS provider and what it creates"))
+        rows.append(
+            (
+                "cloud",
+                "Pulumi engine and language host, the project's program",
+                "the AWS provider and what it creates",
+            )
+        )
     rows += [
-        ("hosts", "Linux namespaces, systemd, sshd, sudo, TCP/IP", "kernel knobs, drivers, devices; one kernel for all"),
+        (
+            "hosts",
+            "Linux namespaces, systemd, sshd, sudo, TCP/IP",
+            "kernel knobs, drivers, devices; one kernel for all",
+        ),
         ("tuning", "the agent, over SSH, as on any host", "the kernel's answers"),
-        ("containers", "mount namespaces with what was asked for", f"{plan.runtime}, its daemon and its images"),
+        (
+            "containers",
+            "mount namespaces with what was asked for",
+            f"{plan.runtime}, its daemon and its images",
+        ),
         (
             "engines",
             "arguments, ports, handshakes, HTTP",
@@ -92,7 +117,13 @@ def reality_rows(plan: Plan, *, provisioned: bool, time_scale: float) -> Sequenc
         ),
     ]
     if router is not None:
-        rows.append(("router", "the released wheel" if is_wheel else "-", "-" if is_wheel else "its program"))
+        rows.append(
+            (
+                "router",
+                "the released wheel" if is_wheel else "-",
+                "-" if is_wheel else "its program",
+            )
+        )
     return rows
 
 
@@ -105,5 +136,7 @@ def not_shown(plan: Plan) -> Sequence[str]:
         "the real image: its digest, its libraries, what its entry point does beside the documented",
     ]
     if plan.platform.startswith("aws"):
-        lines.append("whether AWS has the capacity, and what its API accepts beyond the checks of the emulation")
+        lines.append(
+            "whether AWS has the capacity, and what its API accepts beyond the checks of the emulation"
+        )
     return lines

@@ -46,7 +46,16 @@ def simulate_hosts(plan: Plan, catalog: Catalog, pace: Pace) -> tuple[LabHost, .
     release = catalog.release(plan.engine.name, plan.engine.version)
     addresses = [host.address for host in plan.hosts]
     return tuple(
-        _simulate(host, plan, catalog.accelerator(host.accelerator), release, checkpoints, addresses, pace, catalog)
+        _simulate(
+            host,
+            plan,
+            catalog.accelerator(host.accelerator),
+            release,
+            checkpoints,
+            addresses,
+            pace,
+            catalog,
+        )
         for host in plan.hosts
     )
 
@@ -62,7 +71,10 @@ def _simulate(  # noqa: PLR0913 - one host is made of all of these
     catalog: Catalog,
 ) -> LabHost:
     facts = host_facts(host, plan, accelerator, release, addresses, pace)
-    files = {path: LabFile(content=text.encode(), mode=0o666) for path, text in vendor_files(facts).items()}
+    files = {
+        path: LabFile(content=text.encode(), mode=0o666)
+        for path, text in vendor_files(facts).items()
+    }
     files[f"{STATE}/host.json"] = LabFile(content=json.dumps(facts).encode())
     files[REQUESTS] = LabFile(content=b"", mode=0o666)
     for index in range(host.num_devices):
@@ -71,7 +83,9 @@ def _simulate(  # noqa: PLR0913 - one host is made of all of these
     if plan.runtime == "native":
         environment = f"{ENGINE_ENVIRONMENTS}/{plan.engine.name}-{plan.engine.version}"
         native = standins.native_files()
-        programs |= {path.replace(standins.NATIVE_FOLDER, environment): file for path, file in native.items()}
+        programs |= {
+            path.replace(standins.NATIVE_FOLDER, environment): file for path, file in native.items()
+        }
     for path, (source, mode) in programs.items():
         if not path.startswith(standins.LIBRARY):
             files[path] = LabFile(content=Path(source).read_bytes(), mode=mode)
@@ -80,7 +94,9 @@ def _simulate(  # noqa: PLR0913 - one host is made of all of these
     for checkpoint in checkpoints:
         for name, text in checkpoint.documents.items():
             files[f"{checkpoint.path}/{name}"] = LabFile(content=text.encode())
-        sparse.update({f"{checkpoint.path}/{name}": size for name, size in checkpoint.weight_files.items()})
+        sparse.update(
+            {f"{checkpoint.path}/{name}": size for name, size in checkpoint.weight_files.items()}
+        )
     return LabHost(
         name=host.name,
         address=host.address,
@@ -134,7 +150,11 @@ def host_facts(  # noqa: PLR0913 - the document has these parts
 def _image(plan: Plan, accelerator: Accelerator, release: Release) -> dict[str, object]:
     """The engine's image as the host holds it; its digest is made from its name."""
     digest = hashlib.sha256(plan.engine.image.encode()).hexdigest()
-    libraries = [image.jemalloc for image in release.images if image.reference == plan.engine.image and image.jemalloc]
+    libraries = [
+        image.jemalloc
+        for image in release.images
+        if image.reference == plan.engine.image and image.jemalloc
+    ]
     return {
         "reference": plan.engine.image,
         "digest": f"sha256:{digest}",
@@ -166,7 +186,9 @@ def _router_programs(catalog: Catalog) -> Mapping[str, LabFile]:
         program = release.program[0]
         words = f"{sys.prefix}/bin/python" if program == "python" else f"{sys.prefix}/bin/{program}"
         script = f'#!/bin/sh\nexec {words} "$@"\n'
-        files[f"{ROUTER_ENVIRONMENTS}/{name}-{release.version}/bin/{program}"] = LabFile(content=script.encode(), mode=0o755)
+        files[f"{ROUTER_ENVIRONMENTS}/{name}-{release.version}/bin/{program}"] = LabFile(
+            content=script.encode(), mode=0o755
+        )
     return files
 
 

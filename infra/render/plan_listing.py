@@ -32,14 +32,21 @@ def plan_explanation(plan: Plan, *, documentation_addresses: bool) -> str:
     """What `fab plan --explain` prints: the origin of every flag and variable, once per distinct value."""
     lines: list[str] = []
     if documentation_addresses:
-        lines.append("Addresses and interface names (eth0) are placeholders: no inventory was given.")
+        lines.append(
+            "Addresses and interface names (eth0) are placeholders: no inventory was given."
+        )
     for role in dict.fromkeys(process.role for process in plan.processes):
         members = [process for process in plan.processes if process.role == role]
         lines += ["", f"{role}: {_count(len(members), 'process', 'processes')}"]
-        lines += _explained("flag", [(p, group_flags(p.argv)) for p in members], lambda p: p.flag_origins)
+        lines += _explained(
+            "flag", [(p, group_flags(p.argv)) for p in members], lambda p: p.flag_origins
+        )
         lines += _explained(
             "variable",
-            [(p, [(name, value) for name, value in (*p.env.items(), *p.env_prepend.items())]) for p in members],
+            [
+                (p, [(name, value) for name, value in (*p.env.items(), *p.env_prepend.items())])
+                for p in members
+            ],
             lambda p: p.env_origins,
         )
     return "\n".join(lines).lstrip("\n") + "\n"
@@ -66,7 +73,8 @@ def _head(plan: Plan, *, documentation_addresses: bool) -> list[str]:
         f"size       {_count(len(plan.hosts), 'host', 'hosts')}, {num_devices} devices, "
         f"{_count(num_engines, 'engine process', 'engine processes')}",
         f"serves     {', '.join(plan.capabilities)}",
-        f"plan       {plan.hash[:12]}" + ("  (documentation addresses: no inventory)" if documentation_addresses else ""),
+        f"plan       {plan.hash[:12]}"
+        + ("  (documentation addresses: no inventory)" if documentation_addresses else ""),
     ]
 
 
@@ -102,13 +110,24 @@ def _role(role: str, members: Sequence[Process]) -> list[str]:
     return lines
 
 
-def _columns(process: Process, common: list[tuple[str, str]], common_env: list[tuple[str, str]]) -> tuple[str, ...]:
+def _columns(
+    process: Process, common: list[tuple[str, str]], common_env: list[tuple[str, str]]
+) -> tuple[str, ...]:
     """Id, group, ranks, devices, ports, and what only this process has."""
     own = [pair for pair in group_flags(process.argv) if pair not in common]
     own_env = [pair for pair in process.env.items() if pair not in common_env]
-    words = [f"{name}={value}" for name, value in own_env] + [f"{flag} {value}".rstrip() for flag, value in own]
+    words = [f"{name}={value}" for name, value in own_env] + [
+        f"{flag} {value}".rstrip() for flag, value in own
+    ]
     ranks = f"rank {_span(process.dp_ranks)}" if process.dp_ranks else "follower"
-    return (process.id, process.group, ranks, f"dev {_span(process.devices)}", _ports(process), " ".join(words))
+    return (
+        process.id,
+        process.group,
+        ranks,
+        f"dev {_span(process.devices)}",
+        _ports(process),
+        " ".join(words),
+    )
 
 
 def _ports(process: Process) -> str:
@@ -164,7 +183,10 @@ def _explained(
     for (name, value), processes in found.items():
         who = "all" if len(processes) == len(members) else _who(processes)
         origin = origins.get((name, value))
-        lines.append(f"  {noun} {name} {value}".rstrip() + f"  [{who}]  ← {origin or 'unknown (imported plan)'}")
+        lines.append(
+            f"  {noun} {name} {value}".rstrip()
+            + f"  [{who}]  ← {origin or 'unknown (imported plan)'}"
+        )
     return lines
 
 

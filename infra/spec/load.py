@@ -40,7 +40,9 @@ class LoadedStack:
 
     def place(self, field: str) -> Place:
         """The line of a dotted field, or of the nearest enclosing one that is written."""
-        path: Path = tuple(int(part) if part.isdigit() else part for part in field.split(".") if part)
+        path: Path = tuple(
+            int(part) if part.isdigit() else part for part in field.split(".") if part
+        )
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, Place(file=self.file, line=None, column=None))
@@ -48,7 +50,9 @@ class LoadedStack:
 
 def stack_names() -> tuple[str, ...]:
     """The shipped stacks, sorted."""
-    return tuple(sorted(path.stem for path in STACKS.glob("*.yaml") if not path.name.startswith("Pulumi")))
+    return tuple(
+        sorted(path.stem for path in STACKS.glob("*.yaml") if not path.name.startswith("Pulumi"))
+    )
 
 
 def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
@@ -122,11 +126,16 @@ def _read_with_extends(
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        problems.append(_file_problem(file, "unreadable-file", f"The file cannot be read: {error}."))
+        problems.append(
+            _file_problem(file, "unreadable-file", f"The file cannot be read: {error}.")
+        )
         return {}, {}
     document, found = read_yaml(text, file)
     problems.extend(found)
-    places = {key: Place(file=file, line=line, column=column) for key, (line, column) in document.positions.items()}
+    places = {
+        key: Place(file=file, line=line, column=column)
+        for key, (line, column) in document.positions.items()
+    }
     data = document.data
     if data is None:
         return {}, places
@@ -154,7 +163,15 @@ def _read_parent(
 
     def refuse(rule: str, what: str, fix: str) -> tuple[dict[str, object], dict[Path, Place]]:
         problems.append(
-            Problem(rule=rule, severity="error", field="extends", what=what, fix=fix, file=file, line=line)
+            Problem(
+                rule=rule,
+                severity="error",
+                field="extends",
+                what=what,
+                fix=fix,
+                file=file,
+                line=line,
+            )
         )
         return {}, {}
 
@@ -165,10 +182,14 @@ def _read_parent(
     if not is_path and not target.is_file():
         target = path.parent / f"{parent}.yaml"
     if not target.is_file():
-        return refuse("unknown-stack", f"extends: there is no stack {parent}.", nearest(parent, stack_names()))
+        return refuse(
+            "unknown-stack", f"extends: there is no stack {parent}.", nearest(parent, stack_names())
+        )
     if target.resolve() in chain:
         names = " → ".join(step.stem for step in (*chain, target.resolve()))
-        return refuse("extends-cycle", f"extends runs in a circle: {names}.", "Remove one of these `extends`.")
+        return refuse(
+            "extends-cycle", f"extends runs in a circle: {names}.", "Remove one of these `extends`."
+        )
     return _read_with_extends(target, chain, problems)
 
 
@@ -193,8 +214,15 @@ def _apply_sets(
         field, equals, text = word.partition("=")
         parts: Path = tuple(part for part in field.strip().split(".") if part)
         if not equals or not parts:
-            what, fix = f"--set {word} has no value.", "Write --set field=value, e.g. --set port=8080."
-            problems.append(Problem(rule="bad-set", severity="error", field=field, what=what, fix=fix, file="--set"))
+            what, fix = (
+                f"--set {word} has no value.",
+                "Write --set field=value, e.g. --set port=8080.",
+            )
+            problems.append(
+                Problem(
+                    rule="bad-set", severity="error", field=field, what=what, fix=fix, file="--set"
+                )
+            )
             continue
         try:
             value = yaml.safe_load(text)
@@ -272,29 +300,58 @@ def _words(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     kind, leaf, given = detail["type"], str(path[-1]) if path else "", detail.get("input")
     field = dotted(path) or "the stack"
     if kind == "extra_forbidden":
-        return "unknown-key", f"There is no field {leaf} here.", nearest(leaf, _fields_at(path[:-1]))
+        return (
+            "unknown-key",
+            f"There is no field {leaf} here.",
+            nearest(leaf, _fields_at(path[:-1])),
+        )
     if kind == "missing":
         return "missing-key", f"{field} is missing.", f"Add `{leaf}:`."
     if kind == "literal_error":
         allowed = str(detail.get("ctx", {}).get("expected", "")).replace("'", "")
-        return "unknown-value", f"{field}: {given!r} is not one of {allowed}.", _one_of(given, allowed)
+        return (
+            "unknown-value",
+            f"{field}: {given!r} is not one of {allowed}.",
+            _one_of(given, allowed),
+        )
     if kind == "string_pattern_mismatch":
         pattern = detail.get("ctx", {}).get("pattern", "")
-        return "wrong-value", f"{field}: {given!r} does not have the form {pattern}.", "Write it in that form."
+        return (
+            "wrong-value",
+            f"{field}: {given!r} does not have the form {pattern}.",
+            "Write it in that form.",
+        )
     if kind == "value_error":
-        return "wrong-value", f"{field}: {str(detail['msg']).removeprefix('Value error, ')}.", "Mend the field."
+        return (
+            "wrong-value",
+            f"{field}: {str(detail['msg']).removeprefix('Value error, ')}.",
+            "Mend the field.",
+        )
     if kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
-        return "wrong-unit", f"{field}: {given!r} is out of range ({detail['msg'].lower()}).", "Use a value in range."
+        return (
+            "wrong-unit",
+            f"{field}: {given!r} is out of range ({detail['msg'].lower()}).",
+            "Use a value in range.",
+        )
     wanted = detail["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-    return "wrong-type", f"{field}: {given!r} is not {_article(wanted)}.", f"Write {_article(wanted)} without unit."
+    return (
+        "wrong-type",
+        f"{field}: {given!r} is not {_article(wanted)}.",
+        f"Write {_article(wanted)} without unit.",
+    )
 
 
 def _article(noun: str) -> str:
-    return noun if noun.startswith(("a ", "an ")) else f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+    return (
+        noun if noun.startswith(("a ", "an ")) else f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
+    )
 
 
 def _one_of(given: object, allowed: str) -> str:
-    return nearest(str(given), [word.strip() for word in allowed.replace(" or ", ",").split(",") if word.strip()])
+    return nearest(
+        str(given),
+        [word.strip() for word in allowed.replace(" or ", ",").split(",") if word.strip()],
+    )
 
 
 def _fields_at(path: Path) -> list[str]:
@@ -307,7 +364,10 @@ def _fields_at(path: Path) -> list[str]:
             if field is not None:
                 found.extend(_models_in(field.annotation))
         models = found
-    return sorted({name for model in models for name in model.model_fields} | ({"extends"} if not path else set()))
+    return sorted(
+        {name for model in models for name in model.model_fields}
+        | ({"extends"} if not path else set())
+    )
 
 
 def _models_in(annotation: object) -> list[type[BaseModel]]:
@@ -328,4 +388,13 @@ def _file_problem(file: str, rule: str, what: str) -> Problem:
     )
 
 
-__all__ = ["PROJECT", "LoadedStack", "Place", "Position", "find_stack", "load_stack", "nearest", "stack_names"]
+__all__ = [
+    "PROJECT",
+    "LoadedStack",
+    "Place",
+    "Position",
+    "find_stack",
+    "load_stack",
+    "nearest",
+    "stack_names",
+]

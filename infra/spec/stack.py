@@ -60,9 +60,9 @@ class Weights(_Section):
     """`weights:` where checkpoints lie on a host, and what holds them."""
 
     path: Annotated[StrictStr, Field(pattern=r"^/[^\s]*[^\s/]$")] = "/models"
-    storage: (
-        Literal["s3-to-nvme", "fsx-lustre", "efs", "local", "shared-mount", "pvc"] | None
-    ) = None
+    storage: Literal["s3-to-nvme", "fsx-lustre", "efs", "local", "shared-mount", "pvc"] | None = (
+        None
+    )
     source: StrictStr | None = None
     revision: StrictStr | None = None
     load_target_s: Positive | None = None

@@ -55,7 +55,9 @@ class _Reader:
             )
         )
 
-    def read(self, node: yaml.Node, path: Path, constructor: yaml.constructor.SafeConstructor) -> object:
+    def read(
+        self, node: yaml.Node, path: Path, constructor: yaml.constructor.SafeConstructor
+    ) -> object:
         """The plain value of a node."""
         self.num_nodes += 1
         if self.num_nodes > MAX_NODES or len(path) > MAX_DEPTH:
@@ -74,7 +76,13 @@ class _Reader:
         for key_node, value_node in node.value:
             key = str(getattr(key_node, "value", ""))
             if not isinstance(key_node, yaml.ScalarNode) or key == "<<":
-                self.refuse("yaml-syntax", key_node, path, "A key must be a plain word.", "Write `key: value`.")
+                self.refuse(
+                    "yaml-syntax",
+                    key_node,
+                    path,
+                    "A key must be a plain word.",
+                    "Write `key: value`.",
+                )
                 continue
             here = (*path, key)
             if key in result:
@@ -113,7 +121,9 @@ def read_yaml(text: str, file: str) -> tuple[Document, list[Problem]]:
     """
     empty = Document(data=None, positions={})
     if len(text) > MAX_BYTES:
-        return empty, [_whole_file(file, f"The file has {len(text)} bytes; at most {MAX_BYTES} are read.")]
+        return empty, [
+            _whole_file(file, f"The file has {len(text)} bytes; at most {MAX_BYTES} are read.")
+        ]
     try:
         loader = _Loader(text)
         node = loader.get_single_node()

@@ -52,7 +52,9 @@ def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...]]:
         return name, error.problems
 
 
-def _judge(stack: LoadedStack, inventory: Inventory | None, catalog: Catalog) -> tuple[Problem, ...]:
+def _judge(
+    stack: LoadedStack, inventory: Inventory | None, catalog: Catalog
+) -> tuple[Problem, ...]:
     """Problems of placing the stack and, as far as it can be compiled all the same, of its plan."""
     resolved, topology, problems = analyse_stack(stack, catalog)
     if resolved is None or topology is None:

@@ -36,4 +36,6 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         what = f"The picture cannot be written: {error.strerror}."
-        raise StackError(f"--picture {path}", what, "Name a file in a folder that exists.") from error
+        raise StackError(
+            f"--picture {path}", what, "Name a file in a folder that exists."
+        ) from error

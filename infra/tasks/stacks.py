@@ -17,7 +17,11 @@ def run(options: Options, output: Output) -> int:
     catalog = Catalog()
     compiled = [compile_file(name, catalog=catalog) for name in stack_names()]
     output.document(
-        {"schema_version": SCHEMA_VERSION, "ok": True, "stacks": [_document(stack) for stack in compiled]}
+        {
+            "schema_version": SCHEMA_VERSION,
+            "ok": True,
+            "stacks": [_document(stack) for stack in compiled],
+        }
     )
     output.data(table([HEAD, *(_row(stack) for stack in compiled)]))
     output.next_command("fab plan --stack NAME")
