@@ -135,6 +135,7 @@ class Lab:
         plugin: str = "",
         env: Mapping[str, str] | None = None,
         port: int | None = None,
+        package: Path = PACKAGE,
     ) -> Engine:
         """Start a program on a simulated host."""
         path = self.folder / f"engine-{len(self.engines)}.log"
@@ -149,7 +150,7 @@ class Lab:
         }
         with path.open("w") as output:
             process = subprocess.Popen(  # noqa: S603 - the interpreter and our own package
-                [sys.executable, "-I", "-S", str(PACKAGE), *argv],
+                [sys.executable, "-I", "-S", str(package), *argv],
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
