@@ -26,7 +26,7 @@ UNITS_OF_VENDOR: dict[str, tuple[str, ...]] = {
 }
 DEVICES_UNIT = "moe-rehearsal-devices.service"
 NATIVE_FOLDER = "/opt/moe-infra/venv"
-NATIVE_NAMES = ("vllm", "python", "python3")
+NATIVE_NAMES = ("vllm", "sglang", "python", "python3")
 PROGRAM_MODE = 0o755
 FILE_MODE = 0o644
 
