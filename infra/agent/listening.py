@@ -1,5 +1,6 @@
 """The operation `listening`: which ports are taken, by whom, from /proc alone."""
 
+import contextlib
 import os
 import re
 import socket
@@ -70,16 +71,24 @@ def _owners(host: Host, inodes: Set[str]) -> Dict[str, Tuple[Optional[int], Opti
     for name in os.listdir(host.path("/proc")):
         if not name.isdigit():
             continue
-        folder = host.path("/proc/{}/fd".format(name))
-        try:
-            links = [os.readlink(os.path.join(folder, entry)) for entry in os.listdir(folder)]
-        except OSError:
-            continue
-        for link in links:
-            match = SOCKET_LINK.match(link)
-            if match and match.group(1) in inodes and match.group(1) not in owners:
-                owners[match.group(1)] = (int(name), _command(host, name))
+        for inode in _sockets(host.path("/proc/{}/fd".format(name))) & inodes:
+            owners.setdefault(inode, (int(name), _command(host, name)))
     return owners
+
+
+def _sockets(folder: str) -> Set[str]:
+    """The inodes of a process's sockets; descriptors come and go while it is looked at."""
+    inodes: Set[str] = set()
+    try:
+        entries = os.listdir(folder)
+    except OSError:
+        return inodes
+    for entry in entries:
+        with contextlib.suppress(OSError):
+            match = SOCKET_LINK.match(os.readlink(os.path.join(folder, entry)))
+            if match:
+                inodes.add(match.group(1))
+    return inodes
 
 
 def _command(host: Host, pid: str) -> Optional[str]:

@@ -1,0 +1,119 @@
+"""The operation `units`, against a stand-in of systemctl that answers as systemd 252 does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.agent.units import since
+from tests.agent.stubborn_host import StubbornHost
+
+SYSTEMCTL = """\
+echo "$*" >> {log}
+case "$1" in
+show) shift 4; first=1
+  for unit in "$@"; do
+    [ $first ] || echo; first=
+    echo "Id=$unit"
+    case $unit in
+    *@1.*) echo LoadState=loaded; echo ActiveState=failed; echo SubState=failed; echo Result=exit-code
+      echo ExecMainStatus=1; echo MainPID=0; echo NRestarts=2; echo UnitFileState=enabled
+      echo StateChangeTimestampMonotonic=1000000;;
+    gone*) echo LoadState=not-found; echo ActiveState=inactive; echo SubState=dead
+      echo StateChangeTimestampMonotonic=0;;
+    *) echo LoadState=loaded; echo ActiveState=active; echo SubState=running; echo Result=success
+      echo ExecMainStatus=0; echo MainPID=42; echo NRestarts=0; echo StateChangeTimestampMonotonic=2;;
+    esac
+  done;;
+start) [ "$4" = gone.service ] && {{ echo "Unit gone.service not found." >&2; exit 5; }} || exit 0;;
+stop) [ -e {log}.slow ] && sleep 30; exit 0;;
+esac
+"""
+
+
+@pytest.fixture
+def asked(
+    host: StubbornHost, stand_in: Callable[[str, str], None], tmp_path: Path
+) -> Callable[[], list[str]]:
+    log = tmp_path / "asked"
+    log.touch()
+    host.put("/run/systemd/system/x", "")
+    stand_in("systemctl", SYSTEMCTL.format(log=log))
+    stand_in("journalctl", f'echo "j $*" >> {log}; echo one; echo two')
+    return lambda: log.read_text().splitlines()
+
+
+def units(host: StubbornHost, **keys: object) -> list[dict[str, Any]]:
+    rows = host.ask("units", **keys)["units"]
+    assert isinstance(rows, list)
+    return rows
+
+
+def test_all_units_are_started_by_one_call_that_does_not_wait(
+    host: StubbornHost, asked: Callable[[], list[str]]
+) -> None:
+    names = ["moe-s-engine@0.service", "moe-s-engine@2.service"]
+    rows = units(host, action="start", units=names)
+    assert asked()[:2] == [
+        f"reset-failed -- {' '.join(names)}",
+        f"start --no-block -- {' '.join(names)}",
+    ]
+    assert len(asked()) == 3
+    assert [(row["unit"], row["active_state"], row["main_pid"]) for row in rows] == [
+        (name, "active", 42) for name in names
+    ]
+
+
+def test_a_failed_unit_brings_its_last_lines(
+    host: StubbornHost, asked: Callable[[], list[str]]
+) -> None:
+    row = units(host, action="status", units=["moe-s-engine@1.service"])[0]
+    assert row["result"] == "exit-code"
+    assert (row["exec_main_status"], row["n_restarts"]) == (1, 2)
+    assert row["log_tail"] == ["one", "two"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", row["since"])
+
+
+def test_lines_of_a_running_unit_come_when_asked_for(
+    host: StubbornHost, asked: Callable[[], list[str]]
+) -> None:
+    assert units(host, action="status", units=["a.service"])[0]["log_tail"] == []
+    assert units(host, action="status", units=["a.service"], log_lines=1)[0]["log_tail"] == ["two"]
+
+
+def test_a_unit_that_is_not_there_says_so(
+    host: StubbornHost, asked: Callable[[], list[str]]
+) -> None:
+    report = host.ask("units", action="start", units=["gone.service"])
+    assert report["message"] == "Unit gone.service not found."
+    rows = report["units"]
+    assert isinstance(rows, list)
+    assert (rows[0]["load_state"], rows[0]["since"]) == ("not-found", None)
+
+
+def test_a_stop_that_hangs_is_bounded(host: StubbornHost, asked: Callable[[], list[str]]) -> None:
+    Path(f"{Path(host.root).parent}/asked.slow").touch()
+    report = host.ask("units", action="stop", units=["a.service"], timeout_s=0.2)
+    assert "did not answer within 0.2 s" in str(report["message"])
+
+
+def test_no_units_are_no_rows(host: StubbornHost) -> None:
+    assert host.ask("units", action="status", units=[])["units"] == []
+
+
+def test_an_unknown_action_is_refused(host: StubbornHost) -> None:
+    assert "'kill' is not an action" in str(host.ask("units", action="kill", units=["a"])["error"])
+
+
+def test_without_systemd_it_says_so(host: StubbornHost) -> None:
+    assert "systemd does not run" in str(host.ask("units", action="start", units=["a"])["error"])
+
+
+def test_a_stamp_of_zero_is_never() -> None:
+    assert since("0", 100.0, 1e9) is None
+    assert since("garbage", 100.0, 1e9) is None
+    assert since("90000000", 100.0, 1e9) == "2001-09-09T01:46:30.000Z"
