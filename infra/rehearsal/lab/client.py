@@ -20,6 +20,7 @@ from infra.rehearsal.lab.errors import HostsNotReady, LabError, UnknownHost
 from infra.rehearsal.lab.hosts import HostStatus, LabHost, host_to_document
 from infra.rehearsal.lab.knob_server import KnobWrite
 from infra.rehearsal.lab.knobs import Fault
+from infra.rehearsal.lab.prerequisites import limit_notice
 
 REQUEST_LIMIT_S = 60.0
 STOP_LIMIT_S = 30.0
@@ -88,7 +89,7 @@ class Lab:
         except BaseException:
             self.stop()
             raise
-        self.notices = tuple(answer["notices"])
+        self.notices = tuple(filter(None, (*answer["notices"], limit_notice())))
 
     def status(self) -> tuple[HostStatus, ...]:
         """Every host as it is now, in the order of `boot`."""

@@ -99,9 +99,8 @@ class Inside:
             name: HostKey(private=private, public=public)
             for name, (private, public) in document["keys"].items()
         }
-        notice, restore = inotify.make_room(len(hosts))
-        if restore:
-            self._tell_supervisor({"restore": restore})
+        self._tell_supervisor({"num_hosts": len(hosts)})
+        notice = inotify.make_room()
         self._fleet.build(hosts, keys, document["login_key"], document["disk"])
         return {"notices": [notice] if notice else []}
 

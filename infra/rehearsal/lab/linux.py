@@ -13,6 +13,7 @@ _OPENAT2 = 437  # the same number on every architecture
 _RESOLVE_IN_ROOT = 0x10
 _PR_SET_PDEATHSIG = 1
 _MNT_DETACH = 2
+_ANCHOR = "/proc"  # any folder that nobody removes
 
 
 class Namespace(IntFlag):
@@ -92,8 +93,17 @@ def detach(target: str | os.PathLike[str]) -> None:
 
 
 def keep_mounts_to_ourselves() -> None:
-    """Stop mounts of this namespace from showing in the one that it was copied from."""
-    mount("none", "/", None, MountFlag.RECURSIVE | MountFlag.PRIVATE)
+    """Stop mounts of this namespace from showing in the one that it was copied from.
+
+    Where `/` is a plain folder (chroot) it becomes a mount point: pivot_root(2) wants one.
+    """
+    mount_points = (
+        line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
+    )
+    if "/" in mount_points:
+        mount("none", "/", None, MountFlag.RECURSIVE | MountFlag.PRIVATE)
+    else:
+        _make_root_a_mount_point()
 
 
 def share_mounts_with_children() -> None:
@@ -145,6 +155,23 @@ def open_in_root(root: str | os.PathLike[str], path: str, flags: int, mode: int)
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
     return descriptor
+
+
+def _make_root_a_mount_point() -> None:
+    inside = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    os.chroot(_ANCHOR)  # to be outside of our root, from where `..` leads up to the real one
+    os.fchdir(inside)
+    above = os.stat("..")
+    while not os.path.samestat(above, os.stat(".")):
+        os.chdir("..")
+        above = os.stat("..")
+    mount("none", ".", None, MountFlag.RECURSIVE | MountFlag.PRIVATE)
+    os.fchdir(inside)
+    os.chroot(".")
+    os.close(inside)
+    mount("/", _ANCHOR, None, MountFlag.BIND | MountFlag.RECURSIVE)
+    os.chroot(_ANCHOR)
+    os.chdir("/")
 
 
 def _check(result: int, what: str) -> None:

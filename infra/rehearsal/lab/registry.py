@@ -9,6 +9,8 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+_MACHINE_VALUES = "machine-values.json"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabEntry:
@@ -22,6 +24,7 @@ class LabEntry:
             taken for it.
         kept: whether it outlives its starter.
         created: seconds since the epoch.
+        num_hosts: hosts that it has booted or is about to boot.
     """
 
     id: str
@@ -30,6 +33,7 @@ class LabEntry:
     start_ticks: int
     kept: bool
     created: float
+    num_hosts: int
 
 
 def runtime_folder() -> Path:
@@ -66,10 +70,22 @@ def record(entry: LabEntry) -> None:
     new.rename(folder / "lab.json")
 
 
+def note_machine_value(path: Path, text: str) -> None:
+    """Remember what a file of the machine held before the first lab changed it."""
+    note = runtime_folder() / _MACHINE_VALUES
+    values = json.loads(note.read_text()) if note.exists() else {}
+    note.write_text(json.dumps({str(path): text} | values))
+
+
 def forget(lab_id: str) -> None:
-    """Remove an entry, and the registry with the last one."""
+    """Remove an entry; with the last one, put the machine's values back and the registry away."""
     folder = runtime_folder()
     shutil.rmtree(folder / lab_id, ignore_errors=True)
+    note = folder / _MACHINE_VALUES
+    if note.exists() and not any(map(is_running, read_entries())):
+        for path, text in json.loads(note.read_text()).items():
+            Path(path).write_text(text)
+        note.unlink(missing_ok=True)
     for empty in (folder, folder.parent):
         try:
             empty.rmdir()

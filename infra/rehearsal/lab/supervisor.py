@@ -37,7 +37,6 @@ class _Supervision:
     inner: int
     inner_pidfd: int
     channel: socket.socket
-    to_restore: dict[str, str] = field(default_factory=dict)
     to_end: list[int] = field(default_factory=list)
 
 
@@ -81,6 +80,7 @@ def _start(lab_id: str, directory: Path) -> _Supervision:
         start_ticks=registry.start_ticks(os.getpid()) or 0,
         kept=False,
         created=time.time(),
+        num_hosts=0,
     )
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     registry.record(entry)
@@ -146,7 +146,9 @@ def _obey(supervision: _Supervision, message: dict[str, Any], files: list[int]) 
     if message.get("keep"):
         supervision.entry = replace(supervision.entry, kept=True)
         registry.record(supervision.entry)
-    supervision.to_restore |= message.get("restore", {})
+    if "num_hosts" in message:
+        supervision.entry = replace(supervision.entry, num_hosts=message["num_hosts"])
+        registry.record(supervision.entry)
     supervision.to_end += files
     control.send(supervision.channel, {"done": True})
 
@@ -162,9 +164,6 @@ def _end(supervision: _Supervision) -> None:
     os.waitpid(supervision.inner, 0)
     cgroups.remove(supervision.cgroup_root, cgroups.PREFIX + supervision.entry.id)
     _clean_files(supervision.entry.id, Path(supervision.entry.directory))
-    if not any(map(registry.is_running, registry.read_entries())):
-        for path, text in supervision.to_restore.items():
-            Path(path).write_text(text)
 
 
 def _clean_files(lab_id: str, directory: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost, LabUser
-from infra.rehearsal.lab.prerequisites import missing
+from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
 
 BOOT_LIMIT_S = 20.0
@@ -23,7 +23,7 @@ Ssh = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def lab_is_possible() -> None:
     """Skips where no lab can be started, but never in CI: there it is an error."""
-    reason = missing()
+    reason = missing(observe_machine())
     if reason is not None:
         if os.environ.get("CI"):
             raise reason

@@ -227,6 +227,14 @@ def test_fabric_reaches_hosts_through_the_configuration(lab: Lab) -> None:
     assert result.stdout.split() == names, result.stderr
 
 
+def test_ansible_reaches_hosts_through_the_configuration(lab: Lab) -> None:
+    command = [Path(sys.executable).with_name("ansible"), "all", "-i", "prefill-0,10.77.3.4,"]
+    command += ["--ssh-common-args", f"-F {lab.ssh_config}", "-m", "raw", "-a", "hostname"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert {"prefill-0", "decode-0"} < set(result.stdout.splitlines())
+
+
 def test_programs_run_inside_and_tell_their_end(lab: Lab) -> None:
     result = lab.run(
         "decode-0", ["sh", "-c", "cat; echo $X >&2; exit 3"], stdin=b"in", environment={"X": "err"}

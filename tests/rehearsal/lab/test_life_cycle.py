@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab_is_possible")]
 
 BOOT_LIMIT_S = 20.0
 GONE_LIMIT_S = 5.0
+CGROUP_ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 ONE_HOST = (LabHost(name="host-0", address="192.0.2.1"),)
 STARTER = """
 import sys, time
@@ -51,7 +52,11 @@ class Traces:
         found = [str(self.directory)] if self.directory.exists() else []
         found += [f"process {pid}" for pid in self.processes if registry.start_ticks(pid)]
         found += [line for line in mounts() if self.lab_id in line or str(self.directory) in line]
-        found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/moe-lab-{self.lab_id}")]
+        found += [
+            str(root / f"moe-lab-{self.lab_id}")
+            for root in CGROUP_ROOTS
+            if (root / f"moe-lab-{self.lab_id}").exists()
+        ]
         if registry.control_socket(self.lab_id).parent.exists():
             found.append("registry entry")
         return found
