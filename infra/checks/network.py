@@ -143,10 +143,15 @@ def _roles_not_swapped(view: PlanView, router: str, flags: object) -> Iterator[F
     role_of = {process.endpoint: process.role for process in view.engines if process.endpoint}
     for role in ("prefill", "decode"):
         for url in flags.get(role) or ():
-            parts = urlsplit(str(url))
-            actual = role_of.get(f"http://{parts.hostname}:{parts.port}")
+            actual = role_of.get(str(url)) or role_of.get(_origin(str(url)))
             if actual is not None and actual != role:
                 what = f"The router lists {url} as {role}; it is a {actual} process."
                 yield Finding(
                     field="router", what=what, fix=f"List it as {actual}.", process=router
                 )
+
+
+def _origin(url: str) -> str:
+    """`http://host:port` of a URL that may carry a path or capitals."""
+    parts = urlsplit(url)
+    return f"http://{parts.hostname}:{parts.port}"

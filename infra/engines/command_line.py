@@ -68,6 +68,12 @@ def parse_flags(words: Sequence[str], catalogue: FlagCatalogue) -> ParsedFlags:
         words: argv behind the program and its subcommand.
         catalogue: the release's flags.
     """
+    return _parse(tuple(words), catalogue)
+
+
+@lru_cache(maxsize=32768)
+def _parse(words: tuple[str, ...], catalogue: FlagCatalogue) -> ParsedFlags:
+    """A plan's words are read when it is compiled and again when it is judged: the second time is free."""
     values: dict[str, object] = {}
     positionals: list[str] = []
     rejected: list[tuple[str, str]] = []
@@ -75,7 +81,7 @@ def parse_flags(words: Sequence[str], catalogue: FlagCatalogue) -> ParsedFlags:
     flags = [i for i, word in enumerate(words) if word[:1] == "-" and _looks_like_flag(word)]
     for end in (*flags, len(words)):
         if end > start:
-            chunk = _read_chunk(tuple(words[start:end]), catalogue)
+            chunk = _read_chunk(words[start:end], catalogue)
             positionals += chunk.positionals
             rejected += chunk.rejected
             if chunk.keys:
@@ -101,6 +107,7 @@ def as_map(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
+@lru_cache(maxsize=4096)
 def _looks_like_flag(word: str) -> bool:
     """Whether argparse takes a word for an option: a dash, and no negative number."""
     return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, Protocol
 
 from infra.catalog.flags import FlagCatalogue
@@ -164,11 +165,15 @@ COMPILER = Origin(kind="compiler", name="topology")
 
 def owned(name: str, value: object, why: str) -> Flag:
     """A flag that the compiler writes."""
-    return Flag(name=name, value=value, origin=Origin(kind="compiler", name="plan", detail=why))  # type: ignore[arg-type]
+    return Flag(name=name, value=value, origin=_written_because(why))  # type: ignore[arg-type]
 
 
 def owned_variable(name: str, value: object, why: str) -> Variable:
     """A variable that the compiler writes."""
-    return Variable(
-        name=name, value=str(value), origin=Origin(kind="compiler", name="plan", detail=why)
-    )
+    return Variable(name=name, value=str(value), origin=_written_because(why))
+
+
+@cache
+def _written_because(why: str) -> Origin:
+    """One origin per reason: thousands of processes share a handful."""
+    return Origin(kind="compiler", name="plan", detail=why)
