@@ -5,7 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+import yaml
+
 from infra.errors import StackError
+from infra.plan.process import Plan
 
 OUTPUT = "inventory"
 SCHEMA = 1
@@ -42,6 +45,29 @@ def inventory_from_outputs(
             # Ansible merges a host's variables over groups: they stand in its first one.
             groups.setdefault(role, {})[str(host["name"])] = None if number else variables
     return {"all": {"children": {role: {"hosts": hosts} for role, hosts in groups.items()}}}
+
+
+def inventory_from_plan(
+    plan: Plan, *, user: str, ssh_arguments: Sequence[str] = ()
+) -> dict[str, object]:
+    """The inventory document of hosts at a plan's own addresses."""
+    groups: dict[str, dict[str, object]] = {}
+    for host in plan.hosts:
+        for number, role in enumerate(host.roles):
+            address = None if number else {"ansible_host": host.address}
+            groups.setdefault(role, {})[host.name] = address
+    variables = {"ansible_user": user, "ansible_ssh_common_args": shlex.join(ssh_arguments) or None}
+    return {
+        "all": {
+            "vars": {name: value for name, value in variables.items() if value is not None},
+            "children": {role: {"hosts": hosts} for role, hosts in groups.items()},
+        }
+    }
+
+
+def inventory_text(document: Mapping[str, object]) -> str:
+    """An inventory document as the YAML that Ansible and `fab` read."""
+    return yaml.safe_dump(dict(document), sort_keys=False, default_flow_style=False)
 
 
 def _variables(host: Mapping[str, object], ssh_arguments: Sequence[str]) -> dict[str, object]:

@@ -142,6 +142,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 (
                     *STACK,
                     Option("to", "text", "the file; default ansible/inventory/<stack>.yml"),
+                    Option("ssh-args", "text", "words for every SSH connection, e.g. '-J bastion'"),
                     JSON,
                 ),
             ),

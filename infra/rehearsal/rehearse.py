@@ -1,0 +1,270 @@
+"""The whole job on this machine: production rooms, with a lab, an emulated cloud and simulated engines outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.checks.judge import judge_plan, judge_stack
+from infra.errors import InfraError, PrerequisiteError, Problem, ProblemsFound
+from infra.inventory.ansible_file import read_inventory
+from infra.plan.compile import compile_stack
+from infra.plan.process import Plan
+from infra.rehearsal.breaking import Installed, files_of, parse_break, spoil
+from infra.rehearsal.checkpoints import MANIFEST, checkpoints_of
+from infra.rehearsal.cloud.deployment import provision_in_emulated_cloud
+from infra.rehearsal.lab.client import Lab
+from infra.rehearsal.operating import Operator
+from infra.rehearsal.report import STEPS, Report, Step, StepName
+from infra.rehearsal.served import last_by_role, read_served
+from infra.rehearsal.simulated_hosts import LOGIN, Pace, simulate_hosts
+from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
+from infra.spec.load import LoadedStack
+
+Say = Callable[[str], None]
+
+RECORD = "rehearsal.json"
+HOSTS_READY_S = 60.0
+PLATFORMS_TO_COME = ("aws-eks", "existing-kubernetes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a rehearsal is asked for.
+
+    Args:
+        stack: the stack, None with `plan`.
+        plan: a plan document to rehearse as it is, None with `stack`.
+        plan_file: its name for messages.
+        to_step: the last step.
+        spoilt: `PROCESS:KIND` to break between install and start, None for nothing.
+        pace: how fast simulated time runs.
+    """
+
+    stack: LoadedStack | None
+    plan: Plan | None
+    plan_file: str
+    to_step: StepName
+    spoilt: str | None
+    pace: Pace
+
+
+class StepFailed(InfraError):
+    """A step failed; `cause` is its error, and its exit code is that of the rehearsal."""
+
+    def __init__(self, step: StepName, cause: InfraError) -> None:
+        """Take the words of the cause."""
+        super().__init__(cause.where, cause.what, cause.fix)
+        self.exit_code = cause.exit_code
+        self.step = step
+        self.cause = cause
+
+    def __str__(self) -> str:
+        """Which step, then the cause's own words."""
+        return f"{self.step}: {self.cause}"
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """One rehearsal while it runs. Steps fill `report`; the lab's folder holds everything that is written."""
+
+    wishes: Wishes
+    lab: Lab
+    catalog: Catalog
+    report: Report
+    say: Say
+    plan: Plan | None = None
+
+    def run(self) -> None:
+        """Go through the steps, up to the wished one.
+
+        Raises:
+            StepFailed: a step failed; what it had put into the report stays there.
+        """
+        steps: dict[StepName, Callable[[], tuple[bool, str]]] = {
+            "check": self._check,
+            "plan": self._plan,
+            "provision": self._provision,
+            "hosts": self._hosts,
+            "weights": self._weights,
+            "tune": self._tune,
+            "start": self._start,
+            "verify": self._verify,
+        }
+        for name in STEPS:
+            self._take(name, steps[name])
+            if name == self.wishes.to_step:
+                return
+
+    def current_plan(self) -> Plan:
+        """The plan of the steps that come after `plan`."""
+        if self.plan is None:
+            message = "the plan step has not run"
+            raise AssertionError(message)
+        return self.plan
+
+    def inventory_path(self) -> Path:
+        """The inventory that every step after `provision` uses."""
+        return self.lab.directory / "inventory.yml"
+
+    def _take(self, name: StepName, step: Callable[[], tuple[bool, str]]) -> None:
+        begun = time.monotonic()
+        try:
+            simulated, detail = step()
+        except InfraError as error:
+            self._note(name, begun, simulated=False, ok=False, detail=str(error))
+            raise StepFailed(name, error) from error
+        self._note(name, begun, simulated=simulated, ok=True, detail=detail)
+
+    def _note(
+        self, name: StepName, begun: float, *, simulated: bool, ok: bool, detail: str
+    ) -> None:
+        seconds = time.monotonic() - begun
+        self.report.steps.append(
+            Step(name=name, seconds=seconds, simulated=simulated, ok=ok, detail=detail)
+        )
+        if ok:
+            self.say(f"{name:<9} {seconds:5.1f} s  {detail}")
+
+    def _check(self) -> tuple[bool, str]:
+        """The rules that need no host, on documentation addresses or on the plan as given."""
+        wishes = self.wishes
+        if wishes.plan is not None:
+            self.plan = wishes.plan
+            # A plan that is given is rehearsed even when the rules refuse it: that is how it is judged.
+            problems = judge_plan(wishes.plan, wishes.plan_file, self.catalog)
+            return False, _counted(problems)
+        stack = self._stack()
+        if stack.spec.platform in PLATFORMS_TO_COME:
+            what = f"Rehearsals of {stack.spec.platform} come with the Kubernetes back end."
+            raise PrerequisiteError(
+                f"{stack.file} platform", what, "Use aws-ec2 or existing-hosts."
+            )
+        self.plan = compile_stack(stack, catalog=self.catalog).plan
+        problems = judge_stack(self.plan, stack, self.catalog)
+        if any(problem.blocks for problem in problems):
+            raise ProblemsFound(tuple(problem for problem in problems if problem.blocks))
+        return False, _counted(problems)
+
+    def _plan(self) -> tuple[bool, str]:
+        plan = self.current_plan()
+        engines = sum(process.kind == "engine" for process in plan.processes)
+        if self.wishes.spoilt is not None:
+            parse_break(self.wishes.spoilt, plan)
+        return False, f"{plan.stack}: {engines} engine processes on {len(plan.hosts)} hosts"
+
+    def _provision(self) -> tuple[bool, str]:
+        plan = self.current_plan()
+        ssh_arguments = ("-F", str(self.lab.ssh_config))
+        if self.wishes.plan is not None or plan.platform != "aws-ec2":
+            inventory = inventory_from_plan(plan, user=LOGIN, ssh_arguments=ssh_arguments)
+            self._write_inventory(inventory)
+            why = (
+                "the plan's own addresses"
+                if self.wishes.plan is not None
+                else f"{plan.platform}: nothing to provision"
+            )
+            return False, why
+        stack = self._stack()
+        result = provision_in_emulated_cloud(
+            stack.name,
+            self.lab.directory / "pulumi",
+            spec_file=Path(stack.file).absolute(),
+            config={"ssh_user": LOGIN},
+            say=lambda line: self.say(f"            {line}"),
+        )
+        self.report.pulumi_dir = str(result.pulumi_dir)
+        self.report.pulumi_env = result.pulumi_env
+        self._write_inventory(inventory_from_outputs(result.outputs, ssh_arguments=ssh_arguments))
+        inventory = read_inventory(self.inventory_path())
+        self.plan = compile_stack(stack, catalog=self.catalog, inventory=inventory).plan
+        return True, f"real Pulumi engine, emulated AWS: {len(inventory.hosts)} instances"
+
+    def _hosts(self) -> tuple[bool, str]:
+        plan = self.current_plan()
+        self.lab.boot(simulate_hosts(plan, self.catalog, self.wishes.pace))
+        self.report.ssh_config = str(self.lab.ssh_config)
+        for notice in self.lab.notices:
+            self.say(f"            {notice}")
+        statuses = self.lab.wait_ready(HOSTS_READY_S)
+        return True, f"{len(statuses)} simulated hosts, each with its own systemd and sshd"
+
+    def _weights(self) -> tuple[bool, str]:
+        plan = self.current_plan()
+        found = checkpoints_of(plan, self.catalog)
+        gigabytes = sum(sum(checkpoint.weight_files.values()) for checkpoint in found) / 1e9
+        with self._operator() as operator:
+            operator.prove_weights()
+        return True, f"{gigabytes:.0f} GB in sparse files on every host, proven against {MANIFEST}"
+
+    def _tune(self) -> tuple[bool, str]:
+        with self._operator() as operator:
+            return True, operator.tune()
+
+    def _start(self) -> tuple[bool, str]:
+        with self._operator() as operator:
+            operator.install()
+            if self.wishes.spoilt is not None:
+                self.say(f"            broken: {self._spoil(self.wishes.spoilt)}")
+            detail = operator.start()
+        self.report.first_token_s = seconds_of_this_process()
+        self.report.served_by = last_by_role(read_served(self.lab, self.current_plan()))
+        return True, detail
+
+    def _verify(self) -> tuple[bool, str]:
+        with self._operator() as operator:
+            return True, operator.verify()
+
+    def _spoil(self, text: str) -> str:
+        plan = self.current_plan()
+        broken = parse_break(text, plan)
+        host = broken.process.host
+        launch, environment = files_of(plan.stack, broken.process)
+        installed = Installed(
+            launch=self.lab.read_file(host, launch).decode(),
+            environment=self.lab.read_file(host, environment).decode(),
+        )
+        spoilt, done = spoil(broken, installed, plan)
+        self.lab.write_file(host, launch, spoilt.launch.encode(), 0o755)
+        self.lab.write_file(host, environment, spoilt.environment.encode())
+        return f"{broken.process.id}: {done}"
+
+    def _operator(self) -> contextlib.AbstractContextManager[Operator]:
+        inventory = read_inventory(self.inventory_path())
+        return Operator.at_work(
+            self.current_plan(), inventory, self.catalog, self.wishes.stack, self.say
+        )
+
+    def _stack(self) -> LoadedStack:
+        if self.wishes.stack is None:
+            message = "a rehearsal of a plan has no stack"
+            raise AssertionError(message)
+        return self.wishes.stack
+
+    def _write_inventory(self, document: dict[str, object]) -> None:
+        self.inventory_path().write_text(inventory_text(document), encoding="utf-8")
+        self.report.inventory = str(self.inventory_path())
+
+
+def keep_record(rehearsal: Rehearsal) -> None:
+    """Leave the report beside a kept lab, for `--list`."""
+    path = rehearsal.lab.directory / RECORD
+    path.write_text(json.dumps(rehearsal.report.document()) + "\n", encoding="utf-8")
+
+
+def seconds_of_this_process() -> float:
+    """Seconds since this operating-system process was started, imports included."""
+    with Path("/proc/self/stat").open(encoding="ascii") as file:
+        started_ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _counted(problems: tuple[Problem, ...]) -> str:
+    errors = sum(problem.blocks for problem in problems)
+    return f"{errors or 'no'} errors, {len(problems) - errors or 'no'} warnings"

@@ -1,0 +1,166 @@
+"""`fab rehearse`: the whole job on this machine, or what is kept of earlier ones."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import cast
+
+from infra.catalog.load import Catalog
+from infra.errors import StackError
+from infra.plan.imported import read_plan
+from infra.rehearsal.lab.client import Lab
+from infra.rehearsal.lab.registry import LabEntry
+from infra.rehearsal.lab.starting import list_labs, open_lab, stop_lab
+from infra.rehearsal.rehearse import RECORD, Rehearsal, StepFailed, Wishes, keep_record
+from infra.rehearsal.report import STEPS, Report, StepName, not_shown, reality_rows
+from infra.rehearsal.simulated_hosts import Pace
+from infra.spec.load import nearest
+from infra.tasks.options import Options
+from infra.tasks.output import SCHEMA_VERSION, Output, table
+from infra.tasks.stack_options import chosen_stack
+
+# Five minutes of an engine are six seconds; a load of half an hour is a third of a second.
+PACE = Pace(time_scale=0.02, load_seconds=0.3)
+
+
+def run(options: Options, output: Output) -> int:
+    """Rehearse; or list or stop what `--keep` left running."""
+    if options.is_on("list"):
+        return _list(output)
+    stopped = options.text("stop")
+    if stopped is not None:
+        stop_lab(stopped)
+        output.document({"schema_version": SCHEMA_VERSION, "ok": True, "stopped": stopped})
+        output.message(f"Stopped {stopped}: nothing of it is left.")
+        return 0
+    return _rehearse(_wishes(options), options, output)
+
+
+def _wishes(options: Options) -> Wishes:
+    last = options.text("to-step") or STEPS[-1]
+    if last not in STEPS:
+        what = f"There is no step {last}."
+        raise StackError("--to-step", what, f"{nearest(last, STEPS)} Steps: {', '.join(STEPS)}.")
+    plan_file = options.text("plan")
+    return Wishes(
+        stack=chosen_stack(options) if plan_file is None else None,
+        plan=read_plan(Path(plan_file)) if plan_file is not None else None,
+        plan_file=plan_file or "",
+        to_step=cast("StepName", last),
+        spoilt=options.text("break"),
+        pace=PACE,
+    )
+
+
+def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
+    name = wishes.stack.name if wishes.stack else wishes.plan.stack if wishes.plan else ""
+    report = Report(stack=name)
+    output.message(
+        f"Rehearsing {name}: hosts, devices, engines and cloud are SIMULATED; nothing real is touched."
+    )
+    parent = Path(tempfile.gettempdir())
+    try:
+        with open_lab(Path(tempfile.mkdtemp(prefix="moe-rehearsal-", dir=parent))) as lab:
+            report.id = lab.id
+            rehearsal = Rehearsal(wishes, lab, Catalog(), report, output.message)
+            rehearsal.run()
+            _print_report(rehearsal, output)
+            if options.is_on("keep"):
+                keep_record(rehearsal)
+                lab.keep()
+                _print_ways_in(lab, report, output)
+    except StepFailed as error:
+        output.document(report.document())
+        output.message(output.toned(str(error), "bad"))
+        output.message(
+            f"The rehearsal failed in step {error.step}; everything that it started is gone."
+        )
+        return error.exit_code
+    output.document(report.document())
+    return 0
+
+
+def _print_report(rehearsal: Rehearsal, output: Output) -> None:
+    """Where the time went, what was real, what was not, and what this cannot show."""
+    report, plan = rehearsal.report, rehearsal.current_plan()
+    rows = [("step", "seconds", "simulated", "what")]
+    rows += [
+        (s.name, f"{s.seconds:.1f}", "in part" if s.simulated else "no", s.detail)
+        for s in report.steps
+    ]
+    output.data("\n" + table(rows))
+    if report.first_token_s is not None:
+        served = ", ".join(f"{role} {process}" for role, process in report.served_by.items())
+        output.data(
+            f"\nFirst token {report.first_token_s:.1f} s after the command's start, served by {served}."
+        )
+    provisioned = bool(report.pulumi_dir)
+    scale = rehearsal.wishes.pace.time_scale
+    output.data("\n" + table(reality_rows(plan, provisioned=provisioned, time_scale=scale)))
+    output.data("\nThis rehearsal cannot show:")
+    for line in not_shown(plan):
+        output.data(f"  - {line}")
+
+
+def _print_ways_in(lab: Lab, report: Report, output: Output) -> None:
+    output.message(f"\nKept as {lab.id}. Hosts: ssh -F {report.ssh_config} NAME")
+    if report.pulumi_dir:
+        output.message(
+            f"Cloud: pulumi -C {report.pulumi_dir}, with the variables of pulumi_env (--json prints them)"
+        )
+    output.next_command(
+        f"fab status --stack {report.stack} --inventory {report.inventory}   (fab rehearse --stop {lab.id} ends it)"
+    )
+
+
+def _list(output: Output) -> int:
+    entries = list_labs()
+    kept = [(entry, _record(entry)) for entry in entries]
+    output.document(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "ok": True,
+            "rehearsals": [
+                {
+                    "id": entry.id,
+                    "kept": entry.kept,
+                    "directory": entry.directory,
+                    **_summary(record),
+                }
+                for entry, record in kept
+            ],
+        }
+    )
+    rows = [("id", "stack", "kept", "inventory")]
+    rows += [
+        (
+            entry.id,
+            str(record.get("stack", "?")),
+            "yes" if entry.kept else "runs",
+            str(record.get("inventory", "")),
+        )
+        for entry, record in kept
+    ]
+    output.data(table(rows) if entries else "No rehearsal is kept.")
+    if entries:
+        output.next_command(f"fab rehearse --stop {entries[0].id}")
+    return 0
+
+
+def _record(entry: LabEntry) -> dict[str, object]:
+    """What a kept rehearsal said of itself; empty while it runs."""
+    try:
+        record = json.loads((Path(entry.directory) / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _summary(record: dict[str, object]) -> dict[str, object]:
+    return {
+        key: record[key]
+        for key in ("stack", "inventory", "ssh_config", "served_by")
+        if key in record
+    }
