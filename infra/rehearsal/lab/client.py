@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from infra.rehearsal.lab import control, keys, registry, ssh_files
-from infra.rehearsal.lab.errors import HostsNotReady, LabError, UnknownHost
+from infra.rehearsal.lab.errors import HostsNotReady, LabError, UnknownHost, explain
 from infra.rehearsal.lab.hosts import HostStatus, LabHost, host_to_document
 from infra.rehearsal.lab.knob_server import KnobWrite
 from infra.rehearsal.lab.knobs import Fault
@@ -86,6 +86,9 @@ class Lab:
                 login_key=login_key.public,
                 disk=disk,
             )
+        except OSError as error:
+            self.stop()
+            raise explain(error, str(self.directory)) from error
         except BaseException:
             self.stop()
             raise

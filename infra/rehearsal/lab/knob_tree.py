@@ -28,6 +28,7 @@ MOUNT_POINTS = {
     "fs": "/proc/sys/fs",
     "cpu": "/sys/devices/system/cpu",
     "debug": "/sys/kernel/debug",
+    "security": "/sys/kernel/security",
     "thp": "/sys/kernel/mm/transparent_hugepage",
 }
 """Folder of a host's tree → where the host sees it."""
@@ -39,6 +40,8 @@ BOOT_ID = "kernel/random/boot_id"
 MIGRATION_COST_NS = 500_000  # kernel/sched/fair.c, sysctl_sched_migration_cost
 THP_ENABLED = ("always", "madvise", "never")
 THP_DEFRAG = ("always", "defer", "defer+madvise", "madvise", "never")
+LOCKDOWN_MODES = ("none", "integrity", "confidentiality")
+IDLE_STATES = (("POLL", 0), ("C1", 1), ("C2", 800))  # name, exit latency in µs, as on EPYC
 GOVERNORS = ("performance", "powersave")  # what intel_pstate and amd_pstate offer
 ENERGY_PREFERENCES = (
     "default",
@@ -59,6 +62,7 @@ def build_knobs(host: LabHost) -> Folder:
             "fs": _copy_of("/proc/sys/fs"),
             "cpu": _cpus(host),
             "debug": _debug(host),
+            "security": _security(host),
             "thp": _transparent_hugepages(),
         }
     )
@@ -138,6 +142,11 @@ def _debug(host: LabHost) -> Folder:
     return debug
 
 
+def _security(host: LabHost) -> Folder:
+    chosen = "integrity" if host.kernel == "locked-down" else "none"
+    return Folder(entries={"lockdown": bracketed(chosen, LOCKDOWN_MODES)}, mode=0o755)
+
+
 def _transparent_hugepages() -> Folder:
     return Folder(
         entries={
@@ -176,6 +185,7 @@ def _cpus(host: LabHost) -> Folder:
         if host.has_cpufreq:
             policies[f"policy{number}"] = _frequency_policy(number)
             cpu["cpufreq"] = Link(target=f"../cpufreq/policy{number}")
+            cpu["cpuidle"] = _idle_states()
         cpus.entries[f"cpu{number}"] = Folder(entries=cpu)
     if policies:
         cpus.entries["cpufreq"] = Folder(entries=policies)
@@ -199,10 +209,22 @@ def _frequency_policy(number: int) -> Folder:
     )
 
 
+def _idle_states() -> Folder:
+    states: dict[str, Node] = {}
+    for number, (name, latency_us) in enumerate(IDLE_STATES):
+        entries: dict[str, Node] = {
+            "name": fixed(name),
+            "latency": fixed(str(latency_us)),
+            "disable": integer(0, 0, 1),
+        }
+        states[f"state{number}"] = Folder(entries=entries)
+    return Folder(entries=states)
+
+
 def _copy_of(folder: str) -> Folder:
     """Knobs with the names and values of the machine's own; writes stay with the host."""
     result = Folder(entries={})
-    for path, value, is_writable in _machine_values(folder):
+    for path, value, mode in _machine_values(folder):
         parent = result
         *parts, name = path.split("/")
         for part in parts:
@@ -210,23 +232,25 @@ def _copy_of(folder: str) -> Folder:
             if not isinstance(below, Folder):
                 break
             parent = below
-        parent.entries[name] = _knob_like(value, is_writable=is_writable)
+        parent.entries[name] = _knob_like(value, mode)
     return result
 
 
-def _knob_like(value: str, *, is_writable: bool) -> Knob:
-    if not is_writable:
+def _knob_like(value: str, mode: int) -> Knob:
+    if not mode & stat.S_IWUSR:
         return fixed(value)
     try:
-        return integer(int(value))
+        knob = integer(int(value))
     except ValueError:
-        return text(value)
+        knob = text(value)
+    knob.mode = mode
+    return knob
 
 
 @cache
-def _machine_values(folder: str) -> tuple[tuple[str, str, bool], ...]:
-    """(relative path, value, is writable) of every readable file below a folder of /proc/sys."""
-    found: list[tuple[str, str, bool]] = []
+def _machine_values(folder: str) -> tuple[tuple[str, str, int], ...]:
+    """Relative path, value and mode of every file below a folder of /proc/sys."""
+    found: list[tuple[str, str, int]] = []
     device = Path(folder).stat().st_dev
     for directory, subfolders, names in os.walk(folder):
         subfolders[:] = [
@@ -234,13 +258,13 @@ def _machine_values(folder: str) -> tuple[tuple[str, str, bool], ...]:
         ]
         for name in names:
             path = Path(directory, name)
-            mode = path.stat().st_mode
+            mode = stat.S_IMODE(path.stat().st_mode)
             if not mode & stat.S_IRUSR:
-                found.append((str(path.relative_to(folder)), "", True))
+                found.append((str(path.relative_to(folder)), "", mode))
                 continue
             try:
                 value = path.read_bytes()[:_MAX_VALUE_BYTES].decode().strip()
             except (OSError, UnicodeDecodeError):
                 continue  # a knob that the machine itself cannot read is not there on the host
-            found.append((str(path.relative_to(folder)), value, bool(mode & stat.S_IWUSR)))
+            found.append((str(path.relative_to(folder)), value, mode))
     return tuple(found)

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import struct
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,9 @@ class KnobFileSystem:
                 answer = handle(number, body, user)
         except ProtocolError as error:
             failure = error.errno or errno.EIO
+        except (KeyError, struct.error):  # the host gets an error, the other hosts their answers
+            traceback.print_exc()
+            failure = errno.EIO
         self._reply(unique, failure, answer)
         return True
 
@@ -135,8 +139,12 @@ class KnobFileSystem:
         (flags,) = struct.unpack_from("<I", body)
         if knob.open_error:
             raise ProtocolError(knob.open_error, self._paths[number])
-        if flags & _ACCESS_MODES and not knob.mode & stat.S_IWUSR:
-            raise ProtocolError(errno.EACCES, self._paths[number])  # root is refused too
+        access = flags & _ACCESS_MODES
+        is_refused = (access != os.O_RDONLY and not knob.mode & stat.S_IWUSR) or (
+            access != os.O_WRONLY and not knob.mode & stat.S_IRUSR
+        )
+        if is_refused:
+            raise ProtocolError(errno.EACCES, self._paths[number])  # root too
         return struct.pack("<QII", 0, _DIRECT_IO, 0)
 
     def _open_folder(self, _number: int, _body: bytes, _user: int) -> bytes:

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import select
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,7 +60,11 @@ def open_lab(directory: Path, *, lab_id: str | None = None) -> Lab:
     if not is_empty:
         raise LabError(str(directory), "is not empty.", "Name a folder that can be the lab's own.")
     name = lab_id or secrets.token_hex(3)
-    pid, report = _spawn(directory, name)
+    try:
+        pid, report = _spawn(directory, name)
+    except OSError as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise explain(error, str(directory)) from error
     _hear(report, pid, directory)
     return Lab(next(entry for entry in registry.read_entries() if entry.id == name))
 

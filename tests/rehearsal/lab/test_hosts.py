@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -227,10 +228,13 @@ def test_fabric_reaches_hosts_through_the_configuration(lab: Lab) -> None:
     assert result.stdout.split() == names, result.stderr
 
 
-def test_ansible_reaches_hosts_through_the_configuration(lab: Lab) -> None:
-    command = [Path(sys.executable).with_name("ansible"), "all", "-i", "prefill-0,10.77.3.4,"]
+def test_ansible_reaches_hosts_through_the_configuration(lab: Lab, tmp_path: Path) -> None:
+    ansible = Path(sys.executable).with_name("ansible")
+    command = [str(ansible), "all", "-i", "prefill-0,10.77.3.4,"]
     command += ["--ssh-common-args", f"-F {lab.ssh_config}", "-m", "raw", "-a", "hostname"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    settings = {"ANSIBLE_SSH_ARGS": "-o ControlMaster=no", "ANSIBLE_HOME": str(tmp_path)}
+    environment = os.environ | settings  # no connection stays open after the test
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert {"prefill-0", "decode-0"} < set(result.stdout.splitlines())
 

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.lab
 GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 SWAPPINESS = "/proc/sys/vm/swappiness"
 HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
+LOCKDOWN = "/sys/kernel/security/lockdown"
 DEBUG_COST = "/sys/kernel/debug/sched/migration_cost_ns"
 SYSCTL_COST = "/proc/sys/kernel/sched_migration_cost_ns"
 
@@ -94,3 +95,22 @@ def test_every_write_is_logged_with_its_outcome_and_no_read_is(lab: Lab) -> None
 def test_an_unknown_knob_is_refused_with_its_name(lab: Lab) -> None:
     with pytest.raises(LabError, match=r"vm\.no_such_thing"):
         lab.inject("prefill-0", "vm.no_such_thing", "EIO")
+
+
+def test_a_locked_down_kernel_says_so(lab: Lab) -> None:
+    modes = {host: lab.read_file(host, LOCKDOWN) for host in ("prefill-0", "decode-0")}
+    assert modes == {
+        "prefill-0": b"[none] integrity confidentiality\n",
+        "decode-0": b"none [integrity] confidentiality\n",
+    }
+
+
+def test_write_only_knobs_refuse_readers(lab: Lab) -> None:
+    script = "cat /proc/sys/vm/compact_memory; echo 1 > /proc/sys/vm/compact_memory && echo ok"
+    assert shell(lab, "prefill-0", script).splitlines()[0] == "ok"
+
+
+def test_idle_states_are_switched_one_by_one(lab: Lab) -> None:
+    state = "/sys/devices/system/cpu/cpu1/cpuidle/state2"
+    script = f"cat {state}/name; echo 1 > {state}/disable; cat {state}/disable"
+    assert shell(lab, "prefill-0", script) == "C2\n1\n"

@@ -209,6 +209,28 @@ def test_a_full_disk_is_one_error_and_leaves_nothing(tmp_path: Path) -> None:
     assert list_labs() == () or lab.id not in {entry.id for entry in list_labs()}
 
 
+def test_a_full_file_system_below_the_labs_folder_is_one_error(tmp_path: Path) -> None:
+    script = (
+        f'mount -t tmpfs -o size=8k small {tmp_path} && exec {sys.executable} -c "$1" {tmp_path}'
+    )
+    program = """
+import sys
+from pathlib import Path
+from infra.rehearsal.lab.errors import LabError
+from infra.rehearsal.lab.hosts import LabHost
+from infra.rehearsal.lab.starting import start_lab
+folder = Path(sys.argv[1], "lab")
+try:
+    start_lab(folder, [LabHost(name=f"host-{n}", address=f"192.0.2.{n}") for n in range(200)])
+except LabError as error:
+    print(error, folder.exists())
+"""
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", program]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "No space left on device" in result.stdout, result.stderr
+    assert result.stdout.endswith("larger disk. False\n")
+
+
 def test_two_hosts_of_one_address_are_refused(tmp_path: Path) -> None:
     double = (*ONE_HOST, LabHost(name="host-1", address="192.0.2.1"))
     with pytest.raises(LabError, match=r"192\.0\.2\.1.*2 times.*address"):
