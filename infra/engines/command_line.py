@@ -22,6 +22,8 @@ _SIZES = {
     "T": 2**40,
 }
 
+_COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedFlags:
@@ -58,7 +60,7 @@ def spell_flag(name: str, value: FlagData, catalogue: FlagCatalogue) -> tuple[st
 
 def compact_json(value: object) -> str:
     """JSON with sorted keys and no spaces: the same bytes for the same value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _COMPACT.encode(value)
 
 
 def parse_flags(words: Sequence[str], catalogue: FlagCatalogue) -> ParsedFlags:
@@ -68,12 +70,6 @@ def parse_flags(words: Sequence[str], catalogue: FlagCatalogue) -> ParsedFlags:
         words: argv behind the program and its subcommand.
         catalogue: the release's flags.
     """
-    return _parse(tuple(words), catalogue)
-
-
-@lru_cache(maxsize=32768)
-def _parse(words: tuple[str, ...], catalogue: FlagCatalogue) -> ParsedFlags:
-    """A plan's words are read when it is compiled and again when it is judged: the second time is free."""
     values: dict[str, object] = {}
     positionals: list[str] = []
     rejected: list[tuple[str, str]] = []
@@ -81,7 +77,7 @@ def _parse(words: tuple[str, ...], catalogue: FlagCatalogue) -> ParsedFlags:
     flags = [i for i, word in enumerate(words) if word[:1] == "-" and _looks_like_flag(word)]
     for end in (*flags, len(words)):
         if end > start:
-            chunk = _read_chunk(words[start:end], catalogue)
+            chunk = _read_chunk(tuple(words[start:end]), catalogue)
             positionals += chunk.positionals
             rejected += chunk.rejected
             if chunk.keys:

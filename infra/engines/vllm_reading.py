@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from infra.catalog.flags import FlagCatalogue
@@ -11,6 +12,8 @@ from infra.engines.command_line import ParsedFlags, as_int, as_map, parse_flags
 from infra.engines.reading import Bind, Dial, Reading
 
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
+# All that a layout is read from, beside the argument vector.
+VARIABLES = (*MASKS, "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
 DEFAULT_HTTP_PORT = 8000
 DEFAULT_RPC_PORT = 29550
 DEFAULT_MASTER_PORT = 29501
@@ -77,6 +80,16 @@ def read(
         num_devices: devices of its host.
         catalogue: flags of the pinned release.
     """
+    told = tuple((name, env[name]) for name in VARIABLES if name in env)
+    return _read(argv, told, num_devices, catalogue)
+
+
+@lru_cache(maxsize=32768)
+def _read(
+    argv: tuple[str, ...], told: tuple[tuple[str, str], ...], num_devices: int, catalogue: FlagCatalogue
+) -> Reading:
+    """A plan is read when it is compiled and again when it is judged: the second time is free."""
+    env = dict(told)
     start = argv.index("serve") + 1 if "serve" in argv[:3] else 1
     parsed = parse_flags(argv[start:], catalogue)
     parallel = read_parallel(parsed.values)
