@@ -7,7 +7,6 @@ import os
 import select
 import sys
 import threading
-import traceback
 from typing import Dict, List, Optional, cast
 
 from .host import Host, Refused
@@ -72,7 +71,9 @@ def answer(request: Report, host: Host) -> Report:
             what, "Look at that path on the host; what was done is in the rollback record."
         )
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is a report too
-        sys.stderr.write(traceback.format_exc())
+        sys.excepthook(
+            *sys.exc_info()
+        )  # the traceback, without loading its module for every request
         what = "a bug in the agent: {!r}".format(error)
         return failure(what, "Report it with the lines above.")
 

@@ -2,11 +2,11 @@
 
 import base64
 import binascii
+import contextlib
 import difflib
 import hashlib
 import os
 import stat
-import tempfile
 from typing import Dict, List, Optional, Tuple
 
 from .host import Host, Refused
@@ -58,9 +58,7 @@ def write_file(host: Host, _item: Item, part: str, value: object) -> None:
     state = value if isinstance(value, dict) else {}
     make_folders(os.path.dirname(path))
     if "link" in state:
-        temporary = path + ".moe-infra-new"
-        if os.path.lexists(temporary):
-            os.unlink(temporary)  # left by a run that was killed here
+        temporary = _fresh_name(path)
         os.symlink(str(state["link"]), temporary)
         os.rename(temporary, path)
         return
@@ -72,7 +70,8 @@ def replace_file(
     path: str, content: bytes, mode: int, owner: Optional[Tuple[int, int]] = None
 ) -> None:
     """Write a file beside its place, force it to disk, and rename it into place."""
-    handle, temporary = tempfile.mkstemp(prefix=".moe-infra-", dir=os.path.dirname(path))
+    temporary = _fresh_name(path)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
@@ -85,6 +84,14 @@ def replace_file(
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def _fresh_name(path: str) -> str:
+    """A name beside a path; what a killed run has left there is removed."""
+    temporary = path + ".moe-infra-new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    return temporary
 
 
 def make_folders(path: str, mode: int = FOLDER_MODE) -> None:

@@ -53,7 +53,7 @@ class Engine(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def base() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
-    server.handle_error = lambda *_: None  # type: ignore[assignment,method-assign]
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
