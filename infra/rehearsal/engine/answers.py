@@ -45,7 +45,11 @@ def answer(prompt: str, *, is_chat: bool, has_images: bool, thinks: bool) -> Ans
     elif has_images:
         text = "The image shows a simulated picture."
     else:
-        text = "This is the answer of a simulated model." if is_chat else " and this is a simulated model."
+        text = (
+            "This is the answer of a simulated model."
+            if is_chat
+            else " and this is a simulated model."
+        )
     return Answer(thought=tokens_of(THOUGHT) if thinks else (), content=tokens_of(text))
 
 

@@ -29,7 +29,7 @@ RECOMPUTE_DECODE_MESSAGE = (
 
 def plugin_version(text: str) -> Version:
     """Return the numbers of a plugin release, without its release-candidate suffix."""
-    return tuple(int(x) for x in re.findall(r"\d+", text.split("rc")[0])[:3])
+    return tuple(int(x) for x in re.findall(r"\d+", text.split("rc", maxsplit=1)[0])[:3])
 
 
 class View(NamedTuple):

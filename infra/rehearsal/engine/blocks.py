@@ -72,7 +72,9 @@ class BlockStore:
 class BlockListener:
     """Answers who an engine is, and hands out its blocks."""
 
-    def __init__(self, loop: Loop, store: BlockStore, identity: dict[str, Any], wait_seconds: float) -> None:
+    def __init__(
+        self, loop: Loop, store: BlockStore, identity: dict[str, Any], wait_seconds: float
+    ) -> None:
         self._loop, self._store, self._identity = loop, store, identity
         self._wait_seconds = wait_seconds
 
@@ -99,5 +101,9 @@ class BlockListener:
             return {"type": "BLOCKS", "ok": False, "reason": f"no blocks of request {key}"}
         wanted = message.get("block_ids")
         if wanted is not None and list(wanted) != list(published.block_ids):
-            return {"type": "BLOCKS", "ok": False, "reason": f"blocks {wanted} are not those of {key}"}
+            return {
+                "type": "BLOCKS",
+                "ok": False,
+                "reason": f"blocks {wanted} are not those of {key}",
+            }
         return {"type": "BLOCKS", "ok": True, "block_ids": list(published.block_ids)}

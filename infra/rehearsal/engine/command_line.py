@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from .catalogue import Flag, JsonFields
 from .failures import Refused
@@ -13,7 +14,7 @@ from .json_fields import json_error, validation_error
 
 Converter = Callable[[str], Any]
 
-MULTIPLIERS = {
+MULTIPLIERS: dict[str, int] = {
     **{letter: 10 ** (3 * power) for power, letter in enumerate("kmgt", start=1)},
     **{letter: 2 ** (10 * power) for power, letter in enumerate("KMGT", start=1)},
 }
@@ -38,8 +39,8 @@ class Arguments:
 class _NoFormatter:
     """In place of argparse's help formatter, which costs more than all parsing."""
 
-    def _format_args(self, action: argparse.Action, default: str | None) -> str:
-        """argparse asks, to check ``nargs``."""
+    def _format_args(self, *_: Any) -> str:
+        """Argparse asks, to check ``nargs``."""
         return ""
 
 
@@ -72,7 +73,7 @@ class _EnableDisable(argparse.Action):
         options = [*(x for x in names if x not in self.negatives), *negatives]
         super().__init__(list(dict.fromkeys(options)), dest, nargs=0, **kwargs)
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+    def __call__(self, _: Any, namespace: Any, __: Any, option: Any = None) -> None:
         setattr(namespace, self.dest, option not in self.negatives)
 
 
@@ -122,7 +123,9 @@ def human_readable_int(text: str) -> int:
 
 def human_readable_int_or_auto(text: str) -> int:
     """Return -1 for ``auto``, else as ``human_readable_int``."""
-    return -1 if text.strip() == "-1" or text.strip().lower() == "auto" else human_readable_int(text)
+    return (
+        -1 if text.strip() == "-1" or text.strip().lower() == "auto" else human_readable_int(text)
+    )
 
 
 def loads(text: str) -> Any:
@@ -200,7 +203,11 @@ def _wrapped(converter: Converter) -> Converter:
         try:
             return converter(text)
         except ValueError as error:
-            shown = repr(converter) if isinstance(converter, type) else f"<function {converter.__name__} at 0x7f0000000000>"
+            shown = (
+                repr(converter)
+                if isinstance(converter, type)
+                else f"<function {converter.__name__} at 0x7f0000000000>"
+            )
             raise argparse.ArgumentTypeError(
                 f"Value {text} cannot be converted to {shown}."
             ) from error
@@ -218,14 +225,14 @@ def _dict_or_text(text: str) -> Any:
 
 def _dataclass(kinds: list[str], fields: JsonFields | None) -> Converter:
     class_name = next(kind[6:] for kind in kinds if _known(kind, fields))
+    classes = fields.classes if fields is not None else {}
 
     def convert(text: str) -> Any:
-        assert fields is not None
         try:
             value = json.loads(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(json_error(class_name, text, error)) from error
-        problem = validation_error(class_name, value, fields.classes)
+        problem = validation_error(class_name, value, classes)
         if problem is not None:
             raise argparse.ArgumentTypeError(problem)
         return value

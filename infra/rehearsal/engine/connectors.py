@@ -15,11 +15,20 @@ from .web_client import fetch_json
 from .world import World
 
 HANDSHAKE_SECONDS = 5  # NixlConnector's receive timeout on the side channel
+ASCEND_BLOCK_TOKENS = 128
 WAIT_SECONDS = 300  # how long a pull waits for a prefill that has not finished
 
 
 class TransferFailed(Exception):
     """The KV cache of a request could not be fetched; the text is the engine's log line."""
+
+
+class Finished(NamedTuple):
+    """A prefill whose blocks are to be kept."""
+
+    request_id: str
+    num_tokens: int
+    params: dict[str, Any]
 
 
 class Site(NamedTuple):
@@ -70,14 +79,12 @@ class NixlConnector:
         listener = bind_zmq(self._host, self._port, f"tcp://{self._host}:{self._port}")
         BlockListener(site.loop, self._store, identity, 0.0).listen(listener)
 
-    def accepts(self, params: dict[str, Any] | None) -> bool:
-        """Any request can be served: without remote blocks the prompt is computed here."""
-        return True
-
-    def publish(self, request_id: str, num_tokens: int, params: dict[str, Any]) -> dict[str, Any] | None:
+    def publish(self, finished: Finished) -> dict[str, Any] | None:
         """Keep the blocks of a finished prefill and return what decode has to know."""
         site = self._site
-        published = self._store.publish(request_id, num_tokens, site.settings.block_size)
+        published = self._store.publish(
+            finished.request_id, finished.num_tokens, site.settings.block_size
+        )
         release = site.settings.release.numbers
         ids: list[Any] = list(published.block_ids)
         result = {
@@ -85,14 +92,16 @@ class NixlConnector:
             "do_remote_decode": False,
             "remote_block_ids": [ids] if release >= (0, 18) else ids,
             "remote_engine_id": site.engine_id,
-            "remote_request_id": request_id,
+            "remote_request_id": finished.request_id,
             "remote_host": self._host,
             "remote_port": self._port,
             "tp_size": site.tensor_parallel,
         }
-        return {**result, "remote_num_tokens": num_tokens} if release >= (0, 18) else result
+        return (
+            {**result, "remote_num_tokens": finished.num_tokens} if release >= (0, 18) else result
+        )
 
-    async def pull(self, params: dict[str, Any], num_tokens: int) -> str:
+    async def pull(self, params: dict[str, Any]) -> str:
         """Fetch the blocks of a request; return where they came from.
 
         Raises:
@@ -104,12 +113,16 @@ class NixlConnector:
             if params.get(key) is None
         ]
         if missing:
-            raise TransferFailed(f"Got invalid KVTransferParams: {params}. This request will not utilize KVTransfer")
+            raise TransferFailed(
+                f"Got invalid KVTransferParams: {params}. This request will not utilize KVTransfer"
+            )
         address = (str(params["remote_host"]), int(params["remote_port"]))
         await self._greet(str(params["remote_engine_id"]), address)
         ids = params.get("remote_block_ids") or []
         flat = ids[0] if ids and isinstance(ids[0], list) else ids
-        await read_blocks(self._site, address, {"key": params["remote_request_id"], "block_ids": flat})
+        await read_blocks(
+            self._site, address, {"key": params["remote_request_id"], "block_ids": flat}
+        )
         return f"{address[0]}:{address[1]}"
 
     async def _greet(self, engine_id: str, address: tuple[str, int]) -> None:
@@ -130,7 +143,7 @@ class NixlConnector:
                 f"Remote NIXL agent engine ID mismatch. Expected {engine_id},"
                 f"received {identity.get('engine_id')}."
             )
-        site.log.info("nixl/worker.py:555", f"NIXL compatibility check passed (hash: {remote})")
+        site.log.tell("nixl/worker.py:555", f"NIXL compatibility check passed (hash: {remote})")
         self._greeted.add(engine_id)
 
 
@@ -161,22 +174,18 @@ class AscendMooncakeConnector:
             listener = bind_zmq(self._host, port, f"tcp://{self._host}:{port}")
             BlockListener(site.loop, self._store, identity, 0.0).listen(listener)
 
-    def accepts(self, params: dict[str, Any] | None) -> bool:
-        """A decode-only rank can answer nothing whose blocks are not elsewhere."""
-        if self._site.kv.role != "kv_consumer":
-            return True
-        return bool(params and params.get("do_remote_prefill") and params.get("remote_block_ids"))
-
-    def publish(self, request_id: str, num_tokens: int, params: dict[str, Any]) -> dict[str, Any] | None:
+    def publish(self, finished: Finished) -> dict[str, Any] | None:
         """Keep the blocks of a finished prefill and return what decode has to know."""
         site = self._site
-        published = self._store.publish(request_id, num_tokens, 128)
+        published = self._store.publish(
+            finished.request_id, finished.num_tokens, ASCEND_BLOCK_TOKENS
+        )
         return {
             "do_remote_prefill": True,
             "do_remote_decode": False,
             "remote_block_ids": [list(published.block_ids)],
             "remote_engine_id": site.engine_id,
-            "remote_request_id": request_id,
+            "remote_request_id": finished.request_id,
             "remote_host": self._host,
             "remote_port": self._port,
             "remote_pcp_size": 1,
@@ -187,7 +196,7 @@ class AscendMooncakeConnector:
             "num_prompt_blocks": len(published.block_ids),
         }
 
-    async def pull(self, params: dict[str, Any], num_tokens: int) -> str:
+    async def pull(self, params: dict[str, Any]) -> str:
         """Fetch the blocks of a request; return where they came from.
 
         Raises:
@@ -201,7 +210,9 @@ class AscendMooncakeConnector:
                 raise TransferFailed(f"Conflict engine id {name} with local engine id {name}.")
             self._greeted.add(address)
         ids = params.get("remote_block_ids") or [[]]
-        await read_blocks(self._site, address, {"key": params.get("remote_request_id"), "block_ids": ids[0]})
+        await read_blocks(
+            self._site, address, {"key": params.get("remote_request_id"), "block_ids": ids[0]}
+        )
         return f"{address[0]}:{address[1]}"
 
 
@@ -216,7 +227,9 @@ class MooncakeConnector:
     def listen(self) -> None:
         """Open the worker's port; the bootstrap server belongs to the process."""
         site = self._site
-        listener = bind_zmq(site.settings.addresses.host, 0, f"tcp://{site.settings.addresses.host}:0")
+        listener = bind_zmq(
+            site.settings.addresses.host, 0, f"tcp://{site.settings.addresses.host}:0"
+        )
         self.worker_port = int(listener.getsockname()[1])
         wait = WAIT_SECONDS * site.world.time_scale
         BlockListener(site.loop, self._store, {"engine_id": site.engine_id}, wait).listen(listener)
@@ -226,19 +239,21 @@ class MooncakeConnector:
         address = f"tcp://{self._site.settings.addresses.host}:{self.worker_port}"
         return {"engine_id": self._site.engine_id, "worker_addr": {"0": {"0": address}}}
 
-    def accepts(self, params: dict[str, Any] | None) -> bool:
-        """Any request can be served."""
-        return True
-
-    def publish(self, request_id: str, num_tokens: int, params: dict[str, Any]) -> dict[str, Any] | None:
+    def publish(self, finished: Finished) -> dict[str, Any] | None:
         """Keep the blocks under the router's transfer id; decode knows it already."""
-        if params.get("transfer_id"):
-            self._store.publish(str(params["transfer_id"]), num_tokens, self._site.settings.block_size)
+        transfer_id = finished.params.get("transfer_id")
+        if transfer_id:
+            self._store.publish(
+                str(transfer_id), finished.num_tokens, self._site.settings.block_size
+            )
         else:
-            self._site.log.warning("mooncake_connector.py:632", "Missing transfer_id in kv_transfer_params from router!")
+            self._site.log.caution(
+                "mooncake_connector.py:632",
+                "Missing transfer_id in kv_transfer_params from router!",
+            )
         return None
 
-    async def pull(self, params: dict[str, Any], num_tokens: int) -> str:
+    async def pull(self, params: dict[str, Any]) -> str:
         """Ask the bootstrap server for the producer, then fetch the blocks.
 
         Raises:
@@ -253,7 +268,9 @@ class MooncakeConnector:
             if entry["engine_id"] == params.get("remote_engine_id"):
                 text = next(iter(next(iter(entry["worker_addr"].values())).values()))
                 host, _, port = text[len("tcp://") :].rpartition(":")
-                await read_blocks(self._site, (host, int(port)), {"key": params.get("transfer_id"), "waits": True})
+                await read_blocks(
+                    self._site, (host, int(port)), {"key": params.get("transfer_id"), "waits": True}
+                )
                 return f"{host}:{port}"
         raise TransferFailed(f"engine {params.get('remote_engine_id')} is not registered at {url}")
 
@@ -285,7 +302,10 @@ async def read_blocks(site: Site, address: tuple[str, int], message: dict[str, A
     try:
         answer = await wire.ask(site.loop, address, {"type": "READ", **message}, limit)
     except (OSError, TimedOut):
-        raise TransferFailed(f"transfer from {address[0]}:{address[1]} failed: connection lost") from None
+        raise TransferFailed(
+            f"transfer from {address[0]}:{address[1]} failed: connection lost"
+        ) from None
     if not answer.get("ok"):
-        raise TransferFailed(f"transfer from {address[0]}:{address[1]} failed: {answer.get('reason')}")
-
+        raise TransferFailed(
+            f"transfer from {address[0]}:{address[1]} failed: {answer.get('reason')}"
+        )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from .connectors import Finished, Site, TransferFailed
 from .failures import Failed
-from .connectors import Site, TransferFailed
 from .handshake import die
 from .journal import Journal
+from .kv_transfer import KvTransfer
 from .log import Log
 from .loop import Future, Loop
 from .settings import Settings
@@ -23,25 +24,29 @@ class Connector(Protocol):
     def listen(self) -> None:
         """Open the ports of the connector."""
 
-    def accepts(self, params: dict[str, Any] | None) -> bool:
-        """Say whether a request with these parameters can be served."""
+    def publish(self, finished: Finished) -> dict[str, Any] | None:
+        """Keep the blocks of a finished prefill; return what decode has to know."""
 
-    def publish(self, request_id: str, num_tokens: int, params: dict[str, Any]) -> dict[str, Any] | None:
-        """Keep the blocks of a finished prefill."""
-
-    async def pull(self, params: dict[str, Any], num_tokens: int) -> str:
-        """Fetch the blocks of a request."""
+    async def pull(self, params: dict[str, Any]) -> str:
+        """Fetch the blocks of a request; return where from."""
 
 
 class EngineCore:
     """One rank."""
 
-    def __init__(self, site: tuple[Loop, Settings, World, Log], rank: int, port: int | None) -> None:
+    def __init__(
+        self, site: tuple[Loop, Settings, World, Log], rank: int, port: int | None
+    ) -> None:
         self._loop, self._settings, self._world, self._log = site
         self.rank = rank
         self._port = port
         self._journal = Journal(self._world.state, self._world.host)
         self._is_stalled = False
+        kv = self._settings.kv
+        # vLLM computes a bare prompt on a decode rank; an Ascend decode rank dies of it
+        self._is_decode_only = (
+            kv is not None and kv.connector == "ascend-mooncake" and kv.role == "kv_consumer"
+        )
         self.connector: Connector | None = None
 
     def stall(self) -> None:
@@ -60,8 +65,10 @@ class EngineCore:
         """
         params = request.get("kv_transfer_params")
         connector = self.connector
-        if connector is not None and not connector.accepts(params):
-            self._log.error("core.py:886", f"request {request['request_id']} has no remote KV blocks")
+        if self._is_decode_only and not (params and params.get("remote_block_ids")):
+            self._log.complain(
+                "core.py:886", f"request {request['request_id']} has no remote KV blocks"
+            )
             die(
                 Failed(
                     "RuntimeError",
@@ -75,9 +82,11 @@ class EngineCore:
         source = ""
         if connector is not None and params and params.get("do_remote_prefill"):
             try:
-                source = await connector.pull(params, request["num_prompt_tokens"])
+                source = await connector.pull(params)
             except TransferFailed as failure:
-                self._log.error("worker.py:680", f"KV transfer failure for {request['request_id']}: {failure}")
+                self._log.complain(
+                    "worker.py:680", f"KV transfer failure for {request['request_id']}: {failure}"
+                )
                 if self._settings.kv is not None and self._settings.kv.fails_on_load_error:
                     return {"error": KV_FAILURE, "reason": str(failure)}
         await self._loop.sleep(STEP_SECONDS)
@@ -85,14 +94,16 @@ class EngineCore:
             await Future[None]()
         return self._finish(request, params, source)
 
-    def _finish(self, request: dict[str, Any], params: dict[str, Any] | None, source: str) -> dict[str, Any]:
+    def _finish(
+        self, request: dict[str, Any], params: dict[str, Any] | None, source: str
+    ) -> dict[str, Any]:
         tokens = request["tokens"][: request["max_tokens"]]
         finish_reason = "length" if len(tokens) >= request["max_tokens"] else "stop"
         result = {"tokens": tokens, "finish_reason": finish_reason, "kv_transfer_params": None}
         is_capped = finish_reason == "length"
         if self.connector is not None and params and params.get("do_remote_decode") and is_capped:
             result["kv_transfer_params"] = self.connector.publish(
-                request["request_id"], request["num_prompt_tokens"], params
+                Finished(request["request_id"], request["num_prompt_tokens"], params)
             )
         kv = self._settings.kv
         self._journal.note(
@@ -109,8 +120,7 @@ class EngineCore:
         return result
 
 
-def make_site(core: EngineCore, site: tuple[Loop, Settings, World, Log]) -> Site:
+def make_site(core: EngineCore, kv: KvTransfer, site: tuple[Loop, Settings, World, Log]) -> Site:
     """Return what a connector of this rank needs to know."""
     loop, settings, world, log = site
-    assert settings.kv is not None
-    return Site(loop=loop, settings=settings, kv=settings.kv, world=world, log=log, rank=core.rank)
+    return Site(loop=loop, settings=settings, kv=kv, world=world, log=log, rank=core.rank)

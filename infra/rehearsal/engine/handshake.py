@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Any, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
 
 from . import wire
 from .failures import Failed, write_error
@@ -20,10 +21,10 @@ from .streams import Stream, bind, serve
 from .world import World
 
 HANDSHAKE_MINUTES = 5  # vllm/v1/engine/core.py HANDSHAKE_TIMEOUT_MINS, 0.17.0 to 0.33.0
-Generate = Callable[[int, dict], Awaitable[dict]]
+Generate = Callable[[int, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
-def die(failure: Failed) -> None:
+def die(failure: Failed) -> NoReturn:
     """End this process the way the engine does."""
     write_error(failure.text)
     os._exit(failure.exit_code)
@@ -36,7 +37,7 @@ class Member:
         self.rank = rank
         self.state = "NEW"
         self.stream: Stream | None = None
-        self.waiting: dict[int, Future[dict]] = {}
+        self.waiting: dict[int, Future[dict[str, Any]]] = {}
 
 
 class Leader:
@@ -80,9 +81,10 @@ class Leader:
         member = self.members[rank]
         self._num_requests += 1
         number = self._num_requests
-        answer: Future[dict] = Future()
+        answer: Future[dict[str, Any]] = Future()
         member.waiting[number] = answer
-        assert member.stream is not None
+        if member.stream is None:
+            return await answer
         await wire.send(member.stream, {"type": "GENERATE", "number": number, "request": request})
         return await answer
 
@@ -95,7 +97,9 @@ class Leader:
             kind = message.get("type")
             if kind == "HELLO":
                 member = self._greet(message, stream)
-                await wire.send(stream, {"type": "INIT", "data_parallel_size": self._settings.parallel.size})
+                await wire.send(
+                    stream, {"type": "INIT", "data_parallel_size": self._settings.parallel.size}
+                )
             elif kind == "READY" and member is not None:
                 self._accept(member, message)
             elif kind == "RESULT" and member is not None:
@@ -111,17 +115,20 @@ class Leader:
         if member is None and not 0 <= rank < self._settings.parallel.size:
             self._refuse(f"Message from engine with unexpected data parallel rank: {rank}")
         if member is None:
-            self._refuse(f"HELLO message from remote engine {rank}, expected it to be local")
-        assert member is not None
+            return self._refuse(f"HELLO message from remote engine {rank}, expected it to be local")
         if is_headless != self._remote_must_be_headless:
             if is_headless:
-                self._refuse(f"Remote engine {rank} must not use --headless in external or hybrid dp lb mode")
-            self._refuse(f"Remote engine {rank} must use --headless unless in external or hybrid dp lb mode")
+                self._refuse(
+                    f"Remote engine {rank} must not use --headless in external or hybrid dp lb mode"
+                )
+            self._refuse(
+                f"Remote engine {rank} must use --headless unless in external or hybrid dp lb mode"
+            )
         if member.state != "NEW":
             state = f"CoreEngineState.{member.state}"
             self._refuse(f"Unexpected HELLO message for remote engine {rank} in {state} state.")
         member.state, member.stream = "CONNECTED", stream
-        self._log.info("utils.py:1297", f"HELLO from remote core engine process {rank}.")
+        self._log.tell("utils.py:1297", f"HELLO from remote core engine process {rank}.")
         return member
 
     def _accept(self, member: Member, message: dict[str, Any]) -> None:
@@ -137,7 +144,7 @@ class Leader:
         if all(other.state == "READY" for other in self.members.values()):
             self._ready.resolve(None)
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> NoReturn:
         die(Failed("RuntimeError", reason))
 
     async def _lost(self, member: Member) -> None:
@@ -237,20 +244,29 @@ class Follower:
                 self._loop.spawn(self._answer(rank, stream, message))
 
     async def _answer(self, rank: int, stream: Stream, message: dict[str, Any]) -> None:
-        assert self.on_generate is not None
+        if self.on_generate is None:
+            return
         result = await self.on_generate(rank, message["request"])
         try:
-            await wire.send(stream, {"type": "RESULT", "number": message["number"], "result": result})
+            await wire.send(
+                stream, {"type": "RESULT", "number": message["number"], "result": result}
+            )
         except OSError:
-            self._log.warning("core.py:900", "front end is gone")
+            self._log.caution("core.py:900", "front end is gone")
 
 
 def lose_rank(world: World, log: Log, rank: int, on_stall: Callable[[], None]) -> None:
     """Do what is left when a rank died: stall, as a collective does, or leave when the host says so."""
     if world.rank_death == "exit":
-        log.error("core.py:886", "EngineCore encountered a fatal error.")
-        die(Failed("vllm.v1.engine.exceptions.EngineDeadError", f"rank {rank} is gone", "EngineCore"))
-    log.warning("core.py:886", f"rank {rank} is gone; collectives of this group hang (/health stays 200)")
+        log.complain("core.py:886", "EngineCore encountered a fatal error.")
+        die(
+            Failed(
+                "vllm.v1.engine.exceptions.EngineDeadError", f"rank {rank} is gone", "EngineCore"
+            )
+        )
+    log.caution(
+        "core.py:886", f"rank {rank} is gone; collectives of this group hang (/health stays 200)"
+    )
     on_stall()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import Any, AsyncIterator, Awaitable, Callable, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple
 
 from .loop import Loop
 from .streams import Stream, serve
@@ -15,6 +16,8 @@ REASONS = {
     502: "Bad Gateway", 503: "Service Unavailable",
 }  # fmt: skip
 MAX_BODY_BYTES = 256 << 20
+REQUEST_LINE_WORDS = 3
+OK = 200
 
 
 class Request(NamedTuple):
@@ -73,9 +76,11 @@ async def _read_request(stream: Stream) -> Request | None:
     head = await stream.read_until(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     parts = lines[0].split(" ")
-    if len(parts) != 3 or not parts[2].startswith("HTTP/"):
+    if len(parts) != REQUEST_LINE_WORDS or not parts[2].startswith("HTTP/"):
         if head:
-            await stream.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            await stream.write(
+                b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
         return None
     headers = {}
     for line in lines[1:]:

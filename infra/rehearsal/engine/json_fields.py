@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .failures import PYDANTIC_HELP
 
-Classes = dict
+Classes = dict[str, dict[str, list[str]]]
 
 GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
 KV_ROLES = ("kv_producer", "kv_both", "kv_consumer")
@@ -42,7 +43,14 @@ def json_error(class_name: str, text: str, error: ValueError) -> str:
     column = getattr(error, "colno", 1)
     return _report(
         class_name,
-        [Problem("", f"Invalid JSON: {_json_reason(error)} at line 1 column {column}", "json_invalid", text)],
+        [
+            Problem(
+                "",
+                f"Invalid JSON: {_json_reason(error)} at line 1 column {column}",
+                "json_invalid",
+                text,
+            )
+        ],
     )
 
 
@@ -107,7 +115,11 @@ def _check_value(kinds: list[str], value: Any, classes: Classes, place: str) -> 
     literals = [kind[8:] for kind in kinds if kind.startswith("literal:")]
     if literals:
         head = ", ".join(repr(x) for x in literals[:-1])
-        text = f"Input should be {head} or {literals[-1]!r}" if head else f"Input should be {literals[-1]!r}"
+        text = (
+            f"Input should be {head} or {literals[-1]!r}"
+            if head
+            else f"Input should be {literals[-1]!r}"
+        )
         return [Problem(place, text, "literal_error", value)]
     first = next((kind for kind in kinds if kind != "none"), "any")
     text, kind = _type_problem(first, value)
@@ -118,19 +130,31 @@ def _type_problem(kind: str, value: Any) -> tuple[str, str]:
     if kind in ("int", "float", "bool") and isinstance(value, str):
         noun = {"int": "integer", "float": "number", "bool": "boolean"}[kind]
         verb = "interpret input" if kind == "bool" else "parse string"
-        suffix = ", unable to " + verb + ("" if kind == "bool" else f" as {'an' if kind == 'int' else 'a'} {noun}")
+        suffix = (
+            ", unable to "
+            + verb
+            + ("" if kind == "bool" else f" as {'an' if kind == 'int' else 'a'} {noun}")
+        )
         return f"Input should be a valid {noun}{suffix}", f"{kind}_parsing"
-    names = {"int": "a valid integer", "float": "a valid number", "bool": "a valid boolean",
-             "str": "a valid string", "dict": "a valid dictionary", "list": "a valid list"}
+    names = {
+        "int": "a valid integer",
+        "float": "a valid number",
+        "bool": "a valid boolean",
+        "str": "a valid string",
+        "dict": "a valid dictionary",
+        "list": "a valid list",
+    }
     short = {"str": "string"}.get(kind, kind)
     return f"Input should be {names.get(kind, 'valid')}", f"{short}_type"
 
 
 def _fits(kinds: list[str], value: Any) -> bool:
     """Say whether a value is, or is coerced to, one of the kinds; unknown kinds take anything."""
-    tests = {
+    tests: dict[str, Callable[[Any], bool]] = {
         "none": lambda x: x is None,
-        "bool": lambda x: isinstance(x, bool) or x in (0, 1, "true", "false", "True", "False", "0", "1"),
+        "bool": lambda x: (
+            isinstance(x, bool) or x in (0, 1, "true", "false", "True", "False", "0", "1")
+        ),
         "int": _is_int,
         "float": _is_float,
         "str": lambda x: isinstance(x, str),

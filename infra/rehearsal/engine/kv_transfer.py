@@ -136,7 +136,9 @@ def check_ascend_connector(kv: KvTransfer, parallel: Parallel) -> None:
     for side in ("prefill", "decode"):
         for key in ("tp_size", "dp_size"):
             if key not in kv.extra.get(side, {}):
-                raise Failed("AssertionError", f"kv_connector_extra_config.{side}.{key}", "EngineCore")
+                raise Failed(
+                    "AssertionError", f"kv_connector_extra_config.{side}.{key}", "EngineCore"
+                )
     prefill, decode = kv.extra["prefill"]["tp_size"], kv.extra["decode"]["tp_size"]
     if prefill < decode:
         raise Failed(

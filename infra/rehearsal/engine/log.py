@@ -13,15 +13,15 @@ class Log:
     def __init__(self, process: str) -> None:
         self._prefix = f"({process} pid={os.getpid()}) " if process else ""
 
-    def info(self, source: str, message: str) -> None:
+    def tell(self, source: str, message: str) -> None:
         """Write an INFO line; ``source`` is the file and line that the real engine shows."""
         self._write("INFO", source, message)
 
-    def warning(self, source: str, message: str) -> None:
+    def caution(self, source: str, message: str) -> None:
         """Write a WARNING line."""
         self._write("WARNING", source, message)
 
-    def error(self, source: str, message: str) -> None:
+    def complain(self, source: str, message: str) -> None:
         """Write an ERROR line."""
         self._write("ERROR", source, message)
 

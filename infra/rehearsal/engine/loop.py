@@ -6,7 +6,8 @@ import heapq
 import selectors
 import time
 from collections import deque
-from typing import Any, Callable, Coroutine, Generator, Generic, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -28,6 +29,11 @@ class Future(Generic[T]):
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[], None]] = []
         self.abandon: Callable[[], None] | None = None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anybody waits for the value."""
+        return bool(self._callbacks)
 
     def resolve(self, value: T) -> None:
         """Give the value; a second one is ignored."""
@@ -96,7 +102,7 @@ class Task(Future[T]):
             self.resolve(stop.value)
         except Cancelled as cancelled:
             self.fail(cancelled)
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - whatever it is, who awaits the task gets it
             self.fail(failure)
             self._loop.report(failure, self)
         else:
@@ -135,7 +141,11 @@ class Loop:
 
     def report(self, failure: Exception, task: Task[Any]) -> None:
         """Hand a failure to ``on_failure`` when no other task waits for it."""
-        if self.on_failure is not None and not task._callbacks and not isinstance(failure, TimedOut):
+        if (
+            self.on_failure is not None
+            and not task.is_awaited
+            and not isinstance(failure, TimedOut)
+        ):
             self.on_failure(failure)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -188,8 +198,11 @@ class Loop:
         else:
             waiting[event] = future
             self._selector.modify(descriptor, selectors.EVENT_READ | selectors.EVENT_WRITE)
-        future.abandon = lambda: self._unwatch(descriptor, event)
+        future.abandon = lambda: self._abandon(descriptor, event)
         return future
+
+    def _abandon(self, descriptor: int, event: int) -> None:
+        self._unwatch(descriptor, event)
 
     def _unwatch(self, descriptor: int, event: int) -> Future[None] | None:
         waiting = self._watched.get(descriptor)

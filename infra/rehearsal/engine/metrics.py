@@ -61,7 +61,9 @@ def vllm_metrics(ranks: dict[int, Totals], model: str, cache_blocks: int) -> str
     lines += ["# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig"]
     lines += ["# TYPE vllm:cache_config_info gauge"]
     for rank in ranks:
-        lines.append(f'vllm:cache_config_info{{engine="{rank}",num_gpu_blocks="{cache_blocks}"}} 1.0')
+        lines.append(
+            f'vllm:cache_config_info{{engine="{rank}",num_gpu_blocks="{cache_blocks}"}} 1.0'
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, AsyncIterator, NamedTuple
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 
 from .answers import answer, count_tokens, extend, tokens_of, tool_arguments
 from .http_server import Response, json_response
@@ -51,8 +52,20 @@ class Job(NamedTuple):
     body: dict[str, Any]
 
 
-VLLM = Dialect("reasoning", True, True, True, True)
-SGLANG = Dialect("reasoning_content", False, False, False, False)
+VLLM = Dialect(
+    reasoning_field="reasoning",
+    knows_models=True,
+    needs_tool_parser=True,
+    wraps_errors=True,
+    has_kv_params=True,
+)
+SGLANG = Dialect(
+    reasoning_field="reasoning_content",
+    knows_models=False,
+    needs_tool_parser=False,
+    wraps_errors=False,
+    has_kv_params=False,
+)
 
 
 def new_id() -> str:
@@ -81,7 +94,11 @@ def understand(
         Rejected: the engine refuses it.
     """
     if not isinstance(body, dict):
-        raise Rejected(400, "Bad Request", "[{'type': 'json_invalid', 'loc': ('body', 0), 'msg': 'JSON decode error'}]")
+        raise Rejected(
+            400,
+            "Bad Request",
+            "[{'type': 'json_invalid', 'loc': ('body', 0), 'msg': 'JSON decode error'}]",
+        )
     model = body.get("model") or settings.served_names[0]
     if dialect.knows_models and model not in settings.served_names:
         raise Rejected(404, "NotFoundError", f"The model `{model}` does not exist.", "model")
@@ -130,7 +147,11 @@ def shape(settings: Settings, dialect: Dialect, job: Job, result: dict[str, Any]
     if job.is_stream:
         return Response(200, content_type=SSE, chunks=_stream(settings, dialect, job, result))
     usage = _usage(job, len(result["tokens"]))
-    choice: dict[str, Any] = {"index": 0, "logprobs": None, "finish_reason": result["finish_reason"]}
+    choice: dict[str, Any] = {
+        "index": 0,
+        "logprobs": None,
+        "finish_reason": result["finish_reason"],
+    }
     if job.is_chat:
         message, is_call = _message(settings, dialect, job, result["tokens"])
         choice["message"] = message
@@ -166,7 +187,9 @@ def _prompt(body: dict[str, Any], *, is_chat: bool) -> tuple[Any, int]:
     return "\n".join(texts), num_images
 
 
-def _chosen_tool(settings: Settings, dialect: Dialect, body: dict[str, Any]) -> dict[str, Any] | None:
+def _chosen_tool(
+    settings: Settings, dialect: Dialect, body: dict[str, Any]
+) -> dict[str, Any] | None:
     tools = body.get("tools")
     choice = body.get("tool_choice", "auto" if tools else "none")
     if not tools or choice in ("none", None):
@@ -189,7 +212,11 @@ def _chosen_tool(settings: Settings, dialect: Dialect, body: dict[str, Any]) -> 
         for tool in tools:
             if tool["function"]["name"] == wanted:
                 return dict(tool)
-        raise Rejected(400, "BadRequestError", "The tool specified in `tool_choice` does not match any of the specified `tools`")
+        raise Rejected(
+            400,
+            "BadRequestError",
+            "The tool specified in `tool_choice` does not match any of the specified `tools`",
+        )
     return dict(tools[0])
 
 
@@ -199,7 +226,9 @@ def _max_tokens(
     limit = settings.max_model_len
     wanted = body.get("max_completion_tokens") or body.get("max_tokens")
     if body.get("max_tokens") == 0:
-        raise Rejected(400, "BadRequestError", "max_tokens must be at least 1, got 0.", "max_tokens")
+        raise Rejected(
+            400, "BadRequestError", "max_tokens must be at least 1, got 0.", "max_tokens"
+        )
     output = int(wanted) if wanted is not None else 0
     if dialect.wraps_errors and output > limit:
         message = (
@@ -231,12 +260,22 @@ def _max_tokens(
 
 
 def _tokens(
-    settings: Settings, body: dict[str, Any], prompt: str, tool: dict[str, Any] | None, kind: tuple[bool, bool]
+    settings: Settings,
+    body: dict[str, Any],
+    prompt: str,
+    tool: dict[str, Any] | None,
+    kind: tuple[bool, bool],
 ) -> tuple[str, ...]:
     is_chat, has_images = kind
     is_thinking = (body.get("chat_template_kwargs") or {}).get("thinking", True)
-    is_reasoner = "kimi" in settings.checkpoint.model_type or "Kimi" in settings.checkpoint.architecture
-    thinks = is_chat and bool(is_thinking) and (is_reasoner or settings.features.reasoning_parser is not None)
+    is_reasoner = (
+        "kimi" in settings.checkpoint.model_type or "Kimi" in settings.checkpoint.architecture
+    )
+    thinks = (
+        is_chat
+        and bool(is_thinking)
+        and (is_reasoner or settings.features.reasoning_parser is not None)
+    )
     said = answer(prompt, is_chat=is_chat, has_images=has_images, thinks=thinks)
     content = tokens_of(tool_arguments(tool, prompt)) if tool is not None else said.content
     marker = (END_OF_THOUGHT,) if said.thought else ()
@@ -291,7 +330,11 @@ def _usage(job: Job, num_completion: int) -> dict[str, Any]:
 
 
 def _head(job: Job, *, is_chunk: bool) -> dict[str, Any]:
-    noun = ("chat.completion.chunk" if is_chunk else "chat.completion") if job.is_chat else "text_completion"
+    noun = (
+        ("chat.completion.chunk" if is_chunk else "chat.completion")
+        if job.is_chat
+        else "text_completion"
+    )
     return {"id": job.identity, "object": noun, "created": int(time.time()), "model": job.model}
 
 
@@ -310,23 +353,54 @@ async def _stream(
     tokens = result["tokens"]
     finish = result["finish_reason"]
     if job.is_chat:
-        yield event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}])
+        yield event(
+            [
+                {
+                    "index": 0,
+                    "delta": {"role": "assistant", "content": ""},
+                    "logprobs": None,
+                    "finish_reason": None,
+                }
+            ]
+        )
         calls = ""
         for field, text in _parts(settings, job, tokens):
             if field == "call":
                 calls += text
                 continue
             name = dialect.reasoning_field if field == "reasoning" else "content"
-            yield event([{"index": 0, "delta": {name: text}, "logprobs": None, "finish_reason": None}])
+            yield event(
+                [{"index": 0, "delta": {name: text}, "logprobs": None, "finish_reason": None}]
+            )
         delta: dict[str, Any] = {}
         if job.tool is not None and len(tokens) == len(job.tokens):
             delta = {"tool_calls": [{"index": 0, **_call(job, calls)}]}
             finish = "tool_calls"
-        yield event([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "stop_reason": None}])
+        yield event(
+            [
+                {
+                    "index": 0,
+                    "delta": delta,
+                    "logprobs": None,
+                    "finish_reason": finish,
+                    "stop_reason": None,
+                }
+            ]
+        )
     else:
         for index, text in enumerate(tokens):
             is_last = index == len(tokens) - 1
-            yield event([{"index": 0, "text": text, "logprobs": None, "finish_reason": finish if is_last else None, "stop_reason": None}])
+            yield event(
+                [
+                    {
+                        "index": 0,
+                        "text": text,
+                        "logprobs": None,
+                        "finish_reason": finish if is_last else None,
+                        "stop_reason": None,
+                    }
+                ]
+            )
     if job.has_usage_chunk:
         yield event([], usage=_usage(job, len(tokens)))
     yield b"data: [DONE]\n\n"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from .command_line import Arguments
 from .failures import Failed, assertion, invalid
 from .world import World
 
 Mode = Literal["single", "internal", "hybrid", "external", "multi-port"]
-Version = tuple  # of integers
+Version = tuple[int, ...]
 
 # Fields of vLLM's ParallelConfig that every rank must agree on (compute_hash of 0.17.0 to 0.33.0 leaves
 # out ranks, addresses, ports and node fields).
@@ -69,7 +69,13 @@ class Parallel(NamedTuple):
     def binds_rpc(self) -> bool:
         """Whether this process listens for the other ranks' handshakes."""
         spans = self.mode in ("external", "hybrid", "multi-port") or self.local < self.size
-        return self.size > 1 and self.first_rank == 0 and not self.is_headless and spans and self.has_engine
+        return (
+            self.size > 1
+            and self.first_rank == 0
+            and not self.is_headless
+            and spans
+            and self.has_engine
+        )
 
 
 def resolve(args: Arguments, version: Version, *, is_moe: bool, world: World) -> Parallel:
@@ -88,7 +94,7 @@ def resolve(args: Arguments, version: Version, *, is_moe: bool, world: World) ->
         mode, local, rank = _external(args, version, inferred, is_moe=is_moe)
     else:
         mode, local, rank = _by_local_size(args, version, inferred)
-    parallel = _assemble(args, version, mode, (local, rank))
+    parallel = _assemble(args, mode, (local, rank))
     _check_parallel_config(args, parallel, version, world)
     if size == 1 and mode == "internal":
         return parallel._replace(mode="single")
@@ -125,7 +131,9 @@ def _infer_from_nodes(args: Arguments, version: Version) -> int:
     if args["headless"] and args["data_parallel_hybrid_lb"]:
         raise assertion("data_parallel_hybrid_lb is not applicable in headless mode")
     if args["data_parallel_hybrid_lb"] and args["data_parallel_external_lb"]:
-        raise assertion("data_parallel_hybrid_lb and data_parallel_external_lb cannot both be True.")
+        raise assertion(
+            "data_parallel_hybrid_lb and data_parallel_external_lb cannot both be True."
+        )
     if nodes == 1:
         return 0
     per_rank = int(args["pipeline_parallel_size"]) * int(args["tensor_parallel_size"])
@@ -154,7 +162,11 @@ def _infer_from_nodes(args: Arguments, version: Version) -> int:
 def _external(
     args: Arguments, version: Version, inferred: int, *, is_moe: bool
 ) -> tuple[Mode, int, int]:
-    size, rank, local = args["data_parallel_size"], args["data_parallel_rank"], args["data_parallel_size_local"]
+    size, rank, local = (
+        args["data_parallel_size"],
+        args["data_parallel_rank"],
+        args["data_parallel_size_local"],
+    )
     if int(args["nnodes"] or 1) > 1 and size > 1 and args["data_parallel_external_lb"]:
         rank = inferred
     if size > 1 and not is_moe and version >= (0, 22):
@@ -214,24 +226,39 @@ def _by_local_size(args: Arguments, version: Version, inferred: int) -> tuple[Mo
 
 
 def _multi_port(args: Arguments) -> tuple[Mode, int, int]:
-    size, local, start = args["data_parallel_size"], args["data_parallel_size_local"], args["data_parallel_start_rank"]
+    size, local, start = (
+        args["data_parallel_size"],
+        args["data_parallel_size_local"],
+        args["data_parallel_start_rank"],
+    )
     flag = "Error: --data-parallel-multi-port-external-lb"
     first = start if start is not None else int(args["node_rank"] or 0) * int(local or 0)
     port, supervisor = args["port"], args["data_parallel_supervisor_port"]
     checks = (
-        (args["api_server_count"] not in (None, 1), f"{flag} currently requires --api-server-count=1"),
-        (size < 2, f"{flag} requires --data-parallel-size > 1"),
-        (local is None or local < 2, f"{flag} requires --data-parallel-size-local >= 2"),
-        ((local or 0) > size, "Error: --data-parallel-size-local cannot exceed --data-parallel-size"),
+        (
+            args["api_server_count"] not in (None, 1),
+            f"{flag} currently requires --api-server-count=1",
+        ),
+        (size <= 1, f"{flag} requires --data-parallel-size > 1"),
+        ((local or 0) <= 1, f"{flag} requires --data-parallel-size-local >= 2"),
+        (
+            (local or 0) > size,
+            "Error: --data-parallel-size-local cannot exceed --data-parallel-size",
+        ),
         (
             bool(local) and size % local != 0,
             "Error: --data-parallel-size must be divisible by --data-parallel-size-local",
         ),
-        (first + (local or 0) > size, "Error: multi-port supervised ranks would exceed --data-parallel-size"),
+        (
+            first + (local or 0) > size,
+            "Error: multi-port supervised ranks would exceed --data-parallel-size",
+        ),
         (
             bool(local) and port <= supervisor <= port + local - 1,
-            f"Error: --data-parallel-supervisor-port {supervisor} overlaps with child rank ports "
-            f"{port}-{port + (local or 1) - 1}",
+            (
+                f"Error: --data-parallel-supervisor-port {supervisor} overlaps with child rank ports "
+                f"{port}-{port + (local or 1) - 1}"
+            ),
         ),
     )
     for is_wrong, message in checks:
@@ -240,7 +267,7 @@ def _multi_port(args: Arguments) -> tuple[Mode, int, int]:
     return "multi-port", local, first
 
 
-def _assemble(args: Arguments, version: Version, mode: Mode, place: tuple[int, int]) -> Parallel:
+def _assemble(args: Arguments, mode: Mode, place: tuple[int, int]) -> Parallel:
     local, rank = place
     size, nodes = int(args["data_parallel_size"]), int(args["nnodes"] or 1)
     within = max(1, nodes // max(1, size // max(1, local))) if nodes > 1 else 1
@@ -270,12 +297,16 @@ def _assemble(args: Arguments, version: Version, mode: Mode, place: tuple[int, i
     )
 
 
-def _check_parallel_config(args: Arguments, parallel: Parallel, version: Version, world: World) -> None:
+def _check_parallel_config(
+    args: Arguments, parallel: Parallel, version: Version, world: World
+) -> None:
     """The validators of ParallelConfig, in its order."""
     name = "ParallelConfig"
     size, tensor = parallel.size, parallel.tensor
     if size > 1 and not 0 <= parallel.first_rank < size:
-        raise invalid(name, f"data_parallel_rank ({parallel.first_rank}) must be in the range [0, {size})")
+        raise invalid(
+            name, f"data_parallel_rank ({parallel.first_rank}) must be in the range [0, {size})"
+        )
     backend, count = args["distributed_executor_backend"], len(world.devices)
     needed = parallel.workers_per_rank
     if (
@@ -292,17 +323,26 @@ def _check_parallel_config(args: Arguments, parallel: Parallel, version: Version
         reason = "nnodes > 1 can only be set when distributed executor backend is mp, uni or external_launcher."
         raise invalid(name, reason)
     if parallel.local > size:
-        raise invalid(name, f"data_parallel_size_local ({parallel.local}) must be <= data_parallel_size ({size})")
+        raise invalid(
+            name,
+            f"data_parallel_size_local ({parallel.local}) must be <= data_parallel_size ({size})",
+        )
     if size <= 1 and parallel.mode == "external":
         raise invalid(name, "data_parallel_external_lb can only be set when data_parallel_size > 1")
     _check_expert_balancing(args, parallel, world)
     if tensor % parallel.context:
         space = " " if version >= (0, 33) else ""
-        raise invalid(name, f"tp_size={tensor} must be divisible by{space}dcp_size={parallel.context}.")
+        raise invalid(
+            name, f"tp_size={tensor} must be divisible by{space}dcp_size={parallel.context}."
+        )
 
 
 def _check_expert_balancing(args: Arguments, parallel: Parallel, world: World) -> None:
-    redundant = (args["eplb_config"] or {}).get("num_redundant_experts", 0) if isinstance(args["eplb_config"], dict) else 0
+    redundant = (
+        (args["eplb_config"] or {}).get("num_redundant_experts", 0)
+        if isinstance(args["eplb_config"], dict)
+        else 0
+    )
     if not args["enable_eplb"]:
         if redundant:
             raise invalid(

@@ -6,17 +6,19 @@ import argparse
 import json
 import os
 import sys
-from typing import Any, AsyncIterator, NamedTuple
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, NamedTuple
 
 from .failures import Failed, Refused
-from .http_server import Request, Response, json_response, serve_http
+from .http_server import OK, Request, Response, json_response, serve_http
 from .log import Log
 from .loop import Future, Loop
 from .openai_api import new_id
 from .streams import bind
-from .web_client import Answer, request as send
+from .web_client import Answer
+from .web_client import request as send
 
-NO_TRANSFER = {
+NO_TRANSFER: dict[str, Any] = {
     "do_remote_decode": True,
     "do_remote_prefill": False,
     "remote_engine_id": None,
@@ -77,7 +79,9 @@ def run_proxy(argv: list[str]) -> None:
         listener.listen(512)
     except OSError as error:
         text = f"error while attempting to bind on address ('{options.host}', {options.port})"
-        raise Failed("ERROR", f"[Errno {error.errno}] {text}: {(error.strerror or '').lower()}", "") from error
+        raise Failed(
+            "ERROR", f"[Errno {error.errno}] {text}: {(error.strerror or '').lower()}", ""
+        ) from error
     serve_http(loop, listener, proxy.handle)
     sys.stdout.write(f"INFO:     Uvicorn running on http://{options.host}:{options.port}\n")
     sys.stdout.flush()
@@ -117,8 +121,13 @@ class Proxy:
     def __init__(self, loop: Loop, options: argparse.Namespace) -> None:
         self._loop = loop
         self._log = Log("")
-        self.prefillers = [Server(*pair) for pair in zip(options.prefiller_hosts, options.prefiller_ports)]
-        self.decoders = [Server(*pair) for pair in zip(options.decoder_hosts, options.decoder_ports)]
+
+        def pairs(noun: str) -> Iterator[tuple[str, int]]:
+            hosts, ports = getattr(options, f"{noun}_hosts"), getattr(options, f"{noun}_ports")
+            return zip(hosts, ports)  # noqa: B905 - not in Python 3.9; lengths are checked
+
+        self.prefillers = [Server(*pair) for pair in pairs("prefiller")]
+        self.decoders = [Server(*pair) for pair in pairs("decoder")]
         self._tuning = Tuning(
             max(1, options.max_retries),
             options.retry_delay,
@@ -161,9 +170,11 @@ class Proxy:
             identity = new_id()
             try:
                 params = await self._prefill(request, body, identity)
-                answer, server = await self._decode(request, {**body, "kv_transfer_params": params}, identity)
+                answer, server = await self._decode(
+                    request, {**body, "kv_transfer_params": params}, identity
+                )
             except (OSError, ValueError) as error:
-                self._log.error("proxy", f"{type(error).__name__}: {error}")
+                self._log.complain("proxy", f"{type(error).__name__}: {error}")
                 return json_response({"detail": "Internal Server Error"}, 500)
             content_type = answer.headers.get("content-type", "application/json")
             if not body.get("stream"):
@@ -171,7 +182,9 @@ class Proxy:
                 server.load -= len(request.body)
                 return Response(answer.status, text, content_type)
             is_handed_on = True
-            return Response(answer.status, b"", content_type, self._relay(answer, server, len(request.body)))
+            return Response(
+                answer.status, b"", content_type, self._relay(answer, server, len(request.body))
+            )
         finally:
             if not is_handed_on:
                 self._finished()
@@ -192,28 +205,40 @@ class Proxy:
 
     async def _prefill(self, request: Request, body: dict[str, Any], identity: str) -> Any:
         """Have the prompt computed; return what the prefill engine says about its blocks."""
-        content = {**body, "stream": False, "max_tokens": 1, "min_tokens": 1, "kv_transfer_params": NO_TRANSFER}
+        content = {
+            **body,
+            "stream": False,
+            "max_tokens": 1,
+            "min_tokens": 1,
+            "kv_transfer_params": NO_TRANSFER,
+        }
         content.pop("stream_options", None)
         if "max_completion_tokens" in content:
             content["max_completion_tokens"] = 1
         server = _least_loaded(self.prefillers)
         server.load += len(request.body)
         try:
-            answer = await self._send(server, "POST", request.path, json.dumps(content).encode(), identity)
+            answer = await self._send(
+                server, "POST", request.path, json.dumps(content).encode(), identity
+            )
             text = await answer.read()
         finally:
             server.load -= len(request.body)
-        if answer.status != 200:
+        if answer.status != OK:
             raise ValueError(f"prefill {server.url} answered {answer.status}: {text[:300]!r}")
         return json.loads(text).get("kv_transfer_params") or {}
 
-    async def _decode(self, request: Request, body: dict[str, Any], identity: str) -> tuple[Answer, Server]:
+    async def _decode(
+        self, request: Request, body: dict[str, Any], identity: str
+    ) -> tuple[Answer, Server]:
         server = _least_loaded(self.decoders)
         server.load += len(request.body)
         answer = await self._send(server, "POST", request.path, json.dumps(body).encode(), identity)
         return answer, server
 
-    async def _send(self, server: Server, method: str, path: str, body: bytes, identity: str) -> Answer:
+    async def _send(
+        self, server: Server, method: str, path: str, body: bytes, identity: str
+    ) -> Answer:
         headers = {
             "content-type": "application/json",
             "authorization": f"Bearer {os.environ.get('OPENAI_API_KEY')}",
@@ -223,7 +248,9 @@ class Proxy:
             try:
                 return await send(self._loop, method, server.url + path, headers, body)
             except OSError as error:
-                self._log.warning("proxy", f"Attempt {attempt + 1} failed for {path} on {server.url}: {error}")
+                self._log.caution(
+                    "proxy", f"Attempt {attempt + 1} failed for {path} on {server.url}: {error}"
+                )
                 await self._loop.sleep(self._tuning.retry_delay * 2**attempt)
         raise ConnectionError(f"All connection attempts failed: {server.url}")
 
@@ -261,11 +288,12 @@ class Proxy:
             try:
                 answer = await send(self._loop, "GET", f"{server.url}/v1/models", {})
                 await answer.read()
-                if answer.status == 200 and server.key not in {x.key for x in pool}:
-                    pool.append(server)
-                return
             except OSError:
                 await self._loop.sleep(self._tuning.waiting_retry_interval)
+            else:
+                if answer.status == OK and server.key not in {x.key for x in pool}:
+                    pool.append(server)
+                return
 
 
 def _least_loaded(servers: list[Server]) -> Server:

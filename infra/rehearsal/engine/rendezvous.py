@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from . import wire
 from .failures import Failed
@@ -27,7 +28,9 @@ class Place(NamedTuple):
 class Rendezvous:
     """All nodes of one world, seen from one of them."""
 
-    def __init__(self, loop: Loop, log: Log, place: Place, facts: dict[str, Any], seconds: float) -> None:
+    def __init__(
+        self, loop: Loop, log: Log, place: Place, facts: dict[str, Any], seconds: float
+    ) -> None:
         """Prepare.
 
         Args:
@@ -111,7 +114,7 @@ class Rendezvous:
         node = int(message.get("node", -1))
         agrees = all(message.get(key) == value for key, value in self._facts.items())
         if not agrees or not 0 < node < self._num_nodes or node in self._joined:
-            self._log.warning("TCPStore", f"node {node} does not fit into this world: {message}")
+            self._log.caution("TCPStore", f"node {node} does not fit into this world: {message}")
             await self._loop.sleep(self._seconds)
             return
         self._joined[node] = stream
@@ -133,7 +136,7 @@ class Rendezvous:
         self.on_loss()
 
     def _timed_out(self) -> Failed:
-        if self._node == 0 and self._joined or self._node == 0 and self._num_nodes > 1:
+        if (self._node == 0 and self._joined) or (self._node == 0 and self._num_nodes > 1):
             return Failed(
                 "torch.distributed.DistStoreError",
                 f"Timed out after {TIMEOUT_SECONDS + 1} seconds waiting for clients. "

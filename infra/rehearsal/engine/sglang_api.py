@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from .answers import answer, count_tokens
 from .http_server import Request, Response, json_response
 from .metrics import Totals, sglang_metrics
-from .openai_api import SGLANG, Job, Rejected, engine_request, error_response, new_id, shape, understand
+from .openai_api import (
+    SGLANG,
+    Job,
+    Rejected,
+    engine_request,
+    error_response,
+    new_id,
+    shape,
+    understand,
+)
 from .settings import Settings
 
-Generate = Callable[[dict], Awaitable[dict]]
+Generate = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 COMPLETION_PATHS = ("/v1/completions", "/v1/chat/completions")
 OPEN_PATHS = ("/health", "/metrics")
 
@@ -53,7 +63,9 @@ class SglangFrontEnd:
         """SGLang's own ``/generate``."""
         sampling = body.get("sampling_params") or {}
         prompt = body.get("text") or body.get("input_ids") or ""
-        said = answer(prompt if isinstance(prompt, str) else "", is_chat=False, has_images=False, thinks=False)
+        said = answer(
+            prompt if isinstance(prompt, str) else "", is_chat=False, has_images=False, thinks=False
+        )
         job = Job(
             identity=str(body.get("rid") or new_id()), path="/generate", is_chat=False, is_stream=False,
             has_usage_chunk=False, model=self._settings.served_names[0],

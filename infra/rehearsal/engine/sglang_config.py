@@ -20,7 +20,9 @@ DEFAULT_CHUNK = 8192
 INFINIBAND_FOLDER = "/sys/class/infiniband"
 # Names of sglang/srt/parser/conversation.py that matter for tests of a wrong name are few: everything
 # that is neither here nor a file is refused.
-CHAT_TEMPLATES = frozenset({"chatml", "llama-2", "llama-4", "vicuna_v1.1", "deepseek-vl2", "kimi-vl", "qwen2-vl"})
+CHAT_TEMPLATES = frozenset(
+    {"chatml", "llama-2", "llama-4", "vicuna_v1.1", "deepseek-vl2", "kimi-vl", "qwen2-vl"}
+)
 FULL_EXPERT_BACKENDS = ("deepep", "mooncake", "ascend_fuseep", "flashinfer", "mori")
 
 
@@ -80,14 +82,16 @@ def configure(args: Arguments, release: Release, world: World) -> tuple[Settings
     if ":" in served:
         raise assertion(
             "served_model_name cannot contain a colon (':') character. The colon is reserved for the "
-            "'model:adapter' syntax used in LoRA adapter specification. Invalid value: '" + served + "'"
+            "'model:adapter' syntax used in LoRA adapter specification. Invalid value: '"
+            + served
+            + "'"
         )
     node = node._replace(devices=_devices(node, tensor, pipeline))
     place = _place(node, tensor, pipeline)
     return _settings(args, release, (checkpoint, place, node), world, served), node
 
 
-def fit(settings: Settings, args: Arguments, world: World) -> Settings:
+def fit(settings: Settings, world: World) -> Settings:
     """Return the settings with the size of the token pool.
 
     Raises:
@@ -119,9 +123,11 @@ def _either(args: Arguments, short: str, long: str) -> int:
 def _node(args: Arguments) -> Node:
     address = args["dist_init_addr"]
     parts = address.rsplit(":", 1) if address else []
-    if address and (len(parts) != 2 or not parts[1].isdigit()):
+    if address and (parts[1:] == [] or not parts[1].isdigit()):
         raise assertion("please provide --dist-init-addr as host:port of head node")
-    data_parallel = max(_either(args, "dp_size", "data_parallel_size"), int(args["attn_dp_size"] or 1))
+    data_parallel = max(
+        _either(args, "dp_size", "data_parallel_size"), int(args["attn_dp_size"] or 1)
+    )
     has_attention = bool(args["enable_dp_attention"]) or int(args["attn_dp_size"] or 1) > 1
     return Node(
         dist_address=(parts[0], int(parts[1])) if parts else None,
@@ -208,7 +214,9 @@ def _check_model(args: Arguments, checkpoint: Checkpoint, world: World, tensor: 
         )
     per_device = checkpoint.num_heads // max(1, tensor)
     if checkpoint.num_heads % tensor:
-        raise Failed("AssertionError", f"{checkpoint.num_heads} is not divisible by {tensor}", "Scheduler")
+        raise Failed(
+            "AssertionError", f"{checkpoint.num_heads} is not divisible by {tensor}", "Scheduler"
+        )
     if world.vendor == "amd" and checkpoint.is_mla and per_device % 16:
         raise Failed(
             "AssertionError",
@@ -270,7 +278,9 @@ def _settings(
         port=args["port"],
         supervisor_port=None,
         parallel=place,
-        addresses=Addresses(os.environ.get("SGLANG_HOST_IP") or world.address, "", 0, node.bootstrap_port),
+        addresses=Addresses(
+            os.environ.get("SGLANG_HOST_IP") or world.address, "", 0, node.bootstrap_port
+        ),
         kv=kv,
         features=Features(
             tool_parser=args["tool_call_parser"],

@@ -27,7 +27,14 @@ from .world import World, read_world, take_devices
 
 ZMQ_PORT_DELTA = 233  # sglang/srt/server_args.py ZMQ_TCP_PORT_DELTA, 0.5.9
 BOOTSTRAP_SECONDS = 300  # SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT and …_WAITING_TIMEOUT
-PORT_NAMES = ("port_base", "detokenizer_port", "rpc_port", "metrics_ipc_name", "scheduler_input_port", "load_port")
+PORT_NAMES = (
+    "port_base",
+    "detokenizer_port",
+    "rpc_port",
+    "metrics_ipc_name",
+    "scheduler_input_port",
+    "load_port",
+)
 
 
 def run_sglang(program: str, argv: list[str], release: Release, environ: dict[str, str]) -> None:
@@ -77,14 +84,16 @@ class Server:
         self._open_ports()
         nodes = self._rendezvous()
         self._kept.append(take_devices(self._world, tuple(range(node.devices)), None))
-        self._settings = fit(self._settings, self._args, self._world)
+        self._settings = fit(self._settings, self._world)
         if nodes is not None:
             await nodes.join()
         check_weights(self._settings.checkpoint.path)
         count = num_shards(self._settings.checkpoint.path)
         await self._loop.sleep(self._world.load_seconds)
-        self._log.info("loader", f"Loading safetensors checkpoint shards: 100% Completed | {count}/{count}")
-        self._log.info("scheduler", f"max_total_num_tokens={self._settings.kv_tokens}")
+        self._log.tell(
+            "loader", f"Loading safetensors checkpoint shards: 100% Completed | {count}/{count}"
+        )
+        self._log.tell("scheduler", f"max_total_num_tokens={self._settings.kv_tokens}")
         if node.node_rank > 0:
             serve_http(self._loop, http, _dummy_health)
         else:
@@ -93,7 +102,7 @@ class Server:
             serve_http(self._loop, http, front.handle)
             await self._loop.sleep(STEP_SECONDS)
             front.is_starting = False
-            self._log.info("http_server", "The server is fired up and ready to roll!")
+            self._log.tell("http_server", "The server is fired up and ready to roll!")
         await Future[None]()
 
     def _reserve_http(self) -> Any:
@@ -102,7 +111,9 @@ class Server:
             return reserve(settings.host, settings.port)
         except OSError as error:
             text = f"error while attempting to bind on address ('{settings.host}', {settings.port})"
-            raise Failed("ERROR", f"[Errno {error.errno}] {text}: {(error.strerror or '').lower()}", "") from error
+            raise Failed(
+                "ERROR", f"[Errno {error.errno}] {text}: {(error.strerror or '').lower()}", ""
+            ) from error
 
     def _open_ports(self) -> None:
         """DP attention talks over TCP on the head node: dist port + 1 to + 5, from 0.5.23 + 6."""
@@ -111,7 +122,7 @@ class Server:
             return
         host, first = node.dist_address or ("127.0.0.1", self._settings.port + ZMQ_PORT_DELTA)
         count = 6 if self._settings.release.numbers >= (0, 5, 23) else 5
-        for name, shift in zip(PORT_NAMES[:count], range(1, count + 1)):
+        for name, shift in zip(PORT_NAMES[:count], range(1, count + 1)):  # noqa: B905 - not in 3.9
             try:
                 listener = bind(host, first + shift)
                 listener.listen(16)
@@ -142,7 +153,7 @@ class Server:
         return nodes
 
     def _stall(self) -> None:
-        self._log.warning("scheduler", "a node is gone; collectives hang")
+        self._log.caution("scheduler", "a node is gone; collectives hang")
         self._is_stalled = True
 
     def _open_bootstrap(self) -> None:
@@ -173,13 +184,16 @@ class Server:
         if request.query["engine_rank"] == "-1":
             return json_response(
                 {
-                    "prefill_attn_tp_size": self._settings.parallel.tensor // max(1, self._node.data_parallel),
+                    "prefill_attn_tp_size": self._settings.parallel.tensor
+                    // max(1, self._node.data_parallel),
                     "prefill_dp_size": self._node.data_parallel,
                     "prefill_pp_size": self._settings.parallel.pipeline,
                     "prefill_page_size": self._node.page_size,
                 }
             )
-        return json_response({"rank_ip": self._settings.addresses.host, "rank_port": self._worker_port})
+        return json_response(
+            {"rank_ip": self._settings.addresses.host, "rank_port": self._worker_port}
+        )
 
     async def _generate(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer one request as the scheduler of this server does."""
@@ -241,19 +255,26 @@ class Server:
         query = "engine_rank=-1&target_dp_group=-1&target_pp_rank=-1"
         sizes = await fetch_json(self._loop, base + query, limit)
         if sizes is None:
-            return "", f"{failed}Could not fetch prefill parallel info from bootstrap_addr: {address}"
+            return (
+                "",
+                f"{failed}Could not fetch prefill parallel info from bootstrap_addr: {address}",
+            )
         if sizes["prefill_page_size"] != self._node.page_size:
             return "", (
                 f"{failed}Page size mismatch: prefill server has page_size={sizes['prefill_page_size']}, but "
                 f"decode server has page_size={self._node.page_size}. Both servers must use the same "
                 "--page-size value."
             )
-        where = await fetch_json(self._loop, base + "engine_rank=0&target_dp_group=0&target_pp_rank=0", limit)
+        where = await fetch_json(
+            self._loop, base + "engine_rank=0&target_dp_group=0&target_pp_rank=0", limit
+        )
         if where is None:
             return "", f"{failed}Could not fetch bootstrap info from {address}"
         sender = (where["rank_ip"], int(where["rank_port"]))
         try:
-            answer = await wire.ask(self._loop, sender, {"type": "READ", "key": key, "waits": True}, limit)
+            answer = await wire.ask(
+                self._loop, sender, {"type": "READ", "key": key, "waits": True}, limit
+            )
         except (OSError, TimedOut):
             answer = {"ok": False, "reason": f"lost {sender[0]}:{sender[1]}"}
         if not answer.get("ok"):

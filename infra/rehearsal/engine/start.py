@@ -52,7 +52,7 @@ def program_of(argv: list[str]) -> tuple[str, list[str]]:
     Raises:
         Failed: the image holds no such program.
     """
-    words = [os.path.basename(argv[0])] + argv[1:] if argv else [""]
+    words = [os.path.basename(argv[0]), *argv[1:]] if argv else [""]
     if words[:2] == ["vllm", "serve"]:
         return "vllm", words[2:]
     if words[:2] == ["sglang", "serve"]:
@@ -74,7 +74,7 @@ def _run(argv: list[str], release: Release) -> None:
     environ = dict(os.environ)
     program, arguments = program_of(argv)
     if program == "proxy":
-        from .proxy import run_proxy  # the proxy's modules are of no use to an engine
+        from .proxy import run_proxy  # noqa: PLC0415 - of no use to an engine, and start-up is dear
 
         _die_by_signal()
         run_proxy(arguments)
@@ -83,7 +83,7 @@ def _run(argv: list[str], release: Release) -> None:
     if is_sglang != (release.engine == "sglang"):
         raise Failed("exec", f'"{argv[0]}": executable file not found in $PATH', process="")
     if is_sglang:
-        from .sglang_process import run_sglang  # likewise
+        from .sglang_process import run_sglang  # noqa: PLC0415 - likewise
 
         _die_by_signal()
         run_sglang(program, arguments, release, environ)
@@ -92,20 +92,20 @@ def _run(argv: list[str], release: Release) -> None:
     world = read_world(environ)
     settings, more = vllm_config.configure(args, release, world, environ)
     for message in warnings + more:
-        Log("APIServer").warning("arg_utils.py", message)
+        Log("APIServer").caution("arg_utils.py", message)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     Process(settings, args, world).run()
 
 
-def _stop(number: int, frame: Any) -> None:
-    """vLLM leaves with 0 when it is told to stop; requests in flight are aborted."""
+def _stop(_: int, __: Any) -> None:
+    """VLLM leaves with 0 when it is told to stop; requests in flight are aborted."""
     sys.stdout.write("INFO [launcher.py:130] Shutting down\n")
     _leave(0)
 
 
 def _die_by_signal() -> None:
-    """uvicorn's own runner ends by the signal itself: 143 for a shell."""
+    """Uvicorn's own runner ends by the signal itself: 143 for a shell."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import TYPE_CHECKING, Any, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -18,7 +19,7 @@ class Stream:
     """One connection, read through a buffer."""
 
     def __init__(self, loop: Loop, connection: socket.socket) -> None:
-        connection.setblocking(False)
+        connection.setblocking(False)  # noqa: FBT003 - socket's own signature
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loop = loop
         self._socket = connection
@@ -99,7 +100,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.setblocking(False)
+        listener.setblocking(False)  # noqa: FBT003 - likewise
     except OSError:
         listener.close()
         raise
@@ -142,17 +143,18 @@ async def connect(loop: Loop, host: str, port: int) -> Stream:
     """
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     connection = socket.socket(family, socket.SOCK_STREAM)
-    connection.setblocking(False)
-    try:
-        code = connection.connect_ex(address)
-        if code in (errno.EINPROGRESS, errno.EAGAIN):
+    connection.setblocking(False)  # noqa: FBT003 - likewise
+    code = connection.connect_ex(address)
+    if code in {errno.EINPROGRESS, errno.EAGAIN}:
+        try:
             await loop.writable(connection.fileno())
-            code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            raise OSError(code, f"connect to {host}:{port} failed")
-    except BaseException:
+        except BaseException:
+            connection.close()
+            raise
+        code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
         connection.close()
-        raise
+        raise OSError(code, f"connect to {host}:{port} failed")
     return Stream(loop, connection)
 
 

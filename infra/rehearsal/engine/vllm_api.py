@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from .answers import tokens_of
 from .http_server import Request, Response, json_response
@@ -12,7 +13,7 @@ from .metrics import Totals, vllm_metrics
 from .openai_api import VLLM, Job, Rejected, engine_request, error_response, shape, understand
 from .settings import Settings
 
-Generate = Callable[[int, dict], Awaitable[dict]]
+Generate = Callable[[int, dict[str, Any]], Awaitable[dict[str, Any]]]
 GENERATION_PATHS = ("/v1/completions", "/v1/chat/completions")
 RANK_HEADER = "x-data-parallel-rank"
 
@@ -53,7 +54,9 @@ class FrontEnd:
             return error_response(VLLM, rejected)
         result = await self._run(rank, job)
         if "error" in result and not job.is_stream:
-            return error_response(VLLM, Rejected(500, "InternalServerError", "Internal server error"))
+            return error_response(
+                VLLM, Rejected(500, "InternalServerError", "Internal server error")
+            )
         return shape(self._settings, VLLM, job, result)
 
     def _choose(self, header: str | None) -> int:
@@ -90,12 +93,16 @@ class FrontEnd:
             body = request.json() or {}
         except ValueError:
             body = {}
-        text = body.get("prompt") or " ".join(str(m.get("content")) for m in body.get("messages", []))
+        text = body.get("prompt") or " ".join(
+            str(m.get("content")) for m in body.get("messages", [])
+        )
         tokens = list(range(len(tokens_of(text))))
         if request.path == "/detokenize":
             return json_response({"prompt": " ".join(str(x) for x in body.get("tokens", []))})
         limit = self._settings.max_model_len
-        return json_response({"count": len(tokens), "max_model_len": limit, "tokens": tokens, "token_strs": None})
+        return json_response(
+            {"count": len(tokens), "max_model_len": limit, "tokens": tokens, "token_strs": None}
+        )
 
     def _status(self, request: Request) -> Response:
         settings = self._settings
@@ -106,14 +113,18 @@ class FrontEnd:
         if request.path == "/version":
             return json_response({"version": settings.release.version})
         if request.path == "/v1/models":
-            return json_response({"object": "list", "data": [self._card(x) for x in settings.served_names]})
+            return json_response(
+                {"object": "list", "data": [self._card(x) for x in settings.served_names]}
+            )
         if request.path == "/metrics":
             totals = self._totals if settings.features.has_metrics else {}
             blocks = settings.kv_tokens // settings.block_size
             text = vllm_metrics(totals, settings.served_names[0], blocks)
             return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
         if request.path == "/server_info":
-            return json_response({"vllm_config": {"simulated": True, "model": settings.checkpoint.path}})
+            return json_response(
+                {"vllm_config": {"simulated": True, "model": settings.checkpoint.path}}
+            )
         return json_response({"detail": "Not Found"}, 404)
 
     def _card(self, name: str) -> dict[str, Any]:

@@ -74,7 +74,11 @@ def _normalise(words: list[str]) -> list[str]:
             result.append(head.replace("_", "-") + dot + tail + equals + value)
         elif word.startswith("-O") and word != "-O":
             result += ["--optimization-level", word[3:] if word[2] == "=" else word[2:]]
-        elif word == "-O" and words[index + 1 : index + 2] and words[index + 1] in OPTIMIZATION_LEVELS:
+        elif (
+            word == "-O"
+            and words[index + 1 : index + 2]
+            and words[index + 1] in OPTIMIZATION_LEVELS
+        ):
             result.append("--optimization-level")
         else:
             result.append(word)

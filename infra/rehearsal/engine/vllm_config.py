@@ -18,13 +18,21 @@ from .vllm_arguments import rewrite
 from .world import BLACKWELL, World
 
 USAGE = "usage: vllm serve [model_tag] [options]\n"
-TOP_USAGE = (
-    "usage: vllm [-h] [-v]\n            {chat,complete,serve,launch,bench,collect-env,run-batch} ...\n"
-)
+TOP_USAGE = "usage: vllm [-h] [-v]\n            {chat,complete,serve,launch,bench,collect-env,run-batch} ...\n"
 # vllm/config/speculative.py@0.17.0; 0.18.0 added deepseek_v2, deepseek_v3, kimi_k2, kimi_k25.
-EAGLE3_TYPES = ["llama", "qwen", "minicpm", "gpt_oss", "hunyuan_vl", "hunyuan_v1_dense", "afmoe", "nemotron_h"]
+EAGLE3_TYPES = [
+    "llama",
+    "qwen",
+    "minicpm",
+    "gpt_oss",
+    "hunyuan_vl",
+    "hunyuan_v1_dense",
+    "afmoe",
+    "nemotron_h",
+]
 ROCM_UNSUPPORTED = ("awq_marlin_24", "humming", "moe_wna16")
 DEFAULT_CONTEXT_TOKENS = 8192
+MOST_AITER_HEADS = 128
 
 
 def parse_arguments(argv: list[str], release: Release) -> tuple[Arguments, list[str]]:
@@ -88,7 +96,9 @@ def configure(
         keys = catalogue.read_additional_keys(release.plugin)
         view = ascend_config.View(args, place, kv, checkpoint, environ)
         warnings += ascend_config.check_ascend(view, release.plugin, keys)
-    return _settings(args, release, (checkpoint, place, kv, max_model_len), world, environ), warnings
+    return _settings(
+        args, release, (checkpoint, place, kv, max_model_len), world, environ
+    ), warnings
 
 
 def fit(settings: Settings, args: Arguments, world: World) -> Settings:
@@ -126,11 +136,20 @@ def _check_vendor(release: Release, world: World) -> None:
         )
 
 
-def _check_quantization(args: Arguments, release: Release, checkpoint: Checkpoint, world: World) -> None:
+def _check_quantization(
+    args: Arguments, release: Release, checkpoint: Checkpoint, world: World
+) -> None:
     method = args["quantization"] or checkpoint.quantization
     if method == "ascend" and release.engine != "vllm-ascend":
-        raise invalid("ModelConfig", "Unknown quantization method: ascend. Must be one of ['awq', 'fp8', ...].")
-    if args["quantization"] and checkpoint.quantization and args["quantization"] != checkpoint.quantization:
+        raise invalid(
+            "ModelConfig",
+            "Unknown quantization method: ascend. Must be one of ['awq', 'fp8', ...].",
+        )
+    if (
+        args["quantization"]
+        and checkpoint.quantization
+        and args["quantization"] != checkpoint.quantization
+    ):
         raise invalid(
             "ModelConfig",
             "Quantization method specified in the model config "
@@ -178,9 +197,15 @@ def _check_speculation(args: Arguments, version: parallel.Version, checkpoint: C
     if not isinstance(config, dict):
         return
     tokens = config.get("num_speculative_tokens")
-    if config.get("model") is None and config.get("method") not in ("ngram", "mtp", "suffix", "ngram_gpu"):
+    if config.get("model") is None and config.get("method") not in (
+        "ngram",
+        "mtp",
+        "suffix",
+        "ngram_gpu",
+    ):
         raise invalid(
-            "SpeculativeConfig", "num_speculative_tokens was provided but without speculative model."
+            "SpeculativeConfig",
+            "num_speculative_tokens was provided but without speculative model.",
         )
     if config.get("model") and tokens is None:
         raise invalid(
@@ -202,7 +227,9 @@ def _check_batches(args: Arguments, max_model_len: int) -> None:
     sequences, tokens = args["max_num_seqs"], args["max_num_batched_tokens"]
     is_chunked = args["enable_chunked_prefill"] is not False
     if tokens is None:
-        tokens = DEFAULT_CONTEXT_TOKENS if is_chunked else max(max_model_len, DEFAULT_CONTEXT_TOKENS)
+        tokens = (
+            DEFAULT_CONTEXT_TOKENS if is_chunked else max(max_model_len, DEFAULT_CONTEXT_TOKENS)
+        )
         tokens = max(tokens, sequences or 0)
     if not is_chunked and tokens < max_model_len:
         raise invalid(
@@ -243,7 +270,9 @@ def _check_heads(
         is_aiter = is_aiter or args["block_size"] == 1
         is_supported = per_device in (16, 128)
     elif version < (0, 22):
-        is_supported = per_device in (4, 8) or (per_device % 16 == 0 and per_device <= 128)
+        is_supported = per_device in (4, 8) or (
+            per_device % 16 == 0 and per_device <= MOST_AITER_HEADS
+        )
     else:
         is_supported = 16 % per_device == 0 or per_device % 16 == 0
     if is_aiter and not is_supported:
@@ -265,7 +294,9 @@ def _check_heads(
 def _check_graph_sizes(args: Arguments) -> None:
     config = args["compilation_config"] if isinstance(args["compilation_config"], dict) else {}
     if config.get("cudagraph_capture_sizes") == []:
-        raise assertion("cudagraph_capture_sizes should contain at least one element when using cuda graph.")
+        raise assertion(
+            "cudagraph_capture_sizes should contain at least one element when using cuda graph."
+        )
     if args["cudagraph_capture_sizes"] is not None and config.get("cudagraph_capture_sizes"):
         raise Failed(
             "ValueError",
@@ -289,7 +320,9 @@ def _settings(
         served_names=tuple(names),
         host=args["host"] or "0.0.0.0",
         port=args["port"],
-        supervisor_port=args["data_parallel_supervisor_port"] if place.mode == "multi-port" else None,
+        supervisor_port=args["data_parallel_supervisor_port"]
+        if place.mode == "multi-port"
+        else None,
         parallel=place,
         addresses=read_addresses(environ, world.address),
         kv=kv,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from . import connectors
 from .checkpoint import check_weights, num_shards
@@ -53,7 +54,9 @@ class Process:
         place = self._settings.parallel
         self._reserve_http()
         self._open_group()
-        self._kept.append(take_devices(self._world, _local_devices(place), self._settings.utilisation))
+        self._kept.append(
+            take_devices(self._world, _local_devices(place), self._settings.utilisation)
+        )
         self._settings = fit(self._settings, self._args, self._world)
         if self._nodes is not None:
             await self._nodes.join()
@@ -81,18 +84,22 @@ class Process:
             try:
                 listener, guard = reserve(settings.host, settings.port + shift)
             except OSError as error:
-                reason = "Address already in use" if error.errno == errno.EADDRINUSE else error.strerror
+                reason = (
+                    "Address already in use" if error.errno == errno.EADDRINUSE else error.strerror
+                )
                 raise Failed("OSError", f"[Errno {error.errno}] {reason}") from error
             self._http.append(listener)
             self._kept.append(guard)
-        self._log.info("api_server.py:2010", f"vLLM server version {settings.release.version}")
+        self._log.tell("api_server.py:2010", f"vLLM server version {settings.release.version}")
 
     def _supervise(self, port: int) -> None:
         try:
             listener = bind(self._settings.host, port)
         except OSError as error:
             text = f"error while attempting to bind on address ('{self._settings.host}', {port})"
-            raise Failed("OSError", f"[Errno {error.errno}] {text}: {error.strerror}", "DPSupervisor") from error
+            raise Failed(
+                "OSError", f"[Errno {error.errno}] {text}: {error.strerror}", "DPSupervisor"
+            ) from error
         serve_http(self._loop, listener, self._supervisor_state)
 
     async def _supervisor_state(self, request: Request) -> Response:
@@ -104,7 +111,10 @@ class Process:
         place, scale = self._settings.parallel, self._world.time_scale
         if place.num_nodes > 1:
             where = Place(place.master_address, place.master_port, place.node_rank, place.num_nodes)
-            facts = {"num_nodes": place.num_nodes, "world_size": place.size * place.workers_per_rank}
+            facts = {
+                "num_nodes": place.num_nodes,
+                "world_size": place.size * place.workers_per_rank,
+            }
             self._nodes = Rendezvous(self._loop, self._log, where, facts, TIMEOUT_SECONDS * scale)
             self._nodes.on_loss = self._stall
             self._nodes.listen()
@@ -137,10 +147,12 @@ class Process:
             await self._loop.sleep(self._world.load_seconds / PROGRESS_STEPS)
             done = count * step // PROGRESS_STEPS
             percent = 100 * step // PROGRESS_STEPS
-            line = f"Loading safetensors checkpoint shards: {percent:3d}% Completed | {done}/{count}"
-            self._log.info("weight_utils.py:690", line)
+            line = (
+                f"Loading safetensors checkpoint shards: {percent:3d}% Completed | {done}/{count}"
+            )
+            self._log.tell("weight_utils.py:690", line)
         tokens = self._settings.kv_tokens
-        self._log.info("kv_cache_utils.py:1307", f"GPU KV cache size: {tokens:,} tokens")
+        self._log.tell("kv_cache_utils.py:1307", f"GPU KV cache size: {tokens:,} tokens")
 
     def _open_cores(self) -> None:
         place, settings = self._settings.parallel, self._settings
@@ -151,13 +163,15 @@ class Process:
             shift = rank - place.first_rank if place.mode == "multi-port" else 0
             core = EngineCore(site, rank, None if place.is_headless else settings.port + shift)
             if settings.kv is not None and settings.kv.connector in CONNECTORS:
-                core.connector = CONNECTORS[settings.kv.connector](make_site(core, site))
+                core.connector = CONNECTORS[settings.kv.connector](
+                    make_site(core, settings.kv, site)
+                )
                 core.connector.listen()
             self._cores[rank] = core
         self._open_bootstrap()
 
     def _open_bootstrap(self) -> None:
-        """vLLM's own Mooncake connector: one bootstrap server per producing instance."""
+        """VLLM's own Mooncake connector: one bootstrap server per producing instance."""
         place = self._settings.parallel
         workers = {
             str(rank): core.connector.entry()
@@ -177,7 +191,9 @@ class Process:
 
         async def query(request: Request) -> Response:
             is_query = request.path == "/query"
-            return json_response(workers) if is_query else json_response({"detail": "Not Found"}, 404)
+            return (
+                json_response(workers) if is_query else json_response({"detail": "Not Found"}, 404)
+            )
 
         serve_http(self._loop, listener, query)
 
@@ -190,19 +206,20 @@ class Process:
             fronts = [(rank,) for rank in own]
         else:
             fronts = [own]
-        for listener, ranks in zip(self._http, fronts):
+        for listener, ranks in zip(self._http, fronts):  # noqa: B905 - not in Python 3.9
             serve_http(self._loop, listener, FrontEnd(self._settings, ranks, self._generate).handle)
         self._is_ready = True
         if self._http:
             address = f"http://{self._settings.host}:{self._settings.port}"
-            self._log.info("launcher.py:38", f"Starting vLLM server on {address}")
-            self._log.info("on.py:62", "Application startup complete.")
+            self._log.tell("launcher.py:38", f"Starting vLLM server on {address}")
+            self._log.tell("on.py:62", "Application startup complete.")
 
     async def _generate(self, rank: int, request: dict[str, Any]) -> dict[str, Any]:
         core = self._cores.get(rank)
         if core is not None:
             return await core.generate(request)
-        assert isinstance(self._group, Leader)
+        if not isinstance(self._group, Leader):
+            raise Failed("RuntimeError", f"rank {rank} is not served here", "APIServer")
         return await self._group.generate(rank, request)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, AsyncIterator
+from collections.abc import AsyncIterator
+from typing import Any
 
-from .http_server import read_body, read_chunks
+from .http_server import OK, read_body, read_chunks
 from .loop import Loop, TimedOut
 from .streams import Stream, connect
 
@@ -64,11 +65,13 @@ async def request(
         raise
     first, *rest = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
-    if len(parts) < 2 or not parts[1].isdigit():
+    if len(parts) == 1 or not parts[1].isdigit():
         stream.close()
         raise ConnectionResetError(f"{url}: Server disconnected without sending a response.")
     pairs = (line.partition(":") for line in rest if ":" in line)
-    return Answer(stream, int(parts[1]), {name.strip().lower(): value.strip() for name, _, value in pairs})
+    return Answer(
+        stream, int(parts[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
+    )
 
 
 async def fetch_json(loop: Loop, url: str, seconds: float) -> Any:
@@ -77,7 +80,7 @@ async def fetch_json(loop: Loop, url: str, seconds: float) -> Any:
     async def fetch() -> Any:
         answer = await request(loop, "GET", url, {})
         body = await answer.read()
-        return json.loads(body) if answer.status == 200 else None
+        return json.loads(body) if answer.status == OK else None
 
     try:
         return await loop.within(seconds, fetch())

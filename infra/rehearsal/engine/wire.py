@@ -44,7 +44,9 @@ async def dial(loop: Loop, host: str, port: int) -> Stream:
             await loop.sleep(RETRY_SECONDS)
 
 
-async def ask(loop: Loop, address: tuple[str, int], message: dict[str, Any], seconds: float) -> dict[str, Any]:
+async def ask(
+    loop: Loop, address: tuple[str, int], message: dict[str, Any], seconds: float
+) -> dict[str, Any]:
     """Send one message to a listener and return its answer.
 
     Raises:

@@ -78,7 +78,9 @@ def read_world(environ: dict[str, str]) -> World:
         raise Failed("moe-infra rehearsal", message, process="") from error
 
 
-def take_devices(world: World, local_indices: tuple[int, ...], utilisation: float | None) -> list[int]:
+def take_devices(
+    world: World, local_indices: tuple[int, ...], utilisation: float | None
+) -> list[int]:
     """Lock devices for the life of this process.
 
     Args:
@@ -99,7 +101,9 @@ def take_devices(world: World, local_indices: tuple[int, ...], utilisation: floa
         if position >= len(world.devices):
             raise _no_such_device(world, position, checks_first=utilisation is not None)
         descriptor = os.open(
-            os.path.join(folder, str(world.devices[position])), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
+            os.path.join(folder, str(world.devices[position])),
+            os.O_RDWR | os.O_CREAT | os.O_CLOEXEC,
+            0o666,
         )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -167,8 +171,12 @@ def _no_such_device(world: World, position: int, *, checks_first: bool) -> Faile
     if not world.devices:
         return Failed("RuntimeError", f"No {word} GPUs are available", process=process)
     if not checks_first:
-        return Failed("torch.AcceleratorError", f"{word} error: invalid device ordinal", process=process)
-    return Failed("AssertionError", f"DP adjusted local rank {position} is out of bounds. ", process)
+        return Failed(
+            "torch.AcceleratorError", f"{word} error: invalid device ordinal", process=process
+        )
+    return Failed(
+        "AssertionError", f"DP adjusted local rank {position} is out of bounds. ", process
+    )
 
 
 def _device_in_use(world: World, position: int, utilisation: float) -> Failed:

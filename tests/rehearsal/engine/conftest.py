@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from simulated_host import Lab, make_checkpoint  # noqa: E402
+from tests.rehearsal.engine.simulated_host import Lab, make_checkpoint
 
 
 @pytest.fixture
@@ -36,7 +33,9 @@ def kimi_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def kimi_nvfp4(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_checkpoint(tmp_path_factory.mktemp("weights") / "nvfp4", scheme="nvfp4", total_gb=591)
+    return make_checkpoint(
+        tmp_path_factory.mktemp("weights") / "nvfp4", scheme="nvfp4", total_gb=591
+    )
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,9 @@ def make_checkpoint(
     return folder
 
 
-def make_state(folder: Path, *, accelerator: str = "h200", num_devices: int = 8, **more: Any) -> Path:
+def make_state(
+    folder: Path, *, accelerator: str = "h200", num_devices: int = 8, **more: Any
+) -> Path:
     """Write ``host.json``; return the state folder."""
     folder.mkdir(parents=True, exist_ok=True)
     vendor, memory = HOSTS[accelerator]
@@ -149,7 +151,7 @@ class Lab:
             **(env or {}),
         }
         with path.open("w") as output:
-            process = subprocess.Popen(  # noqa: S603 - the interpreter and our own package
+            process = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(package), *argv],
                 env=environment,
                 stdout=output,
@@ -193,7 +195,7 @@ def call(
 ) -> tuple[int, str]:
     """Send a request; return status and text."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(  # noqa: S310 - loopback
+    request = urllib.request.Request(
         f"http://{host}:{port}{path}",
         data=data,
         headers={"Content-Type": "application/json", **(headers or {})},

@@ -9,7 +9,7 @@ import pytest
 
 from infra.rehearsal.engine.failures import Failed, Refused
 from infra.rehearsal.engine.settings import Release, Settings
-from verdicts import configure_vllm, verdict_of, world
+from tests.rehearsal.engine.verdicts import configure_vllm, verdict_of, world
 
 PREFILL, DECODE, MIXED = "kv_producer", "kv_consumer", "kv_both"
 
@@ -29,7 +29,9 @@ def refusal(*args: object) -> str:
     return verdict_of(caught.value)
 
 
-def transfer(role: str, *, prefill: tuple[int, int] = (8, 2), decode: tuple[int, int] = (1, 32)) -> str:
+def transfer(
+    role: str, *, prefill: tuple[int, int] = (8, 2), decode: tuple[int, int] = (1, 32)
+) -> str:
     sizes = [dict(zip(("tp_size", "dp_size"), pair, strict=True)) for pair in (prefill, decode)]
     config = {
         "kv_connector": "MooncakeConnectorV1",
@@ -48,7 +50,9 @@ FLASHCOMM = {"VLLM_ASCEND_ENABLE_FLASHCOMM1": "1"}
 BALANCE = {"VLLM_ASCEND_BALANCE_SCHEDULING": "1"}
 
 
-def test_the_seeds_mixed_command_starts_at_0_22(kimi_w4a8: Path, tmp_path: Path, draft: Path) -> None:
+def test_the_seeds_mixed_command_starts_at_0_22(
+    kimi_w4a8: Path, tmp_path: Path, draft: Path
+) -> None:
     speculation = json.dumps({"method": "eagle3", "model": str(draft), "num_speculative_tokens": 3})
     flags = (
         "--host 0.0.0.0 --port 8088 --quantization ascend --served-model-name kimi_k25 "
@@ -56,7 +60,7 @@ def test_the_seeds_mixed_command_starts_at_0_22(kimi_w4a8: Path, tmp_path: Path,
         "--tensor-parallel-size 4 --data-parallel-size 4 --enable-expert-parallel --max-num-seqs 64 "
         "--max-num-batched-tokens 16384 --gpu-memory-utilization 0.9 --mm-encoder-tp-mode data "
         '--compilation-config \'{"cudagraph_capture_sizes":[4,8,16,32,64,128,256], '
-        f"\"cudagraph_mode\":\"FULL_DECODE_ONLY\"}}' --speculative-config '{speculation}'"
+        f'"cudagraph_mode":"FULL_DECODE_ONLY"}}\' --speculative-config \'{speculation}\''
     )
     env = {**FLASHCOMM, **BALANCE, "VLLM_ASCEND_ENABLE_MLAPO": "1"}
     assert run(kimi_w4a8, tmp_path, "0.22.1rc1", flags, env).parallel.mode == "internal"
@@ -65,7 +69,9 @@ def test_the_seeds_mixed_command_starts_at_0_22(kimi_w4a8: Path, tmp_path: Path,
     )
 
 
-def test_flash_comm_is_refused_for_vision_models_at_0_17(kimi_w4a8: Path, kimi_text: Path, tmp_path: Path) -> None:
+def test_flash_comm_is_refused_for_vision_models_at_0_17(
+    kimi_w4a8: Path, kimi_text: Path, tmp_path: Path
+) -> None:
     flags = "-tp 16 --enable-expert-parallel --swap-space 0"
     verdict = refusal(kimi_w4a8, tmp_path, "0.17.0rc1", flags, FLASHCOMM)
     assert "Flash Comm V1 is not supported for VL models" in verdict
@@ -83,7 +89,9 @@ def test_flash_comm_is_refused_for_vision_models_at_0_17(kimi_w4a8: Path, kimi_t
         ),
     ],
 )
-def test_flash_comm_has_conditions(kimi_w4a8: Path, tmp_path: Path, flags: str, expected: str) -> None:
+def test_flash_comm_has_conditions(
+    kimi_w4a8: Path, tmp_path: Path, flags: str, expected: str
+) -> None:
     assert expected in refusal(kimi_w4a8, tmp_path, "0.22.1rc1", flags, FLASHCOMM)
 
 
@@ -103,7 +111,7 @@ def test_balance_scheduling_is_for_mixed_mode(
     flags = DECODE_FLAGS if role == DECODE else PREFILL_FLAGS
     swap = " --swap-space 0" if plugin.startswith("0.17") else ""
     both = {"prefill": (8, 2), "decode": (8, 2)} if role == MIXED else {}
-    text = flags + (transfer(role, **both) if role else "") + swap  # type: ignore[arg-type]
+    text = flags + (transfer(role, **both) if role else "") + swap
     if is_good:
         run(kimi_w4a8, tmp_path, plugin, text, BALANCE)
     else:
@@ -131,16 +139,24 @@ def test_the_recompute_scheduler_belongs_to_a_role(
     if is_good:
         run(kimi_w4a8, tmp_path, plugin, text)
     else:
-        assert "recompute_scheduler_enable can only be enabled" in refusal(kimi_w4a8, tmp_path, plugin, text)
+        assert "recompute_scheduler_enable can only be enabled" in refusal(
+            kimi_w4a8, tmp_path, plugin, text
+        )
 
 
 def test_sizes_describe_one_instance(kimi_w4a8: Path, tmp_path: Path) -> None:
     text = PREFILL_FLAGS + transfer(PREFILL, prefill=(8, 4))
     verdict = refusal(kimi_w4a8, tmp_path, "0.22.1rc1", text)
-    assert "KV transfer 'prefill' config has a conflicting data parallel size. Expected 2, but got 4." in verdict
+    assert (
+        "KV transfer 'prefill' config has a conflicting data parallel size. Expected 2, but got 4."
+        in verdict
+    )
     text = DECODE_FLAGS + transfer(DECODE, decode=(2, 32))
     verdict = refusal(kimi_w4a8, tmp_path, "0.22.1rc1", text)
-    assert "KV transfer 'decode' config has a conflicting tensor parallel size. Expected 1, but got 2." in verdict
+    assert (
+        "KV transfer 'decode' config has a conflicting tensor parallel size. Expected 1, but got 2."
+        in verdict
+    )
 
 
 def test_a_gpu_checkpoint_does_not_run_on_an_npu(kimi_nvfp4: Path, tmp_path: Path) -> None:

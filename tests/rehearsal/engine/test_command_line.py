@@ -67,21 +67,32 @@ def test_dotted_keys_become_one_object() -> None:
 
 
 def test_a_dotted_key_given_twice_is_reported_and_the_last_wins() -> None:
-    argv = ["--compilation-config.cudagraph_mode", "NONE", "--compilation-config.cudagraph_mode", "FULL"]
+    argv = [
+        "--compilation-config.cudagraph_mode",
+        "NONE",
+        "--compilation-config.cudagraph_mode",
+        "FULL",
+    ]
     args, warnings = parse(argv)
     assert args["compilation_config"] == {"cudagraph_mode": "FULL"}
     assert warnings == ["Found duplicate keys --compilation-config.cudagraph_mode"]
 
 
 def test_dotted_keys_replace_the_whole_json_of_the_same_flag() -> None:
-    argv = ["--compilation-config.cudagraph_mode", "FULL", "--compilation-config", '{"cudagraph_mode":"NONE"}']
+    argv = [
+        "--compilation-config.cudagraph_mode",
+        "FULL",
+        "--compilation-config",
+        '{"cudagraph_mode":"NONE"}',
+    ]
     assert parse(argv)[0]["compilation_config"] == {"cudagraph_mode": "FULL"}
 
 
 def test_a_flag_given_twice_is_reported() -> None:
-    assert "Found duplicate keys --mm-encoder-tp-mode" in parse(
-        ["--mm-encoder-tp-mode", "data", "--mm-encoder-tp-mode", "data"]
-    )[1]
+    assert (
+        "Found duplicate keys --mm-encoder-tp-mode"
+        in parse(["--mm-encoder-tp-mode", "data", "--mm-encoder-tp-mode", "data"])[1]
+    )
 
 
 def test_the_model_option_moves_to_the_front() -> None:
@@ -101,7 +112,11 @@ def test_disable_is_the_inverse_of_enable_in_0_33() -> None:
 def test_every_flag_of_the_catalogue_is_accepted_by_name(version: str) -> None:
     """One argument vector per flag, with a value that its type takes."""
     for flag in catalogue.read_flags("vllm", version):
-        if not flag.options or flag.type in ("parse_dataclass",) or flag.name in ("--config", "--model"):
+        if (
+            not flag.options
+            or flag.type == "parse_dataclass"
+            or flag.name in ("--config", "--model")
+        ):
             continue
         value = _example(flag, version)
         if value is not None:
@@ -122,26 +137,38 @@ def _example(flag: catalogue.Flag, version: str) -> list[str] | None:
 
 
 SEED_COMMANDS = [
-    "-tp 8 --mm-encoder-tp-mode data --tool-call-parser kimi_k2 --reasoning-parser kimi_k2 "
-    "--enable-auto-tool-choice --trust-remote-code",
-    "-tp 4 --mm-encoder-tp-mode data --compilation_config.pass_config.fuse_allreduce_rms true "
-    "--tool-call-parser kimi_k2 --reasoning-parser kimi_k2 --enable-auto-tool-choice --trust-remote-code",
-    "--host 0.0.0.0 --port 8100 --served-model-name nvidia/Kimi-K2.5-NVFP4 --tensor-parallel-size 1 "
-    "--data-parallel-size 4 --data-parallel-rank 0 --data-parallel-address 10.0.0.1 "
-    "--data-parallel-rpc-port 13345 --enable-expert-parallel --enforce-eager --kv-transfer-config "
-    '{"kv_connector":"NixlConnector","kv_role":"kv_producer","kv_load_failure_policy":"fail"} '
-    "--trust-remote-code",
-    "-tp 8 --mm-encoder-tp-mode data --tool-call-parser kimi_k2 --reasoning-parser kimi_k2 "
-    "--enable-auto-tool-choice --block-size=1 --mm-encoder-tp-mode data --trust-remote-code",
+    (
+        "-tp 8 --mm-encoder-tp-mode data --tool-call-parser kimi_k2 --reasoning-parser kimi_k2 "
+        "--enable-auto-tool-choice --trust-remote-code"
+    ),
+    (
+        "-tp 4 --mm-encoder-tp-mode data --compilation_config.pass_config.fuse_allreduce_rms true "
+        "--tool-call-parser kimi_k2 --reasoning-parser kimi_k2 --enable-auto-tool-choice --trust-remote-code"
+    ),
+    (
+        "--host 0.0.0.0 --port 8100 --served-model-name nvidia/Kimi-K2.5-NVFP4 --tensor-parallel-size 1 "
+        "--data-parallel-size 4 --data-parallel-rank 0 --data-parallel-address 10.0.0.1 "
+        "--data-parallel-rpc-port 13345 --enable-expert-parallel --enforce-eager --kv-transfer-config "
+        '{"kv_connector":"NixlConnector","kv_role":"kv_producer","kv_load_failure_policy":"fail"} '
+        "--trust-remote-code"
+    ),
+    (
+        "-tp 8 --mm-encoder-tp-mode data --tool-call-parser kimi_k2 --reasoning-parser kimi_k2 "
+        "--enable-auto-tool-choice --block-size=1 --mm-encoder-tp-mode data --trust-remote-code"
+    ),
     "--tensor-parallel-size 4 --max-model-len 32768 --trust-remote-code --block-size 1",
-    "--tensor-parallel-size 8 --decode-context-parallel-size 8 --enable-auto-tool-choice "
-    "--tool-call-parser kimi_k2 --reasoning-parser kimi_k2 --trust-remote-code",
+    (
+        "--tensor-parallel-size 8 --decode-context-parallel-size 8 --enable-auto-tool-choice "
+        "--tool-call-parser kimi_k2 --reasoning-parser kimi_k2 --trust-remote-code"
+    ),
     "--tensor-parallel-size 8 --no-enable-prefix-caching --trust-remote-code",
-    "--host 0.0.0.0 --port 8088 --quantization ascend --served-model-name kimi_k25 "
-    "--allowed-local-media-path / --trust-remote-code --no-enable-prefix-caching --seed 1024 --headless "
-    "--data-parallel-size 4 --data-parallel-size-local 2 --data-parallel-start-rank 2 "
-    "--data-parallel-address 10.0.0.1 --data-parallel-rpc-port 13389 --tensor-parallel-size 4 "
-    "--enable-expert-parallel --max-num-seqs 16 --max-model-len 32768 --max-num-batched-tokens 16384",
+    (
+        "--host 0.0.0.0 --port 8088 --quantization ascend --served-model-name kimi_k25 "
+        "--allowed-local-media-path / --trust-remote-code --no-enable-prefix-caching --seed 1024 --headless "
+        "--data-parallel-size 4 --data-parallel-size-local 2 --data-parallel-start-rank 2 "
+        "--data-parallel-address 10.0.0.1 --data-parallel-rpc-port 13389 --tensor-parallel-size 4 "
+        "--enable-expert-parallel --max-num-seqs 16 --max-model-len 32768 --max-num-batched-tokens 16384"
+    ),
 ]
 
 

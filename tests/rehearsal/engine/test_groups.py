@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from simulated_host import Engine, Lab, call, chat, free_ports, journal, make_state, wait_healthy
+from tests.rehearsal.engine.simulated_host import (
+    Engine,
+    Lab,
+    call,
+    chat,
+    free_ports,
+    journal,
+    make_state,
+    wait_healthy,
+)
 
 HEAD, OTHER = "127.0.0.1", "127.0.0.2"
 COMMON = ("--max-model-len", "8192", "--enable-expert-parallel")
@@ -23,7 +32,9 @@ def serve(model: Path, *flags: str) -> list[str]:
 
 def external(model: Path, rank: int, port: int, rpc: int, *flags: str, size: int = 2) -> list[str]:
     place = ["-dp", str(size), "--data-parallel-rank", str(rank), "--data-parallel-address", HEAD]
-    return serve(model, "-tp", "4", "--port", str(port), *place, "--data-parallel-rpc-port", str(rpc), *flags)
+    return serve(
+        model, "-tp", "4", "--port", str(port), *place, "--data-parallel-rpc-port", str(rpc), *flags
+    )
 
 
 def mask(rank: int) -> dict[str, str]:
@@ -47,7 +58,9 @@ def test_external_ranks_are_healthy_together(lab: Lab, kimi: Path, tmp_path: Pat
         call(rpc, "/health")
 
 
-def test_a_dead_rank_stalls_the_others_but_not_their_health(lab: Lab, kimi: Path, tmp_path: Path) -> None:
+def test_a_dead_rank_stalls_the_others_but_not_their_health(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
     state, (first, second, rpc) = make_state(tmp_path / "h"), free_ports(3)
     leader = lab.start(state, external(kimi, 0, first, rpc), env=mask(0))
     follower = lab.start(state, external(kimi, 1, second, rpc), env=mask(1))
@@ -62,16 +75,27 @@ def test_a_dead_rank_stalls_the_others_but_not_their_health(lab: Lab, kimi: Path
 
 
 def _ask_briefly(port: int) -> None:
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", data=b'{"prompt":"x"}')
-    urllib.request.urlopen(request, timeout=0.3)
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/completions", data=b'{"prompt":"x"}'
+    )
+    urllib.request.urlopen(request, timeout=0.3)  # noqa: S310 - loopback
 
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (("--enable-dbo", "--all2all-backend", "deepep_low_latency"), "Configuration mismatch detected for engine 1"),
-        (("--all2all-backend", "deepep_high_throughput"), "Configuration mismatch detected for engine 1"),
-        (("--headless",), "Remote engine 1 must not use --headless in external or hybrid dp lb mode"),
+        (
+            ("--enable-dbo", "--all2all-backend", "deepep_low_latency"),
+            "Configuration mismatch detected for engine 1",
+        ),
+        (
+            ("--all2all-backend", "deepep_high_throughput"),
+            "Configuration mismatch detected for engine 1",
+        ),
+        (
+            ("--headless",),
+            "Remote engine 1 must not use --headless in external or hybrid dp lb mode",
+        ),
     ],
 )
 def test_ranks_that_differ_bring_the_group_down(
@@ -85,7 +109,9 @@ def test_ranks_that_differ_bring_the_group_down(
     assert follower.wait() == 1
 
 
-def test_a_rank_outside_of_the_leaders_range_is_unexpected(lab: Lab, kimi: Path, tmp_path: Path) -> None:
+def test_a_rank_outside_of_the_leaders_range_is_unexpected(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
     state, (first, second, rpc) = make_state(tmp_path / "h"), free_ports(3)
     leader = lab.start(state, external(kimi, 0, first, rpc), env=mask(0))
     follower = lab.start(state, external(kimi, 5, second, rpc, size=8), env=mask(1))
@@ -101,22 +127,32 @@ def test_a_rank_that_is_there_twice_is_unexpected(lab: Lab, kimi: Path, tmp_path
     for x in (1, 2):
         lab.start(states[x], external(kimi, 1, ports[x], ports[3], size=3))
     assert leader.wait() == 1
-    assert re.search(r"Unexpected HELLO message for remote engine 1 in CoreEngineState\.\w+ state", leader.output())
+    assert re.search(
+        r"Unexpected HELLO message for remote engine 1 in CoreEngineState\.\w+ state",
+        leader.output(),
+    )
 
 
-def test_without_rank_0_a_rank_gives_up_after_five_scaled_minutes(lab: Lab, kimi: Path, tmp_path: Path) -> None:
+def test_without_rank_0_a_rank_gives_up_after_five_scaled_minutes(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
     state, ports = make_state(tmp_path / "h", time_scale=0.001), free_ports(2)
     engine = lab.start(state, external(kimi, 1, ports[0], ports[1]), env=mask(1))
     assert engine.wait() == 1
     assert "Did not receive response from front-end process within 5 minutes" in engine.output()
 
 
-def test_the_data_parallel_address_must_be_rank_0s_own(lab: Lab, kimi: Path, tmp_path: Path) -> None:
+def test_the_data_parallel_address_must_be_rank_0s_own(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
     ports = free_ports(2)
     argv = [x.replace(HEAD, "192.0.2.77") for x in external(kimi, 0, ports[0], ports[1])]
     engine = lab.start(make_state(tmp_path / "h"), argv, env=mask(0))
     assert engine.wait() == 1
-    assert f"ZMQError: Cannot assign requested address (addr='tcp://192.0.2.77:{ports[1]}')" in engine.output()
+    assert (
+        f"ZMQError: Cannot assign requested address (addr='tcp://192.0.2.77:{ports[1]}')"
+        in engine.output()
+    )
 
 
 def test_two_pools_collide_on_one_rpc_port(lab: Lab, kimi: Path, tmp_path: Path) -> None:
@@ -128,7 +164,9 @@ def test_two_pools_collide_on_one_rpc_port(lab: Lab, kimi: Path, tmp_path: Path)
     assert "zmq.error.ZMQError: Address already in use" in second.output()
 
 
-def two_nodes(lab: Lab, kimi: Path, tmp_path: Path, follower_flags: tuple[str, ...]) -> tuple[Engine, Engine, int]:
+def two_nodes(
+    lab: Lab, kimi: Path, tmp_path: Path, follower_flags: tuple[str, ...]
+) -> tuple[Engine, Engine, int]:
     states = [make_state(tmp_path / "n0", address=HEAD), make_state(tmp_path / "n1", address=OTHER)]
     port, rpc = free_ports(2)
     flags = ("-tp", "4", "-dp", "4", "-dpl", "2", "-dpa", HEAD, "-dpp", str(rpc))
@@ -141,7 +179,9 @@ def test_internal_balancing_spreads_over_two_hosts(lab: Lab, kimi: Path, tmp_pat
     leader, _, port = two_nodes(lab, kimi, tmp_path, ("--headless", "-dpr", "2"))
     wait_healthy(leader, port)
     for rank in range(4):
-        assert chat(port, "Hello", max_tokens=2, headers={"X-data-parallel-rank": str(rank)})[0] == 200
+        assert (
+            chat(port, "Hello", max_tokens=2, headers={"X-data-parallel-rank": str(rank)})[0] == 200
+        )
     assert [x["dp_rank"] for x in journal(tmp_path / "n0")] == [0, 1]
     assert [x["dp_rank"] for x in journal(tmp_path / "n1")] == [2, 3]
     _, text = call(port, "/metrics")
@@ -152,14 +192,29 @@ def test_a_follower_that_is_not_headless_is_refused(lab: Lab, kimi: Path, tmp_pa
     port = free_ports()[0]
     leader, follower, _ = two_nodes(lab, kimi, tmp_path, ("-dpr", "2", "--port", str(port)))
     assert leader.wait() == 1
-    assert "Remote engine 2 must use --headless unless in external or hybrid dp lb mode" in leader.output()
+    assert (
+        "Remote engine 2 must use --headless unless in external or hybrid dp lb mode"
+        in leader.output()
+    )
     assert follower.wait() == 1
 
 
 def test_hybrid_balancing_has_an_endpoint_per_host(lab: Lab, kimi: Path, tmp_path: Path) -> None:
     states = [make_state(tmp_path / "n0", address=HEAD), make_state(tmp_path / "n1", address=OTHER)]
     first, second, rpc = free_ports(3)
-    flags = ("-tp", "4", "-dp", "4", "-dpl", "2", "-dpa", HEAD, "-dpp", str(rpc), "--data-parallel-hybrid-lb")
+    flags = (
+        "-tp",
+        "4",
+        "-dp",
+        "4",
+        "-dpl",
+        "2",
+        "-dpa",
+        HEAD,
+        "-dpp",
+        str(rpc),
+        "--data-parallel-hybrid-lb",
+    )
     leader = lab.start(states[0], serve(kimi, *flags, "--port", str(first)))
     other = lab.start(states[1], serve(kimi, *flags, "-dpr", "2", "--port", str(second)))
     wait_healthy(leader, first)
@@ -168,7 +223,9 @@ def test_hybrid_balancing_has_an_endpoint_per_host(lab: Lab, kimi: Path, tmp_pat
     assert journal(states[1])[-1]["dp_rank"] == 3
 
 
-def test_multi_port_has_a_server_per_rank_and_a_supervisor(lab: Lab, kimi: Path, tmp_path: Path) -> None:
+def test_multi_port_has_a_server_per_rank_and_a_supervisor(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
     port, second, rpc, supervisor = free_ports(4)
     flags = ("-tp", "4", "-dp", "2", "-dpl", "2", "-dpm", "-dpp", str(rpc), "--port", str(port))
     engine = lab.start(
@@ -181,7 +238,16 @@ def test_multi_port_has_a_server_per_rank_and_a_supervisor(lab: Lab, kimi: Path,
 
 
 def tensor_parallel(kimi: Path, node: int, master: int, *flags: str) -> list[str]:
-    place = ("--nnodes", "2", "--node-rank", str(node), "--master-addr", HEAD, "--master-port", str(master))
+    place = (
+        "--nnodes",
+        "2",
+        "--node-rank",
+        str(node),
+        "--master-addr",
+        HEAD,
+        "--master-port",
+        str(master),
+    )
     return serve(kimi, "-tp", "16", *place, *flags)
 
 
@@ -199,7 +265,10 @@ def test_a_node_alone_times_out(lab: Lab, kimi: Path, tmp_path: Path) -> None:
     state, (port, master) = make_state(tmp_path / "n", time_scale=0.001), free_ports(2)
     head = lab.start(state, tensor_parallel(kimi, 0, master, "--port", str(port)))
     assert head.wait() == 1
-    assert "DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined." in head.output()
+    assert (
+        "DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined."
+        in head.output()
+    )
 
 
 def test_a_node_without_its_master_times_out(lab: Lab, kimi: Path, tmp_path: Path) -> None:

@@ -14,7 +14,16 @@ from typing import Any
 
 import pytest
 
-from simulated_host import Engine, Lab, call, chat, free_ports, journal, make_state, wait_healthy
+from tests.rehearsal.engine.simulated_host import (
+    Engine,
+    Lab,
+    call,
+    chat,
+    free_ports,
+    journal,
+    make_state,
+    wait_healthy,
+)
 
 PREFILL_PARAMS = {"do_remote_decode": True, "do_remote_prefill": False}
 PROMPT = "What is 20 + 22?"
@@ -78,12 +87,16 @@ def test_blocks_are_fetched_once_and_must_exist(pair: tuple[int, int]) -> None:
     }  # fmt: skip
 
 
-def test_a_bare_request_to_a_vllm_decode_rank_is_computed_there(pair: tuple[int, int], tmp_path: Path) -> None:
+def test_a_bare_request_to_a_vllm_decode_rank_is_computed_there(
+    pair: tuple[int, int], tmp_path: Path
+) -> None:
     assert chat(pair[1], PROMPT)[0] == 200
     assert journal(tmp_path / "d")[-1]["kv_from"] is None
 
 
-def test_a_side_channel_on_localhost_is_not_found_from_elsewhere(pair: tuple[int, int], lab: Lab) -> None:
+def test_a_side_channel_on_localhost_is_not_found_from_elsewhere(
+    pair: tuple[int, int], lab: Lab
+) -> None:
     params = {**prefill_by_hand(pair[0]), "remote_host": "127.0.0.9"}
     status, _ = chat(pair[1], PROMPT, kv_transfer_params=params)
     assert status == 500
@@ -128,7 +141,10 @@ def test_side_channels_that_overlap_are_refused(lab: Lab, kimi: Path, tmp_path: 
     wait_healthy(first, first_port)
     second, _ = start_vllm(lab, make_state(tmp_path / "d"), kimi, "kv_consumer", env=env)
     assert second.wait() == 1
-    assert f"zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:{port}')" in second.output()
+    assert (
+        f"zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:{port}')"
+        in second.output()
+    )
 
 
 @contextmanager
@@ -143,7 +159,7 @@ def router(name: str, tmp_path: Path, *flags: str) -> Iterator[int]:
     port, prometheus = free_ports(2)
     launch = ["launch"] if name == "sglang-router" else []
     log = (tmp_path / "router.log").open("w")
-    process = subprocess.Popen(  # noqa: S603
+    process = subprocess.Popen(
         [str(program), *launch, "--host", "127.0.0.1", "--port", str(port), "--prometheus-port", str(prometheus),
          *flags],
         stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path,
@@ -167,7 +183,15 @@ def router(name: str, tmp_path: Path, *flags: str) -> Iterator[int]:
 
 def test_through_the_real_vllm_router(pair: tuple[int, int], tmp_path: Path) -> None:
     urls = [f"http://127.0.0.1:{port}" for port in pair]
-    flags = ("--vllm-pd-disaggregation", "--prefill", urls[0], "--decode", urls[1], "--policy", "round_robin")
+    flags = (
+        "--vllm-pd-disaggregation",
+        "--prefill",
+        urls[0],
+        "--decode",
+        urls[1],
+        "--policy",
+        "round_robin",
+    )
     with router("vllm-router", tmp_path, *flags, "--worker-startup-check-interval", "1") as port:
         status, answer = chat(port, PROMPT, model="kimi", max_tokens=60)
         assert status == 200, (tmp_path / "router.log").read_text()
@@ -191,7 +215,9 @@ def test_through_the_real_sglang_router(lab: Lab, kimi: Path, tmp_path: Path) ->
     bootstrap = free_ports()[0]
     modes = ("--disaggregation-mode", "prefill", "--disaggregation-bootstrap-port", str(bootstrap))
     prefill, first = start_sglang(lab, make_state(tmp_path / "p"), kimi, *modes)
-    decode, second = start_sglang(lab, make_state(tmp_path / "d"), kimi, "--disaggregation-mode", "decode")
+    decode, second = start_sglang(
+        lab, make_state(tmp_path / "d"), kimi, "--disaggregation-mode", "decode"
+    )
     wait_healthy(prefill, first)
     wait_healthy(decode, second)
     urls = [f"http://127.0.0.1:{port}" for port in (first, second)]
@@ -214,7 +240,9 @@ def test_sglang_without_a_room_or_a_bootstrap_server(lab: Lab, kimi: Path, tmp_p
     where = {"bootstrap_host": "127.0.0.1", "bootstrap_port": free_ports()[0], "bootstrap_room": 7}
     status, answer = chat(port, PROMPT, **where)
     assert status == 500
-    assert "Could not fetch prefill parallel info from bootstrap_addr: 127.0.0.1" in answer["message"]
+    assert (
+        "Could not fetch prefill parallel info from bootstrap_addr: 127.0.0.1" in answer["message"]
+    )
 
 
 def ascend(role: str, port: int) -> str:
@@ -224,7 +252,9 @@ def ascend(role: str, port: int) -> str:
     return json.dumps(config)
 
 
-def start_ascend(lab: Lab, state: Path, model: Path, role: str, hccn: Path) -> tuple[Engine, int, int]:
+def start_ascend(
+    lab: Lab, state: Path, model: Path, role: str, hccn: Path
+) -> tuple[Engine, int, int]:
     port, rpc = free_ports(2)
     kv_port = free_ports(16)[0]
     size = ("-tp", "8", "-dp", "2") if role == "kv_producer" else ("-tp", "2", "-dp", "8")
@@ -283,10 +313,20 @@ def test_mooncake_reads_hccn_conf(lab: Lab, kimi_w4a8: Path, tmp_path: Path) -> 
 
 
 def test_the_proxy_wants_as_many_ports_as_hosts(lab: Lab, tmp_path: Path) -> None:
-    argv = ["python", "load_balance_proxy_server_example.py", "--decoder-hosts", "a", "b", "--decoder-ports", "1"]
+    argv = [
+        "python",
+        "load_balance_proxy_server_example.py",
+        "--decoder-hosts",
+        "a",
+        "b",
+        "--decoder-ports",
+        "1",
+    ]
     proxy = lab.start(make_state(tmp_path / "p"), argv, engine="ascend-proxy", version="0.22.1rc1")
     assert proxy.wait() == 1
-    assert "ValueError: Number of decoder hosts must match number of decoder ports" in proxy.output()
+    assert (
+        "ValueError: Number of decoder hosts must match number of decoder ports" in proxy.output()
+    )
 
 
 def test_vllms_own_mooncake_asks_the_bootstrap_server(lab: Lab, kimi: Path, tmp_path: Path) -> None:
@@ -302,7 +342,10 @@ def test_vllms_own_mooncake_asks_the_bootstrap_server(lab: Lab, kimi: Path, tmp_
         wait_healthy(engine, port)
     workers = json.loads(call(ports[2], "/query")[1])
     transfer = {"transfer_id": "t1"}
-    assert chat(ports[0], PROMPT, max_tokens=1, kv_transfer_params={**PREFILL_PARAMS, **transfer})[0] == 200
+    assert (
+        chat(ports[0], PROMPT, max_tokens=1, kv_transfer_params={**PREFILL_PARAMS, **transfer})[0]
+        == 200
+    )
     params = {"do_remote_prefill": True, "do_remote_decode": False, **transfer,
               "remote_engine_id": workers["0"]["engine_id"],
               "remote_bootstrap_addr": f"http://127.0.0.1:{ports[2]}"}  # fmt: skip

@@ -10,13 +10,26 @@ from typing import Any
 
 import pytest
 
-from simulated_host import Engine, Lab, call, chat, free_ports, journal, make_state, wait_healthy
+from tests.rehearsal.engine.simulated_host import (
+    Engine,
+    Lab,
+    call,
+    chat,
+    free_ports,
+    journal,
+    make_state,
+    wait_healthy,
+)
 
 TOOL = {
     "type": "function",
     "function": {
         "name": "get_weather",
-        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
     },
 }
 IMAGE = [
@@ -67,7 +80,9 @@ def test_arithmetic_is_right_and_the_thought_stands_apart(full: tuple[Engine, Pa
     assert (status, message["content"]) == (200, "The answer is 42.")
     assert message["reasoning"]
     assert "reasoning_content" not in message
-    status, text = call(full[0].port or 0, "/v1/completions", {"model": "k2.5", "prompt": "6*7=", "max_tokens": 4})
+    status, text = call(
+        full[0].port or 0, "/v1/completions", {"model": "k2.5", "prompt": "6*7=", "max_tokens": 4}
+    )
     assert json.loads(text)["choices"][0]["text"] == " 42"
 
 
@@ -100,9 +115,14 @@ def test_tools_and_images_work_where_the_flags_enable_them(full: tuple[Engine, P
     _, answer = chat(full[0].port or 0, "Weather in Paris?", tools=[TOOL])
     choice = answer["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
-    assert json.loads(choice["message"]["tool_calls"][0]["function"]["arguments"]) == {"city": "Paris"}
+    assert json.loads(choice["message"]["tool_calls"][0]["function"]["arguments"]) == {
+        "city": "Paris"
+    }
     status, answer = chat(full[0].port or 0, IMAGE)
-    assert (status, answer["choices"][0]["message"]["content"]) == (200, "The image shows a simulated picture.")
+    assert (status, answer["choices"][0]["message"]["content"]) == (
+        200,
+        "The image shows a simulated picture.",
+    )
 
 
 def test_tools_and_images_are_refused_where_they_do_not(bare: Engine) -> None:
@@ -112,7 +132,10 @@ def test_tools_and_images_are_refused_where_they_do_not(bare: Engine) -> None:
         '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
     )
     status, answer = chat(bare.port or 0, IMAGE, headers=KEY)
-    assert (status, answer["error"]["message"]) == (400, "At most 0 image(s) may be provided in one prompt.")
+    assert (status, answer["error"]["message"]) == (
+        400,
+        "At most 0 image(s) may be provided in one prompt.",
+    )
     _, answer = chat(bare.port or 0, "2+2?", headers=KEY)
     message = answer["choices"][0]["message"]
     assert message["reasoning"] is None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.rehearsal.engine.failures import Failed, Refused
 from infra.rehearsal.engine.settings import Release, Settings
-from verdicts import configure_sglang, verdict_of, world
+from tests.rehearsal.engine.verdicts import configure_sglang, verdict_of, world
 
 OLD, NEW = "0.5.9", "0.5.23"
 
@@ -48,14 +49,23 @@ def test_good_commands_are_taken(kimi: Path, tmp_path: Path, version: str, flags
             "--tp 8 --dp 2 --nnodes 2 --dist-init-addr 10.0.0.1:20000",
             "multi-node data parallel is not supported unless dp attention!",
         ),
-        ("--tp 8 --served-model-name kimi:k2", "served_model_name cannot contain a colon (':') character."),
-        ("--tp 8 --chat-template kimi_k2", "Chat template kimi_k2 is not a built-in template name or a valid"),
+        (
+            "--tp 8 --served-model-name kimi:k2",
+            "served_model_name cannot contain a colon (':') character.",
+        ),
+        (
+            "--tp 8 --chat-template kimi_k2",
+            "Chat template kimi_k2 is not a built-in template name or a valid",
+        ),
         ("--tp 8 --page-size 48", "chunked_prefill_size must be divisible by page_size"),
         (
             "--tp 8 --disaggregation-mode prefill --disaggregation-ib-device mlx5_0,mlx5_0",
             "Duplicate IB devices specified: mlx5_0,mlx5_0",
         ),
-        ("--tp 8 --dist-init-addr 10.0.0.1", "please provide --dist-init-addr as host:port of head node"),
+        (
+            "--tp 8 --dist-init-addr 10.0.0.1",
+            "please provide --dist-init-addr as host:port of head node",
+        ),
     ],
 )
 def test_bad_combinations_get_sglangs_own_words(
@@ -67,18 +77,27 @@ def test_bad_combinations_get_sglangs_own_words(
 
 
 def test_decode_sizes_are_a_matter_of_the_old_prefill(kimi: Path, tmp_path: Path) -> None:
-    verdict = refusal(kimi, tmp_path, OLD, "--tp 8 --disaggregation-mode decode --disaggregation-decode-tp 4")
+    verdict = refusal(
+        kimi, tmp_path, OLD, "--tp 8 --disaggregation-mode decode --disaggregation-decode-tp 4"
+    )
     assert "Cannot set --disaggregation-decode-tp for the decode engine." in verdict
-    verdict = refusal(kimi, tmp_path, OLD, "--tp 8 --disaggregation-mode prefill --disaggregation-decode-tp 3")
+    verdict = refusal(
+        kimi, tmp_path, OLD, "--tp 8 --disaggregation-mode prefill --disaggregation-decode-tp 3"
+    )
     assert "Different tp size is supported only when one tp is multiple of the other" in verdict
-    verdict = refusal(kimi, tmp_path, NEW, "--tp 8 --disaggregation-mode prefill --disaggregation-decode-tp 4")
+    verdict = refusal(
+        kimi, tmp_path, NEW, "--tp 8 --disaggregation-mode prefill --disaggregation-decode-tp 4"
+    )
     assert "unrecognized arguments: --disaggregation-decode-tp 4" in verdict
 
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ("--tp 8 --reasoning-parser k3", "argument --reasoning-parser: invalid choice: 'k3' (choose from"),
+        (
+            "--tp 8 --reasoning-parser k3",
+            "argument --reasoning-parser: invalid choice: 'k3' (choose from",
+        ),
         ("--tp eight", "invalid int value: 'eight'"),
         ("--tp 8 --enable-magic", "unrecognized arguments: --enable-magic"),
         ("--tp 8 --attention-backend tokenspeed_mla", "invalid choice: 'tokenspeed_mla'"),
@@ -106,7 +125,7 @@ def test_a_model_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_amd_takes_tensor_parallel_4(kimi: Path, tmp_path: Path) -> None:
-    host = {"accelerator": "mi325x", "num_devices": 8}
+    host: dict[str, Any] = {"accelerator": "mi325x", "num_devices": 8}
     assert run(kimi, tmp_path, OLD, "--tp 4 --kv-cache-dtype fp8_e4m3", **host)
     assert "Provided 8 number of heads" in refusal(kimi, tmp_path, OLD, "--tp 8", **host)
 

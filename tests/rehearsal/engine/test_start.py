@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from simulated_host import Lab, call, free_ports, make_checkpoint, make_state, wait_healthy
+from tests.rehearsal.engine.simulated_host import (
+    Lab,
+    call,
+    free_ports,
+    make_checkpoint,
+    make_state,
+    wait_healthy,
+)
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 
@@ -18,7 +25,9 @@ def serve(model: Path, port: int, *flags: str) -> list[str]:
     return ["vllm", "serve", str(model), "--port", str(port), "--max-model-len", "8192", *flags]
 
 
-def test_a_second_process_on_a_device_runs_out_of_memory(lab: Lab, kimi: Path, tmp_path: Path) -> None:
+def test_a_second_process_on_a_device_runs_out_of_memory(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
     state, ports = make_state(tmp_path / "h", load_seconds=0.2), free_ports(3)
     first = lab.start(state, serve(kimi, ports[0], "-tp", "8"))
     wait_healthy(first, ports[0])
@@ -37,7 +46,9 @@ def test_masked_processes_share_a_host(lab: Lab, kimi: Path, tmp_path: Path) -> 
     ]
     for engine, port in zip(engines, ports, strict=False):
         wait_healthy(engine, port)
-    third = lab.start(state, serve(kimi, ports[2], "-tp", "4"), env={"HIP_VISIBLE_DEVICES": "1,2,3,4"})
+    third = lab.start(
+        state, serve(kimi, ports[2], "-tp", "4"), env={"HIP_VISIBLE_DEVICES": "1,2,3,4"}
+    )
     assert third.wait() == 1
 
 
@@ -51,7 +62,7 @@ def test_masked_processes_share_a_host(lab: Lab, kimi: Path, tmp_path: Path) -> 
     ],
 )
 def test_a_mask_hides_devices(
-    lab: Lab, kimi: Path, tmp_path: Path, accelerator: str, env: dict[str, str], expected: str
+    lab: Lab, kimi: Path, tmp_path: Path, accelerator: str, env: dict[str, str], *, expected: str
 ) -> None:
     state = make_state(tmp_path / "h", accelerator=accelerator)
     engine = lab.start(state, serve(kimi, free_ports()[0], "-tp", "8"), env=env)
@@ -59,7 +70,9 @@ def test_a_mask_hides_devices(
     assert expected in engine.output()
 
 
-def test_an_external_rank_without_devices_sees_none(lab: Lab, kimi_nvfp4: Path, tmp_path: Path) -> None:
+def test_an_external_rank_without_devices_sees_none(
+    lab: Lab, kimi_nvfp4: Path, tmp_path: Path
+) -> None:
     state = make_state(tmp_path / "h", accelerator="gb200", num_devices=4)
     engine = lab.start(state, serve(kimi_nvfp4, free_ports()[0], "-tp", "1"), env={CUDA: ""})
     assert engine.wait() == 1
@@ -70,7 +83,9 @@ def test_a_port_in_use_is_refused(lab: Lab, kimi: Path, tmp_path: Path) -> None:
     with socket.socket() as listener:
         listener.bind(("0.0.0.0", 0))
         listener.listen()
-        engine = lab.start(make_state(tmp_path / "h"), serve(kimi, listener.getsockname()[1], "-tp", "8"))
+        engine = lab.start(
+            make_state(tmp_path / "h"), serve(kimi, listener.getsockname()[1], "-tp", "8")
+        )
         assert engine.wait() == 1
     assert "OSError: [Errno 98] Address already in use" in engine.output()
 
@@ -87,14 +102,26 @@ def test_two_engines_do_not_share_a_port(lab: Lab, kimi: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (lambda f: (f / "model-00002-of-00004.safetensors").unlink(), "not initialized from checkpoint"),
-        (lambda f: (f / "model-00003-of-00004.safetensors").write_bytes(b"x"), "incomplete metadata, file not"),
-        (lambda f: [x.unlink() for x in f.glob("*.safetensors")], "Cannot find any model weights with"),
-        (lambda f: (f / "config.json").unlink(), "Invalid repository ID or local directory specified"),
+        (
+            lambda f: (f / "model-00002-of-00004.safetensors").unlink(),
+            "not initialized from checkpoint",
+        ),
+        (
+            lambda f: (f / "model-00003-of-00004.safetensors").write_bytes(b"x"),
+            "incomplete metadata, file not",
+        ),
+        (
+            lambda f: [x.unlink() for x in f.glob("*.safetensors")],
+            "Cannot find any model weights with",
+        ),
+        (
+            lambda f: (f / "config.json").unlink(),
+            "Invalid repository ID or local directory specified",
+        ),
     ],
 )
 def test_damaged_weights_are_noticed(
-    lab: Lab, tmp_path: Path, spoil: "object", expected: str
+    lab: Lab, tmp_path: Path, spoil: object, expected: str
 ) -> None:
     model = make_checkpoint(tmp_path / "weights")
     assert callable(spoil)
@@ -111,7 +138,9 @@ def test_a_program_that_the_image_does_not_hold(lab: Lab, kimi: Path, tmp_path: 
     assert "executable file not found in $PATH" in engine.output()
 
 
-def test_a_vllm_image_finds_no_device_on_an_ascend_host(lab: Lab, kimi: Path, tmp_path: Path) -> None:
+def test_a_vllm_image_finds_no_device_on_an_ascend_host(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
     state = make_state(tmp_path / "h", accelerator="ascend-a3", num_devices=16)
     engine = lab.start(state, serve(kimi, free_ports()[0], "-tp", "16"))
     assert engine.wait() == 1
@@ -122,19 +151,33 @@ def test_it_runs_from_a_zip_file(lab: Lab, kimi: Path, tmp_path: Path) -> None:
     package = Path(__file__).parents[3] / "infra" / "rehearsal" / "engine"
     archive = shutil.make_archive(str(tmp_path / "engine"), "zip", package)
     port = free_ports()[0]
-    engine = lab.start(make_state(tmp_path / "h"), serve(kimi, port, "-tp", "8"), package=Path(archive))
+    engine = lab.start(
+        make_state(tmp_path / "h"), serve(kimi, port, "-tp", "8"), package=Path(archive)
+    )
     wait_healthy(engine, port)
 
 
 def test_sglang_serves_and_dies_by_its_signal(lab: Lab, kimi: Path, tmp_path: Path) -> None:
     port = free_ports()[0]
-    argv = ["sglang", "serve", "--model-path", str(kimi), "--tp", "8", "--port", str(port), "--enable-metrics"]
+    argv = [
+        "sglang",
+        "serve",
+        "--model-path",
+        str(kimi),
+        "--tp",
+        "8",
+        "--port",
+        str(port),
+        "--enable-metrics",
+    ]
     engine = lab.start(make_state(tmp_path / "h"), argv, engine="sglang", version="0.5.9")
     wait_healthy(engine, port)
     body = {"messages": [{"role": "user", "content": "3*4?"}]}
     answer = json.loads(call(port, "/v1/chat/completions", body)[1])
     assert answer["choices"][0]["message"]["content"].endswith("The answer is 12.")
-    native = json.loads(call(port, "/generate", {"text": "3*4=", "sampling_params": {"max_new_tokens": 4}})[1])
+    native = json.loads(
+        call(port, "/generate", {"text": "3*4=", "sampling_params": {"max_new_tokens": 4}})[1]
+    )
     assert native["text"] == " 12"
     assert json.loads(call(port, "/get_model_info")[1])["model_path"] == str(kimi)
     assert json.loads(call(port, "/server_info")[1])["version"] == "0.5.9"

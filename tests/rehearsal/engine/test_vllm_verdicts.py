@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.rehearsal.engine.failures import Failed, Refused
 from infra.rehearsal.engine.settings import Release, Settings
-from verdicts import configure_vllm, verdict_of, world
+from tests.rehearsal.engine.verdicts import configure_vllm, verdict_of, world
 
 OLD, MIDDLE, NEW = "0.17.0", "0.22.1", "0.33.0"
 ALL = (OLD, MIDDLE, NEW)
@@ -16,7 +17,12 @@ NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_producer"}'
 
 
 def run(
-    kimi: Path, tmp_path: Path, version: str, fragment: str, env: dict[str, str] | None = None, **host: object
+    kimi: Path,
+    tmp_path: Path,
+    version: str,
+    fragment: str,
+    env: dict[str, str] | None = None,
+    **host: object,
 ) -> Settings:
     place = world(tmp_path, env or {}, **{"accelerator": "h200", "num_devices": 8, **host})
     return configure_vllm(f"{kimi} {fragment}", Release("vllm", version, ""), place, env or {})
@@ -32,8 +38,8 @@ ACCEPTED = [
     ("-tp 1 -dp 16 --data-parallel-rank 3 --data-parallel-address A --data-parallel-rpc-port 13390",
      ("external", 1, 3), ALL),
     ("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-address A", ("internal", 2, 0), ALL),
-    ("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-address A --headless "
-     "--data-parallel-start-rank 2", ("internal", 2, 2), ALL),
+    (("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-address A --headless "
+     "--data-parallel-start-rank 2"), ("internal", 2, 2), ALL),
     ("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-address A --data-parallel-start-rank 2",
      ("hybrid", 2, 2), ALL),
     ("-tp 4 -dp 4 --data-parallel-size-local 2 --data-parallel-start-rank 0", ("internal", 2, 0), (OLD, MIDDLE)),
@@ -84,8 +90,8 @@ REFUSED = [
     ("-tp 8 -dcp 3", "tp_size=8 must be divisible by dcp_size=3.", (NEW,)),
     ("-tp 8 --enable-eplb", "enable_expert_parallel must be True to use EPLB.", ALL),
     ("-tp 8 --enable-dbo", "only supports the deepep_low_latency and deepep_high_throughput all2all backend", ALL),
-    ("-tp 8 --max-model-len 400000", "User-specified max_model_len (400000) is greater than the derived "
-     "max_model_len (max_position_embeddings=262144", ALL),
+    ("-tp 8 --max-model-len 400000", ("User-specified max_model_len (400000) is greater than the derived "
+     "max_model_len (max_position_embeddings=262144"), ALL),
     ("-tp 8 --max-num-seqs 512 --max-num-batched-tokens 256",
      "max_num_batched_tokens (256) must be greater than or equal to max_num_seqs (512).", ALL),
     ("-tp 8 --max-num-batched-tokens 256 --max-model-len 32768 --no-enable-chunked-prefill",
@@ -163,9 +169,15 @@ def test_the_ascend_connector_is_unknown_elsewhere(kimi: Path, tmp_path: Path) -
 
 PARSE_CASES = [
     ("--tensor-paralel-size 8", "vllm: error: unrecognized arguments: --tensor-paralel-size 8"),
-    ("--tensor-parallel-size eight", "argument --tensor-parallel-size/-tp: invalid int value: 'eight'"),
+    (
+        "--tensor-parallel-size eight",
+        "argument --tensor-parallel-size/-tp: invalid int value: 'eight'",
+    ),
     ("--all2all-backend fast", "argument --all2all-backend: invalid choice: 'fast' (choose from"),
-    ("--max-model-len 12q", "argument --max-model-len: invalid human_readable_int_or_auto value: '12q'"),
+    (
+        "--max-model-len 12q",
+        "argument --max-model-len: invalid human_readable_int_or_auto value: '12q'",
+    ),
     ("--distributed-timeout-seconds soon", "Value soon cannot be converted to <class 'int'>."),
     ("--data-parallel", "error: ambiguous option: --data-parallel could match"),
     ("--speculative-config '{'", "Value { cannot be converted to <function loads at"),
@@ -175,19 +187,25 @@ PARSE_CASES = [
 
 
 @pytest.mark.parametrize(("fragment", "expected"), PARSE_CASES)
-def test_a_bad_flag_leaves_with_two(kimi: Path, tmp_path: Path, fragment: str, expected: str) -> None:
+def test_a_bad_flag_leaves_with_two(
+    kimi: Path, tmp_path: Path, fragment: str, expected: str
+) -> None:
     verdict = refusal(kimi, tmp_path, MIDDLE, fragment)
     assert expected in verdict
     assert verdict.startswith("exit 2: usage: vllm")
 
 
 def test_an_unknown_graph_mode_is_a_key_error(kimi: Path, tmp_path: Path) -> None:
-    verdict = refusal(kimi, tmp_path, MIDDLE, "-tp 8 --compilation-config '{\"cudagraph_mode\":\"DECODE\"}'")
+    verdict = refusal(
+        kimi, tmp_path, MIDDLE, '-tp 8 --compilation-config \'{"cudagraph_mode":"DECODE"}\''
+    )
     assert verdict.endswith("KeyError: 'DECODE'")
     assert verdict.startswith("exit 1")
 
 
-@pytest.mark.parametrize("mode", ["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "full_and_piecewise"])
+@pytest.mark.parametrize(
+    "mode", ["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "full_and_piecewise"]
+)
 def test_every_graph_mode_is_taken(kimi: Path, tmp_path: Path, mode: str) -> None:
     run(kimi, tmp_path, MIDDLE, f"-tp 8 --compilation-config.cudagraph_mode {mode}")
 
@@ -201,10 +219,15 @@ def test_eagle3_on_kimi_needs_vllm_0_18(kimi: Path, tmp_path: Path, draft: Path)
     assert run(kimi, tmp_path, NEW, fragment)
 
 
-def test_an_unknown_key_of_speculation_is_a_validation_error(kimi: Path, tmp_path: Path, draft: Path) -> None:
+def test_an_unknown_key_of_speculation_is_a_validation_error(
+    kimi: Path, tmp_path: Path, draft: Path
+) -> None:
     config = f'{{"model":"{draft}","method":"eagle3","num_spec_tokens":3}}'
     verdict = refusal(kimi, tmp_path, MIDDLE, f"-tp 8 --speculative-config '{config}'")
-    assert "1 validation error for SpeculativeConfig num_spec_tokens Unexpected keyword argument" in verdict
+    assert (
+        "1 validation error for SpeculativeConfig num_spec_tokens Unexpected keyword argument"
+        in verdict
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,11 +245,13 @@ def test_an_unknown_key_of_speculation_is_a_validation_error(kimi: Path, tmp_pat
 def test_aiter_mla_takes_only_some_head_counts(
     kimi: Path, tmp_path: Path, version: str, fragment: str, env: dict[str, str], *, is_good: bool
 ) -> None:
-    host = {"accelerator": "mi325x", "num_devices": 8}
+    host: dict[str, Any] = {"accelerator": "mi325x", "num_devices": 8}
     if is_good:
         run(kimi, tmp_path, version, fragment, env, **host)
     else:
-        assert "Aiter MLA only supports 16 or 128" in refusal(kimi, tmp_path, version, fragment, env, **host)
+        assert "Aiter MLA only supports 16 or 128" in refusal(
+            kimi, tmp_path, version, fragment, env, **host
+        )
 
 
 def test_nvfp4_needs_blackwell(kimi_nvfp4: Path, tmp_path: Path) -> None:
@@ -269,14 +294,21 @@ def test_weights_that_do_not_fit_run_out_of_memory(kimi: Path, tmp_path: Path) -
 
 def test_a_cache_too_small_for_one_request_is_refused(kimi: Path, tmp_path: Path) -> None:
     fragment = "-dp 4 --data-parallel-rank 0 --enable-expert-parallel"
-    host = {"accelerator": "gb200", "num_devices": 4}
+    host: dict[str, Any] = {"accelerator": "gb200", "num_devices": 4}
     verdict = refusal(kimi, tmp_path, MIDDLE, fragment, **host)
-    assert "To serve at least one request with the model's max seq len (262144), (17.16 GiB KV cache" in verdict
+    assert (
+        "To serve at least one request with the model's max seq len (262144), (17.16 GiB KV cache"
+        in verdict
+    )
     wide = fragment + " --max-model-len 131072 --gpu-memory-utilization 0.95"
     assert run(kimi, tmp_path, MIDDLE, wide, **host).kv_tokens > 131072
 
 
-def test_kv_bytes_per_token_follow_cache_type_and_context_parallelism(kimi: Path, tmp_path: Path) -> None:
+def test_kv_bytes_per_token_follow_cache_type_and_context_parallelism(
+    kimi: Path, tmp_path: Path
+) -> None:
     plain = run(kimi, tmp_path, MIDDLE, "-tp 8").kv_tokens
-    assert run(kimi, tmp_path, MIDDLE, "-tp 8 --kv-cache-dtype fp8").kv_tokens == pytest.approx(2 * plain, abs=2)
+    assert run(kimi, tmp_path, MIDDLE, "-tp 8 --kv-cache-dtype fp8").kv_tokens == pytest.approx(
+        2 * plain, abs=2
+    )
     assert run(kimi, tmp_path, MIDDLE, "-tp 8 -dcp 8").kv_tokens == pytest.approx(8 * plain, abs=8)

@@ -10,7 +10,7 @@ from infra.rehearsal.engine import sglang_config, vllm_config
 from infra.rehearsal.engine.failures import Failed, Refused
 from infra.rehearsal.engine.settings import Release, Settings
 from infra.rehearsal.engine.world import World, read_world
-from simulated_host import make_state
+from tests.rehearsal.engine.simulated_host import make_state
 
 
 def world(tmp_path: Path, environ: Mapping[str, str], **host: object) -> World:
@@ -32,10 +32,11 @@ def configure_sglang(text: str, release: Release, world: World) -> Settings:
     """Parse and configure an SGLang server."""
     args = sglang_config.parse_arguments(shlex.split(text), "launch_server.py", release)
     settings, _ = sglang_config.configure(args, release, world)
-    return sglang_config.fit(settings, args, world)
+    return sglang_config.fit(settings, world)
 
 
-def verdict_of(failure: Refused | Failed) -> str:
+def verdict_of(failure: BaseException) -> str:
     """Return exit code and text in one line of words."""
+    assert isinstance(failure, Refused | Failed)
     text = failure.text if isinstance(failure, Refused) else f"{failure.kind}: {failure.message}"
     return f"exit {failure.exit_code}: {' '.join(text.split())}"
