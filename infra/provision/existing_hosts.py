@@ -39,8 +39,15 @@ def _record(host: InventoryHost) -> HostRecord:
         address=host.service_address,
         instance_id=host.instance_id,
         user=host.user,
-        proxy_command=None,
+        proxy_command=_proxy_command(host.ssh_arguments),
         host_key=host.host_key,
         interface=host.interface,
         rdma_devices=host.rdma_devices,
     )
+
+
+def _proxy_command(ssh_arguments: tuple[str, ...]) -> str | None:
+    """The command of a `ProxyCommand=…` among the arguments, None without one."""
+    option = "ProxyCommand="
+    found = (word.removeprefix(option) for word in ssh_arguments if word.startswith(option))
+    return next(found, None)

@@ -73,7 +73,9 @@ def make_scratch_project(
     if spec_file is not None:
         own.write_text(yaml.safe_dump({"extends": str(spec_file.resolve())}), encoding="utf-8")
     (folder / ".venv").symlink_to(sys.prefix)
-    _configure(folder, stack, _prepare_account(stack, own, scratch / "cloud"), config)
+    shipped = read_config(folder, stack)
+    bought = prepare_account(stack, own, scratch / "cloud", shipped)
+    _write_config(folder, stack, {**bought, **shipped}, config)
     environment = _environment(scratch, pulumi_bin)
     return ScratchProject(
         stack=stack, folder=folder, cloud=scratch / "cloud", environment=environment
@@ -97,13 +99,29 @@ def find_pulumi() -> Path:
     )
 
 
-def _prepare_account(stack: str, spec_file: Path, cloud: Path) -> dict[str, str]:
-    """The account of an operator who has bought what the stack needs; returns what they configure."""
+def read_config(folder: Path, stack: str) -> dict[str, str]:
+    """What `stacks/Pulumi.<stack>.yaml` says under a project folder, by full key; {} without one."""
+    path = folder / "stacks" / f"Pulumi.{stack}.yaml"
+    document = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {key: str(value) for key, value in document.get("config", {}).items()}
+
+
+def prepare_account(
+    stack: str, spec_file: Path, cloud: Path, shipped: Mapping[str, str]
+) -> dict[str, str]:
+    """The account of an operator who has bought what the stack needs; returns what they configure.
+
+    Args:
+        stack: the stack's name.
+        spec_file: where its file should be; else the name is looked up.
+        cloud: folder of the emulated account, written.
+        shipped: configuration that stands already; its zone is where the reservation is.
+    """
     loaded = load_stack(str(spec_file) if spec_file.is_file() else stack)
     _, topology = resolve_topology(loaded, Catalog())
     instance_type = topology.hosts[0].accelerator.aws_instance_type or ""
     machine = machine_facts(instance_type)
-    zone = _zone(instance_type)
+    zone = ZONES.get(shipped.get("moe-infra:zone_id", "")) or _zone(instance_type)
     config = {
         "aws:region": zone.region,
         "moe-infra:zone_id": zone.zone_id,
@@ -131,15 +149,13 @@ def _zone(instance_type: str) -> CloudZone:
     return next(offering, next(iter(ZONES.values())))
 
 
-def _configure(
-    folder: Path, stack: str, bought: Mapping[str, str], further: Mapping[str, str]
+def _write_config(
+    folder: Path, stack: str, standing: Mapping[str, str], further: Mapping[str, str]
 ) -> None:
-    """Write the stack's configuration: what is shipped, what was bought, what the caller wants."""
-    path = folder / "stacks" / f"Pulumi.{stack}.yaml"
-    shipped = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    """Write the stack's configuration; what the caller wants wins."""
     own = {key if ":" in key else f"moe-infra:{key}": value for key, value in further.items()}
-    document = {**shipped, "config": {**bought, **shipped.get("config", {}), **own}}
-    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    text = yaml.safe_dump({"config": {**standing, **own}})
+    (folder / "stacks" / f"Pulumi.{stack}.yaml").write_text(text, encoding="utf-8")
 
 
 def _environment(scratch: Path, pulumi_bin: Path) -> dict[str, str]:

@@ -14,8 +14,8 @@ _SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - the mark of a secre
 
 def to_python(properties: struct_pb2.Struct) -> dict[str, object]:
     """Plain values: whole numbers as int, secrets opened."""
-    plain = _plain(json_format.MessageToDict(properties))
-    return plain if isinstance(plain, dict) else {}
+    values = plain(json_format.MessageToDict(properties))
+    return values if isinstance(values, dict) else {}
 
 
 def to_struct(values: Mapping[str, object]) -> struct_pb2.Struct:
@@ -34,13 +34,14 @@ def has_unknown(value: object) -> bool:
     return value == UNKNOWN
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """A value of the wire as a plain one."""
     if isinstance(value, dict):
         if value.get(_SIGNATURE) == _SECRET:
-            return _plain(value.get("value"))
-        return {name: _plain(each) for name, each in value.items()}
+            return plain(value.get("value"))
+        return {name: plain(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

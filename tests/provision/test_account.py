@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from infra.errors import ProblemsFound
+from infra.provision.account import CONFIG_NAMES, Demand, gateway_subnet, host_subnet, read_account
+from infra.spec.load import PROJECT
+
+DEMAND = Demand(stack="gb200-2p1d", capacity="ultraserver", num_addresses=6, uses_lustre=False)
+DECLARED = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"))["config"]
+DEFAULTS = {
+    f"moe-infra:{name}": str(each["default"]).replace("False", "false")
+    for name, each in DECLARED.items()
+}
+GOOD = {
+    **DEFAULTS,
+    "aws:region": "us-east-1",
+    "moe-infra:zone_id": "use1-dfw2-az1",
+    "moe-infra:key_name": "my-key",
+    "moe-infra:reservation_id": "cr-0123456789abcdef0",
+}
+
+
+def problems(values: dict[str, str], demand: Demand = DEMAND) -> dict[str, str]:
+    with pytest.raises(ProblemsFound) as caught:
+        read_account(values, demand)
+    return {problem.field: f"{problem.what} {problem.fix}" for problem in caught.value.problems}
+
+
+def test_pulumi_yaml_declares_exactly_the_keys_that_are_read_each_with_type_and_meaning() -> None:
+    assert set(DECLARED) == set(CONFIG_NAMES)
+    assert all({"type", "description", "default"} <= set(each) for each in DECLARED.values())
+
+
+def test_good_values_are_read() -> None:
+    account = read_account(GOOD, DEMAND)
+    assert (account.region, account.reservation_id) == ("us-east-1", "cr-0123456789abcdef0")
+    assert (account.ami, account.ssh_from, account.weights_bucket) == (None, None, None)
+
+
+def test_everything_that_is_missing_is_told_at_once_with_the_command_to_type() -> None:
+    found = problems({**DEFAULTS, "aws:region": ""})
+    assert set(found) == {
+        "aws:region",
+        "moe-infra:zone_id",
+        "moe-infra:key_name",
+        "moe-infra:reservation_id",
+    }
+    fix = "Type: pulumi config set reservation_id cr-0123456789abcdef0 --stack gb200-2p1d"
+    assert found["moe-infra:reservation_id"].endswith(fix)
+
+
+def test_on_demand_machines_need_no_reservation() -> None:
+    values = {**GOOD, "moe-infra:reservation_id": ""}
+    assert read_account(values, replace(DEMAND, capacity="on-demand")).reservation_id is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("aws:region", "Dallas"),
+        ("moe-infra:zone_id", "us-east-1a"),
+        ("moe-infra:reservation_id", "reservation 7"),
+        ("moe-infra:ami", "latest"),
+        ("moe-infra:weights_bucket", "My_Bucket"),
+        ("moe-infra:ssh_from_cidr", "10.0.0.1/8"),
+        ("moe-infra:ssh_from_cidr", "0.0.0.0/0"),
+        ("moe-infra:vpc_cidr", "10.0.0.0/8"),
+        ("moe-infra:vpc_cidr", "everything"),
+        ("moe-infra:root_volume_gib", "75"),
+        ("moe-infra:root_volume_gib", "big"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_key(key: str, value: str) -> None:
+    found = problems({**GOOD, key: value})
+    assert set(found) == {key}
+    assert value in found[key]
+
+
+def test_a_network_too_small_for_the_hosts_is_refused_with_the_numbers() -> None:
+    demand = replace(DEMAND, num_addresses=12)
+    found = problems({**GOOD, "moe-infra:vpc_cidr": "10.0.0.0/27"}, demand)
+    assert "leaves 11 addresses to hosts; they take 12" in found["moe-infra:vpc_cidr"]
+
+
+def test_hosts_and_gateways_share_the_block_of_the_network() -> None:
+    network = read_account(GOOD, DEMAND).vpc_cidr
+    assert not host_subnet(network).overlaps(gateway_subnet(network))
+    assert {host_subnet(network).supernet(), gateway_subnet(network).supernet()} == {network}
+
+
+def test_a_lustre_size_that_does_not_exist_is_refused_with_the_next_one() -> None:
+    demand = replace(DEMAND, uses_lustre=True)
+    found = problems({**GOOD, "moe-infra:fsx_capacity_gib": "5000"}, demand)
+    assert "pulumi config set fsx_capacity_gib 7200" in found["moe-infra:fsx_capacity_gib"]
+    assert (
+        read_account({**GOOD, "moe-infra:fsx_capacity_gib": "5000"}, DEMAND).lustre.capacity_gib
+        == 5000
+    )

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.errors import ProblemsFound, StackError
+from infra.provision.aws_ec2 import session_manager_proxy
+from infra.spec.load import PROJECT
+
+Record = Callable[..., Any]
+CONFIGURED = sorted(
+    path.stem.removeprefix("Pulumi.") for path in (PROJECT / "stacks").glob("Pulumi.*.yaml")
+)
+
+
+def own_stack(tmp_path: Path, base: str, **fields: object) -> Path:
+    """A project folder whose stack `mine` is another one with some fields changed."""
+    folder = tmp_path / "project"
+    (folder / "stacks").mkdir(parents=True)
+    document = {"extends": base, **fields}
+    (folder / "stacks" / "mine.yaml").write_text(yaml.safe_dump(document))
+    return folder
+
+
+@pytest.mark.parametrize("stack", CONFIGURED)
+def test_the_emulated_cloud_accepts_every_aws_stack(record: Record, stack: str) -> None:
+    recorded = record(stack)
+    names = [host["name"] for host in recorded.inventory["hosts"]]
+    assert sorted(recorded.of_type("Instance")) == sorted(names)
+    assert len(recorded.of_type("LaunchTemplate")) == len({name.split("-")[0] for name in names})
+
+
+def test_the_inventory_of_gb200_2p1d_has_its_six_hosts_in_order(record: Record) -> None:
+    inventory = record("gb200-2p1d").inventory
+    names = ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2", "decode-3"]
+    assert [host["name"] for host in inventory["hosts"]] == names
+    assert len({host["address"] for host in inventory["hosts"]}) == 6
+    assert inventory["router"] == {"host": "prefill-0", "port": 8000}
+    assert inventory["weights"]["storage"] == "s3-to-nvme"
+    first = inventory["hosts"][0]
+    assert first["roles"] == ["prefill"]
+    assert first["user"] == "ec2-user"
+    assert first["proxy_command"] is None or first["instance_id"] in first["proxy_command"]
+
+
+def test_machines_are_hardened(record: Record) -> None:
+    for template in record("gb200-2p1d").of_type("LaunchTemplate").values():
+        assert template["metadataOptions"]["httpTokens"] == "required"
+        (root,) = template["blockDeviceMappings"]
+        assert root["ebs"]["encrypted"] == "true"
+        assert root["ebs"]["volumeType"] == "gp3"
+        assert all("associatePublicIpAddress" not in each for each in template["networkInterfaces"])
+        assert all(
+            each["securityGroups"] and each["subnetId"] for each in template["networkInterfaces"]
+        )
+
+
+def test_an_ultraserver_is_entered_by_its_reservation_without_a_placement_group(
+    record: Record,
+) -> None:
+    recorded = record("gb200-2p1d")
+    assert recorded.of_type("PlacementGroup") == {}
+    for template in recorded.of_type("LaunchTemplate").values():
+        assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
+        target = template["capacityReservationSpecification"]["capacityReservationTarget"]
+        assert target == {"capacityReservationId": "cr-0123456789abcdef0"}
+        assert "placement" not in template
+
+
+def test_hosts_bought_on_demand_share_a_placement_group(record: Record) -> None:
+    recorded = record("h200-2n-tp16")
+    (group,) = recorded.of_type("PlacementGroup").values()
+    assert group["strategy"] == "cluster"
+    (template,) = recorded.of_type("LaunchTemplate").values()
+    assert template["placement"]["groupName"].startswith("hosts-")
+    assert "instanceMarketOptions" not in template
+
+
+def test_efa_rules_refer_to_the_group_itself_and_nobody_else_gets_in(record: Record) -> None:
+    recorded = record("gb200-2p1d", ssh_from_cidr="")
+    rules = recorded.of_type("SecurityGroupIngressRule")
+    itself = rules["hosts-from-hosts"]
+    assert itself["securityGroupId"] == itself["referencedSecurityGroupId"]
+    egress = recorded.of_type("SecurityGroupEgressRule")["hosts-to-hosts"]
+    assert egress["securityGroupId"] == egress["referencedSecurityGroupId"]
+    assert set(rules) == {"hosts-from-hosts", "endpoints-in"}
+    assert all("cidrIpv4" not in rule for rule in rules.values())
+
+
+def test_without_an_open_port_ssh_goes_through_session_manager(record: Record) -> None:
+    host = record("gb200-2p1d", ssh_from_cidr="").inventory["hosts"][0]
+    assert host["proxy_command"] == session_manager_proxy(host["instance_id"], "us-east-1")
+
+
+def test_an_open_port_is_open_to_that_network_alone(record: Record) -> None:
+    recorded = record("gb200-2p1d", ssh_from_cidr="10.9.0.0/16")
+    rule = recorded.of_type("SecurityGroupIngressRule")["ssh-in"]
+    assert (rule["fromPort"], rule["toPort"], rule["cidrIpv4"]) == (22, 22, "10.9.0.0/16")
+    assert recorded.inventory["hosts"][0]["proxy_command"] is None
+
+
+def test_the_local_zone_is_opted_into_and_gateways_stand_in_its_parent(record: Record) -> None:
+    recorded = record("gb200-2p1d")
+    subnets = recorded.of_type("Subnet")
+    assert subnets["hosts"]["availabilityZoneId"] == "use1-dfw2-az1"
+    assert subnets["gateways"]["availabilityZoneId"] == "use1-az6"
+    assert recorded.of_type("AvailabilityZoneGroup")["local-zone"]["groupName"] == "us-east-1-dfw-2"
+    assert record("h200-tp8").of_type("AvailabilityZoneGroup") == {}
+
+
+def test_every_resource_that_takes_tags_says_whose_it_is(record: Record) -> None:
+    recorded = record("gb200-2p1d", owner="serving", cost_center="42")
+    tagged = [inputs["tags"] for inputs in recorded.resources.values() if "tags" in inputs]
+    assert len(tagged) > 20
+    assert all(tags["moe-infra:stack"] == "gb200-2p1d" for tags in tagged)
+    assert all((tags["owner"], tags["cost_center"]) == ("serving", "42") for tags in tagged)
+    decode = recorded.of_type("Instance")["decode-3"]["tags"]
+    assert (decode["moe-infra:host"], decode["moe-infra:roles"]) == ("decode-3", "decode")
+
+
+def test_hosts_may_read_weights_and_nothing_else(record: Record) -> None:
+    policies = record("gb200-2p1d").of_type("RolePolicy")
+    (document,) = [json.loads(policy["policy"]) for policy in policies.values()]
+    actions = {action for each in document["Statement"] for action in _list(each["Action"])}
+    assert actions == {"s3:ListBucket", "s3:GetBucketLocation", "s3:GetObject"}
+
+
+def test_an_existing_bucket_is_used_and_none_is_created(record: Record, tmp_path: Path) -> None:
+    recorded = record("gb200-2p1d", weights_bucket="their-weights")
+    assert recorded.of_type("Bucket") == {}
+    assert recorded.inventory["weights"]["source"] == "s3://their-weights/"
+    root = own_stack(
+        tmp_path, "h200-tp8", weights={"path": "/models", "source": "s3://their-weights/kimi"}
+    )
+    named = record("mine", root=root)
+    assert named.inventory["weights"]["source"] == "s3://their-weights/kimi/"
+    assert "their-weights/kimi/*" in named.of_type("RolePolicy")["read-weights"]["policy"]
+
+
+@pytest.mark.parametrize("has_efa", ["true", "false"])
+def test_lustre_is_filled_from_the_bucket(record: Record, tmp_path: Path, has_efa: str) -> None:
+    root = own_stack(tmp_path, "h200-tp8", weights={"path": "/models", "storage": "fsx-lustre"})
+    recorded = record("mine", root=root, fsx_efa=has_efa)
+    (system,) = recorded.of_type("LustreFileSystem").values()
+    assert (system["storageCapacity"], system["perUnitStorageThroughput"]) == (4800, 1000)
+    (association,) = recorded.of_type("DataRepositoryAssociation").values()
+    assert association["dataRepositoryPath"] == recorded.inventory["weights"]["source"]
+    assert recorded.inventory["weights"]["file_system"].startswith("fs-")
+
+
+def test_local_weights_need_no_store(record: Record, tmp_path: Path) -> None:
+    root = own_stack(tmp_path, "h200-tp8", weights={"path": "/models", "storage": "local"})
+    recorded = record("mine", root=root)
+    assert recorded.of_type("Bucket") == recorded.of_type("RolePolicy") == {}
+    assert recorded.inventory["weights"] == {"storage": "local", "path": "/models"}
+
+
+def test_a_pinned_image_is_taken_as_it_is(record: Record, tmp_path: Path) -> None:
+    image = "ami-000000000000000e3"
+    recorded = record("gb200-2p1d", ami=image, ssh_user="admin")
+    assert {each["imageId"] for each in recorded.of_type("LaunchTemplate").values()} == {image}
+    assert recorded.inventory["hosts"][0]["user"] == "admin"
+
+
+def test_hosts_with_two_roles_are_one_node_group(record: Record, tmp_path: Path) -> None:
+    fields = {"platform": "aws-ec2", "accelerator": "h200"}
+    root = own_stack(
+        tmp_path, str(PROJECT / "tests" / "stacks" / "vllm-shared-1p1d.yaml"), **fields
+    )
+    recorded = record("mine", root=root)
+    assert list(recorded.of_type("LaunchTemplate")) == ["prefill-decode"]
+    assert recorded.inventory["hosts"][0]["roles"] == ["prefill", "decode"]
+
+
+def test_nothing_is_registered_when_something_is_missing(record: Record) -> None:
+    with pytest.raises(ProblemsFound) as caught:
+        record("gb200-2p1d", reservation_id="", key_name="")
+    fields = [problem.field for problem in caught.value.problems]
+    assert fields == ["moe-infra:key_name", "moe-infra:reservation_id"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ingress": "internal-load-balancer"},
+        {"weights": {"path": "/models", "storage": "efs"}},
+    ],
+)
+def test_what_comes_later_is_refused_by_name(
+    record: Record, tmp_path: Path, fields: dict[str, object]
+) -> None:
+    root = own_stack(tmp_path, "h200-tp8", **fields)
+    with pytest.raises(StackError, match="yet"):
+        record("mine", root=root)
+
+
+def _list(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value

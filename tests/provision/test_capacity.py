@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.errors import ProblemsFound
+from infra.plan.topology import Topology, TopologyHost
+from infra.provision.capacity import plan_capacity
+from infra.spec.stack import Capacity
+
+
+def topology(catalog: Catalog, *accelerators: str) -> Topology:
+    hosts = tuple(
+        TopologyHost(
+            name=f"unified-{number}", roles=("unified",), accelerator=catalog.accelerator(name)
+        )
+        for number, name in enumerate(accelerators)
+    )
+    return Topology(stack="mine", platform="aws-ec2", hosts=hosts, groups=())
+
+
+def refused(topology: Topology, capacity: Capacity | None) -> str:
+    with pytest.raises(ProblemsFound) as caught:
+        plan_capacity(topology, capacity)
+    return str(caught.value)
+
+
+def test_an_ultraserver_is_the_only_way_to_rent_gb200(catalog: Catalog) -> None:
+    plan = plan_capacity(topology(catalog, "gb200", "gb200"), None)
+    assert (plan.kind, plan.num_addresses, plan.wants_placement_group) == ("ultraserver", 2, False)
+    wrong = refused(topology(catalog, "gb200"), Capacity(kind="on-demand"))
+    assert "p6e-gb200.36xlarge is not sold as on-demand. Use ultraserver." in wrong
+
+
+@pytest.mark.parametrize(
+    ("kind", "hosts", "is_wanted"),
+    [
+        ("on-demand", 2, True),
+        ("on-demand", 1, False),
+        ("capacity-block", 2, False),
+        ("odcr", 2, False),
+    ],
+)
+def test_only_machines_bought_on_demand_get_a_placement_group(
+    catalog: Catalog, kind: str, hosts: int, is_wanted: bool
+) -> None:
+    capacity = Capacity.model_validate({"kind": kind})
+    plan = plan_capacity(topology(catalog, *["h200"] * hosts), capacity)
+    assert plan.wants_placement_group is is_wanted
+
+
+def test_the_maximum_layout_takes_more_addresses(catalog: Catalog) -> None:
+    capacity = Capacity(kind="capacity-block", network_layout="maximum")
+    assert plan_capacity(topology(catalog, "b300", "b300"), capacity).num_addresses == 34
+
+
+def test_an_accelerator_that_aws_does_not_rent_is_refused(catalog: Catalog) -> None:
+    assert "AWS rents no mi300x. Set platform: existing-hosts" in refused(
+        topology(catalog, "mi300x"), None
+    )
+
+
+def test_one_reservation_does_not_hold_two_instance_types(catalog: Catalog) -> None:
+    mixed = topology(catalog, "h200", "b200")
+    assert "One reservation cannot hold" in refused(mixed, Capacity(kind="odcr"))
+    assert plan_capacity(mixed, Capacity(kind="on-demand")).num_hosts == 2
+
+
+def test_an_instance_type_that_the_catalogue_does_not_know_is_named(catalog: Catalog) -> None:
+    plain = topology(catalog, "h200")
+    odd = plain.hosts[0].accelerator.model_copy(update={"aws_instance_type": "p9.48xlarge"})
+    with pytest.raises(Exception, match=r"The catalogue has no instance type p9.48xlarge"):
+        plan_capacity(replace(plain, hosts=(replace(plain.hosts[0], accelerator=odd),)), None)
