@@ -16,9 +16,9 @@ from .openai_api import (
     engine_request,
     error_response,
     new_id,
-    shape,
     understand,
 )
+from .openai_shape import shape
 from .settings import Settings
 
 Generate = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]

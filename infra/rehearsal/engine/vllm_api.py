@@ -10,7 +10,8 @@ from typing import Any
 from .answers import tokens_of
 from .http_server import Request, Response, json_response
 from .metrics import Totals, vllm_metrics
-from .openai_api import VLLM, Job, Rejected, engine_request, error_response, shape, understand
+from .openai_api import VLLM, Job, Rejected, engine_request, error_response, understand
+from .openai_shape import shape
 from .settings import Settings
 
 Generate = Callable[[int, dict[str, Any]], Awaitable[dict[str, Any]]]
