@@ -1,12 +1,12 @@
 """Every exception that leaves a package, and the exit code it turns into.
 
-    InfraError                     1  (a bug if it is raised bare)
-    ├── StackError                 2  the stack, the inventory or the command line is wrong
-    │   └── ProblemsFound          2  several of them at once, as a list of `Problem`
-    ├── PrerequisiteError          3  preflight, a lease or a missing prerequisite says no; nothing was changed
-    ├── HostsFailed                4  one or more hosts, or the cloud, failed
-    ├── NotReady                   5  started, but not healthy in time
-    └── Differs                    6  checked, and something differs
+InfraError                     1  (a bug if it is raised bare)
+├── StackError                 2  the stack, the inventory or the command line is wrong
+│   └── ProblemsFound          2  several of them at once, as a list of `Problem`
+├── PrerequisiteError          3  preflight, a lease or a missing prerequisite says no; nothing was changed
+├── HostsFailed                4  one or more hosts, or the cloud, failed
+├── NotReady                   5  started, but not healthy in time
+└── Differs                    6  checked, and something differs
 """
 
 from __future__ import annotations

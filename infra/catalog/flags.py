@@ -129,7 +129,7 @@ def _value_type(row: Mapping[str, object]) -> ValueType:
         return "bool"
     for known in ("bool", "int", "float", "str"):
         if text == known:
-            return known  # type: ignore[return-value]
+            return known
     if text.startswith("human_readable_int"):
         return "size"
     if text in {"loads", "union_dict_and_str", "parse_dataclass", "_parse_type", "json_list_type"}:

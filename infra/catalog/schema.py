@@ -18,7 +18,7 @@ FlagData = StrictBool | StrictInt | float | StrictStr | list[object] | dict[str,
 class Entry(BaseModel):
     """A map in a catalogue file: unknown keys are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Source(Entry):

@@ -38,7 +38,7 @@ def flags_known(view: PlanView) -> Iterator[Finding]:
 
 
 def engine_runs_on_vendor(view: PlanView) -> Iterator[Finding]:
-    """vLLM and SGLang run on NVIDIA and AMD, vllm-ascend on Ascend."""
+    """Whether the engine has a vendor: vLLM and SGLang run on NVIDIA and AMD, vllm-ascend on Ascend."""
     vendors = ENGINE_VENDORS[view.release.engine]
     for host in view.plan.hosts:
         vendor = view.accelerators[host.name].vendor
@@ -166,13 +166,14 @@ def aiter_heads(view: PlanView) -> Iterator[Finding]:
             continue
         tensor = view.size(process, "tensor-parallel-size")
         heads = shape.num_attention_heads // tensor
-        aiter = (
+        uses_aiter = (
             process.env.get("VLLM_ROCM_USE_AITER") == "1"
             or view.size(process, "block-size", 16) == 1
         )
         old = view.family == "vllm" and view.version() < (0, 18, 0)
-        if old and aiter and heads not in {16, 128}:
-            what = f"TP={tensor} gives {heads} heads per device; AITER MLA of vLLM {view.release.version} takes 16 or 128."
+        if old and uses_aiter and heads not in {16, 128}:
+            version = view.release.version
+            what = f"TP={tensor} gives {heads} heads per device; AITER MLA of vLLM {version} takes 16 or 128."
             fix = "Use tensor_parallel: 4, or vLLM 0.18.0 or later."
             yield Finding(
                 field=f"roles.{process.role}.tensor_parallel",

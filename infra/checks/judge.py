@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from infra.catalog.load import Catalog
@@ -11,7 +11,6 @@ from infra.checks.view import Finding, PlanView, Rule, view_plan
 from infra.errors import Problem
 from infra.plan.process import Plan
 from infra.spec.load import LoadedStack, nearest
-from infra.spec.stack import Waiver
 
 _VLLM = "vllm 0.17.0, 0.22.1, 0.33.0: config/parallel.py, engine/arg_utils.py, v1/engine/utils.py"
 
@@ -129,10 +128,8 @@ RULES: Mapping[str, Rule] = {
 
 def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Problem, ...]:
     """Every finding about a compiled stack, at the line that was written, by line."""
-    found = [
-        _problem(rule, RULES[rule], finding, stack, None, stack.spec.waive)
-        for rule, finding in find_all(view_plan(plan, catalog))
-    ]
+    view = view_plan(plan, catalog)
+    found = [_in_stack(rule, finding, stack) for rule, finding in find_all(view)]
     problems = [*_once_per_field(found), *_unknown_waivers(stack)]
     return tuple(sorted(problems, key=lambda p: (p.severity, p.file or "", p.line or 0)))
 
@@ -140,9 +137,7 @@ def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Probl
 def judge_plan(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
     """Every finding about a plan document, by process."""
     view = view_plan(plan, catalog)
-    return tuple(
-        _problem(rule, RULES[rule], finding, None, file, ()) for rule, finding in find_all(view)
-    )
+    return tuple(_in_plan(rule, finding, file) for rule, finding in find_all(view))
 
 
 def find_all(view: PlanView) -> list[tuple[str, Finding]]:
@@ -166,31 +161,31 @@ def _once_per_field(found: list[Problem]) -> list[Problem]:
     ]
 
 
-def _problem(
-    name: str,
-    rule: Rule,
-    finding: Finding,
-    stack: LoadedStack | None,
-    file: str | None,
-    waivers: Sequence[Waiver],
-) -> Problem:
-    waived = next((waiver.reason for waiver in waivers if waiver.rule == name), None)
-    field, line = finding.field, None
-    if stack is not None:
-        field = _written_field(finding.field, stack)
-        place = stack.place(field)
-        file, line = place.file, place.line
-    elif finding.process is not None:
-        field = f"{finding.process} {finding.field}"
+def _in_stack(name: str, finding: Finding, stack: LoadedStack) -> Problem:
+    """A finding at the line of the stack that would mend it; waived when the stack says so."""
+    field = _written_field(finding.field, stack)
+    place = stack.place(field)
     return Problem(
         rule=name,
-        severity=rule.severity,
+        severity=RULES[name].severity,
         field=field,
         what=finding.what,
         fix=finding.fix,
+        file=place.file,
+        line=place.line,
+        waived=next((waiver.reason for waiver in stack.spec.waive if waiver.rule == name), None),
+    )
+
+
+def _in_plan(name: str, finding: Finding, file: str) -> Problem:
+    """A finding at the process of a plan document."""
+    return Problem(
+        rule=name,
+        severity=RULES[name].severity,
+        field=f"{finding.process} {finding.field}" if finding.process else finding.field,
+        what=finding.what,
+        fix=finding.fix,
         file=file,
-        line=line,
-        waived=waived,
     )
 
 

@@ -197,7 +197,10 @@ def _enough_devices(
     layout = extra.get("parallel") or extra.get("layout")
     needed = getattr(layout, "local_devices", len(devices))
     if len(devices) < needed:
-        what = f"World size ({needed}) is larger than the devices that {process.id} may use ({len(devices)} of {available})."
+        has = f"{len(devices)} of {available}"
+        what = (
+            f"World size ({needed}) is larger than the devices that {process.id} may use ({has})."
+        )
         fix = "Raise the mask or lower tensor_parallel; a rank that spans hosts needs --nnodes."
         yield Finding(
             field=f"roles.{process.role}.tensor_parallel", what=what, fix=fix, process=process.id

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int, as_map
-from infra.plan.process import Process
 
 # NIXL's compatibility hash (vllm nixl_connector.py@0.17.0, nixl/*@0.33.0): a difference refuses every transfer.
 HASHED = ("model", "dtype", "kv-cache-dtype", "attention-backend", "quantization")

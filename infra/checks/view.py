@@ -105,7 +105,7 @@ class PlanView:
         return as_int(self.flags(process).get(name), default)
 
     def kv_config(self, process: Process) -> Mapping[str, object]:
-        """vLLM's `--kv-transfer-config` as a map."""
+        """The map of vLLM's `--kv-transfer-config`."""
         return as_map(self.flags(process).get("kv-transfer-config"))
 
     def version(self) -> tuple[int, int, int]:
@@ -115,11 +115,11 @@ class PlanView:
 
 def version_numbers(text: str) -> tuple[int, int, int]:
     """`0.22.1rc1` as (0, 22, 1)."""
-    numbers = []
-    for part in text.split(".")[:3]:
+    numbers = [0, 0, 0]
+    for index, part in enumerate(text.split(".")[:3]):
         digits = "".join(c for c in part.partition("rc")[0].partition("post")[0] if c.isdigit())
-        numbers.append(int(digits or 0))
-    return (numbers + [0, 0, 0])[0], (numbers + [0, 0, 0])[1], (numbers + [0, 0, 0])[2]
+        numbers[index] = int(digits or 0)
+    return numbers[0], numbers[1], numbers[2]
 
 
 def view_plan(plan: Plan, catalog: Catalog) -> PlanView:

@@ -110,17 +110,14 @@ def _looks_like_flag(word: str) -> bool:
         word.startswith("-")
         and len(word) > 1
         and not word[1].isdigit()
-        and " " not in word.split("=")[0]
+        and " " not in word.partition("=")[0]
     )
 
 
 def _find(name: str, catalogue: FlagCatalogue) -> tuple[FlagFact, bool] | str:
     """The flag that a spelling means, or why the parser refuses it."""
-    exact = catalogue.by_option.get(name)
-    if exact is not None:
-        return exact
     dashed = name if not name.startswith("--") else "--" + name[2:].replace("_", "-")
-    exact = catalogue.by_option.get(dashed)
+    exact = catalogue.by_option.get(name) or catalogue.by_option.get(dashed)
     if exact is not None:
         return exact
     if dashed.startswith("--"):
@@ -159,9 +156,8 @@ def _read_chunk(words: tuple[str, ...], catalogue: FlagCatalogue) -> _Chunk:
         return _Chunk(positionals=words[1:], rejected=((word, found),))
     fact, positive = found
     if fact.takes == 0:
-        refused = (
-            ((word, f"argument {head}: ignored explicit argument '{inline}'"),) if equals else ()
-        )
+        reason = f"argument {head}: ignored explicit argument '{inline}'"
+        refused = ((word, reason),) if equals else ()
         return _Chunk(name=fact.name, value=positive, positionals=words[1:], rejected=refused)
     limit = 1 if fact.takes == 1 or keys else len(words)
     given = (inline,) if equals else words[1 : 1 + limit]
@@ -169,9 +165,13 @@ def _read_chunk(words: tuple[str, ...], catalogue: FlagCatalogue) -> _Chunk:
     if not given:
         return _Chunk(rejected=((word, f"argument {head}: expected one argument"),))
     if keys:
-        return _Chunk(
-            name=fact.name, keys=tuple(keys), value=_json_or_text(given[0]), positionals=rest
-        )
+        value = _json_or_text(given[0])
+        return _Chunk(name=fact.name, keys=tuple(keys), value=value, positionals=rest)
+    return _read_values(fact, given, rest)
+
+
+def _read_values(fact: FlagFact, given: tuple[str, ...], rest: tuple[str, ...]) -> _Chunk:
+    """The words that a flag takes, as its type."""
     read: list[object] = []
     rejected: list[tuple[str, str]] = []
     for text in given:

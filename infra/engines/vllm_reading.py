@@ -86,7 +86,10 @@ def read(
 
 @lru_cache(maxsize=32768)
 def _read(
-    argv: tuple[str, ...], told: tuple[tuple[str, str], ...], num_devices: int, catalogue: FlagCatalogue
+    argv: tuple[str, ...],
+    told: tuple[tuple[str, str], ...],
+    num_devices: int,
+    catalogue: FlagCatalogue,
 ) -> Reading:
     """A plan is read when it is compiled and again when it is judged: the second time is free."""
     env = dict(told)

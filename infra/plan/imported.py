@@ -22,7 +22,7 @@ MAX_BYTES = 50_000_000
 class _Row(BaseModel):
     """A map of the document: unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class _Engine(_Row):

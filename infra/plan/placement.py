@@ -79,7 +79,8 @@ def build_topology(resolved: ResolvedStack, problems: Problems) -> Topology | No
     spec = resolved.stack.spec
     shared = spec.placement == "shared"
     _check_shared_accelerators(resolved, problems)
-    if any([_refuse_sizes(settings, problems) for settings in resolved.roles]):
+    refused = [_refuse_sizes(settings, problems) for settings in resolved.roles]
+    if any(refused):
         return None
     fleet = _Fleet(shared)
     hosts, groups = fleet.hosts, list[Group]()
@@ -129,7 +130,8 @@ def _refuse_sizes(settings: RoleSettings, problems: Problems) -> bool:
         )
         return True
     if engine.num_units(settings) > 1:
-        what = f"One rank needs {unit} devices on {unit // per_host} hosts, and data_parallel is {settings.data_parallel}."
+        hosts, data = unit // per_host, settings.data_parallel
+        what = f"One rank needs {unit} devices on {hosts} hosts, and data_parallel is {data}."
         fix = "A rank that spans hosts needs data_parallel: 1; raise `replicas` instead."
         problems.add("spanning-ranks", f"{where}.data_parallel", what, fix)
         return True

@@ -1,25 +1,22 @@
 """Roles joined with the catalogue: checkpoint, release, accelerator and the one recipe that matches.
 
-The one function that merges flags and variables is `_merge_layers`; its order is accelerator, engine,
-checkpoint, recipe, role, operator.
+`layers.py` merges their flags and variables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from infra.catalog.load import Catalog, Combination, UnknownIdError
-from infra.catalog.schema import Accelerator, Checkpoint, FlagData, Recipe, Release
-from infra.engines.contract import Engine
-from infra.engines.registry import ENGINES, FLAG_FAMILY
-from infra.engines.settings import Flag, Origin, RoleSettings, Speculation, Variable, WeightsOnHost
+from infra.catalog.schema import Accelerator, Checkpoint, Release
+from infra.engines.registry import ENGINES
+from infra.engines.settings import RoleSettings, Speculation, WeightsOnHost
 from infra.errors import Problem
+from infra.plan.layers import RoleSources, merge_flags, merge_variables
 from infra.spec.load import LoadedStack
-from infra.spec.stack import Role, RoleName, Scalar, Tuning
-
-PREPENDED = ("LD_PRELOAD", "LD_LIBRARY_PATH")
+from infra.spec.stack import Role, RoleName, Tuning
 
 _T = TypeVar("_T")
 
@@ -92,9 +89,7 @@ def resolve(stack: LoadedStack, catalog: Catalog, problems: Problems) -> Resolve
         ):
             continue
         facts = _Facts(checkpoint=checkpoint, draft=draft, release=release, accelerator=accelerator)
-        settings = _settings(stack, name, role, facts, catalog, problems)
-        if settings is not None:
-            roles.append(settings)
+        roles.append(_settings(stack, name, facts, catalog, problems))
     if len(roles) != len(spec.roles.items()):
         return None
     tuning, enabled = _tuning(stack, roles[0].accelerator)
@@ -105,6 +100,8 @@ def resolve(stack: LoadedStack, catalog: Catalog, problems: Problems) -> Resolve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
+    """The catalogue's entries that one role names."""
+
     checkpoint: Checkpoint
     draft: Checkpoint | None
     release: Release
@@ -144,41 +141,26 @@ def _accelerator(
 
 
 def _settings(
-    stack: LoadedStack,
-    name: RoleName,
-    role: Role,
-    facts: _Facts,
-    catalog: Catalog,
-    problems: Problems,
-) -> RoleSettings | None:
-    spec, merged = stack.spec, _merged_role(stack, role)
-    engine = ENGINES[spec.engine.name]
-    tensor, data = merged.tensor_parallel or 1, merged.data_parallel or 1
-    devices = tensor * (merged.pipeline_parallel or 1) * data
-    recipe = catalog.recipe_for(
-        Combination(
-            engine=spec.engine.name,
-            version=spec.engine.version,
-            accelerator=facts.accelerator.id,
-            checkpoint=facts.checkpoint.id,
-            role=name,
-            tensor_parallel=tensor,
-            data_parallel_over_hosts=data > 1 and devices > facts.accelerator.devices_per_host,
-        )
+    stack: LoadedStack, name: RoleName, facts: _Facts, catalog: Catalog, problems: Problems
+) -> RoleSettings:
+    spec, merged = stack.spec, _merged_role(stack, name)
+    recipe = catalog.recipe_for(_combination(stack, name, merged, facts))
+    sources = RoleSources(
+        stack=stack,
+        role=name,
+        accelerator=facts.accelerator,
+        release=facts.release,
+        checkpoint=facts.checkpoint,
+        recipe=recipe,
+        features=_features(merged, facts.checkpoint, name, problems),
     )
-    features = _features(merged, facts.checkpoint, name, problems)
-    owned = _refuse_owned(stack, name, engine, facts, catalog, problems)
-    flags = {
-        key: flag
-        for key, flag in _flags(stack, name, facts, recipe, features).items()
-        if key not in owned
-    }
-    env, prepend = _environment(stack, name, facts, recipe)
+    owned = _refuse_owned(sources, catalog, problems)
+    env, prepend = merge_variables(sources)
     return RoleSettings(
         role=name,
         replicas=merged.replicas or 1,
-        data_parallel=data,
-        tensor_parallel=tensor,
+        data_parallel=merged.data_parallel or 1,
+        tensor_parallel=merged.tensor_parallel or 1,
         pipeline_parallel=merged.pipeline_parallel or 1,
         decode_context_parallel=merged.decode_context_parallel or 1,
         expert_parallel=bool(merged.expert_parallel),
@@ -195,8 +177,8 @@ def _settings(
         served_model_name=facts.checkpoint.served_model_name or facts.checkpoint.repository,
         kv_transfer=None if name == "unified" else spec.kv_transfer,
         runtime=spec.runtime,
-        features=features,
-        flags=flags,
+        features=sources.features,
+        flags={key: flag for key, flag in merge_flags(sources).items() if key not in owned},
         env=env,
         env_prepend=prepend,
         mounts=recipe.mounts if recipe else (),
@@ -204,10 +186,26 @@ def _settings(
     )
 
 
-def _merged_role(stack: LoadedStack, role: Role) -> Role:
+def _combination(stack: LoadedStack, name: RoleName, merged: Role, facts: _Facts) -> Combination:
+    """What the role's recipe is chosen by."""
+    tensor, data = merged.tensor_parallel or 1, merged.data_parallel or 1
+    devices = tensor * (merged.pipeline_parallel or 1) * data
+    return Combination(
+        engine=stack.spec.engine.name,
+        version=stack.spec.engine.version,
+        accelerator=facts.accelerator.id,
+        checkpoint=facts.checkpoint.id,
+        role=name,
+        tensor_parallel=tensor,
+        data_parallel_over_hosts=data > 1 and devices > facts.accelerator.devices_per_host,
+    )
+
+
+def _merged_role(stack: LoadedStack, name: RoleName) -> Role:
     """The role's own values over the defaults of every role; flags and env are merged elsewhere."""
     defaults = stack.spec.defaults.model_dump(exclude_none=True)
-    return Role.model_validate({**defaults, **role.model_dump(exclude_none=True)})
+    own = dict(stack.spec.roles.items())[name].model_dump(exclude_none=True)
+    return Role.model_validate({**defaults, **own})
 
 
 def _speculation(stack: LoadedStack, facts: _Facts) -> Speculation | None:
@@ -233,27 +231,16 @@ def _features(
     return tuple(feature for feature in checkpoint.features if feature in role.features)
 
 
-def _refuse_owned(
-    stack: LoadedStack,
-    name: RoleName,
-    engine: Engine,
-    facts: _Facts,
-    catalog: Catalog,
-    problems: Problems,
-) -> frozenset[str]:
+def _refuse_owned(sources: RoleSources, catalog: Catalog, problems: Problems) -> frozenset[str]:
     """Problems for every flag and variable of the stack that the compiler writes; the flags, as spelt."""
+    engine = ENGINES[sources.stack.spec.engine.name]
+    catalogue = catalog.flags(sources.release.flags_catalogue)
     owned: set[str] = set()
-    catalogue = catalog.flags(facts.release.flags_catalogue)
-    for section, role in (
-        (f"roles.{name}", dict(stack.spec.roles.items())[name]),
-        ("defaults", stack.spec.defaults),
-    ):
+    for section, role in sources.sections():
         for flag in role.flags:
-            spelt = f"--{flag.replace('_', '-')}"
-            fact = catalogue.by_option.get(spelt.partition(".")[0]) or catalogue.by_option.get(
-                f"-{flag}"
-            )
-            canonical = fact[0].name if fact else flag.partition(".")[0]
+            head = flag.replace("_", "-").partition(".")[0]
+            fact = catalogue.by_option.get(f"--{head}") or catalogue.by_option.get(f"-{flag}")
+            canonical = fact[0].name if fact else head
             if canonical in engine.owned_flags:
                 what = f"--{canonical} is derived and cannot be set as a flag."
                 fix = f"Use the field {engine.owned_flags[canonical]}."
@@ -265,95 +252,6 @@ def _refuse_owned(
                 fix = f"Use the field {engine.owned_variables[variable]}."
                 problems.add("owned-variable", f"{section}.env.{variable}", what, fix)
     return frozenset(owned)
-
-
-def _merge_layers(
-    layers: Iterable[tuple[Mapping[str, _T], Origin]],
-) -> dict[str, tuple[_T, Origin]]:
-    """The last layer that names a key wins and is its origin; keys keep the order of first mention."""
-    merged: dict[str, tuple[_T, Origin]] = {}
-    for values, origin in layers:
-        for key, value in values.items():
-            merged[key] = (value, origin)
-    return merged
-
-
-def _flags(
-    stack: LoadedStack,
-    name: RoleName,
-    facts: _Facts,
-    recipe: Recipe | None,
-    features: tuple[str, ...],
-) -> dict[str, Flag]:
-    family = FLAG_FAMILY[stack.spec.engine.name]
-    checkpoint = facts.checkpoint
-    layers: list[tuple[Mapping[str, FlagData], Origin]] = [
-        (checkpoint.flags.get(family, {}), Origin(kind="checkpoint", name=checkpoint.id))
-    ]
-    for feature in features:
-        described = checkpoint.features[feature]  # type: ignore[index]
-        values = described.vllm if family == "vllm" else described.sglang
-        layers.append(
-            (values, Origin(kind="checkpoint", name=checkpoint.id, detail=f"feature {feature}"))
-        )
-    if recipe is not None:
-        layers.append((recipe.flags, Origin(kind="recipe", name=recipe.id)))
-    for section, role in (
-        ("defaults", stack.spec.defaults),
-        (f"roles.{name}", dict(stack.spec.roles.items())[name]),
-    ):
-        # sorted: two files that differ only in the order of keys are one plan
-        for flag, value in sorted(role.flags.items()):
-            canonical = flag.replace("_", "-") if "." not in flag else flag
-            layers.append(({canonical: value}, _stack_origin(stack, f"{section}.flags.{flag}")))  # type: ignore[dict-item]
-    merged = _merge_layers(layers)
-    return {
-        key: Flag(name=key, value=value, origin=origin) for key, (value, origin) in merged.items()
-    }
-
-
-def _environment(
-    stack: LoadedStack, name: RoleName, facts: _Facts, recipe: Recipe | None
-) -> tuple[dict[str, Variable], dict[str, Variable]]:
-    """Variables, and those that must be put before what the image has."""
-    layers: list[tuple[Mapping[str, str], Origin]] = [
-        (facts.accelerator.env, Origin(kind="accelerator", name=facts.accelerator.id)),
-        (
-            facts.release.env,
-            Origin(kind="engine", name=f"{facts.release.engine} {facts.release.version}"),
-        ),
-        (facts.checkpoint.env, Origin(kind="checkpoint", name=facts.checkpoint.id)),
-    ]
-    if recipe is not None:
-        origin = Origin(kind="recipe", name=recipe.id)
-        layers += [(recipe.env, origin), (recipe.env_prepend, origin)]
-    for section, role in (
-        ("defaults", stack.spec.defaults),
-        (f"roles.{name}", dict(stack.spec.roles.items())[name]),
-    ):
-        for variable, value in role.env.items():
-            layers.append(
-                ({variable: _as_text(value)}, _stack_origin(stack, f"{section}.env.{variable}"))
-            )
-    merged = _merge_layers(layers)
-    variables = {
-        key: Variable(name=key, value=value, origin=origin)
-        for key, (value, origin) in merged.items()
-    }
-    prepend = {key: variable for key, variable in variables.items() if key in PREPENDED}
-    return {key: variable for key, variable in variables.items() if key not in PREPENDED}, prepend
-
-
-def _stack_origin(stack: LoadedStack, where: str) -> Origin:
-    is_set = stack.place(where).file.startswith("--set")
-    return Origin(kind="operator" if is_set else "role", name=where)
-
-
-def _as_text(value: Scalar) -> str:
-    """A YAML scalar as an environment value: booleans as 1 and 0."""
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    return str(value)
 
 
 def _tuning(stack: LoadedStack, accelerator: Accelerator) -> tuple[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,37 +40,32 @@ class Pace:
     load_seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _World:
+    """What all simulated hosts of a plan share."""
+
+    plan: Plan
+    catalog: Catalog
+    release: Release
+    checkpoints: tuple[SimulatedCheckpoint, ...]
+    pace: Pace
+
+
 def simulate_hosts(plan: Plan, catalog: Catalog, pace: Pace) -> tuple[LabHost, ...]:
     """One simulated host per host of the plan, at its address, untuned and without any process."""
-    checkpoints = checkpoints_of(plan, catalog)
-    release = catalog.release(plan.engine.name, plan.engine.version)
-    addresses = [host.address for host in plan.hosts]
-    return tuple(
-        _simulate(
-            host,
-            plan,
-            catalog.accelerator(host.accelerator),
-            release,
-            checkpoints,
-            addresses,
-            pace,
-            catalog,
-        )
-        for host in plan.hosts
+    world = _World(
+        plan=plan,
+        catalog=catalog,
+        release=catalog.release(plan.engine.name, plan.engine.version),
+        checkpoints=checkpoints_of(plan, catalog),
+        pace=pace,
     )
+    return tuple(_simulate(host, world) for host in plan.hosts)
 
 
-def _simulate(  # noqa: PLR0913 - one host is made of all of these
-    host: PlanHost,
-    plan: Plan,
-    accelerator: Accelerator,
-    release: Release,
-    checkpoints: Sequence[SimulatedCheckpoint],
-    addresses: Sequence[str],
-    pace: Pace,
-    catalog: Catalog,
-) -> LabHost:
-    facts = host_facts(host, plan, accelerator, release, addresses, pace)
+def _simulate(host: PlanHost, world: _World) -> LabHost:
+    plan, accelerator = world.plan, world.catalog.accelerator(host.accelerator)
+    facts = _facts(host, world)
     files = {
         path: LabFile(content=text.encode(), mode=0o666)
         for path, text in vendor_files(facts).items()
@@ -79,24 +74,15 @@ def _simulate(  # noqa: PLR0913 - one host is made of all of these
     files[REQUESTS] = LabFile(content=b"", mode=0o666)
     for index in range(host.num_devices):
         files[f"{STATE}/devices/{index}"] = LabFile(content=b"", mode=0o666)
-    programs = standins.standin_files(accelerator.vendor)
-    if plan.runtime == "native":
-        environment = f"{ENGINE_ENVIRONMENTS}/{plan.engine.name}-{plan.engine.version}"
-        native = standins.native_files()
-        programs |= {
-            path.replace(standins.NATIVE_FOLDER, environment): file for path, file in native.items()
-        }
-    for path, (source, mode) in programs.items():
-        if not path.startswith(standins.LIBRARY):
-            files[path] = LabFile(content=Path(source).read_bytes(), mode=mode)
-    files.update(_router_programs(catalog))
+    for path, (source, mode) in _programs(plan, accelerator).items():
+        files[path] = LabFile(content=Path(source).read_bytes(), mode=mode)
+    files.update(_router_programs(world.catalog))
     sparse: dict[str, int] = {}
-    for checkpoint in checkpoints:
+    for checkpoint in world.checkpoints:
         for name, text in checkpoint.documents.items():
             files[f"{checkpoint.path}/{name}"] = LabFile(content=text.encode())
-        sparse.update(
-            {f"{checkpoint.path}/{name}": size for name, size in checkpoint.weight_files.items()}
-        )
+        for name, size in checkpoint.weight_files.items():
+            sparse[f"{checkpoint.path}/{name}"] = size
     return LabHost(
         name=host.name,
         address=host.address,
@@ -109,15 +95,24 @@ def _simulate(  # noqa: PLR0913 - one host is made of all of these
     )
 
 
-def host_facts(  # noqa: PLR0913 - the document has these parts
-    host: PlanHost,
-    plan: Plan,
-    accelerator: Accelerator,
-    release: Release,
-    addresses: Sequence[str],
-    pace: Pace,
-) -> dict[str, object]:
+def _programs(plan: Plan, accelerator: Accelerator) -> Mapping[str, tuple[str, int]]:
+    """Stand-in programs by path on the host; their library is lent as a folder."""
+    programs = {
+        path: file
+        for path, file in standins.standin_files(accelerator.vendor).items()
+        if not path.startswith(standins.LIBRARY)
+    }
+    if plan.runtime == "native":
+        environment = f"{ENGINE_ENVIRONMENTS}/{plan.engine.name}-{plan.engine.version}"
+        for path, file in standins.native_files().items():
+            programs[path.replace(standins.NATIVE_FOLDER, environment)] = file
+    return programs
+
+
+def _facts(host: PlanHost, world: _World) -> dict[str, object]:
     """`host.json`: what the stand-ins and the simulated engine know of their host."""
+    plan, release, pace = world.plan, world.release, world.pace
+    accelerator = world.catalog.accelerator(host.accelerator)
     position = [other.name for other in plan.hosts].index(host.name)
     return {
         "schema_version": 1,
@@ -141,7 +136,7 @@ def host_facts(  # noqa: PLR0913 - the document has these parts
         },
         "super_pod_id": 1,
         "server_index": position,
-        "imex_nodes": list(addresses),
+        "imex_nodes": [other.address for other in plan.hosts],
         "images": [_image(plan, accelerator, release)] if plan.runtime != "native" else [],
         "native_engine": _played(release) if plan.runtime == "native" else None,
     }

@@ -66,15 +66,17 @@ def group_flags(argv: Sequence[str]) -> list[tuple[str, str]]:
 def _head(plan: Plan, *, documentation_addresses: bool) -> list[str]:
     num_devices = sum(len(process.devices) for process in plan.processes)
     num_engines = sum(1 for process in plan.processes if process.kind == "engine")
+    num_hosts = _count(len(plan.hosts), "host", "hosts")
+    processes = _count(num_engines, "engine process", "engine processes")
+    note = "  (documentation addresses: no inventory)" if documentation_addresses else ""
+    image = plan.engine.image if plan.runtime != "native" else "no image"
     return [
         f"{plan.stack}  {plan.model} ({plan.checkpoint})",
-        f"engine     {plan.engine.name} {plan.engine.version}, {plan.runtime}, {plan.engine.image or 'no image'}",
+        f"engine     {plan.engine.name} {plan.engine.version}, {plan.runtime}, {image}",
         f"platform   {plan.platform}, tuning {plan.tuning}, weights under {plan.weights_path}",
-        f"size       {_count(len(plan.hosts), 'host', 'hosts')}, {num_devices} devices, "
-        f"{_count(num_engines, 'engine process', 'engine processes')}",
+        f"size       {num_hosts}, {num_devices} devices, {processes}",
         f"serves     {', '.join(plan.capabilities)}",
-        f"plan       {plan.hash[:12]}"
-        + ("  (documentation addresses: no inventory)" if documentation_addresses else ""),
+        f"plan       {plan.hash[:12]}{note}",
     ]
 
 

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 import yaml
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from infra.errors import Problem, ProblemsFound
+from infra.spec.shape_problems import Place, nearest, validate_stack
 from infra.spec.stack import StackSpec
-from infra.spec.yaml_source import Path, Position, dotted, read_yaml
+from infra.spec.yaml_source import Path, read_yaml
 
 PROJECT = FilePath(__file__).resolve().parents[2]
 STACKS = PROJECT / "stacks"
 SEARCHED = (STACKS, PROJECT / "tests" / "stacks")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a field was written: `file` as the operator named it, 1-based line and column."""
-
-    file: str
-    line: int | None
-    column: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +59,7 @@ def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
     data, places = _read_with_extends(path, (), problems)
     name = path.stem
     _apply_sets(data, places, sets, problems)
-    spec = _validate(data, places, _shown(path), problems)
+    spec = validate_stack(data, places, _shown(path), problems)
     if spec is None or problems:
         raise ProblemsFound(tuple(problems))
     return LoadedStack(name=name, file=_shown(path), spec=spec, places=places)
@@ -92,17 +81,6 @@ def find_stack(name_or_path: str) -> FilePath:
         if candidate.is_file() and not candidate.name.startswith("Pulumi"):
             return candidate
     raise ProblemsFound((_not_found(name_or_path, f"There is no stack {name_or_path}."),))
-
-
-def nearest(word: str, known: Iterable[str], count: int = 3) -> str:
-    """`Did you mean a, b or c?`, the names nearest to a word, or all when few."""
-    names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=count, cutoff=0.3) or names[:count]
-    if not close:
-        return ""
-    if len(close) == 1:
-        return f"Did you mean {close[0]}?"
-    return f"Did you mean {', '.join(close[:-1])} or {close[-1]}?"
 
 
 def _not_found(name: str, what: str) -> Problem:
@@ -243,139 +221,6 @@ def _apply_sets(
         places[parts] = Place(file=f"--set {word}", line=None, column=None)
 
 
-def _validate(
-    data: dict[str, object], places: Mapping[Path, Place], file: str, problems: list[Problem]
-) -> StackSpec | None:
-    try:
-        return StackSpec.model_validate(data)
-    except ValidationError as error:
-        seen: set[tuple[str, str]] = set()
-        for detail in error.errors(include_url=False):
-            problem = _shape_problem(detail, data, places, file)
-            if (problem.field, problem.rule) not in seen:
-                seen.add((problem.field, problem.rule))
-                problems.append(problem)
-        return None
-
-
-def _shape_problem(
-    detail: ErrorDetails, data: Mapping[str, object], places: Mapping[Path, Place], file: str
-) -> Problem:
-    path = _written_path(tuple(detail["loc"]), data)
-    place: Place | None = None
-    probe = path
-    while place is None and probe:
-        place = places.get(probe)
-        probe = probe[:-1]
-    rule, what, fix = _words(detail, path)
-    return Problem(
-        rule=rule,
-        severity="error",
-        field=dotted(path),
-        what=what,
-        fix=fix,
-        file=place.file if place else file,
-        line=place.line if place else None,
-    )
-
-
-def _written_path(location: tuple[str | int, ...], data: Mapping[str, object]) -> Path:
-    """Pydantic's location without the names of union members that it puts in between."""
-    path: list[str | int] = []
-    inner: object = data
-    for index, part in enumerate(location):
-        if isinstance(inner, Mapping) and part in inner:
-            inner = inner[str(part)]
-            path.append(part)
-        elif isinstance(inner, list) and isinstance(part, int):
-            inner = inner[part] if part < len(inner) else None
-            path.append(part)
-        elif index == len(location) - 1 and isinstance(inner, Mapping):
-            path.append(part)
-    return tuple(path)
-
-
-def _words(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
-    """Rule id, what and fix for one of pydantic's error types."""
-    kind, leaf, given = detail["type"], str(path[-1]) if path else "", detail.get("input")
-    field = dotted(path) or "the stack"
-    if kind == "extra_forbidden":
-        return (
-            "unknown-key",
-            f"There is no field {leaf} here.",
-            nearest(leaf, _fields_at(path[:-1])),
-        )
-    if kind == "missing":
-        return "missing-key", f"{field} is missing.", f"Add `{leaf}:`."
-    if kind == "literal_error":
-        allowed = str(detail.get("ctx", {}).get("expected", "")).replace("'", "")
-        return (
-            "unknown-value",
-            f"{field}: {given!r} is not one of {allowed}.",
-            _one_of(given, allowed),
-        )
-    if kind == "string_pattern_mismatch":
-        pattern = detail.get("ctx", {}).get("pattern", "")
-        return (
-            "wrong-value",
-            f"{field}: {given!r} does not have the form {pattern}.",
-            "Write it in that form.",
-        )
-    if kind == "value_error":
-        return (
-            "wrong-value",
-            f"{field}: {str(detail['msg']).removeprefix('Value error, ')}.",
-            "Mend the field.",
-        )
-    if kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
-        return (
-            "wrong-unit",
-            f"{field}: {given!r} is out of range ({detail['msg'].lower()}).",
-            "Use a value in range.",
-        )
-    wanted = detail["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-    return (
-        "wrong-type",
-        f"{field}: {given!r} is not {_article(wanted)}.",
-        f"Write {_article(wanted)} without unit.",
-    )
-
-
-def _article(noun: str) -> str:
-    return (
-        noun if noun.startswith(("a ", "an ")) else f"{'an' if noun[:1] in 'aeiou' else 'a'} {noun}"
-    )
-
-
-def _one_of(given: object, allowed: str) -> str:
-    return nearest(
-        str(given),
-        [word.strip() for word in allowed.replace(" or ", ",").split(",") if word.strip()],
-    )
-
-
-def _fields_at(path: Path) -> list[str]:
-    """The fields that the spec has at a path, for suggestions."""
-    models: list[type[BaseModel]] = [StackSpec]
-    for part in path:
-        found: list[type[BaseModel]] = []
-        for model in models:
-            field = model.model_fields.get(str(part))
-            if field is not None:
-                found.extend(_models_in(field.annotation))
-        models = found
-    return sorted(
-        {name for model in models for name in model.model_fields}
-        | ({"extends"} if not path else set())
-    )
-
-
-def _models_in(annotation: object) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]
-
-
 def _file_problem(file: str, rule: str, what: str) -> Problem:
     return Problem(
         rule=rule,
@@ -388,13 +233,4 @@ def _file_problem(file: str, rule: str, what: str) -> Problem:
     )
 
 
-__all__ = [
-    "PROJECT",
-    "LoadedStack",
-    "Place",
-    "Position",
-    "find_stack",
-    "load_stack",
-    "nearest",
-    "stack_names",
-]
+__all__ = ["PROJECT", "LoadedStack", "Place", "find_stack", "load_stack", "nearest", "stack_names"]

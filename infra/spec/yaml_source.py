@@ -67,7 +67,7 @@ class _Reader:
             return self._read_map(node, path, constructor)
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, i), constructor) for i, item in enumerate(node.value)]
-        return constructor.construct_object(node)  # type: ignore[no-untyped-call]
+        return constructor.construct_object(node)
 
     def _read_map(
         self, node: yaml.MappingNode, path: Path, constructor: yaml.constructor.SafeConstructor
@@ -121,29 +121,21 @@ def read_yaml(text: str, file: str) -> tuple[Document, list[Problem]]:
     """
     empty = Document(data=None, positions={})
     if len(text) > MAX_BYTES:
-        return empty, [
-            _whole_file(file, f"The file has {len(text)} bytes; at most {MAX_BYTES} are read.")
-        ]
+        what = f"The file has {len(text)} bytes; at most {MAX_BYTES} are read."
+        return empty, [_whole_file(file, what)]
+    reader = _Reader(file)
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
+        data = {} if node is None else reader.read(node, (), loader)
     except yaml.MarkedYAMLError as error:
         return empty, [_syntax(file, error)]
-    except yaml.YAMLError as error:
-        return empty, [_whole_file(file, f"This is not YAML: {error}.")]
-    except RecursionError:
-        return empty, [_whole_file(file, "The file is nested too deeply.")]
-    if node is None:
-        return Document(data={}, positions={(): (1, 1)}), []
-    reader = _Reader(file)
-    try:
-        data = reader.read(node, (), loader)
     except (_TooLargeError, RecursionError):
         what = f"The file expands to more than {MAX_NODES} values or {MAX_DEPTH} levels (repeated aliases?)."
         return empty, [_whole_file(file, what)]
     except (yaml.YAMLError, ValueError) as error:
-        return empty, [_whole_file(file, f"A value cannot be read: {error}.")]
-    return Document(data=data, positions=reader.positions), reader.problems
+        return empty, [_whole_file(file, f"This cannot be read as YAML: {error}.")]
+    return Document(data=data, positions=reader.positions or {(): (1, 1)}), reader.problems
 
 
 def _syntax(file: str, error: yaml.MarkedYAMLError) -> Problem:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import cast
 
 from infra.catalog.load import Catalog
 from infra.errors import StackError
@@ -14,7 +13,7 @@ from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.registry import LabEntry
 from infra.rehearsal.lab.starting import list_labs, open_lab, stop_lab
 from infra.rehearsal.rehearse import RECORD, Rehearsal, StepFailed, Wishes, keep_record
-from infra.rehearsal.report import STEPS, Report, StepName, not_shown, reality_rows
+from infra.rehearsal.report import STEPS, Report, not_shown, reality_rows
 from infra.rehearsal.simulated_hosts import Pace
 from infra.spec.load import nearest
 from infra.tasks.options import Options
@@ -48,7 +47,7 @@ def _wishes(options: Options) -> Wishes:
         stack=chosen_stack(options) if plan_file is None else None,
         plan=read_plan(Path(plan_file)) if plan_file is not None else None,
         plan_file=plan_file or "",
-        to_step=cast("StepName", last),
+        to_step=last,
         spoilt=options.text("break"),
         pace=PACE,
     )
