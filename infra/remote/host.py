@@ -11,7 +11,7 @@ import paramiko
 
 from infra.inventory.hosts import InventoryHost
 from infra.remote.connecting import CHANNEL_S, SshOptions, connect
-from infra.remote.failures import LostConnection, OverTime
+from infra.remote.failures import OverTime, Unreachable
 from infra.remote.outcome import Outcome
 from infra.remote.ssh_target import SshTarget, resolve_target
 
@@ -58,13 +58,8 @@ class SshHost:
         self, command: str, *, stdin: bytes = b"", timeout_s: float, hold_stdin: bool = False
     ) -> Outcome:
         """Run a command in the login's shell; see `outcome.Host`."""
-        transport = self.open()
+        channel = self._session(timeout_s)
         deadline = time.monotonic() + timeout_s
-        try:
-            channel = transport.open_session(timeout=min(timeout_s, CHANNEL_S))
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            what = f"the connection was lost before anything was asked: {error}."
-            raise LostConnection(self.name, what, "Run the command again.") from error
         with channel:
             try:
                 channel.exec_command(command)
@@ -75,6 +70,19 @@ class SshHost:
                 raise OverTime(self.name, what, "Look at the host, then run again.") from None
             except (paramiko.SSHException, EOFError, OSError):  # lost before the command was sent
                 return Outcome(exit_code=None, stdout=b"", stderr=b"")
+
+    def _session(self, timeout_s: float) -> paramiko.Channel:
+        """A channel; a connection that died while it was idle is replaced once: nothing was asked yet."""
+        limit_s = min(timeout_s, CHANNEL_S)
+        try:
+            return self.open().open_session(timeout=limit_s)
+        except (paramiko.SSHException, EOFError, OSError):
+            self.close()
+        try:
+            return self.open().open_session(timeout=limit_s)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            what = f"it lets nobody ask anything: {error or type(error).__name__}."
+            raise Unreachable(self.name, what, "Look at sshd there (MaxSessions, load).") from error
 
     def close(self) -> None:
         """Hang up."""

@@ -1,0 +1,280 @@
+"""The agent over SSH on simulated hosts: real sshd, sudo and systemd, knobs that refuse and stick, a reboot."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.inventory.hosts import InventoryHost
+from infra.rehearsal.lab.client import Lab
+from infra.rehearsal.lab.hosts import LabFile, LabHost, LabUser
+from infra.rehearsal.lab.prerequisites import missing, observe_machine
+from infra.rehearsal.lab.starting import start_lab
+from infra.remote.agent_call import call_agent
+from infra.remote.connecting import SshOptions
+from infra.remote.failures import NoPython, SudoRefused
+from infra.remote.fan_out import run_on_all, values_of
+from infra.remote.host import SshHost, open_host
+
+pytestmark = pytest.mark.lab
+
+BOOT_LIMIT_S = 30.0
+# openssl passwd -6 -salt x secret
+SECRET_HASH = (
+    "$6$x$mQUKLCQR1S846TztirS7Ejo4KyTtZWzcyuF2/43jqoJTDZXRb8L.bXBNxX9GCZhKdADbfqEnGZyv89igC73DL/"
+)
+HOSTS = (
+    LabHost(name="plain", address="192.0.2.1"),
+    LabHost(name="old", address="192.0.2.2", kernel="sysctl", has_cpufreq=False),
+    LabHost(
+        name="locked",
+        address="192.0.2.3",
+        kernel="locked-down",
+        users=(LabUser(name="op", sudo_rule="ALL=(ALL) ALL", password_hash=SECRET_HASH),),
+    ),
+    LabHost(
+        name="strict",
+        address="192.0.2.4",
+        users=(LabUser(name="op"),),
+        files={"/etc/sudoers.d/tty": LabFile(content=b"Defaults requiretty\n", mode=0o440)},
+        sshd_settings=("MaxStartups 2:100:2",),
+        hidden=("/usr/bin/python3",),
+    ),
+)
+GOVERNOR = "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
+ITEMS: list[dict[str, object]] = [
+    {"id": "vm.swappiness", "kind": "sysctl", "want": "0"},
+    {"id": "kernel.numa_balancing", "kind": "sysctl", "want": "0"},
+    {
+        "id": "governor",
+        "kind": "sysfs",
+        "target": GOVERNOR,
+        "want": "performance",
+        "tolerate_absent": True,
+    },
+    {"id": "cost", "kind": "migration-cost", "want": "50000", "tolerate_absent": True},
+    {"id": "ports", "kind": "reserved-ports", "want": "60000-60031"},
+]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    reason = missing(observe_machine())
+    if reason is not None:
+        if os.environ.get("CI"):
+            raise reason
+        pytest.skip(str(reason))
+    with start_lab(tmp_path_factory.mktemp("lab") / "l", HOSTS) as running:
+        running.wait_ready(BOOT_LIMIT_S)
+        yield running
+
+
+@pytest.fixture
+def options() -> Iterator[SshOptions]:
+    made = SshOptions()
+    yield made
+    made.resources.close()
+
+
+def inventory(lab: Lab, name: str, user: str | None = None) -> InventoryHost:
+    address = next(host.address for host in HOSTS if host.name == name)
+    return InventoryHost(
+        name=name,
+        groups=(),
+        address=address,
+        service_address=address,
+        port=22,
+        user=user,
+        private_key_file=None,
+        ssh_arguments=("-F", str(lab.ssh_config)),
+        host_key=None,
+        interface="eth0",
+        rdma_devices=(),
+        instance_id=None,
+    )
+
+
+def state(host: SshHost, mode: str, **keys: object) -> dict[str, dict[str, Any]]:
+    request = {"operation": "state", "mode": mode, "stack": "s", "items": ITEMS, **keys}
+    items = call_agent(host, request, timeout_s=30)["items"]
+    assert isinstance(items, list)
+    return {row["id"]: row for row in items}
+
+
+def states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {str(item["id"]): rows[str(item["id"])]["state"] for item in ITEMS}
+
+
+@pytest.fixture
+def plain(lab: Lab, options: SshOptions) -> Iterator[SshHost]:
+    host = open_host(inventory(lab, "plain"), options)
+    yield host
+    state(host, "rollback")
+    host.close()
+
+
+def test_check_writes_nothing_apply_once_rollback_all(lab: Lab, plain: SshHost) -> None:
+    before = len(lab.knob_log("plain"))
+    assert set(states(state(plain, "check")).values()) == {"changed"}
+    assert len(lab.knob_log("plain")) == before
+    assert set(states(state(plain, "apply")).values()) == {"changed"}
+    written = len(lab.knob_log("plain"))
+    assert set(states(state(plain, "apply")).values()) == {"ok"}
+    assert len(lab.knob_log("plain")) == written
+    assert lab.read_file("plain", "/etc/sysctl.d/60-moe-infra.conf").startswith(b"# Written by")
+    state(plain, "rollback")
+    for knob, value in (
+        ("/proc/sys/vm/swappiness", b"60\n"),
+        ("/proc/sys/kernel/numa_balancing", b"1\n"),
+    ):
+        assert lab.run("plain", ["cat", knob]).stdout == value
+    left = lab.run(
+        "plain", ["sh", "-c", "find /etc/sysctl.d /etc/systemd/system /var/lib | grep moe"]
+    )
+    assert left.stdout == b""
+
+
+def test_a_knob_that_refuses_and_one_that_sticks(lab: Lab, plain: SshHost) -> None:
+    lab.inject("plain", "vm.swappiness", "EINVAL")
+    lab.inject("plain", "kernel.numa_balancing", "sticky")
+    try:
+        rows = state(plain, "apply")
+    finally:
+        lab.inject("plain", "vm.swappiness", None)
+        lab.inject("plain", "kernel.numa_balancing", None)
+    assert (rows["vm.swappiness"]["state"], rows["vm.swappiness"]["after"]) == ("blocked", "60")
+    assert "Invalid argument (EINVAL)" in rows["vm.swappiness"]["why"]
+    assert rows["kernel.numa_balancing"]["state"] == "blocked"
+    assert "the kernel kept 1" in rows["kernel.numa_balancing"]["why"]
+    assert rows["governor"]["state"] == "changed"
+
+
+def test_tuning_survives_a_reboot(lab: Lab, plain: SshHost) -> None:
+    state(plain, "apply")
+    boots = next(one.boots for one in lab.status() if one.name == "plain")
+    plain.run("sudo systemctl reboot", timeout_s=10)
+    lab.wait_reboot("plain", boots, BOOT_LIMIT_S)
+    unit = "moe-infra-tuning.service"
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        report = call_agent(plain, {"operation": "units", "units": [unit]}, timeout_s=10)
+        shown: Any = report["units"]
+        if shown[0]["active_state"] == "active":
+            break
+        time.sleep(0.1)
+    assert set(states(state(plain, "check")).values()) == {"ok"}
+
+
+def test_units_start_stop_and_tell_their_last_words(plain: SshHost) -> None:
+    text = "[Service]\nType=exec\nExecStart=/bin/sh -c 'echo hello %i; exec sleep 1%i'\n"
+    target = "/etc/systemd/system/moe-s-engine@.service"
+    item = {
+        "id": "u",
+        "group": "files",
+        "kind": "file",
+        "target": target,
+        "content": text,
+        "unit": True,
+    }
+    request = {"operation": "state", "mode": "apply", "stack": "s", "items": [item]}
+    assert call_agent(plain, request, timeout_s=20)["daemon_reloaded"] is True
+    units = ["moe-s-engine@00.service", "moe-s-engine@x.service"]
+
+    def act(action: str) -> Any:
+        asked = {"operation": "units", "action": action, "units": units, "timeout_s": 10}
+        return call_agent(plain, asked, timeout_s=20)["units"]
+
+    act("start")
+    deadline = time.monotonic() + 5
+    while (rows := act("status"))[1]["active_state"] != "failed" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert (rows[0]["active_state"], rows[0]["log_tail"]) == ("active", [])
+    assert rows[1]["result"] == "exit-code"
+    assert "hello x" in rows[1]["log_tail"]
+    assert [row["active_state"] for row in act("stop")] == ["inactive", "failed"]
+    call_agent(plain, {**request, "mode": "rollback", "groups": ["files"]}, timeout_s=20)
+
+
+def test_kernels_and_hosts_differ(lab: Lab, options: SshOptions) -> None:
+    old = open_host(inventory(lab, "old"), options)
+    assert states(state(old, "check")) == {
+        "vm.swappiness": "changed",
+        "kernel.numa_balancing": "changed",
+        "governor": "not_applicable",
+        "cost": "changed",
+        "ports": "changed",
+    }
+    old.close()
+    locked = open_host(inventory(lab, "locked", "root"), options)
+    assert states(state(locked, "check"))["cost"] == "blocked"
+    locked.close()
+
+
+def test_sudo_s_refusals_name_their_fix(lab: Lab, options: SshOptions) -> None:
+    host = open_host(inventory(lab, "locked"), options)
+    with pytest.raises(SudoRefused, match="wants a password") as caught:
+        state(host, "check")
+    assert "NOPASSWD" in caught.value.fix
+    host.close()
+
+
+def test_a_host_without_python_says_so(lab: Lab, options: SshOptions) -> None:
+    host = open_host(inventory(lab, "strict"), options)
+    with pytest.raises(NoPython):
+        state(host, "check")
+    host.close()
+
+
+def test_max_startups_is_waited_out(lab: Lab) -> None:
+    """Eight at once against `MaxStartups 2:100:2`: all get in."""
+
+    def say(_: int) -> bytes:
+        host = open_host(inventory(lab, "strict"), SshOptions())
+        try:
+            return host.run("echo in", timeout_s=20).stdout
+        finally:
+            host.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(say, range(8))) == [b"in\n"] * 8
+
+
+def test_many_hosts_answer_at_once_in_order(lab: Lab, options: SshOptions) -> None:
+    names = ["old", "plain"]
+    results = run_on_all(
+        [inventory(lab, name) for name in names], lambda host: open_host(host, options)
+    )
+    hosts = values_of(results)
+    assert list(hosts) == names
+    for host in hosts.values():
+        host.close()
+
+
+@pytest.mark.slow  # a silent peer is noticed after 15 s
+def test_a_cut_host_is_noticed_and_called_unknown(lab: Lab, options: SshOptions) -> None:
+    host = open_host(inventory(lab, "old"), options)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(host.run, "touch /tmp/began; sleep 60", timeout_s=60)
+        while lab.run("old", ["test", "-e", "/tmp/began"]).returncode != 0:
+            time.sleep(0.05)
+        lab.cut("old")
+        cut_at = time.monotonic()
+        try:
+            assert asked.result(timeout=40).exit_code is None
+        finally:
+            lab.heal("old")
+    assert time.monotonic() - cut_at < 18
+    assert host.run("echo back", timeout_s=10).stdout == b"back\n"
+    host.close()
+
+
+def test_nothing_of_a_request_is_left_on_the_host(lab: Lab, plain: SshHost, tmp_path: Path) -> None:
+    call_agent(plain, {"operation": "read", "paths": ["/etc/hostname"]}, timeout_s=10)
+    agents = [argv for _, argv in lab.processes("plain") if any("zlib" in word for word in argv)]
+    assert agents == []
