@@ -11,9 +11,11 @@ from infra.launch.endpoints import RankEndpoint
 from infra.launch.failures import router_not_ready
 from infra.launch.fleet import ask_until_known
 from infra.launch.installation import install
+from infra.launch.probing import ask_reachable, probe_hosts
 from infra.launch.progress import clock_text
 from infra.launch.proof import FIRST_ERROR_STATUS, Verdict, error_text
-from infra.launch.readiness import LOG_LINES, Readiness, ask_reachable, probe_hosts
+from infra.launch.readiness import LOG_LINES, Readiness
+from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.process import Process
 
@@ -33,7 +35,7 @@ class Served:
     through_router: str | None
 
 
-def bring_up(deployment: Deployment, secrets: Mapping[str, str], *, tunes: bool) -> Served:
+def bring_up(deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bool) -> Served:
     """Install and start a deployment, and prove that it serves.
 
     What is there already is left as it is: brought up again after an interruption, it goes on.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.launch.endpoints import Endpoints
 from infra.launch.fleet import Clock, Fleet
@@ -44,6 +44,15 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How work on hosts waits and speaks."""
+
+    limits: Limits
+    clock: Clock
+    say: Say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """What `up` and `verify` work on.
 
@@ -60,7 +69,7 @@ class Deployment:
     fleet: Fleet
     clock: Clock
     limits: Limits
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     say: Say
     nonce: str
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from infra.errors import HostsFailed, PrerequisiteError
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, ask_all, ask_until_known, rows_of
+from infra.launch.secret import Secret, revealed
 from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.plan.process import Process
 from infra.render.host_state import Group, Item
@@ -15,7 +16,7 @@ from infra.render.reserved_ports import RESERVED_PORTS_ID, ports_at_risk
 MAX_NAMED = 3
 
 
-def install(deployment: Deployment, secrets: Mapping[str, str], *, tunes: bool) -> None:
+def install(deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bool) -> None:
     """Bring every host to its files and images; nothing is changed when anything speaks against it.
 
     Args:
@@ -38,7 +39,7 @@ def install(deployment: Deployment, secrets: Mapping[str, str], *, tunes: bool) 
 
 
 def state_request(
-    deployment: Deployment, items: Iterable[Item], mode: str, secrets: Mapping[str, str]
+    deployment: Deployment, items: Iterable[Item], mode: str, secrets: Mapping[str, Secret]
 ) -> dict[str, object]:
     """A request to check or apply items of one host's state."""
     return {
@@ -47,12 +48,12 @@ def state_request(
         "stack": deployment.plan.stack,
         "release": deployment.plan.hash,
         "items": [item.as_document() for item in items],
-        "secrets": dict(secrets),
+        "secrets": revealed(secrets),
     }
 
 
 def _observe(
-    deployment: Deployment, secrets: Mapping[str, str]
+    deployment: Deployment, secrets: Mapping[str, Secret]
 ) -> dict[str, Sequence[Mapping[str, object]]]:
     """What every host is, item by item; changes nothing."""
     requests = {
@@ -168,7 +169,7 @@ def bound_ports(process: Process) -> list[int]:
 def _apply(
     deployment: Deployment,
     found: Mapping[str, Sequence[Mapping[str, object]]],
-    secrets: Mapping[str, str],
+    secrets: Mapping[str, Secret],
     *,
     tunes: bool,
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from infra.engines.serving import (
@@ -52,6 +52,15 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A client's request. `name` is what it proves."""
+
+    name: str
+    path: str
+    body: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """The requests that prove one rank.
 
@@ -59,7 +68,7 @@ class Proof:
         rank: what is proven.
         needs: urls that must be healthy first.
         probes: steps by probe; probes of one proof run at the same time.
-        asked: (probe, step) of the request whose answer must hold a token.
+        asked: (probe, step) of the requests whose answers must hold a token; the last one is the client's.
         counted: steps of the first probe that read the counter before and after, None without one.
     """
 
@@ -98,18 +107,40 @@ def partners(endpoints: Endpoints) -> dict[RankEndpoint, RankEndpoint]:
     return pairs
 
 
+def token_question(model: str) -> Question:
+    """The cheapest request that makes a rank generate."""
+    return Question(name="token", path=COMPLETIONS, body=completion(model, max_tokens=PROOF_TOKENS))
+
+
 def build_proof(
     endpoints: Endpoints, rank: RankEndpoint, partner: RankEndpoint | None, asking: Asking
 ) -> Proof:
-    """The requests that prove a rank."""
+    """The requests that make a rank generate a token.
+
+    A prefill rank that needs no partner to do so is asked alone.
+    """
+    question = token_question(rank.model)
+    if endpoints.handover == "answer" and rank.role == "prefill":
+        step = _ask(endpoints, rank, asking, (question.path, prefill_part(question.body, None)))
+        return _with_counter(endpoints, rank, (rank,), [step])
+    return build_question(endpoints, rank, partner, question, asking)
+
+
+def build_question(
+    endpoints: Endpoints,
+    rank: RankEndpoint,
+    partner: RankEndpoint | None,
+    question: Question,
+    asking: Asking,
+) -> Proof:
+    """A client's request through one rank, as the router would send it."""
     if endpoints.handover == "none" or partner is None:
-        return _alone(endpoints, rank, asking, completion(rank.model, max_tokens=PROOF_TOKENS))
+        step = _ask(endpoints, rank, asking, (question.path, question.body))
+        return _with_counter(endpoints, rank, (rank,), [step])
+    prefill, decode = (rank, partner) if rank.role == "prefill" else (partner, rank)
     if endpoints.handover == "answer":
-        if rank.role == "prefill":
-            body = prefill_part(completion(rank.model, max_tokens=1), None)
-            return _alone(endpoints, rank, asking, body)
-        return _one_after_the_other(endpoints, rank, partner, asking)
-    return _both_at_once(endpoints, rank, partner, asking)
+        return _one_after_the_other(endpoints, (rank, prefill, decode), question, asking)
+    return _both_at_once(endpoints, (rank, prefill, decode), question, asking)
 
 
 def judge_proof(
@@ -141,50 +172,60 @@ def judge_proof(
     return Verdict(ok=True, is_definite=True, detail=f"{num_tokens} tokens")
 
 
-def _alone(
-    endpoints: Endpoints, rank: RankEndpoint, asking: Asking, body: Mapping[str, object]
-) -> Proof:
-    return _with_counter(endpoints, rank, (rank,), [_ask(endpoints, rank, asking, body)])
-
-
 def _one_after_the_other(
-    endpoints: Endpoints, rank: RankEndpoint, prefill: RankEndpoint, asking: Asking
+    endpoints: Endpoints,
+    ranks: tuple[RankEndpoint, RankEndpoint, RankEndpoint],
+    question: Question,
+    asking: Asking,
 ) -> Proof:
-    """The prefill rank first; what it answers about its KV cache goes to the decode rank."""
-    body = completion(rank.model, max_tokens=PROOF_TOKENS)
-    first = _ask(endpoints, prefill, asking, prefill_part(body, None))
-    second = _ask(endpoints, rank, asking, body)
-    at = 1 if rank.counts_tokens else 0
-    second["merge"] = {"from_step": at, "key": KV_PARAMS}
-    return _with_counter(endpoints, rank, (rank, prefill), [first, second])
+    """The prefill rank first; what it answers about its KV cache goes to the decode rank.
+
+    Args:
+        endpoints: what the ranks share.
+        ranks: the one that is proven, then prefill and decode.
+        question: the client's request.
+        asking: how requests are sent.
+    """
+    rank, prefill, decode = ranks
+    body = prefill_part(question.body, None)
+    first = _ask(endpoints, prefill, asking, (question.path, body))
+    second = _ask(endpoints, decode, asking, (question.path, question.body))
+    second["merge"] = {"from_step": 1 if rank.counts_tokens else 0, "key": KV_PARAMS}
+    return _with_counter(endpoints, rank, (prefill, decode), [first, second])
 
 
 def _both_at_once(
-    endpoints: Endpoints, rank: RankEndpoint, partner: RankEndpoint, asking: Asking
+    endpoints: Endpoints,
+    ranks: tuple[RankEndpoint, RankEndpoint, RankEndpoint],
+    question: Question,
+    asking: Asking,
 ) -> Proof:
-    """Both sides get the request at the same time and find each other by a bootstrap server."""
-    prefill, decode = (rank, partner) if rank.role == "prefill" else (partner, rank)
-    body = completion(rank.model, max_tokens=PROOF_TOKENS)
-    bodies: dict[RankEndpoint, dict[str, object]] = {}
+    """Both sides get the request at the same time and find each other by a bootstrap server.
+
+    Args:
+        endpoints: what the ranks share.
+        ranks: the one that is proven, then prefill and decode.
+        question: the client's request.
+        asking: how requests are sent.
+    """
+    rank, prefill, decode = ranks
+    body, number = question.body, _number(asking.nonce, rank)
     if endpoints.handover == "bootstrap-room":
         place = urlsplit(prefill.bootstrap or "")
-        room = room_fields(place.hostname or "", place.port or 0, _number(asking.nonce, rank))
+        room = room_fields(place.hostname or "", place.port or 0, number)
         bodies = {prefill: {**body, **room}, decode: {**body, **room}}
     else:
-        transfer = f"moe-infra-{_number(asking.nonce, rank):x}"
-        key = (prefill.bootstrap or "", prefill.rank)
-        params = decode_params(prefill.bootstrap or "", asking.engine_ids.get(key, ""), transfer)
+        transfer = f"moe-infra-{number:x}"
+        identity = asking.engine_ids.get((prefill.bootstrap or "", prefill.rank), "")
+        params = decode_params(prefill.bootstrap or "", identity, transfer)
         bodies = {prefill: prefill_part(body, transfer), decode: {**body, KV_PARAMS: params}}
-    own = _ask(endpoints, rank, asking, bodies[rank])
-    other = _ask(endpoints, partner, asking, bodies[partner])
-    proof = _with_counter(endpoints, rank, (rank, partner), [own])
-    return Proof(
-        rank=rank,
-        needs=proof.needs,
-        probes=(*proof.probes, (other,)),
-        asked=(*proof.asked, (1, 0)),
-        counted=proof.counted,
-    )
+    own, other = (rank, decode if rank == prefill else prefill)
+    steps = [_ask(endpoints, each, asking, (question.path, bodies[each])) for each in (own, other)]
+    proof = _with_counter(endpoints, rank, (prefill, decode), steps[:1])
+    asked = (*proof.asked, (1, 0))
+    if rank == prefill and endpoints.handover == "transfer-id":
+        asked = ((1, 0), *proof.asked)
+    return replace(proof, probes=(*proof.probes, (steps[1],)), asked=asked)
 
 
 def _with_counter(
@@ -213,12 +254,17 @@ def _with_counter(
 
 
 def _ask(
-    endpoints: Endpoints, rank: RankEndpoint, asking: Asking, body: Mapping[str, object]
+    endpoints: Endpoints,
+    rank: RankEndpoint,
+    asking: Asking,
+    question: tuple[str, Mapping[str, object]],
 ) -> Step:
+    """One request to one rank; `question` is path and body."""
+    path, body = question
     identity = f"moe-infra-{_number(asking.nonce, rank):x}"
     return {
         "method": "POST",
-        "url": rank.url + COMPLETIONS,
+        "url": rank.url + path,
         "headers": {**asking.headers, "X-Request-Id": identity, **rank_headers(rank.index)},
         "body": {**body, **rank_fields(endpoints.engine, rank.index)},
         "timeout_s": asking.timeout_s,
@@ -255,7 +301,9 @@ def error_text(answer: Mapping[str, object]) -> str:
 
 
 def _num_tokens(body: object) -> int:
-    """Tokens that an answer holds: its usage, else one when there is text."""
+    """Tokens that an answer holds: its usage, else one when there is text; a stream's by its events."""
+    if isinstance(body, str):
+        return max(body.count("data: {"), 0)
     if not isinstance(body, Mapping):
         return 0
     usage = body.get("usage")

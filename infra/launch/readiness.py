@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infra.engines.serving import BOOTSTRAP_QUERY, HEALTH, engine_ids
-from infra.errors import InfraError
+from infra.engines.serving import HEALTH
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
 from infra.launch.failures import failed_processes, never_ready, not_in_time
-from infra.launch.fleet import REREADS, Report, Request, all_reports, rows_of
+from infra.launch.fleet import Request
+from infra.launch.probing import HEALTH_S, ask_reachable, probe_hosts, read_engine_ids, run_proofs
 from infra.launch.progress import Progress
-from infra.launch.proof import Asking, Proof, Verdict, build_proof, judge_proof, partners
+from infra.launch.proof import Asking, Verdict, build_proof, partners
 from infra.launch.unit_states import UnitState, read_units, says_serving, units_request
-from infra.remote.failures import LostConnection
 
-HEALTH_S = 3.0
 OK_STATUS = 200
 # An engine that answers with an error this often does not only warm up.
 DEFINITE_NOES = 3
@@ -26,7 +24,6 @@ SPLIT_LOOK_S = 2.0
 # How long an endpoint may be silent after its own log has said that it serves.
 CLAIM_S = 3.0
 PHASE_LINES = 4
-SLACK_S = 15.0
 
 
 @dataclass(slots=True)
@@ -154,35 +151,17 @@ class Readiness:
             nonce=f"{self.deployment.nonce} {self.attempts}",
             timeout_s=limit,
             headers=self.deployment.headers,
-            engine_ids=self._engine_ids(ready, pairs),
+            engine_ids=read_engine_ids(self.deployment, ready, pairs),
         )
         proofs = [build_proof(endpoints, rank, pairs.get(rank), asking) for rank in ready]
-        for proof, verdict in run_proofs(self.deployment, proofs, limit):
+        for answered in run_proofs(self.deployment, proofs, limit):
+            rank, verdict = answered.proof.rank, answered.verdict
             if verdict.ok:
-                self.proven[proof.rank] = verdict
-                self.noes.pop(proof.rank, None)
+                self.proven[rank] = verdict
+                self.noes.pop(rank, None)
             else:
-                count = self.noes.get(proof.rank, (0, verdict))[0] if verdict.is_definite else -1
-                self.noes[proof.rank] = (count + 1, verdict)
-
-    def _engine_ids(
-        self, ready: Sequence[RankEndpoint], pairs: Mapping[RankEndpoint, RankEndpoint]
-    ) -> dict[tuple[str, int], str]:
-        """Engine ids that bootstrap servers know, where a decode rank must be told them."""
-        if self.deployment.endpoints.handover != "transfer-id":
-            return {}
-        servers = {
-            r.bootstrap: r.host for rank in ready for r in (rank, pairs[rank]) if r.bootstrap
-        }
-        requests: dict[str, list[dict[str, object]]] = {}
-        for url, host in servers.items():
-            step = {"method": "GET", "url": url + BOOTSTRAP_QUERY, "timeout_s": HEALTH_S}
-            requests.setdefault(host, []).append({"id": url, "steps": [step]})
-        return {
-            (url, rank): identity
-            for url, answers in self._probe(requests, HEALTH_S).items()
-            for rank, identity in engine_ids(answers[-1].get("body") if answers else None).items()
-        }
+                count = self.noes.get(rank, (0, verdict))[0] if verdict.is_definite else -1
+                self.noes[rank] = (count + 1, verdict)
 
     def _probe(
         self, probes: Mapping[str, list[dict[str, object]]], limit: float
@@ -249,76 +228,6 @@ class Readiness:
             for process in self.awaited()
             if process in self.units
         }
-
-
-def run_proofs(
-    deployment: Deployment, proofs: Sequence[Proof], limit_s: float
-) -> list[tuple[Proof, Verdict]]:
-    """The verdict of each proof, asked from the host of its rank; all at the same time."""
-    probes: dict[str, list[dict[str, object]]] = {}
-    for number, proof in enumerate(proofs):
-        for part, steps in enumerate(proof.probes):
-            probe: dict[str, object] = {"id": f"{number}.{part}", "steps": list(steps)}
-            probes.setdefault(proof.rank.host, []).append(probe)
-    answers = probe_hosts(deployment, probes, limit_s)
-    engine = deployment.endpoints.engine
-    return [
-        (
-            proof,
-            judge_proof(
-                engine,
-                proof,
-                [answers.get(f"{number}.{part}", []) for part in range(len(proof.probes))],
-            ),
-        )
-        for number, proof in enumerate(proofs)
-    ]
-
-
-def probe_hosts(
-    deployment: Deployment, probes: Mapping[str, list[dict[str, object]]], limit_s: float
-) -> dict[str, list[Mapping[str, object]]]:
-    """The answers of every probe's steps by its id.
-
-    Args:
-        deployment: whose hosts are asked.
-        probes: by the host that sends them.
-        limit_s: of the slowest request of a probe.
-    """
-    requests = {
-        host: {"operation": "probe", "probes": listed, "parallel": max(len(listed), 1)}
-        for host, listed in probes.items()
-        if listed
-    }
-    # A probe has at most three slow steps: two requests and the counter.
-    found: dict[str, list[Mapping[str, object]]] = {}
-    for report in ask_reachable(deployment, requests, 3 * limit_s + SLACK_S).values():
-        for row in rows_of(report, "probes"):
-            found[str(row.get("id"))] = list(rows_of(row, "steps"))
-    return found
-
-
-def ask_reachable(
-    deployment: Deployment, requests: Mapping[str, Request], limit_s: float
-) -> dict[str, Mapping[str, object]]:
-    """The reports of hosts that answer; a lost connection is looked at again in the next round.
-
-    Raises:
-        HostsFailed: a host fails in any other way, or every host is lost.
-    """
-    if not requests:
-        return {}
-    answers = deployment.fleet.ask(requests, timeout_s=limit_s)
-    for _ in range(REREADS):
-        if not all(isinstance(answer, LostConnection) for answer in answers.values()):
-            break
-        answers = deployment.fleet.ask(requests, timeout_s=limit_s)
-    kept: dict[str, Report | InfraError] = {
-        host: answer for host, answer in answers.items() if not isinstance(answer, LostConnection)
-    }
-    for host in answers.keys() - kept.keys():
-        deployment.say(f"{host}: the connection was lost; looking again")
-    return all_reports(kept or answers)
 
 
 def _only(units: Mapping[str, Mapping[str, str]], processes: set[str]) -> dict[str, dict[str, str]]:

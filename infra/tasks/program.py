@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from fabric.main import Fab
 from invoke.collection import Collection
 from invoke.exceptions import Exit, ParseError
-from invoke.parser import Argument
+from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
 from infra.errors import InfraError, StackError

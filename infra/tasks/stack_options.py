@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.errors import StackError
+from infra.checks.judge import judge_stack
+from infra.errors import ProblemsFound, StackError
 from infra.inventory.ansible_file import read_inventory
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import CompiledStack, compile_stack
 from infra.spec.load import PROJECT, LoadedStack, load_stack
 from infra.tasks.options import Options
+from infra.tasks.output import Output
 
 INVENTORIES = PROJECT / "ansible" / "inventory"
 
@@ -23,15 +25,26 @@ def chosen_stack(options: Options) -> LoadedStack:
     """
     name, file = options.text("stack"), options.text("file")
     if (name is None) == (file is None):
-        what = "Both --stack and --file were given." if name else "No stack was named."
-        fix = "Add --stack NAME or --file PATH; `fab stacks` lists the shipped ones."
-        raise StackError("command line", what, fix)
+        raise _one_stack(both=name is not None)
     sets = options.words("set")
     if file is None:
         return load_stack(name or "", sets)
     if not Path(file).is_file():
         raise StackError("--file", f"There is no file {file}.", "Name a stack file.")
     return load_stack(str(Path(file).absolute()), sets)
+
+
+def chosen_name(options: Options) -> str:
+    """The name of the stack of `--stack` or `--file`; the file is not read.
+
+    Raises:
+        StackError: neither or both were given.
+    """
+    name, file = options.text("stack"), options.text("file")
+    if (name is None) == (file is None):
+        raise _one_stack(both=name is not None)
+    path = file or name or ""
+    return Path(path).stem if path.endswith((".yaml", ".yml")) else path
 
 
 def chosen_inventory(options: Options, stack_name: str) -> Inventory | None:
@@ -74,3 +87,23 @@ def compile_for_hosts(options: Options, catalog: Catalog) -> CompiledStack:
     """The chosen stack compiled against the hosts that exist."""
     stack = chosen_stack(options)
     return compile_stack(stack, catalog=catalog, inventory=needed_inventory(options, stack.name))
+
+
+def refuse_problems(compiled: CompiledStack, catalog: Catalog, output: Output) -> None:
+    """Judge a compiled stack with every rule: warnings are printed.
+
+    Raises:
+        ProblemsFound: a rule refuses it.
+    """
+    problems = judge_stack(compiled.plan, compiled.stack, catalog)
+    errors = tuple(problem for problem in problems if problem.blocks)
+    if errors:
+        raise ProblemsFound(errors)
+    for problem in problems:
+        output.message(output.toned(f"{problem.severity}: {problem}", "warn"))
+
+
+def _one_stack(*, both: bool) -> StackError:
+    what = "Both --stack and --file were given." if both else "No stack was named."
+    fix = "Add --stack NAME or --file PATH; `fab stacks` lists the shipped ones."
+    return StackError("command line", what, fix)

@@ -1,0 +1,122 @@
+"""Takes a deployment down: router, prefill, decode, then everything that `up` put on the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from infra.errors import HostsFailed
+from infra.launch.deployment import Limits, Pace
+from infra.launch.fleet import Fleet, ask_all, ask_until_known, rows_of
+from infra.launch.releases import read_releases, units_of
+from infra.launch.unit_states import read_units, units_request
+from infra.render.release_record import Release
+from infra.render.units import STOP_S
+
+# Whoever sends requests stops first, whoever answers them last.
+STOP_ORDER = ("router", "prefill", "decode", "unified")
+CLEANUP_S = 30.0
+CLEANUP_PAUSE_S = 0.3
+
+
+def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> bool:
+    """Stop and remove a stack on its hosts; what is gone already is left alone.
+
+    Args:
+        fleet: the hosts.
+        hosts: every host that may hold something of the stack.
+        stack: its name.
+        pace: how long things may take, and where lines about the work go.
+
+    Returns:
+        Whether there was anything to take down.
+
+    Raises:
+        HostsFailed: a host cannot be asked, a process does not stop, or a file cannot be removed.
+    """
+    limits = pace.limits
+    releases = read_releases(fleet, hosts, stack, timeout_s=limits.ask_s)
+    for role in STOP_ORDER:
+        _stop_role(fleet, releases, role, pace)
+    _remove_containers(fleet, releases, pace)
+    removed = _remove_files(fleet, hosts, stack, limits)
+    if releases or removed:
+        pace.say(f"{stack}: {removed} files removed from {len(hosts)} hosts")
+    return bool(releases or removed)
+
+
+def _stop_role(fleet: Fleet, releases: Mapping[str, Release], role: str, pace: Pace) -> None:
+    """Stop every process of a role, on all hosts at the same time.
+
+    Raises:
+        HostsFailed: one still runs afterwards.
+    """
+    processes = [p for release in releases.values() for p in release.processes if p.role == role]
+    units = units_of(releases, processes)
+    if not units:
+        return
+    pace.say(f"stopping {role}: {len(processes)} processes")
+    limit = STOP_S + pace.limits.ask_s
+    requests = {
+        host: {**units_request("stop", list(names)), "timeout_s": STOP_S + pace.limits.ask_s / 2}
+        for host, names in units.items()
+    }
+    reports = ask_until_known(fleet, requests, timeout_s=limit)
+    for host, report in reports.items():
+        for state in read_units(host, report, units[host]).values():
+            if not state.has_ended:
+                raise HostsFailed(
+                    f"{host} {state.process}",
+                    f"{state.unit} does not stop: it is {state.active_state}; {report.get('message') or ''}".rstrip(
+                        "; "
+                    )
+                    + ".",
+                    "Run `fab down` again: it goes on from what it finds.",
+                )
+
+
+def _remove_containers(fleet: Fleet, releases: Mapping[str, Release], pace: Pace) -> None:
+    """Remove containers that were kept because they failed."""
+    units = {host: release.cleanup for host, release in releases.items() if release.cleanup}
+    if not units:
+        return
+    limits, clock = pace.limits, pace.clock
+    requests = {host: units_request("start", [unit]) for host, unit in units.items()}
+    reports = ask_until_known(fleet, requests, timeout_s=limits.ask_s)
+    begun = clock.now()
+    while True:
+        busy = {
+            host
+            for host, report in reports.items()
+            for row in rows_of(report, "units")
+            if row.get("active_state") in {"active", "activating", "deactivating"}
+        }
+        if not busy or clock.now() - begun > CLEANUP_S:
+            return
+        clock.sleep(CLEANUP_PAUSE_S)
+        looks = {host: units_request("status", [units[host]]) for host in busy}
+        reports = ask_all(fleet, looks, timeout_s=limits.ask_s)
+
+
+def _remove_files(fleet: Fleet, hosts: Sequence[str], stack: str, limits: Limits) -> int:
+    """Bring the files back to what was found; how many were removed.
+
+    Raises:
+        HostsFailed: one could not be, or somebody else has changed it since.
+    """
+    request = {
+        "operation": "state",
+        "mode": "rollback",
+        "stack": stack,
+        "groups": ["files"],
+        "items": [],
+    }
+    reports = ask_until_known(fleet, dict.fromkeys(hosts, request), timeout_s=limits.ask_s)
+    rows = [(host, row) for host, report in reports.items() for row in rows_of(report, "items")]
+    left = [(host, row) for host, row in rows if row["state"] in {"failed", "blocked"}]
+    if left:
+        names = ", ".join(dict.fromkeys(host for host, _ in left))
+        reasons = "; ".join(f"{row['id']}: {row['why']}" for _, row in left)
+        raise HostsFailed(
+            names, f"Left behind: {reasons}.", "Look at them there and remove them by hand."
+        )
+    return sum(row["state"] == "changed" for _, row in rows)

@@ -1,0 +1,84 @@
+"""`fab up`: start every process of a stack, and prove each rank with a token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from infra.catalog.load import Catalog
+from infra.errors import NotReady
+from infra.launch.bring_up import Served, bring_up
+from infra.launch.deployment import Deployment
+from infra.launch.observation import ProcessStatus, observe, status_document
+from infra.render.host_paths import unit_name
+from infra.tasks.options import Options
+from infra.tasks.output import Output, failure_document
+from infra.tasks.reached_hosts import make_deployment, open_fleet
+from infra.tasks.stack_options import compile_for_hosts, refuse_problems
+from infra.tasks.status import status_table
+
+
+def run(options: Options, output: Output) -> int:
+    """Bring the stack up; what runs already is left running."""
+    catalog = Catalog()
+    compiled = compile_for_hosts(options, catalog)
+    refuse_problems(compiled, catalog, output)
+    ready_s = options.number("timeout")
+    with open_fleet(options, compiled.book.hosts) as fleet:
+        deployment, secrets = make_deployment(compiled, catalog, fleet, output)
+        if ready_s is not None:
+            deployment = replace(deployment, limits=replace(deployment.limits, ready_s=ready_s))
+        try:
+            served = bring_up(deployment, secrets, tunes=options.is_on("tune"))
+        except NotReady as error:
+            return _not_ready(deployment, output, error)
+        except KeyboardInterrupt:
+            name = deployment.plan.stack
+            output.message(
+                f"What was started goes on starting: `fab up --stack {name}` goes on from there, "
+                f"`fab down --stack {name}` stops it."
+            )
+            raise
+    rows = served_rows(deployment, served)
+    output.document(status_document(compiled.plan.stack, rows))
+    output.data(status_table(rows))
+    output.data(f"{deployment.endpoints.model} is served at {client_url(deployment)}/v1")
+    output.next_command(f"fab verify --stack {compiled.plan.stack}")
+    return 0
+
+
+def served_rows(deployment: Deployment, served: Served) -> list[ProcessStatus]:
+    """A row for each process of a deployment that has just been proven."""
+    return [
+        ProcessStatus(
+            id=process.id,
+            host=process.host,
+            unit=unit_name(deployment.plan.stack, process),
+            kind=process.kind,
+            state=served.units[process.id].state,
+            ready=served.units[process.id].active_state == "active",
+            since=served.units[process.id].since,
+            epoch=0,
+            restarts=served.units[process.id].restarts,
+            devices=process.devices,
+        )
+        for process in deployment.plan.processes
+        if process.id in served.units
+    ]
+
+
+def client_url(deployment: Deployment) -> str:
+    """Where clients go: the router, or the only endpoint."""
+    router = deployment.endpoints.router
+    return str(router.endpoint) if router is not None else deployment.endpoints.ranks[0].url
+
+
+def _not_ready(deployment: Deployment, output: Output, error: NotReady) -> int:
+    """What there is, and why it does not serve."""
+    hosts = list(deployment.states)
+    stack = deployment.plan.stack
+    rows = observe(deployment.fleet, hosts, stack, timeout_s=deployment.limits.ask_s)
+    document = status_document(stack, rows)
+    output.document({**document, "ok": False, "errors": failure_document(error)["errors"]})
+    output.data(status_table(rows))
+    output.message(output.toned(str(error), "bad"))
+    return error.exit_code

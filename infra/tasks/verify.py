@@ -1,0 +1,66 @@
+"""`fab verify`: prove that hosts are as declared and that every rank serves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.catalog.load import Catalog
+from infra.errors import Differs, NotReady
+from infra.launch.verification import Check, verify
+from infra.plan.capabilities import CAPABILITIES
+from infra.tasks.options import Options
+from infra.tasks.output import SCHEMA_VERSION, Output, table
+from infra.tasks.reached_hosts import make_deployment, open_fleet
+from infra.tasks.stack_options import compile_for_hosts
+
+REQUEST_S = 120.0
+
+
+def run(options: Options, output: Output) -> int:
+    """Print every check; 5 when something does not serve, 6 when a host differs."""
+    catalog = Catalog()
+    compiled = compile_for_hosts(options, catalog)
+    timeout_s = options.number("timeout") or REQUEST_S
+    with open_fleet(options, compiled.book.hosts) as fleet:
+        deployment, secrets = make_deployment(compiled, catalog, fleet, output)
+        checks = verify(deployment, secrets, timeout_s)
+    output.document(verify_document(compiled.plan.stack, checks))
+    output.data(_table(checks))
+    cannot = [name for name in CAPABILITIES if name not in compiled.plan.capabilities]
+    if cannot:
+        output.data(f"This stack does not serve: {', '.join(cannot)}.")
+    wrong = [check for check in checks if not check.ok]
+    output.data(f"{len(checks)} checks, {len(wrong)} wrong.")
+    stack = compiled.plan.stack
+    if any(not check.is_drift for check in wrong):
+        output.next_command(f"fab status --stack {stack}")
+        return NotReady.exit_code
+    if wrong:
+        output.next_command(f"fab down --stack {stack}, then fab up --stack {stack}")
+        return Differs.exit_code
+    output.next_command(f"fab logs --stack {stack}")
+    return 0
+
+
+def verify_document(stack: str, checks: Sequence[Check]) -> dict[str, object]:
+    """The document of `verify`."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "stack": stack,
+        "ok": all(check.ok for check in checks),
+        "checks": [
+            {"process": check.process, "check": check.check, "ok": check.ok, "detail": check.detail}
+            for check in checks
+        ],
+    }
+
+
+def _table(checks: Sequence[Check]) -> str:
+    """Every check that is wrong, and those that are right counted per check."""
+    rows = [("check", "right", "wrong", "detail")]
+    for name in dict.fromkeys(check.check for check in checks):
+        own = [check for check in checks if check.check == name]
+        wrong = [check for check in own if not check.ok]
+        detail = "; ".join(f"{check.process}: {check.detail}" for check in wrong) or own[0].detail
+        rows.append((name, str(len(own) - len(wrong)), str(len(wrong)), detail))
+    return table(rows)
