@@ -147,7 +147,7 @@ def test_nothing_is_left_running_when_the_limit_passes(host: Host, folder: Path)
     request = {"operation": "state", "mode": "check", "stack": "s", "items": [item]}
     wrapped = Wrapped(host, f"PATH={folder / 'bin'}:$PATH MOE_INFRA_ROOT={folder} ")
     with pytest.raises(OverTime):
-        call_agent(wrapped, request, timeout_s=1.5, sudo=False)
+        call_agent(wrapped, request, timeout_s=1.0, sudo=False)
     pid = int((folder / "pid").read_text())
     deadline = time.monotonic() + 5
     while _is_running(pid) and time.monotonic() < deadline:

@@ -122,7 +122,7 @@ def test_a_refused_connection_says_so(sshd: Sshd, options: SshOptions) -> None:
 
 
 def test_a_busy_sshd_is_tried_again(sshd: Sshd, options: SshOptions) -> None:
-    with hangs_up_first(sshd.port, times=3) as port:
+    with hangs_up_first(sshd.port, times=2) as port:
         assert says_hello(sshd, options, port=port)
 
 

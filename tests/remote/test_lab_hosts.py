@@ -18,7 +18,7 @@ from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
 from infra.remote.agent_call import call_agent
 from infra.remote.connecting import SshOptions
-from infra.remote.failures import NoPython, SudoRefused
+from infra.remote.failures import NoPython, OverTime, SudoRefused
 from infra.remote.fan_out import run_on_all, values_of
 from infra.remote.host import SshHost, open_host
 
@@ -36,15 +36,26 @@ HOSTS = (
         name="locked",
         address="192.0.2.3",
         kernel="locked-down",
-        users=(LabUser(name="op", sudo_rule="ALL=(ALL) ALL", password_hash=SECRET_HASH),),
+        users=(
+            LabUser(name="op", sudo_rule="ALL=(ALL) ALL", password_hash=SECRET_HASH),
+            LabUser(name="guest", uid=1001, sudo_rule=""),
+        ),
     ),
     LabHost(
         name="strict",
         address="192.0.2.4",
-        users=(LabUser(name="op"),),
-        files={"/etc/sudoers.d/tty": LabFile(content=b"Defaults requiretty\n", mode=0o440)},
         sshd_settings=("MaxStartups 2:100:2",),
         hidden=("/usr/bin/python3",),
+    ),
+    LabHost(
+        name="tty",
+        address="192.0.2.5",
+        users=(LabUser(name="op"), LabUser(name="pty", uid=1001)),
+        files={
+            "/etc/sudoers.d/tty": LabFile(
+                content=b"Defaults:op requiretty\nDefaults:pty use_pty\n", mode=0o440
+            )
+        },
     ),
 )
 GOVERNOR = "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor"
@@ -216,12 +227,49 @@ def test_kernels_and_hosts_differ(lab: Lab, options: SshOptions) -> None:
     locked.close()
 
 
-def test_sudo_s_refusals_name_their_fix(lab: Lab, options: SshOptions) -> None:
-    host = open_host(inventory(lab, "locked"), options)
-    with pytest.raises(SudoRefused, match="wants a password") as caught:
+@pytest.mark.parametrize(
+    ("login", "message", "fix"),
+    [
+        (("locked", "op"), "wants a password", "NOPASSWD"),
+        (("locked", "guest"), "wants a password", "NOPASSWD"),  # with -n sudo says the same
+        (("tty", "op"), "wants a terminal", "!requiretty"),
+    ],
+)
+def test_sudo_s_refusals_name_their_fix(
+    lab: Lab, options: SshOptions, login: tuple[str, str], message: str, fix: str
+) -> None:
+    host = open_host(inventory(lab, *login), options)
+    with pytest.raises(SudoRefused, match=message) as caught:
         state(host, "check")
-    assert "NOPASSWD" in caught.value.fix
+    assert fix in caught.value.fix
     host.close()
+
+
+def test_a_sudo_with_a_terminal_of_its_own_does_no_harm(lab: Lab, options: SshOptions) -> None:
+    """`use_pty` is the default of newer releases; the agent still ends when nobody waits."""
+    host = open_host(inventory(lab, "tty", "pty"), options)
+    assert states(state(host, "check"))["vm.swappiness"] == "changed"
+    slow = "#!/bin/sh\nexec sleep 77\n"
+    lab.write_file("tty", "/usr/local/bin/docker", slow.encode(), 0o755)
+    item = {"id": "image", "kind": "image", "runtime": "docker", "target": "x"}
+    request = {"operation": "state", "mode": "check", "stack": "s", "items": [item]}
+    with pytest.raises(OverTime):
+        call_agent(host, request, timeout_s=1.0)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and _agents(lab, "tty"):
+        time.sleep(0.05)
+    assert _agents(lab, "tty") == []
+    host.close()
+
+
+def _agents(lab: Lab, name: str) -> list[tuple[str, ...]]:
+    """The agent's processes and what they started there."""
+    signs = ("zlib", "77")
+    return [
+        argv
+        for _, argv in lab.processes(name)
+        if any(sign in word for word in argv for sign in signs)
+    ]
 
 
 def test_a_host_without_python_says_so(lab: Lab, options: SshOptions) -> None:
@@ -276,5 +324,4 @@ def test_a_cut_host_is_noticed_and_called_unknown(lab: Lab, options: SshOptions)
 
 def test_nothing_of_a_request_is_left_on_the_host(lab: Lab, plain: SshHost, tmp_path: Path) -> None:
     call_agent(plain, {"operation": "read", "paths": ["/etc/hostname"]}, timeout_s=10)
-    agents = [argv for _, argv in lab.processes("plain") if any("zlib" in word for word in argv)]
-    assert agents == []
+    assert _agents(lab, "plain") == []
