@@ -133,7 +133,11 @@ def build_question(
     question: Question,
     asking: Asking,
 ) -> Proof:
-    """A client's request through one rank, as the router would send it."""
+    """A client's request through one rank, as the router would send it.
+
+    One prefill rank helps to prove many decode ranks: each of those requests has an id of its own.
+    """
+    asking = replace(asking, nonce=f"{asking.nonce} for {rank.group} {rank.rank}")
     if endpoints.handover == "none" or partner is None:
         step = _ask(endpoints, rank, asking, (question.path, question.body))
         return _with_counter(endpoints, rank, (rank,), [step])
