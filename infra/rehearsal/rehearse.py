@@ -20,12 +20,14 @@ from infra.rehearsal.breaking import Installed, files_of, parse_break, spoil
 from infra.rehearsal.checkpoints import MANIFEST, checkpoints_of
 from infra.rehearsal.cloud.deployment import provision_in_emulated_cloud
 from infra.rehearsal.lab.client import Lab
-from infra.rehearsal.operating import Operator
+from infra.rehearsal.operating import Operator, operator_at_work
 from infra.rehearsal.report import STEPS, Report, Step, StepName
 from infra.rehearsal.served import last_by_role, read_served
 from infra.rehearsal.simulated_hosts import LOGIN, Pace, simulate_hosts
+from infra.render.host_state import Tuning
 from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
 from infra.spec.load import LoadedStack
+from infra.spec.stack import Tuning as SpecTuning
 
 Say = Callable[[str], None]
 
@@ -79,7 +81,9 @@ class Rehearsal:
     catalog: Catalog
     report: Report
     say: Say
+    resources: contextlib.ExitStack
     plan: Plan | None = None
+    operator: Operator | None = None
 
     def run(self) -> None:
         """Go through the steps, up to the wished one.
@@ -163,8 +167,9 @@ class Rehearsal:
         plan = self.current_plan()
         ssh_arguments = ("-F", str(self.lab.ssh_config))
         if self.wishes.plan is not None or plan.platform != "aws-ec2":
-            inventory = inventory_from_plan(plan, user=LOGIN, ssh_arguments=ssh_arguments)
-            self._write_inventory(inventory)
+            self._write_inventory(
+                inventory_from_plan(plan, user=LOGIN, ssh_arguments=ssh_arguments)
+            )
             why = (
                 "the plan's own addresses"
                 if self.wishes.plan is not None
@@ -177,7 +182,7 @@ class Rehearsal:
             self.lab.directory / "pulumi",
             spec_file=Path(stack.file).absolute(),
             config={"ssh_user": LOGIN},
-            say=lambda line: self.say(f"            {line}"),
+            say=self._detail,
         )
         self.report.pulumi_dir = str(result.pulumi_dir)
         self.report.pulumi_env = result.pulumi_env
@@ -191,7 +196,7 @@ class Rehearsal:
         self.lab.boot(simulate_hosts(plan, self.catalog, self.wishes.pace))
         self.report.ssh_config = str(self.lab.ssh_config)
         for notice in self.lab.notices:
-            self.say(f"            {notice}")
+            self._detail(notice)
         statuses = self.lab.wait_ready(HOSTS_READY_S)
         return True, f"{len(statuses)} simulated hosts, each with its own systemd and sshd"
 
@@ -199,27 +204,24 @@ class Rehearsal:
         plan = self.current_plan()
         found = checkpoints_of(plan, self.catalog)
         gigabytes = sum(sum(checkpoint.weight_files.values()) for checkpoint in found) / 1e9
-        with self._operator() as operator:
-            operator.prove_weights()
+        self._at_work().prove_weights()
         return True, f"{gigabytes:.0f} GB in sparse files on every host, proven against {MANIFEST}"
 
     def _tune(self) -> tuple[bool, str]:
-        with self._operator() as operator:
-            return True, operator.tune()
+        return True, self._at_work().tune()
 
     def _start(self) -> tuple[bool, str]:
-        with self._operator() as operator:
-            operator.install()
-            if self.wishes.spoilt is not None:
-                self.say(f"            broken: {self._spoil(self.wishes.spoilt)}")
-            detail = operator.start()
+        operator = self._at_work()
+        operator.install()
+        if self.wishes.spoilt is not None:
+            self._detail(f"broken: {self._spoil(self.wishes.spoilt)}")
+        detail = operator.start()
         self.report.first_token_s = seconds_of_this_process()
         self.report.served_by = last_by_role(read_served(self.lab, self.current_plan()))
         return True, detail
 
     def _verify(self) -> tuple[bool, str]:
-        with self._operator() as operator:
-            return True, operator.verify()
+        return True, self._at_work().verify()
 
     def _spoil(self, text: str) -> str:
         plan = self.current_plan()
@@ -235,11 +237,25 @@ class Rehearsal:
         self.lab.write_file(host, environment, spoilt.environment.encode())
         return f"{broken.process.id}: {done}"
 
-    def _operator(self) -> contextlib.AbstractContextManager[Operator]:
-        inventory = read_inventory(self.inventory_path())
-        return Operator.at_work(
-            self.current_plan(), inventory, self.catalog, self.wishes.stack, self.say
-        )
+    def _at_work(self) -> Operator:
+        """The operator, connected once and kept to the end."""
+        if self.operator is None:
+            plan, chosen = (
+                self.current_plan(),
+                self.wishes.stack.spec.tuning if self.wishes.stack else None,
+            )
+            tuning = Tuning(
+                profile=self.catalog.tuning(plan.tuning),
+                enable=chosen.enable if isinstance(chosen, SpecTuning) else (),
+            )
+            inventory = read_inventory(self.inventory_path())
+            self.operator = self.resources.enter_context(
+                operator_at_work(plan, inventory, self.catalog, tuning, self._detail)
+            )
+        return self.operator
+
+    def _detail(self, line: str) -> None:
+        self.say(f"            {line}")
 
     def _stack(self) -> LoadedStack:
         if self.wishes.stack is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from pathlib import Path
@@ -59,11 +60,11 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
     output.message(
         f"Rehearsing {name}: hosts, devices, engines and cloud are SIMULATED; nothing real is touched."
     )
-    parent = Path(tempfile.gettempdir())
     try:
-        with open_lab(Path(tempfile.mkdtemp(prefix="moe-rehearsal-", dir=parent))) as lab:
+        folder = Path(tempfile.mkdtemp(prefix="moe-rehearsal-"))
+        with open_lab(folder) as lab, contextlib.ExitStack() as resources:
             report.id = lab.id
-            rehearsal = Rehearsal(wishes, lab, Catalog(), report, output.message)
+            rehearsal = Rehearsal(wishes, lab, Catalog(), report, output.message, resources)
             rehearsal.run()
             _print_report(rehearsal, output)
             if options.is_on("keep"):

@@ -1,0 +1,151 @@
+"""What an operator does in a rehearsal: the same calls into production rooms as the tasks make."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from infra.catalog.load import Catalog
+from infra.errors import Differs, HostsFailed, NotReady
+from infra.inventory.book import match_hosts
+from infra.inventory.hosts import Inventory
+from infra.launch.bring_up import start
+from infra.launch.deployment import Deployment, Limits
+from infra.launch.endpoints import read_endpoints
+from infra.launch.fleet import SshFleet, SystemClock, ask_all, rows_of
+from infra.launch.host_tuning import count_of, tune
+from infra.launch.installation import install, state_request
+from infra.launch.secret import Secret
+from infra.launch.verification import verify
+from infra.plan.process import Plan
+from infra.remote.connecting import SshOptions
+from infra.render.host_state import Tuning, host_state
+
+# A simulated engine loads in under a second; what takes longer than this will never come.
+READY_S = 60.0
+REQUEST_S = 20.0
+MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator at work on the hosts of a plan.
+
+    Args:
+        secrets: values made up for the rehearsal; an operator's real ones are never read.
+    """
+
+    deployment: Deployment
+    secrets: Mapping[str, Secret]
+
+    def prove_weights(self) -> None:
+        """Every checkpoint is on every host, whole.
+
+        Raises:
+            HostsFailed: one is not.
+        """
+        requests = {
+            host: state_request(self.deployment, state.of_groups("weights"), "check", {})
+            for host, state in self.deployment.states.items()
+        }
+        reports = ask_all(self.deployment.fleet, requests, timeout_s=self.deployment.limits.ask_s)
+        for host, report in reports.items():
+            for row in rows_of(report, "items"):
+                if row["state"] != "ok":
+                    raise HostsFailed(
+                        host, f"{row['id']}: {row['why']}.", "Stage the weights again."
+                    )
+
+    def tune(self) -> str:
+        """Bring every host to the tuning profile; what came of it, in words.
+
+        Raises:
+            HostsFailed: an item failed.
+        """
+        deployment = self.deployment
+        rows = tune(
+            deployment.fleet,
+            deployment.states,
+            "apply",
+            with_diff=False,
+            timeout_s=deployment.limits.ask_s,
+        )
+        failed = [
+            f"{host} {row['id']}: {row['why']}"
+            for host, items in rows.items()
+            for row in items
+            if row["state"] == "failed"
+        ]
+        if failed:
+            what = f"{len(failed)} items failed: {'; '.join(failed[:MAX_NAMED])}."
+            raise HostsFailed("tune-hosts", what, "See why beside each item.")
+        states = ("changed", "ok", "blocked", "not_applicable")
+        counts = [f"{count_of(rows, state)} {state.replace('_', ' ')}" for state in states]
+        return f"{deployment.plan.tuning} on {len(rows)} hosts: {', '.join(counts)}"
+
+    def install(self) -> None:
+        """Files and images on every host; nothing is started."""
+        install(self.deployment, self.secrets, tunes=False)
+
+    def start(self) -> str:
+        """Start what is installed and prove every rank; what proved the whole, in words."""
+        served = start(self.deployment)
+        through = f"; through the router: {served.through_router}" if served.through_router else ""
+        return f"{len(served.proofs)} ranks have generated a token{through}"
+
+    def verify(self) -> str:
+        """Drift, then every capability through every rank and the router.
+
+        Raises:
+            Differs: a host is not as declared.
+            NotReady: something does not serve.
+        """
+        checks = verify(self.deployment, self.secrets, REQUEST_S)
+        for kind, error in ((True, Differs), (False, NotReady)):
+            wrong = [check for check in checks if not check.ok and check.is_drift is kind]
+            if wrong:
+                words = "; ".join(f"{c.process} {c.check}: {c.detail}" for c in wrong[:MAX_NAMED])
+                stack = self.deployment.plan.stack
+                what = f"{len(wrong)} of {len(checks)} checks failed: {words}."
+                raise error("verify", what, f"`fab verify --stack {stack}` shows them all.")
+        capabilities = ", ".join(self.deployment.plan.capabilities)
+        return f"{len(checks)} checks passed ({capabilities})"
+
+
+@contextlib.contextmanager
+def operator_at_work(
+    plan: Plan, inventory: Inventory, catalog: Catalog, tuning: Tuning, say: Callable[[str], None]
+) -> Iterator[Operator]:
+    """An operator who reaches the hosts over SSH, as the inventory says.
+
+    Args:
+        plan: compiled against this inventory.
+        inventory: the hosts.
+        catalog: what is true of the world.
+        tuning: the stack's profile.
+        say: told about progress.
+    """
+    hosts = match_hosts([(host.name, host.roles[0]) for host in plan.hosts], inventory)
+    secrets = {name: Secret(f"rehearsed-{name}") for name in plan.secrets}
+    key = secrets.get("api_key")
+    fleet = SshFleet(hosts, SshOptions())
+    try:
+        deployment = Deployment(
+            plan=plan,
+            states={
+                host.name: host_state(plan, host.name, tuning=tuning, catalog=catalog)
+                for host in plan.hosts
+            },
+            endpoints=read_endpoints(plan, catalog),
+            fleet=fleet,
+            clock=SystemClock(),
+            limits=Limits(ready_s=READY_S, router_s=READY_S),
+            headers={"Authorization": f"Bearer {key.reveal()}"} if key else {},
+            say=say,
+            nonce=os.urandom(8).hex(),
+        )
+        yield Operator(deployment, secrets)
+    finally:
+        fleet.close()
