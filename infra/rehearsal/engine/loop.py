@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import heapq
 import selectors
 import time
@@ -150,6 +151,8 @@ class Loop:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run until the coroutine is finished and return its value."""
+        gc.freeze()
+        gc.enable()
         task = self.spawn(coroutine)
         task.on_done(lambda: None)
         while not task.done:
