@@ -62,11 +62,21 @@ def provision_in_emulated_cloud(  # noqa: PLR0913 - each is one thing that a reh
         pulumi_bin=pulumi_bin or find_pulumi(),
         config=config or {},
     )
-    _run(project, ("stack", "init", stack, "--non-interactive"))
-    outputs = _run_up(project, say)
+    outputs = bring_up(project, say)
     return CloudResult(
         outputs=outputs, pulumi_dir=project.folder, pulumi_env=dict(project.environment)
     )
+
+
+def bring_up(project: ScratchProject, say: Callable[[str], None]) -> dict[str, object]:
+    """Create the stack when it is new, run `pulumi up`; returns the stack's outputs.
+
+    Raises:
+        HostsFailed: Pulumi or the emulated cloud refused; what was made before stays in the state.
+    """
+    if not project.is_initialised:
+        _run(project, ("stack", "init", project.stack, "--non-interactive"))
+    return _run_up(project, say)
 
 
 def _run(project: ScratchProject, words: tuple[str, ...]) -> str:

@@ -44,6 +44,12 @@ class ScratchProject:
     cloud: Path
     environment: Mapping[str, str]
 
+    @property
+    def is_initialised(self) -> bool:
+        """Whether `pulumi stack init` has run: it writes a salt into the stack's configuration."""
+        path = self.folder / "stacks" / f"Pulumi.{self.stack}.yaml"
+        return "encryptionsalt" in path.read_text(encoding="utf-8")
+
 
 def make_scratch_project(
     stack: str,

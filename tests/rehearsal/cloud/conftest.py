@@ -1,0 +1,107 @@
+"""An emulated account, asked on plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from infra.rehearsal.cloud import operations
+from infra.rehearsal.cloud.kind import RefusedError
+from infra.rehearsal.cloud.machine_kinds import INSTANCE, PLACEMENT_GROUP, TEMPLATE
+from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET, VPC
+from infra.rehearsal.cloud.store import Account, Reservation, Resource, Store, write_account
+
+IMAGE = "ami-000000000000000e0"  # x86_64
+ARM_IMAGE = "ami-000000000000000e3"
+BLOCK = "cr-0000000000000000b"
+ULTRASERVER = "cr-0000000000000000c"
+ACCOUNT = Account(
+    key_pairs=("mine",),
+    buckets=("their-weights",),
+    reservations={
+        BLOCK: Reservation(
+            kind="capacity-block",
+            instance_type="p5en.48xlarge",
+            zone_id="use1-az2",
+            num_instances=1,
+        ),
+        ULTRASERVER: Reservation(
+            kind="ultraserver",
+            instance_type="p6e-gb200.36xlarge",
+            zone_id="use1-dfw2-az1",
+            num_instances=9,
+        ),
+    },
+)
+
+
+@dataclass
+class Cloud:
+    """One account in us-east-1; `make` registers as the engine would."""
+
+    folder: Path
+    store: Store
+    names: list[str] = field(default_factory=list)
+
+    def make(self, token: str, **inputs: object) -> Resource:
+        """Make a resource under a name of its own."""
+        urn = f"urn:pulumi:test::moe-infra::{token}::resource-{len(self.names)}"
+        self.names.append(urn)
+        failures = operations.check(token, urn, inputs, {})
+        assert failures == []
+        return operations.create(self.store, "us-east-1", urn, inputs)
+
+    def refusal(self, token: str, **inputs: object) -> str:
+        """What the cloud says when it refuses."""
+        with pytest.raises(RefusedError) as caught:
+            self.make(token, **inputs)
+        return str(caught.value)
+
+    def network(
+        self, *, zone: str = "use1-az1", block: str = "10.0.0.0/24"
+    ) -> tuple[Resource, Resource]:
+        """A subnet in a zone and a security group, in a VPC of their own."""
+        vpc = self.make(VPC, cidrBlock="10.0.0.0/16")
+        subnet = self.make(SUBNET, vpcId=vpc.id, cidrBlock=block, availabilityZoneId=zone)
+        return subnet, self.make(SECURITY_GROUP, vpcId=vpc.id)
+
+    def template(self, subnet: Resource, group: Resource, **changed: object) -> Resource:
+        """A launch template of a p5en host with one interface."""
+        inputs: dict[str, object] = {
+            "imageId": IMAGE,
+            "instanceType": "p5en.48xlarge",
+            "keyName": "mine",
+            "networkInterfaces": [interface(subnet, group)],
+        }
+        return self.make(TEMPLATE, **{**inputs, **changed})
+
+    def launch(self, template: Resource) -> Resource:
+        """One instance of a template."""
+        return self.make(INSTANCE, launchTemplate={"id": template.id, "version": "1"})
+
+    def launch_refusal(self, template: Resource) -> str:
+        """What the cloud says instead of launching."""
+        return self.refusal(INSTANCE, launchTemplate={"id": template.id, "version": "1"})
+
+    def placement_group(self) -> Resource:
+        """A cluster placement group."""
+        return self.make(PLACEMENT_GROUP, strategy="cluster")
+
+
+def interface(subnet: Resource, group: Resource, **changed: object) -> dict[str, object]:
+    """One interface of a launch template."""
+    row = {
+        "networkCardIndex": 0,
+        "deviceIndex": 0,
+        "subnetId": subnet.id,
+        "securityGroups": [group.id],
+    }
+    return {**row, "interfaceType": "interface", **changed}
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Cloud:
+    write_account(tmp_path, ACCOUNT)
+    return Cloud(folder=tmp_path, store=Store(tmp_path))

@@ -1,0 +1,241 @@
+"""The real command line and language host against the emulated cloud."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.errors import HostsFailed, PrerequisiteError
+from infra.provision.outputs import read_outputs
+from infra.rehearsal.cloud.deployment import bring_up, provision_in_emulated_cloud
+from infra.rehearsal.cloud.scratch_project import ScratchProject, find_pulumi, make_scratch_project
+from infra.rehearsal.cloud.store import read_account, write_account
+from infra.spec.load import PROJECT
+
+pytestmark = pytest.mark.pulumi
+STACK = "gb200-2p1d"
+HOSTS = ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2", "decode-3"]
+
+
+@dataclass(frozen=True)
+class Pulumi:
+    """The command line in a scratch project."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    stack: str = STACK
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = ("pulumi", *words, "--stack", self.stack, "--non-interactive", "--color", "never")
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=dict(self.environment),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def changes(self, *words: str) -> dict[str, int]:
+        """The counts of a finished operation, by kind of change."""
+        done = self(*words, "--json", "--yes", "--skip-preview")
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        (summary,) = [event["summaryEvent"] for event in events if "summaryEvent" in event]
+        counts: dict[str, int] = summary["resourceChanges"]
+        return counts
+
+
+@pytest.fixture(scope="module")
+def pulumi_bin() -> Path:
+    try:
+        return find_pulumi()
+    except PrerequisiteError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def make_project(pulumi_bin: Path, tmp_path: Path) -> Callable[..., ScratchProject]:
+    def make(stack: str = STACK, spec_file: Path | None = None, **config: str) -> ScratchProject:
+        return make_scratch_project(
+            stack, tmp_path / "scratch", spec_file=spec_file, pulumi_bin=pulumi_bin, config=config
+        )
+
+    return make
+
+
+def say_nothing(_: str) -> None:
+    pass
+
+
+def project_status() -> str:
+    """What git knows of changes in the files that Pulumi would write to."""
+    words = ("git", "status", "--porcelain", "--", "Pulumi.yaml", "stacks", "infra/__main__.py")
+    return subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+
+
+def resources(cloud: Path, kind: str) -> list[Path]:
+    return sorted((cloud / "resources" / kind).glob("*.json"))
+
+
+def test_the_life_of_a_stack(pulumi_bin: Path, tmp_path: Path) -> None:
+    before = project_status()
+    said: list[str] = []
+    result = provision_in_emulated_cloud(STACK, tmp_path, pulumi_bin=pulumi_bin, say=said.append)
+    inventory = result.outputs["inventory"]
+    assert isinstance(inventory, dict)
+    assert [host["name"] for host in inventory["hosts"]] == HOSTS
+    assert sorted(line.split()[0] for line in said) == sorted(HOSTS)
+    assert read_outputs(STACK, result.pulumi_dir, result.pulumi_env) == result.outputs
+
+    pulumi, cloud = Pulumi(result.pulumi_dir, result.pulumi_env), tmp_path / "cloud"
+    assert set(pulumi.changes("up")) == {"same"}
+    assert set(pulumi.changes("refresh")) == {"same"}
+
+    resources(cloud, "Instance")[0].unlink()
+    assert pulumi.changes("refresh")["delete"] == 1
+    assert pulumi.changes("up")["create"] == 1
+    assert len(resources(cloud, "Instance")) == len(HOSTS)
+
+    refused = pulumi("destroy", "--yes", "--skip-preview")
+    assert refused.returncode != 0
+    assert "cannot be deleted\nbecause it is protected" in refused.stdout.replace("    ", "")
+    destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
+    assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
+    assert resources(cloud, "Instance") == resources(cloud, "Vpc") == []
+    assert len(resources(cloud, "Bucket")) == 1
+    assert project_status() == before
+
+
+def test_a_changed_property_of_the_cloud_is_drift(
+    make_project: Callable[..., ScratchProject],
+) -> None:
+    project = make_project("h200-tp8")
+    bring_up(project, say_nothing)
+    pulumi = Pulumi(project.folder, project.environment, "h200-tp8")
+    (path,) = resources(project.cloud, "Vpc")
+    vpc = json.loads(path.read_text())
+    vpc["inputs"]["enableDnsHostnames"] = vpc["outputs"]["enableDnsHostnames"] = False
+    path.write_text(json.dumps(vpc))
+    assert pulumi.changes("refresh")["update"] == 1
+    assert pulumi.changes("up")["update"] == 1
+    assert json.loads(path.read_text())["outputs"]["enableDnsHostnames"] is True
+
+
+def test_preview_tells_what_would_be_made(make_project: Callable[..., ScratchProject]) -> None:
+    project = make_project()
+    pulumi = Pulumi(project.folder, project.environment)
+    assert pulumi("stack", "init").returncode == 0
+    done = pulumi("preview")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "aws:ec2:Instance" in done.stdout
+    assert "decode-3" in done.stdout
+    assert "EMULATION" in done.stdout
+    assert not (project.cloud / "resources").exists()
+
+
+def test_capacity_that_runs_out_leaves_a_state_that_the_next_up_finishes(
+    make_project: Callable[..., ScratchProject],
+) -> None:
+    project = make_project()
+    account = read_account(project.cloud)
+    write_account(project.cloud, replace(account, instances_before_capacity_runs_out=4))
+    with pytest.raises(HostsFailed, match="InsufficientInstanceCapacity") as caught:
+        bring_up(project, say_nothing)
+    assert "Traceback" not in str(caught.value)
+    assert len(resources(project.cloud, "Instance")) == 4
+    write_account(project.cloud, account)
+    outputs = bring_up(project, say_nothing)
+    assert len(resources(project.cloud, "Instance")) == len(HOSTS)
+    inventory = outputs["inventory"]
+    assert isinstance(inventory, dict)
+    assert len({host["instance_id"] for host in inventory["hosts"]}) == len(HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            {"reservation_id": ""},
+            "pulumi config set reservation_id cr-0123456789abcdef0 --stack gb200-2p1d",
+        ),
+        ({"zone_id": "use1-az9"}, "pulumi config set zone_id ZONE --stack gb200-2p1d"),
+        ({"reservation_id": "cr-00000000000000001"}, "InvalidCapacityReservationId.NotFound"),
+    ],
+)
+def test_a_wrong_account_fact_is_one_message(
+    make_project: Callable[..., ScratchProject], config: Mapping[str, str], said: str
+) -> None:
+    with pytest.raises(HostsFailed) as caught:
+        bring_up(make_project(**config), say_nothing)
+    assert said in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+def test_a_misspelt_property_is_refused_as_the_provider_would(
+    make_project: Callable[..., ScratchProject],
+) -> None:
+    project = make_project()
+    program = """
+import pulumi
+pulumi.CustomResource("aws:ec2/vpc:Vpc", "mine", {"cidrBlok": "10.0.0.0/16"})
+pulumi.CustomResource("aws:ec2/subnet:Subnet", "mine", {"cidrBlock": "10.0.0.0/24"})
+"""
+    (project.folder / "infra" / "__main__.py").write_text(program)
+    with pytest.raises(HostsFailed) as caught:
+        bring_up(project, say_nothing)
+    assert 'Did you mean "cidrBlock"?' in str(caught.value)
+
+
+def test_a_missing_passphrase_is_one_message(make_project: Callable[..., ScratchProject]) -> None:
+    project = make_project("h200-tp8")
+    bring_up(project, say_nothing)
+    environment = {**project.environment}
+    del environment["PULUMI_CONFIG_PASSPHRASE"]
+    done = Pulumi(project.folder, environment, "h200-tp8")("up", "--yes")
+    assert done.returncode != 0
+    assert "PULUMI_CONFIG_PASSPHRASE" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    with pytest.raises(PrerequisiteError, match="init-stack nobody"):
+        read_outputs("nobody", project.folder, project.environment)
+
+
+def test_existing_hosts_are_exported_and_fab_is_next(
+    make_project: Callable[..., ScratchProject],
+) -> None:
+    project = make_project("a3-2p1d")
+    inventories = project.folder / "ansible" / "inventory"
+    inventories.mkdir(parents=True)
+    example = PROJECT / "ansible" / "inventory" / "examples" / "a3-2p1d.yml"
+    (inventories / "a3-2p1d.yml").write_text(example.read_text())
+    outputs = bring_up(project, say_nothing)
+    inventory = outputs["inventory"]
+    assert isinstance(inventory, dict)
+    assert [host["name"] for host in inventory["hosts"]] == [
+        "prefill-0",
+        "prefill-1",
+        "decode-0",
+        "decode-1",
+    ]
+    done = Pulumi(project.folder, project.environment, "a3-2p1d")("up", "--yes", "--skip-preview")
+    assert "Next: fab up --stack a3-2p1d" in done.stdout
+    assert not (project.cloud / "resources").exists()
+
+
+def test_a_file_outside_of_stacks_is_provisioned_under_its_name(
+    make_project: Callable[..., ScratchProject], tmp_path: Path
+) -> None:
+    spec_file = tmp_path / "mine.yaml"
+    spec_file.write_text(yaml.safe_dump({"extends": "h200-2n-tp16", "capacity": {"kind": "odcr"}}))
+    project = make_project("mine", spec_file)
+    inventory = bring_up(project, say_nothing)["inventory"]
+    assert isinstance(inventory, dict)
+    assert inventory["stack"] == "mine"
+    assert [host["name"] for host in inventory["hosts"]] == ["unified-0", "unified-1"]

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.rehearsal.cloud.network_kinds import EGRESS_RULE, INGRESS_RULE, ZONE_GROUP
+from infra.rehearsal.cloud.storage_kinds import ACCESS_BLOCK, ASSOCIATION, BUCKET, LUSTRE
+
+if TYPE_CHECKING:
+    from tests.rehearsal.cloud.conftest import Cloud
+
+SIZE = {"deploymentType": "PERSISTENT_2", "storageCapacity": 4800, "perUnitStorageThroughput": 1000}
+
+
+def test_bucket_names_are_checked_and_taken_once(cloud: Cloud) -> None:
+    cloud.make(BUCKET, bucket="my-weights")
+    assert "BucketAlreadyOwnedByYou" in cloud.refusal(BUCKET, bucket="my-weights")
+    assert "BucketAlreadyOwnedByYou" in cloud.refusal(BUCKET, bucket="their-weights")
+    assert "InvalidBucketName" in cloud.refusal(BUCKET, bucket="My_Weights")
+    assert "NoSuchBucket" in cloud.refusal(ACCESS_BLOCK, bucket="nobody-s")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"storageCapacity": 5000}, {"perUnitStorageThroughput": 300}, {"deploymentType": "SCRATCH_2"}],
+)
+def test_a_file_system_that_does_not_exist_is_refused(
+    cloud: Cloud, changed: dict[str, object]
+) -> None:
+    subnet, group = cloud.network()
+    inputs = {**SIZE, "subnetIds": subnet.id, "securityGroupIds": [group.id], **changed}
+    assert "BadRequest" in cloud.refusal(LUSTRE, **inputs)
+
+
+def test_efa_wants_metadata_and_a_group_that_talks_to_itself(cloud: Cloud) -> None:
+    subnet, group = cloud.network()
+    inputs = {**SIZE, "subnetIds": subnet.id, "securityGroupIds": [group.id], "efaEnabled": True}
+    assert "metadataConfiguration" in cloud.refusal(LUSTRE, **inputs)
+    inputs["metadataConfiguration"] = {"mode": "AUTOMATIC"}
+    assert "Insufficient security group permissions" in cloud.refusal(LUSTRE, **inputs)
+    for token in (INGRESS_RULE, EGRESS_RULE):
+        rule = {"securityGroupId": group.id, "referencedSecurityGroupId": group.id}
+        cloud.make(token, **rule, ipProtocol="-1")
+    system = cloud.make(LUSTRE, **inputs)
+    path = {"fileSystemId": system.id, "fileSystemPath": "/weights"}
+    cloud.make(ASSOCIATION, **path, dataRepositoryPath="s3://their-weights/kimi")
+    again = cloud.refusal(ASSOCIATION, **path, dataRepositoryPath="s3://their-weights/kimi")
+    assert "associated already" in again
+    said = cloud.refusal(
+        ASSOCIATION, fileSystemId=system.id, fileSystemPath="/x", dataRepositoryPath="s3://no"
+    )
+    assert "does not exist" in said
+
+
+def test_the_local_zone_has_no_file_systems(cloud: Cloud) -> None:
+    cloud.make(ZONE_GROUP, groupName="us-east-1-dfw-2", optInStatus="opted-in")
+    subnet, _ = cloud.network(zone="use1-dfw2-az1")
+    assert "not offered" in cloud.refusal(LUSTRE, **SIZE, subnetIds=subnet.id)
