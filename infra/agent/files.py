@@ -23,7 +23,7 @@ def read_file(host: Host, item: Item) -> Reading:
     wanted = _wanted_state(host, item)
     current = state_of(host, item.target)
     if isinstance(current, dict) and current.get("folder"):
-        raise Refused("{} is a folder".format(item.target))
+        raise Refused("{} is no regular file".format(item.target))
     is_secret = item.text("secret") is not None
     return Reading(
         value=_shown(current, is_secret=is_secret),

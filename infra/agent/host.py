@@ -34,7 +34,6 @@ class Host:
 
     Args:
         root: prefix of every absolute path, "" for the host itself.
-        owner: (uid, gid) that files of ours belong to; None leaves ownership alone (not root).
     """
 
     def __init__(self, root: str = "") -> None:

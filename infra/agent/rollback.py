@@ -1,6 +1,5 @@
 """The rollback record: what was found before the first write, kept until it has been brought back."""
 
-import base64
 import json
 import os
 from typing import Dict, List, NamedTuple, Optional
@@ -139,12 +138,6 @@ def remove_empty(host: Host, folders: List[str]) -> List[str]:
         except OSError:
             kept.append(folder)
     return kept[::-1]
-
-
-def decoded(state: object) -> bytes:
-    """The content of a recorded file, for a report."""
-    content = state.get("content") if isinstance(state, dict) else None
-    return base64.b64decode(str(content)) if content is not None else b""
 
 
 def _row(entry: Entry) -> Dict[str, object]:

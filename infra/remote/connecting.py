@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -10,6 +11,7 @@ from typing import Any, cast
 import fabric
 import paramiko
 
+from infra.errors import InfraError
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 from infra.remote.known_hosts import (
     KnownKey,
@@ -29,6 +31,8 @@ LONGEST_PAUSE_S = 3.0
 BANNER_S = 15.0
 LOGIN_S = 30.0
 CHANNEL_S = 30.0
+# How long a bastion that could not be reached is not tried again.
+REFUSAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,25 +80,46 @@ def _wire(target: SshTarget, options: SshOptions) -> Wire:
 
 
 class _Bastion:
-    """One connection to a bastion, shared by everything behind it."""
+    """One connection to a bastion, shared by everything behind it; made again when it was lost."""
 
     def __init__(self, target: SshTarget, options: SshOptions) -> None:
-        self._name = target.name
-        self._connection = connect(target, options)
-        options.resources.on_close(self._connection.close)
+        self._target = target
+        self._options = options
+        self._connection: fabric.Connection | None = None
+        self._refusal: tuple[float, InfraError] | None = None
+        self._guard = threading.Lock()
+        options.resources.on_close(self._close)
 
     def channel(self, target: SshTarget) -> Wire:
-        transport: paramiko.Transport = self._connection.transport
+        transport = self._transport()
         place = (target.host, target.port)
         try:
             channel = transport.open_channel(
                 "direct-tcpip", place, ("", 0), timeout=target.connect_timeout_s
             )
         except (paramiko.SSHException, EOFError, OSError) as error:
-            what = f"{self._name} reaches no {target.host} port {target.port}: {error}."
+            what = f"{self._target.name} reaches no {target.host} port {target.port}: {error}."
             fix = "Check the address and what the bastion may reach."
             raise Unreachable(target.name, what, fix) from error
         return cast(Wire, channel)
+
+    def _transport(self) -> paramiko.Transport:
+        """The live connection; hosts that come while it is down share one refusal, not one wait each."""
+        with self._guard:
+            if self._refusal is not None and time.monotonic() - self._refusal[0] < REFUSAL_S:
+                raise self._refusal[1]
+            if self._connection is None or not self._connection.is_connected:
+                try:
+                    self._connection = connect(self._target, self._options)
+                except InfraError as error:
+                    self._refusal = (time.monotonic(), error)
+                    raise
+            transport: paramiko.Transport = self._connection.transport
+            return transport
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
 
 def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connection:

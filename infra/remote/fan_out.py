@@ -76,9 +76,14 @@ def run_on_all(
             host.name: pool.submit(_one, host, function) for host in hosts
         }
         return {name: future.result() for name, future in futures.items()}
-    finally:
-        # after Ctrl-C: what has not begun never does; what runs is bounded by its own limits
+    except BaseException:
+        # after Ctrl-C: what has not begun never does, and what waits for a host is told that nobody cares
         pool.shutdown(wait=False, cancel_futures=True)
+        for host in hosts:
+            getattr(host, "close", _nothing)()
+        raise
+    finally:
+        pool.shutdown(wait=False)
 
 
 def values_of(results: Mapping[str, Result[T]]) -> dict[str, T]:
@@ -102,6 +107,10 @@ def failures_of(results: Mapping[str, Result[T]]) -> tuple[HostFailure, ...]:
         for result in results.values()
         if result.error is not None
     )
+
+
+def _nothing() -> None:
+    """Stands for the `close` of hosts that hold no connection."""
 
 
 def _one(host: H, function: Callable[[H], T]) -> Result[T]:

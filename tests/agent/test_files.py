@@ -84,7 +84,7 @@ def test_a_link_is_replaced_and_brought_back(host: StubbornHost) -> None:
 def test_a_folder_in_the_way_fails_and_stays(host: StubbornHost) -> None:
     host.put(f"{ENV}/inside", "x")
     row = host.state("apply", [file(content="A=1\n")])[f"file:{ENV}"]
-    assert (row["state"], row["why"]) == ("failed", f"{ENV} is a folder")
+    assert (row["state"], row["why"]) == ("failed", f"{ENV} is no regular file")
 
 
 def test_a_file_where_a_folder_should_be_fails_with_the_reason(host: StubbornHost) -> None:

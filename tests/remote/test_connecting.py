@@ -171,6 +171,31 @@ def test_two_hosts_behind_a_bastion_share_its_connection(
         host.close()
 
 
+def test_a_bastion_that_is_down_is_waited_for_once(
+    sshd: Sshd, options: SshOptions, tmp_path: Path
+) -> None:
+    config = tmp_path / "ssh_config"
+    config.write_text(f"Host gate\n  HostName 127.0.0.1\n  Port {free_port()}\n")
+    words = ("-F", str(config), "-J", "gate")
+    for name in ("one", "two"):
+        with pytest.raises(Unreachable, match="refuses connections"):
+            open_host(inventory_host(sshd, name, ssh_arguments=words), options)
+
+
+def test_a_host_that_the_bastion_cannot_reach_is_named(
+    sshd: Sshd, options: SshOptions, tmp_path: Path
+) -> None:
+    line = known_hosts(tmp_path, f"[127.0.0.1]:{sshd.port} {sshd.public('host_key')}")[1]
+    config = tmp_path / "ssh_config"
+    config.write_text(
+        f"Host gate\n  HostName 127.0.0.1\n  Port {sshd.port}\n  {line.replace('=', ' ')}\n"
+    )
+    words = ("-F", str(config), "-J", "gate")
+    port = free_port()
+    with pytest.raises(Unreachable, match=f"bastion gate reaches no 127.0.0.1 port {port}"):
+        open_host(inventory_host(sshd, port=port, ssh_arguments=words), options)
+
+
 def test_an_ssh_config_alone_is_enough(sshd: Sshd, options: SshOptions, tmp_path: Path) -> None:
     line = known_hosts(tmp_path, f"[127.0.0.1]:{sshd.port} {sshd.public('host_key')}")[1]
     config = tmp_path / "ssh_config"

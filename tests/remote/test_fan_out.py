@@ -80,6 +80,35 @@ def test_a_bug_is_not_a_host_failure() -> None:
         run_on_all(HOSTS, broken)
 
 
+def test_an_interrupt_lets_nobody_wait_on() -> None:
+    """The host that is interrupted ends the run; the other one is told by `close`."""
+
+    class Waiting:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.closed = threading.Event()
+
+        def close(self) -> None:
+            self.closed.set()
+
+    hosts = [Waiting("interrupted"), Waiting("waits")]
+    started, ended = threading.Event(), threading.Event()
+
+    def function(host: Waiting) -> None:
+        if host.name == "interrupted":
+            assert started.wait(5)
+            raise KeyboardInterrupt
+        started.set()
+        host.closed.wait(10)
+        ended.set()
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run_on_all(hosts, function)
+    assert ended.wait(5)
+    assert time.monotonic() - begun < 5
+
+
 def test_the_limit_holds() -> None:
     running, most, guard = 0, 0, threading.Lock()
 
