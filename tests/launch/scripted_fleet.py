@@ -1,0 +1,326 @@
+"""Hosts that answer as their agents would, by script: units, files, ports, HTTP, lost connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.errors import InfraError
+from infra.launch.deployment import Deployment, Limits
+from infra.launch.endpoints import read_endpoints
+from infra.launch.fleet import Answers, Report, Request
+from infra.plan.compile import compile_file
+from infra.plan.process import Plan, Process
+from infra.remote.failures import LostConnection
+from infra.render.host_paths import release_path, unit_name
+from infra.render.host_state import Tuning, host_state
+
+Respond = Callable[[str, Mapping[str, object]], Mapping[str, object]]
+
+
+@dataclass(slots=True)
+class FakeClock:
+    """Time that passes only when somebody sleeps."""
+
+    at: float = 1000.0
+
+    def now(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+@dataclass(slots=True)
+class FakeUnit:
+    """One unit of a scripted host."""
+
+    process: Process
+    active_state: str = "inactive"
+    result: str = "success"
+    exit_status: int = 0
+    since: str | None = None
+    log: list[str] = field(default_factory=list)
+    started_at: float | None = None
+
+    def row(self, name: str, log_lines: int) -> dict[str, object]:
+        return {
+            "unit": name,
+            "load_state": "loaded",
+            "active_state": self.active_state,
+            "sub_state": "running" if self.active_state == "active" else "dead",
+            "result": self.result,
+            "exec_main_status": self.exit_status,
+            "main_pid": 0,
+            "n_restarts": 0,
+            "since": self.since,
+            "log_tail": self.log[-log_lines:] if log_lines else [],
+        }
+
+
+class ScriptedFleet:
+    """The hosts of one plan.
+
+    Tests change `units`, `listeners`, `wrong_items`, `lose` and `on_start`, and read `asked`.
+    """
+
+    def __init__(self, plan: Plan, clock: FakeClock, *, load_s: float = 2.0) -> None:
+        self.plan = plan
+        self.clock = clock
+        self.load_s = load_s
+        self.units = {
+            (p.host, unit_name(plan.stack, p)): FakeUnit(process=p) for p in plan.processes
+        }
+        self.listeners: dict[str, list[dict[str, object]]] = {}
+        self.wrong_items: dict[tuple[str, str], tuple[str, str]] = {}
+        self.files: dict[str, dict[str, str]] = {host.name: {} for host in plan.hosts}
+        self.lose: list[tuple[str, str]] = []
+        self.fails: dict[str, InfraError] = {}
+        self.on_start: dict[str, Callable[[FakeUnit], None]] = {}
+        self.silent: set[str] = set()
+        self.answer_with: dict[str, Mapping[str, object]] = {}
+        self.tokens: dict[tuple[str, str], int] = {}
+        self.ranks: dict[tuple[str, str], str] = {}
+        self.counts_tokens = True
+        self.asked: list[tuple[str, str, Mapping[str, object]]] = []
+
+    def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        assert timeout_s > 0
+        answers: Answers = {}
+        for host, request in requests.items():
+            operation = str(request["operation"])
+            self.asked.append((host, operation, request))
+            json.dumps(request)
+            if host in self.fails:
+                answers[host] = self.fails[host]
+                continue
+            answer = self._operations()[operation](host, request)
+            if (host, operation) in self.lose:
+                self.lose.remove((host, operation))
+                answers[host] = LostConnection(host, "the connection was lost.", "Run it again.")
+            else:
+                answers[host] = answer
+        return answers
+
+    def unit(self, process_id: str) -> FakeUnit:
+        """The unit of a process."""
+        return next(unit for unit in self.units.values() if unit.process.id == process_id)
+
+    def end(self, process_id: str, log: list[str], since: str = "2026-11-20T14:00:00.000Z") -> None:
+        """Let a unit fail when it is started."""
+
+        def fail(unit: FakeUnit) -> None:
+            unit.active_state, unit.result, unit.exit_status = "failed", "exit-code", 1
+            unit.log, unit.since = log, since
+
+        self.on_start[process_id] = fail
+
+    def _operations(self) -> dict[str, Callable[[str, Mapping[str, object]], Report]]:
+        return {
+            "state": self._state,
+            "units": self._units,
+            "probe": self._probe,
+            "listening": self._listening,
+            "read": self._read,
+            "journal": self._journal,
+        }
+
+    def _state(self, host: str, request: Mapping[str, object]) -> Report:
+        mode, rows = request["mode"], []
+        if mode == "rollback":
+            removed = list(self.files[host])
+            self.files[host].clear()
+            rows = [
+                _row({"id": f"file:{path}", "group": "files"}, "changed", "") for path in removed
+            ]
+            return {"items": rows, "daemon_reloaded": True}
+        items = request["items"]
+        assert isinstance(items, list)
+        for item in items:
+            state, why = self.wrong_items.get((host, str(item["id"])), ("ok", "already so"))
+            if item["kind"] == "file":
+                content = str(item.get("content") or item.get("secret"))
+                is_there = self.files[host].get(item["target"]) == content
+                state = state if state != "ok" else ("ok" if is_there else "changed")
+                if mode == "apply" and state != "failed":
+                    self.files[host][item["target"]] = content
+            rows.append(_row(item, state, why))
+        return {"items": rows, "daemon_reloaded": mode == "apply"}
+
+    def _units(self, host: str, request: Mapping[str, object]) -> Report:
+        names, action = request["units"], request["action"]
+        assert isinstance(names, list)
+        rows = []
+        for name in names:
+            unit = self.units.get((host, name))
+            if unit is None:
+                rows.append(_foreign_unit(name))
+                continue
+            if action == "start" and unit.active_state != "active":
+                unit.active_state, unit.started_at = "active", self.clock.at
+                self.on_start.get(unit.process.id, lambda _unit: None)(unit)
+            elif action == "stop":
+                unit.active_state = "inactive"
+            rows.append(unit.row(name, int(str(request.get("log_lines") or 0))))
+        return {"units": rows, "message": None}
+
+    def _listening(self, host: str, request: Mapping[str, object]) -> Report:
+        ports = request["ports"]
+        assert isinstance(ports, list)
+        return {"listening": [r for r in self.listeners.get(host, []) if r["port"] in ports]}
+
+    def _read(self, host: str, request: Mapping[str, object]) -> Report:
+        paths = request["paths"]
+        assert isinstance(paths, list)
+        return {"files": {path: self.files[host].get(path) for path in paths}}
+
+    def _journal(self, host: str, request: Mapping[str, object]) -> Report:
+        names = request["units"]
+        assert isinstance(names, list)
+        rows = [
+            {"unit": name, "time": number + 0.5 * len(host), "message": line}
+            for name in names
+            for number, line in enumerate(self.units[host, name].log)
+        ]
+        return {"journal": rows}
+
+    def _probe(self, _host: str, request: Mapping[str, object]) -> Report:
+        probes = request["probes"]
+        assert isinstance(probes, list)
+        rows = []
+        for probe in probes:
+            steps: list[Mapping[str, object]] = []
+            for step in probe["steps"]:
+                steps.append(self._respond(step, steps))
+                status = steps[-1]["status"]
+                if not isinstance(status, int) or status >= 400:
+                    break
+            rows.append({"id": probe["id"], "steps": steps})
+        return {"probes": rows}
+
+    def _respond(
+        self, step: Mapping[str, object], earlier: list[Mapping[str, object]]
+    ) -> Mapping[str, object]:
+        url = str(step["url"])
+        base, _, path = url.removeprefix("http://").partition("/")
+        server = next((u for u in self.units.values() if base in _addresses(u.process)), None)
+        is_up = (
+            server is not None
+            and server.active_state == "active"
+            and self.clock.at - (server.started_at or 0.0) >= self.load_s
+            and server.process.id not in self.silent
+        )
+        if server is None or not is_up:
+            return {"status": None, "body": None, "error": "Connection refused", "elapsed_s": 0.0}
+        if server.process.id in self.answer_with and path.startswith("v1/"):
+            return {"error": None, "elapsed_s": 0.0, **self.answer_with[server.process.id]}
+        return {
+            "status": 200,
+            "body": self._body(step, path, base, earlier),
+            "error": None,
+            "elapsed_s": 0.0,
+        }
+
+    def _body(
+        self, step: Mapping[str, object], path: str, base: str, earlier: list[Mapping[str, object]]
+    ) -> object:
+        headers = step.get("headers") or {}
+        assert isinstance(headers, Mapping)
+        index = str(headers.get("X-data-parallel-rank", ""))
+        if path == "metrics":
+            lines = [
+                f'vllm:generation_tokens_total{{engine="{rank}",model_name="m"}} {count}'
+                for (where, rank), count in self.tokens.items()
+                if where == base
+            ]
+            return "\n".join(lines)
+        if path == "query":
+            return {"0": {"engine_id": f"engine-at-{base}", "worker_addr": {}}}
+        if not path.startswith("v1/"):
+            return ""
+        body = step.get("body")
+        body = dict(body) if isinstance(body, Mapping) else {}
+        merge = step.get("merge")
+        if isinstance(merge, Mapping):
+            source = earlier[int(str(merge["from_step"]))]["body"]
+            assert isinstance(source, Mapping)
+            body[str(merge["key"])] = source[str(merge["key"])]
+        if self.counts_tokens:
+            rank = self.ranks.get((base, index), "0")
+            self.tokens[base, rank] = self.tokens.get((base, rank), 0) + 1
+        answer: dict[str, object] = {
+            "choices": [{"message": {"content": "The answer is 42."}, "text": " 42"}],
+            "usage": {"completion_tokens": 1},
+        }
+        if isinstance(body.get("kv_transfer_params"), Mapping):
+            answer["kv_transfer_params"] = {"do_remote_prefill": True, "remote_engine_id": base}
+        return answer
+
+
+def make_deployment(
+    stack: str, catalog: Catalog, *, sets: tuple[str, ...] = ()
+) -> tuple[Deployment, ScriptedFleet, list[str]]:
+    """A deployment of a stack on scripted hosts, its fleet, and the lines that it says."""
+    plan = compile_file(stack, catalog=catalog, sets=sets).plan
+    clock = FakeClock()
+    fleet = ScriptedFleet(plan, clock)
+    tuning = Tuning(profile=catalog.tuning(plan.tuning))
+    said: list[str] = []
+    deployment = Deployment(
+        plan=plan,
+        states={
+            h.name: host_state(plan, h.name, tuning=tuning, catalog=catalog) for h in plan.hosts
+        },
+        endpoints=read_endpoints(plan, catalog),
+        fleet=fleet,
+        clock=clock,
+        limits=Limits(ready_s=60.0, router_s=20.0, progress_s=5.0, settle_s=6.0),
+        headers={},
+        say=said.append,
+        nonce="test",
+    )
+    for rank in deployment.endpoints.ranks:
+        base = rank.url.removeprefix("http://")
+        fleet.tokens[base, str(rank.rank)] = 0
+        fleet.ranks[base, "" if rank.index is None else str(rank.index)] = str(rank.rank)
+    return deployment, fleet, said
+
+
+def record_path_of(plan: Plan) -> str:
+    """The record of a release."""
+    return str(Path(release_path(plan.stack)))
+
+
+def _addresses(process: Process) -> set[str]:
+    """`address:port` of every HTTP endpoint of a process."""
+    address = (process.endpoint or "").removeprefix("http://").rpartition(":")[0]
+    names = {"http", "bootstrap"}
+    return {
+        f"{address}:{bind.port + i}"
+        for bind in process.binds
+        if bind.name in names and address
+        for i in range(bind.count)
+    }
+
+
+def _row(item: Mapping[str, object], state: str, why: str) -> dict[str, object]:
+    return {
+        "id": item["id"],
+        "group": item.get("group"),
+        "kind": item.get("kind"),
+        "state": state,
+        "before": "before",
+        "wanted": "wanted",
+        "after": "after",
+        "why": why,
+        "needs": None,
+        "diff": None,
+    }
+
+
+def _foreign_unit(name: str) -> dict[str, object]:
+    """A unit that is none of the plan's processes, such as the one that removes containers."""
+    return {"unit": name, "load_state": "loaded", "active_state": "inactive", "log_tail": []}

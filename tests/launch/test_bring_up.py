@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.errors import HostsFailed, NotReady, PrerequisiteError
+from infra.launch.bring_up import bring_up
+from infra.remote.failures import LostConnection, Unreachable
+from infra.render.reserved_ports import RESERVED_PORTS_ID
+from tests.launch.scripted_fleet import FakeUnit, ScriptedFleet, make_deployment
+
+STACK = "gb200-2p1d"
+
+
+def actions(fleet: ScriptedFleet, kind: str) -> list[tuple[str, object]]:
+    """(host, action) of every request to units of a kind."""
+    return [
+        (host, request["action"])
+        for host, operation, request in fleet.asked
+        if operation == "units" and any(kind in str(name) for name in request["units"])  # type: ignore[attr-defined]
+    ]
+
+
+def test_every_rank_is_proven_and_a_request_goes_through_the_router(catalog: Catalog) -> None:
+    deployment, _, said = make_deployment(STACK, catalog)
+    served = bring_up(deployment, {}, tunes=False)
+    assert len(served.proofs) == 24
+    assert all(verdict.ok for verdict in served.proofs.values())
+    assert served.through_router == "'The answer is 42.'"
+    assert any("24 ranks" in line for line in said)
+
+
+def test_engines_of_all_groups_start_in_one_window_and_the_router_last(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    starts = [
+        (host, request["units"])
+        for host, operation, request in fleet.asked
+        if operation == "units" and request["action"] == "start"
+    ]
+    assert [host for host, _ in starts] == [*[h.name for h in deployment.plan.hosts], "prefill-0"]
+    assert "router" in str(starts[-1][1])
+    router_started = fleet.unit("router/0").started_at or 0.0
+    assert all((fleet.unit(p.id).started_at or 0.0) < router_started for p in deployment.engines())
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "a3-2p1d",
+        "a2-2n-dp4tp4",
+        "h200-2n-tp16",
+        "h200-sglang-tp8",
+        "vllm-pd-mooncake",
+        "vllm-hybrid-2n",
+        "vllm-multi-port",
+        "sglang-pd-nixl",
+        "sglang-dp-attention-2n",
+    ],
+)
+def test_every_kind_of_group_comes_up(stack: str, catalog: Catalog) -> None:
+    deployment, _, _ = make_deployment(stack, catalog)
+    served = bring_up(deployment, {}, tunes=False)
+    assert set(served.proofs) == set(deployment.endpoints.ranks)
+    assert set(served.units) == {process.id for process in deployment.plan.processes}
+
+
+def test_brought_up_again_it_changes_nothing_and_proves_again(catalog: Catalog) -> None:
+    deployment, fleet, said = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    begun = {process.id: fleet.unit(process.id).started_at for process in deployment.plan.processes}
+    said.clear()
+    bring_up(deployment, {}, tunes=False)
+    assert any("0 items changed" in line for line in said)
+    assert begun == {p.id: fleet.unit(p.id).started_at for p in deployment.plan.processes}
+
+
+def test_a_unit_that_fails_is_named_with_its_reason_at_once(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    log = [
+        "INFO 11-20 14:00:00 [loader.py:1] Loading",
+        "(EngineCore pid=7) ERROR 11-20 14:00:01 [core.py:2] torch.OutOfMemoryError: CUDA out of memory.",
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+    ]
+    fleet.end("decode-1/2", log)
+    begun = deployment.clock.now()
+    with pytest.raises(NotReady) as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert caught.value.where == "decode-1/2"
+    assert "exit code 1: torch.OutOfMemoryError: CUDA out of memory." in caught.value.what
+    assert "fab logs --stack gb200-2p1d --rank decode-1/2" in caught.value.fix
+    assert deployment.clock.now() - begun < 2
+
+
+def test_the_first_of_several_failures_stands_in_front(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.end("decode-0/0", ["ValueError: late"], since="2026-11-20T14:00:05.000Z")
+    fleet.end("decode-2/1", ["ValueError: early"], since="2026-11-20T14:00:01.000Z")
+    with pytest.raises(NotReady, match="early") as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert caught.value.where == "decode-2/1"
+    assert "After it ended decode-0/0." in caught.value.what
+
+
+def test_a_leaders_message_about_a_rank_names_its_process(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.end("decode-0/0", ["RuntimeError: Configuration mismatch detected for engine 5."])
+    with pytest.raises(NotReady) as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert "(rank 5 is decode-1/1)" in caught.value.what
+
+
+def test_a_taken_port_is_refused_before_anything_changes(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.listeners["decode-0"] = [
+        {"port": 7102, "address": "0.0.0.0", "pid": 4711, "command": "python3 -m http.server"}
+    ]
+    with pytest.raises(PrerequisiteError) as caught:
+        bring_up(deployment, {}, tunes=False)
+    text = str(caught.value)
+    assert all(word in text for word in ("decode-0", "7102", "4711", "http.server", "decode-0/2"))
+    assert not any(fleet.files.values())
+    assert not any(unit.active_state == "active" for unit in fleet.units.values())
+
+
+def test_missing_weights_are_refused_before_anything_changes(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.wrong_items["decode-3", "weights:kimi-k2.5-nvfp4"] = ("failed", "it does not exist")
+    with pytest.raises(PrerequisiteError, match="decode-3.*weights:kimi-k2.5-nvfp4"):
+        bring_up(deployment, {}, tunes=False)
+    assert not any(fleet.files.values())
+
+
+def test_a_file_that_cannot_be_written_fails_the_host(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    target = "file:/etc/moe-infra/gb200-2p1d/release.json"
+    fleet.wrong_items["decode-0", target] = ("failed", "No space left on device (ENOSPC)")
+    with pytest.raises(HostsFailed, match="No space left"):
+        bring_up(deployment, {}, tunes=False)
+    assert actions(fleet, "engine") == [(h.name, "status") for h in deployment.plan.hosts]
+
+
+def test_another_release_that_runs_is_not_written_over(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    fleet.files["decode-0"]["/etc/moe-infra/gb200-2p1d/engine-0/launch"] = "older"
+    with pytest.raises(PrerequisiteError, match="fab down"):
+        bring_up(deployment, {}, tunes=False)
+
+
+def test_a_lost_connection_is_looked_at_again(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.lose = [("decode-0", "state"), ("decode-1", "units"), ("decode-2", "probe")]
+    # the very first look has nothing to lose: it changes nothing and fails plainly
+    with pytest.raises(LostConnection):
+        bring_up(deployment, {}, tunes=False)
+    fleet.lose = []
+
+    def lose_later(_unit: FakeUnit) -> None:
+        fleet.lose = [("decode-1", "units"), ("decode-2", "probe")]
+
+    fleet.on_start["prefill-0/0"] = lose_later
+    assert len(bring_up(deployment, {}, tunes=False).proofs) == 24
+
+
+def test_a_connection_lost_while_files_are_written_is_asked_again(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    real = fleet._state
+
+    def lose_apply(host: str, request: object) -> object:
+        if request["mode"] == "apply" and host == "decode-0" and not fleet.files[host]:  # type: ignore[index]
+            fleet.lose.append((host, "state"))
+        return real(host, request)  # type: ignore[arg-type]
+
+    fleet._state = lose_apply  # type: ignore[assignment, method-assign]
+    assert len(bring_up(deployment, {}, tunes=False).proofs) == 24
+
+
+def test_a_host_out_of_reach_fails_with_its_own_words(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.fails["decode-2"] = Unreachable("decode-2", "port 22 refuses connections.", "Start sshd.")
+    with pytest.raises(Unreachable, match="decode-2"):
+        bring_up(deployment, {}, tunes=False)
+
+
+def test_a_silent_rank_among_serving_ones_is_noticed(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.silent.add("decode-1/0")
+    begun = deployment.clock.now()
+    with pytest.raises(NotReady) as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert caught.value.where == "decode-1/0"
+    assert "although the others of its group serve" in caught.value.what
+    assert deployment.clock.now() - begun < fleet.load_s + 10
+
+
+def test_a_rank_whose_log_claims_to_serve_elsewhere_is_noticed(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment("h200-tp8", catalog)
+    fleet.silent.add("unified-0/0")
+    fleet.unit("unified-0/0").log = ["INFO: Application startup complete."]
+    with pytest.raises(NotReady, match="its own log says that it serves"):
+        bring_up(deployment, {}, tunes=False)
+
+
+def test_a_rank_that_answers_with_errors_is_not_waited_for(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.answer_with["decode-2/3"] = {
+        "status": 500,
+        "body": {"error": {"message": "NIXL handshake failed"}},
+    }
+    begun = deployment.clock.now()
+    with pytest.raises(NotReady, match="HTTP 500: NIXL handshake failed") as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert caught.value.where == "decode-2/3"
+    assert deployment.clock.now() - begun < fleet.load_s + 10
+
+
+def test_a_rank_without_a_rising_counter_is_not_proven(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment("h200-tp8", catalog)
+    fleet.counts_tokens = False
+    with pytest.raises(NotReady, match="counter of generated tokens stayed at 0"):
+        bring_up(deployment, {}, tunes=False)
+
+
+def test_what_is_not_ready_in_time_is_named(catalog: Catalog) -> None:
+    deployment, fleet, said = make_deployment(STACK, catalog)
+    fleet.load_s = 1000.0
+    with pytest.raises(NotReady) as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert "not ready within 60 s" in caught.value.what.lower()
+    assert "prefill-0/0" in caught.value.where
+    assert "--timeout" in caught.value.fix
+    waits = [line for line in said if "waiting for prefill-0/0" in line]
+    assert waits
+    assert "of 1 min" in waits[0]
+
+
+def test_a_router_that_ends_is_named_with_its_reason(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.end(
+        "router/0", ["moe-infra: vllm-router is not in /opt/moe-infra/routers/vllm-router-0.1.17"]
+    )
+    with pytest.raises(NotReady, match="vllm-router is not in /opt") as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert caught.value.where == "router/0"
+
+
+def test_a_router_that_passes_nothing_on_is_given_up(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.answer_with["router/0"] = {"status": 503, "body": "No available workers"}
+    with pytest.raises(NotReady, match="within 20 s: HTTP 503: No available workers"):
+        bring_up(deployment, {}, tunes=False)
+
+
+def test_an_interrupt_goes_through(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+
+    def interrupt(_unit: FakeUnit) -> None:
+        raise KeyboardInterrupt
+
+    fleet.on_start["decode-0/0"] = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        bring_up(deployment, {}, tunes=False)
+
+
+def test_tuning_is_applied_only_when_asked_for(catalog: Catalog) -> None:
+    for tunes in (False, True):
+        deployment, fleet, _ = make_deployment(STACK, catalog)
+        bring_up(deployment, {}, tunes=tunes)
+        applied = {
+            item["id"]
+            for _, operation, request in fleet.asked
+            if operation == "state" and request["mode"] == "apply"
+            for item in request["items"]  # type: ignore[attr-defined]
+        }
+        assert ("vm.swappiness" in applied) is tunes
+
+
+def test_ports_among_the_ephemeral_ones_must_be_reserved(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment("h200-tp8", catalog, sets=("port=40000",))
+    fleet.wrong_items["unified-0", RESERVED_PORTS_ID] = ("changed", "not reserved")
+    with pytest.raises(PrerequisiteError, match="40000.*fab tune-hosts"):
+        bring_up(deployment, {}, tunes=False)
+    fleet.wrong_items.clear()
+    assert len(bring_up(deployment, {}, tunes=False).proofs) == 1
