@@ -161,7 +161,9 @@ class ScriptedFleet:
                 continue
             if action == "start" and unit.active_state != "active":
                 unit.active_state, unit.started_at = "active", self.clock.at
-                self.on_start.get(unit.process.id, lambda _unit: None)(unit)
+                started = self.on_start.get(unit.process.id)
+                if started is not None:
+                    started(unit)
             elif action == "stop":
                 unit.active_state = "inactive"
             rows.append(unit.row(name, int(str(request.get("log_lines") or 0))))

@@ -126,7 +126,7 @@ def test_a_taken_port_is_refused_before_anything_changes(catalog: Catalog) -> No
 def test_missing_weights_are_refused_before_anything_changes(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     fleet.wrong_items["decode-3", "weights:kimi-k2.5-nvfp4"] = ("failed", "it does not exist")
-    with pytest.raises(PrerequisiteError, match="decode-3.*weights:kimi-k2.5-nvfp4"):
+    with pytest.raises(PrerequisiteError, match=r"decode-3.*weights:kimi-k2.5-nvfp4"):
         bring_up(deployment, {}, tunes=False)
     assert not any(fleet.files.values())
 
@@ -279,7 +279,7 @@ def test_tuning_is_applied_only_when_asked_for(catalog: Catalog) -> None:
 def test_ports_among_the_ephemeral_ones_must_be_reserved(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment("h200-tp8", catalog, sets=("port=40000",))
     fleet.wrong_items["unified-0", RESERVED_PORTS_ID] = ("changed", "not reserved")
-    with pytest.raises(PrerequisiteError, match="40000.*fab tune-hosts"):
+    with pytest.raises(PrerequisiteError, match=r"40000.*fab tune-hosts"):
         bring_up(deployment, {}, tunes=False)
     fleet.wrong_items.clear()
     assert len(bring_up(deployment, {}, tunes=False).proofs) == 1

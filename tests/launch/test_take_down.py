@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.errors import HostsFailed, StackError
+from infra.launch.bring_up import bring_up
+from infra.launch.deployment import Deployment, Pace
+from infra.launch.log_reading import LogQuery, follow_logs, read_logs
+from infra.launch.observation import observe, status_document
+from infra.launch.releases import read_releases
+from infra.launch.take_down import take_down
+from infra.launch.verification import verify
+from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
+
+STACK = "gb200-2p1d"
+
+
+@pytest.fixture
+def running(catalog: Catalog) -> tuple[Deployment, ScriptedFleet, list[str]]:
+    deployment, fleet, said = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    fleet.asked.clear()
+    said.clear()
+    return deployment, fleet, said
+
+
+def pace_of(deployment: Deployment) -> Pace:
+    return Pace(limits=deployment.limits, clock=deployment.clock, say=deployment.say)
+
+
+def test_router_prefill_and_decode_stop_in_this_order_and_nothing_stays(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, said = running
+    assert take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
+    stopped = [line for line in said if line.startswith("stopping")]
+    assert stopped == [
+        "stopping router: 1 processes",
+        "stopping prefill: 8 processes",
+        "stopping decode: 16 processes",
+    ]
+    assert not any(fleet.files.values())
+    assert not any(unit.active_state == "active" for unit in fleet.units.values())
+
+
+def test_taken_down_twice_the_second_finds_nothing(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    hosts = list(deployment.states)
+    assert take_down(fleet, hosts, STACK, pace_of(deployment))
+    assert not take_down(fleet, hosts, STACK, pace_of(deployment))
+
+
+def test_containers_that_were_kept_are_removed_before_the_files(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
+    cleanup = next(
+        i for i, (_, _, request) in enumerate(fleet.asked) if "cleanup" in str(request.get("units"))
+    )
+    removal = next(
+        i for i, (_, _, request) in enumerate(fleet.asked) if request.get("mode") == "rollback"
+    )
+    assert cleanup < removal
+
+
+def test_a_process_that_does_not_stop_keeps_its_files(
+    running: tuple[Deployment, ScriptedFleet, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, fleet, _ = running
+    real = fleet._units
+
+    def stubborn(host: str, request: object) -> object:
+        report = real(host, request)  # type: ignore[arg-type]
+        if request["action"] == "stop" and host == "decode-1":  # type: ignore[index]
+            report["units"][0]["active_state"] = "deactivating"  # type: ignore[index]
+        return report
+
+    monkeypatch.setattr(fleet, "_units", stubborn)
+    with pytest.raises(HostsFailed, match=r"decode-1/0.*does not stop"):
+        take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
+    assert all(fleet.files.values())
+
+
+def test_status_follows_the_record(running: tuple[Deployment, ScriptedFleet, list[str]]) -> None:
+    deployment, fleet, _ = running
+    rows = observe(fleet, list(deployment.states), STACK, timeout_s=10.0)
+    document = status_document(STACK, rows)
+    assert document["ok"] is True
+    assert len(document["processes"]) == 24  # type: ignore[arg-type]
+    router = document["router"]
+    assert isinstance(router, dict)
+    assert list(router) == [
+        "id", "host", "unit", "state", "ready", "since", "epoch", "restarts", "devices",
+    ]  # fmt: skip
+    fleet.unit("decode-0/1").active_state = "failed"
+    fleet.silent.add("prefill-1/0")
+    rows = observe(fleet, list(deployment.states), STACK, timeout_s=10.0)
+    assert [row.id for row in rows if not row.ready] == ["prefill-1/0", "decode-0/1"]
+
+
+def test_status_of_nothing_is_not_ok(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    rows = observe(fleet, list(deployment.states), STACK, timeout_s=10.0)
+    assert rows == ()
+    assert status_document(STACK, rows)["ok"] is False
+
+
+def test_a_headless_process_is_as_ready_as_its_leader(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment("h200-2n-tp16", catalog)
+    bring_up(deployment, {}, tunes=False)
+    hosts = list(deployment.states)
+    assert all(row.ready for row in observe(fleet, hosts, "h200-2n-tp16", timeout_s=10.0))
+    fleet.silent.add("unified-0/0")
+    assert not any(row.ready for row in observe(fleet, hosts, "h200-2n-tp16", timeout_s=10.0))
+
+
+def test_a_damaged_record_is_a_named_failure(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    fleet.files["decode-0"]["/etc/moe-infra/gb200-2p1d/release.json"] = "{"
+    with pytest.raises(HostsFailed, match=r"decode-0:/etc/moe-infra/gb200-2p1d/release.json"):
+        read_releases(fleet, list(deployment.states), STACK, timeout_s=10.0)
+
+
+def query(process: str | None = None, grep: str | None = None) -> LogQuery:
+    return LogQuery(process=process, grep=grep, lines=10, since=None)
+
+
+def test_logs_are_merged_by_time(running: tuple[Deployment, ScriptedFleet, list[str]]) -> None:
+    deployment, fleet, _ = running
+    fleet.unit("prefill-0/0").log = ["one", "three"]
+    fleet.unit("decode-0/0").log = ["zero", "two"]
+    releases = read_releases(fleet, list(deployment.states), STACK, timeout_s=10.0)
+    lines = read_logs(fleet, releases, query(), timeout_s=10.0)
+    assert [line.time_s for line in lines] == sorted(line.time_s for line in lines)
+    assert {line.process for line in lines} == {"prefill-0/0", "decode-0/0"}
+    only = read_logs(fleet, releases, query("decode-0/0"), timeout_s=10.0)
+    assert [line.message for line in only] == ["zero", "two"]
+
+
+def test_logs_of_nobody_and_bad_expressions_are_refused(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    releases = read_releases(fleet, list(deployment.states), STACK, timeout_s=10.0)
+    with pytest.raises(StackError, match="There is no process nobody/0"):
+        read_logs(fleet, releases, query("nobody/0"), timeout_s=10.0)
+    with pytest.raises(StackError, match="is not an expression"):
+        read_logs(fleet, releases, query(grep="("), timeout_s=10.0)
+
+
+def test_following_shows_each_line_once(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    unit = fleet.unit("prefill-0/0")
+    unit.log = ["one"]
+    releases = read_releases(fleet, list(deployment.states), STACK, timeout_s=10.0)
+    batches = follow_logs(fleet, releases, query("prefill-0/0"), deployment.clock, timeout_s=10.0)
+    assert [line.message for line in next(batches)] == ["one"]
+    assert next(batches) == []
+    unit.log.append("two")
+    assert [line.message for line in next(batches)] == ["two"]
+
+
+def test_verify_asks_every_rank_and_the_router_for_every_capability(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    checks = verify(deployment, {}, 5.0)
+    serving = [check for check in checks if not check.is_drift]
+    assert len(serving) == len(deployment.plan.capabilities) * 25
+    assert all(check.ok for check in serving if check.check == "chat")
+    assert [check.check for check in checks if check.is_drift] == ["tuning", "files", "images"] * 6
+    fleet.unit("decode-3/3").active_state = "failed"
+    wrong = {
+        (c.process, c.check) for c in verify(deployment, {}, 5.0) if c.check == "chat" and not c.ok
+    }
+    assert ("decode-3/3", "chat") in wrong
+
+
+def test_verify_names_what_differs(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    fleet.files["prefill-1"]["/etc/moe-infra/gb200-2p1d/engine-2/launch"] = "spoilt"
+    fleet.wrong_items["decode-0", "vm.swappiness"] = ("changed", "somebody set it")
+    wrong = [check for check in verify(deployment, {}, 5.0) if check.is_drift and not check.ok]
+    assert {(check.process, check.check) for check in wrong} == {
+        ("prefill-1", "file:/etc/moe-infra/gb200-2p1d/engine-2/launch"),
+        ("decode-0", "vm.swappiness"),
+    }
