@@ -15,6 +15,8 @@ from .web_client import fetch_json
 from .world import World
 
 HANDSHAKE_SECONDS = 5  # NixlConnector's receive timeout on the side channel
+# a scaled limit must still outlast a busy machine: dozens of processes share two cores
+LEAST_SECONDS = 1.0
 ASCEND_BLOCK_TOKENS = 128
 WAIT_SECONDS = 300  # how long a pull waits for a prefill that has not finished
 
@@ -259,7 +261,7 @@ class MooncakeConnector:
         Raises:
             TransferFailed: the bootstrap server or the producer cannot be reached.
         """
-        limit = HANDSHAKE_SECONDS * self._site.world.time_scale + 0.2
+        limit = max(LEAST_SECONDS, HANDSHAKE_SECONDS * self._site.world.time_scale)
         url = str(params.get("remote_bootstrap_addr"))
         engines = await fetch_json(self._site.loop, f"{url}/query", limit)
         if engines is None:
@@ -281,7 +283,7 @@ async def ask_identity(site: Site, address: tuple[str, int], noun: str) -> dict[
     Raises:
         TransferFailed: nobody answers.
     """
-    limit = max(0.2, HANDSHAKE_SECONDS * site.world.time_scale)
+    limit = max(LEAST_SECONDS, HANDSHAKE_SECONDS * site.world.time_scale)
     try:
         return await wire.ask(site.loop, address, {"type": "WHO"}, limit)
     except (OSError, TimedOut):
@@ -298,7 +300,7 @@ async def read_blocks(site: Site, address: tuple[str, int], message: dict[str, A
         TransferFailed: nobody answers, or the blocks are not there.
     """
     seconds = WAIT_SECONDS if message.get("waits") else HANDSHAKE_SECONDS
-    limit = max(0.2, seconds * site.world.time_scale)
+    limit = max(LEAST_SECONDS, seconds * site.world.time_scale)
     try:
         answer = await wire.ask(site.loop, address, {"type": "READ", **message}, limit)
     except (OSError, TimedOut):

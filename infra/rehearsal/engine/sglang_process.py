@@ -17,6 +17,7 @@ from .http_server import Request, Response, json_response, serve_http
 from .journal import Journal
 from .log import Log
 from .loop import Future, Loop, TimedOut
+from .network import check_network
 from .rendezvous import TIMEOUT_SECONDS, Place, Rendezvous
 from .settings import Release, Settings
 from .sglang_api import SglangFrontEnd
@@ -72,6 +73,7 @@ class Server:
         self._is_stalled = False
         self._next_rank = 0
         self._worker_port = 0
+        self._front: SglangFrontEnd | None = None
 
     def run(self) -> None:
         """Start and serve."""
@@ -81,6 +83,7 @@ class Server:
         node = self._node
         http, guard = self._reserve_http()
         self._kept.append(guard)
+        check_network(dict(os.environ), self._settings.parallel, self._world.vendor)
         self._open_ports()
         nodes = self._rendezvous()
         self._kept.append(take_devices(self._world, tuple(range(node.devices)), None))
@@ -98,7 +101,7 @@ class Server:
             serve_http(self._loop, http, _dummy_health)
         else:
             self._open_bootstrap()
-            front = SglangFrontEnd(self._settings, self._generate)
+            front = self._front = SglangFrontEnd(self._settings, self._generate)
             serve_http(self._loop, http, front.handle)
             await self._loop.sleep(STEP_SECONDS)
             front.is_starting = False
@@ -155,6 +158,8 @@ class Server:
     def _stall(self) -> None:
         self._log.caution("scheduler", "a node is gone; collectives hang")
         self._is_stalled = True
+        if self._front is not None:
+            self._front.is_starting = True
 
     def _open_bootstrap(self) -> None:
         """Open the prefill server's bootstrap port and the port of its KV sender."""

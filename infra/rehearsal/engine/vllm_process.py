@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +13,11 @@ from .checkpoint import check_weights, num_shards
 from .command_line import Arguments
 from .engine_core import Connector, EngineCore, make_site
 from .failures import Failed
-from .handshake import Follower, Leader
+from .handshake import Follower, Leader, bind_zmq
 from .http_server import Request, Response, json_response, serve_http
 from .log import Log
 from .loop import Future, Loop
+from .network import check_network
 from .parallel import Parallel
 from .rendezvous import TIMEOUT_SECONDS, Place, Rendezvous
 from .settings import Settings
@@ -53,6 +55,7 @@ class Process:
     async def _main(self) -> None:
         place = self._settings.parallel
         self._reserve_http()
+        check_network(dict(os.environ), place, self._world.vendor)
         self._open_group()
         self._kept.append(
             take_devices(self._world, _local_devices(place), self._settings.utilisation)
@@ -90,7 +93,11 @@ class Process:
                 raise Failed("OSError", f"[Errno {error.errno}] {reason}") from error
             self._http.append(listener)
             self._kept.append(guard)
+        shown = {
+            k: v for k, v in self._args.values.items() if k in self._args.given and k != "api_key"
+        }
         self._log.tell("api_server.py:2010", f"vLLM server version {settings.release.version}")
+        self._log.tell("utils.py:233", f"non-default args: {shown}")
 
     def _supervise(self, port: int) -> None:
         try:
@@ -118,6 +125,8 @@ class Process:
             self._nodes = Rendezvous(self._loop, self._log, where, facts, TIMEOUT_SECONDS * scale)
             self._nodes.on_loss = self._stall
             self._nodes.listen()
+            own = self._settings.addresses.host
+            self._kept.append(bind_zmq(own, 0, f"tcp://{own}:0"))
         if place.size == 1 or not place.has_engine:
             return
         if place.binds_rpc:

@@ -184,3 +184,31 @@ def test_sglang_serves_and_dies_by_its_signal(lab: Lab, kimi: Path, tmp_path: Pa
     assert "sglang:generation_tokens_total" in call(port, "/metrics")[1]
     engine.process.terminate()
     assert engine.wait() == -15
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "env", "expected"),
+    [
+        ("h200", {"GLOO_SOCKET_IFNAME": "ib7"}, "Unable to find address for: ib7"),
+        ("h200", {"NCCL_SOCKET_IFNAME": "ib"}, "Bootstrap : no socket interface found"),
+        ("ascend-a3", {"HCCL_SOCKET_IFNAME": "ib7"}, "[HCCL_SOCKET_IFNAME] is invalid"),
+        ("ascend-a3", {"HCCL_IF_IP": "192.0.2.77"}, "[HCCL_IF_IP] is invalid: 192.0.2.77"),
+    ],
+)
+def test_collectives_need_an_interface_and_an_address_of_their_own(
+    lab: Lab,
+    kimi_w4a8: Path,
+    tmp_path: Path,
+    accelerator: str,
+    env: dict[str, str],
+    *,
+    expected: str,
+) -> None:
+    state = make_state(tmp_path / "h", accelerator=accelerator, num_devices=16)
+    engine = "vllm-ascend" if accelerator.startswith("ascend") else "vllm"
+    plugin = "0.22.1rc1" if engine == "vllm-ascend" else ""
+    model = kimi_w4a8 if plugin else make_checkpoint(tmp_path / "weights")
+    argv = serve(model, free_ports()[0], "-tp", "16")
+    started = lab.start(state, argv, engine=engine, plugin=plugin, env=env)
+    assert started.wait() == 1
+    assert expected in started.output()

@@ -1,0 +1,73 @@
+"""Network settings that collectives read when they start: interface names and own addresses."""
+
+from __future__ import annotations
+
+import socket
+
+from .failures import Failed
+from .parallel import Parallel
+from .streams import bind
+
+PROCESS = "Worker_TP0"
+
+
+def check_network(environ: dict[str, str], place: Parallel, vendor: str) -> None:
+    """Check what Gloo, NCCL and HCCL are told, where there is more than one worker.
+
+    Raises:
+        Failed: the library's own error; the text of HCCL's is not its own.
+    """
+    if place.workers_per_rank * place.size == 1:
+        return
+    names = [name for _, name in socket.if_nameindex()]
+    wanted = environ.get("GLOO_SOCKET_IFNAME")
+    if wanted and wanted not in names:
+        raise Failed(
+            "RuntimeError",
+            "[enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. "
+            f"Unable to find address for: {wanted}",
+            process=PROCESS,
+        )
+    if vendor == "ascend":
+        _check_hccl(environ, names)
+        return
+    wanted = environ.get("NCCL_SOCKET_IFNAME")
+    if wanted and not _matches(wanted, names):
+        raise Failed(
+            "torch.distributed.DistBackendError",
+            "NCCL error: ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\n"
+            "Last error:\nBootstrap : no socket interface found",
+            process=PROCESS,
+        )
+
+
+def _check_hccl(environ: dict[str, str], names: list[str]) -> None:
+    wanted = environ.get("HCCL_SOCKET_IFNAME")
+    if wanted and not _matches(wanted, names):
+        raise Failed(
+            "RuntimeError",
+            "InitHcclComm: HCCL function error: HcclGetRootInfo(&hcclID), error code is 4\n"
+            f"EI0001: Environment variable [HCCL_SOCKET_IFNAME] is invalid: {wanted} is none of {names}",
+            process=PROCESS,
+        )
+    address = environ.get("HCCL_IF_IP")
+    if address:
+        try:
+            bind(address, 0).close()
+        except OSError as error:
+            raise Failed(
+                "RuntimeError",
+                "InitHcclComm: HCCL function error: HcclGetRootInfo(&hcclID), error code is 4\n"
+                f"EI0001: Environment variable [HCCL_IF_IP] is invalid: {address} is no address of this host",
+                process=PROCESS,
+            ) from error
+
+
+def _matches(wanted: str, names: list[str]) -> bool:
+    """NCCL and HCCL take prefixes, ``=`` for exact names and ``^`` for exclusions."""
+    if wanted.startswith("^"):
+        excluded = tuple(wanted[1:].split(","))
+        return any(not name.startswith(excluded) for name in names)
+    if wanted.startswith("="):
+        return any(name in wanted[1:].split(",") for name in names)
+    return any(name.startswith(tuple(wanted.split(","))) for name in names)
