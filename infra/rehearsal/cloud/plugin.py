@@ -16,7 +16,8 @@ from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]  # its types are a package of their own
 
-FOLDER_VARIABLE = "MOE_REHEARSAL_CLOUD"
+from infra.rehearsal.cloud.store import FOLDER_VARIABLE
+
 SAYING = "EMULATION: no cloud is touched, no machine is rented; resources are files in {folder}"
 
 

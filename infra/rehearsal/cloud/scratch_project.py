@@ -15,8 +15,7 @@ from infra.catalog.load import Catalog
 from infra.errors import PrerequisiteError
 from infra.plan.compile import resolve_topology
 from infra.rehearsal.cloud.machine_facts import machine_facts
-from infra.rehearsal.cloud.plugin import FOLDER_VARIABLE
-from infra.rehearsal.cloud.store import Account, Reservation, write_account
+from infra.rehearsal.cloud.store import FOLDER_VARIABLE, Account, Reservation, write_account
 from infra.rehearsal.cloud.world import ZONES, CloudZone, is_offered
 from infra.spec.load import PROJECT, load_stack
 

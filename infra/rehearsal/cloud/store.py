@@ -16,6 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+FOLDER_VARIABLE = "MOE_REHEARSAL_CLOUD"
+"""The environment variable that names the folder."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:

@@ -203,8 +203,17 @@ def test_a_missing_passphrase_is_one_message(make_project: Callable[..., Scratch
     assert done.returncode != 0
     assert "PULUMI_CONFIG_PASSPHRASE" in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-    with pytest.raises(PrerequisiteError, match="init-stack nobody"):
-        read_outputs("nobody", project.folder, project.environment)
+
+
+def test_a_stack_that_was_not_created_is_one_message(
+    make_project: Callable[..., ScratchProject],
+) -> None:
+    project = make_project()
+    done = Pulumi(project.folder, project.environment)("up", "--yes")
+    assert done.returncode != 0
+    assert "no stack named 'gb200-2p1d' found" in done.stderr
+    with pytest.raises(PrerequisiteError, match="scripts/init-stack gb200-2p1d"):
+        read_outputs(STACK, project.folder, project.environment)
 
 
 def test_existing_hosts_are_exported_and_fab_is_next(
@@ -239,3 +248,10 @@ def test_a_file_outside_of_stacks_is_provisioned_under_its_name(
     assert isinstance(inventory, dict)
     assert inventory["stack"] == "mine"
     assert [host["name"] for host in inventory["hosts"]] == ["unified-0", "unified-1"]
+
+    # Another launch template replaces both machines; the reservation holds two and has no spare.
+    pulumi = Pulumi(project.folder, project.environment, "mine")
+    assert pulumi("config", "set", "root_volume_gib", "400").returncode == 0
+    changed = pulumi.changes("up")
+    assert (changed["update"], changed["replace"]) == (1, 2)
+    assert len(resources(project.cloud, "Instance")) == 2
