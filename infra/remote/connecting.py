@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -24,11 +25,14 @@ from infra.remote.resources import Resources
 from infra.remote.ssh_target import SshDefaults, SshTarget, bastion_of, resolve_target
 from infra.remote.wires import Wire, dial
 
+# Its errors reach the operator as ours; without a handler Python prints them a second time.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
 # sshd drops handshakes at random beyond ten at once (MaxStartups 10:30:100): that host is busy, not down.
 MAX_ATTEMPTS = 8
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 3.0
-BANNER_S = 15.0
+KEY_EXCHANGE_S = 15.0
 LOGIN_S = 30.0
 CHANNEL_S = 30.0
 # How long a bastion that could not be reached is not tried again.
@@ -56,10 +60,13 @@ def connect(target: SshTarget, options: SshOptions) -> fabric.Connection:
     """
     for attempt in range(1, MAX_ATTEMPTS + 1):
         wire = _wire(target, options)
+        begun = time.monotonic()
         try:
             return _open(target, options, wire)
         except (paramiko.SSHException, EOFError, OSError) as error:
             wire.close()
+            if _is_busy(error) and time.monotonic() - begun >= target.greeting_timeout_s:
+                raise _silent(target) from error
             if not _is_busy(error) or attempt == MAX_ATTEMPTS:
                 raise _translated(target, error) from error
         except BaseException:
@@ -133,10 +140,10 @@ def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connecti
         config=config,
         connect_kwargs={
             "sock": wire,
-            "banner_timeout": BANNER_S,
+            "banner_timeout": target.greeting_timeout_s,
             "auth_timeout": LOGIN_S,
             "channel_timeout": CHANNEL_S,
-            "timeout": BANNER_S,
+            "timeout": KEY_EXCHANGE_S,
             **login,
         },
     )
@@ -152,25 +159,23 @@ def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connecti
 
 def _login(target: SshTarget, resources: Resources) -> dict[str, Any]:
     """Keys to offer: those that were named and nothing else, or the agent's and the default ones."""
-    for path in target.identity_files:
-        try:
-            return {
-                "pkey": resources.private_key(path),
-                "look_for_keys": False,
-                "allow_agent": False,
-            }
-        except FileNotFoundError:
-            continue
-        except paramiko.PasswordRequiredException:
-            return {"look_for_keys": False, "allow_agent": True}  # the agent holds it opened
-        except (OSError, paramiko.SSHException, ValueError) as error:
-            what = f"the private key {path} cannot be used: {error}."
-            raise LoginRefused(target.name, what, "Name another key.") from error
-    if target.identity_files:
+    if not target.identity_files:
+        return {"look_for_keys": True, "allow_agent": True}
+    present = [path for path in target.identity_files if path.exists()]
+    if not present:
         named = ", ".join(map(str, target.identity_files))
         what = f"no private key is there: {named}."
         raise LoginRefused(target.name, what, "Correct ansible_ssh_private_key_file.")
-    return {"look_for_keys": True, "allow_agent": True}
+    only = {"look_for_keys": False, "allow_agent": False}
+    if len(present) > 1:
+        return {"key_filename": [str(path) for path in present], **only}
+    try:
+        return {"pkey": resources.private_key(present[0]), **only}
+    except paramiko.PasswordRequiredException:
+        return {"look_for_keys": False, "allow_agent": True}  # the agent holds it opened
+    except (OSError, paramiko.SSHException, ValueError, paramiko.pkey.UnknownKeyType) as error:
+        what = f"the private key {present[0]} cannot be used: {error}."
+        raise LoginRefused(target.name, what, "Name another key.") from error
 
 
 def _trust(client: paramiko.SSHClient, target: SshTarget, resources: Resources) -> None:
@@ -232,6 +237,15 @@ def _is_busy(error: Exception) -> bool:
     return isinstance(error, (EOFError, ConnectionResetError, BrokenPipeError)) or (
         "banner" in text or "connection reset" in text or "connection dropped" in text
     )
+
+
+def _silent(target: SshTarget) -> Unreachable:
+    """A host that accepts connections in its kernel while nothing runs behind."""
+    place = f"{target.host} port {target.port}"
+    what = (
+        f"{place} accepts connections but gave no SSH greeting in {target.greeting_timeout_s:g} s."
+    )
+    return Unreachable(target.name, what, "The host is frozen or overloaded: look at its console.")
 
 
 def _translated(target: SshTarget, error: Exception) -> Exception:

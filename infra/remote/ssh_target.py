@@ -84,6 +84,7 @@ class SshTarget:
         proxy_jump: bastions, `[user@]host[:port]`, in the order in which they are crossed.
         ssh_config: the configuration that bastions are looked up in too, None for none.
         connect_timeout_s: limit of the TCP connection.
+        greeting_timeout_s: limit of sshd's first words.
     """
 
     name: str
@@ -100,6 +101,7 @@ class SshTarget:
     proxy_jump: tuple[str, ...]
     ssh_config: Path | None
     connect_timeout_s: float
+    greeting_timeout_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +112,13 @@ class SshDefaults:
         accept_new: `--accept-new`: remember the key of a host on first contact.
         ssh_config: the operator's own ssh_config, when asked for (`-S` of Fabric), else None.
         connect_timeout_s: limit of the TCP connection.
+        greeting_timeout_s: limit of sshd's first words; a frozen host accepts and then says nothing.
     """
 
     accept_new: bool = False
     ssh_config: Path | None = None
     connect_timeout_s: float = 10.0
+    greeting_timeout_s: float = 10.0
 
 
 def resolve_target(
@@ -137,10 +141,11 @@ def resolve_target(
     user = host.user or _one(settings, "user") or getpass.getuser()
     own_key = (host.private_key_file,) if host.private_key_file else ()
     address = _one(settings, "hostname") or host.address
-    port = host.port if host.port != SSH_PORT else int(_one(settings, "port") or SSH_PORT)
+    port = host.port
+    if port == SSH_PORT:  # an inventory that is silent says 22 too
+        port = int(_number(where, settings, "port", SSH_PORT))
     jump = _one(settings, "proxyjump")
     command = _one(settings, "proxycommand")
-    timeout = _one(settings, "connecttimeout")
     return SshTarget(
         name=host.name,
         host=address,
@@ -157,7 +162,8 @@ def resolve_target(
         proxy_passes_socket=(_one(settings, "proxyusefdpass") or "no").lower() == "yes",
         proxy_jump=tuple(jump.split(",")) if jump and jump.lower() != "none" else (),
         ssh_config=config,
-        connect_timeout_s=float(timeout) if timeout else defaults.connect_timeout_s,
+        connect_timeout_s=_number(where, settings, "connecttimeout", defaults.connect_timeout_s),
+        greeting_timeout_s=defaults.greeting_timeout_s,
     )
 
 
@@ -232,6 +238,9 @@ def _lookup(
         found: Mapping[str, object] = read_config(config).lookup(address)
     except FileNotFoundError as error:
         raise StackError(where, f"there is no ssh_config {config}.", "Correct -F.") from error
+    except (paramiko.ConfigParseError, OSError, ValueError) as error:
+        what = f"the ssh_config {config} cannot be read: {error}."
+        raise StackError(where, what, f"Try ssh -G -F {config} {address}.") from error
     return {
         key: [str(part) for part in value] if isinstance(value, list) else [str(value)]
         for key, value in found.items()
@@ -242,6 +251,15 @@ def _lookup(
 def _one(settings: Mapping[str, list[str]], key: str) -> str | None:
     values = settings.get(key)
     return values[0] if values else None
+
+
+def _number(where: str, settings: Mapping[str, list[str]], key: str, default: float) -> float:
+    text = _one(settings, key)
+    if text is None:
+        return default
+    if not text.isdigit() or int(text) == 0:
+        raise StackError(where, f"{key} {text!r} is not a whole number above 0.", "Correct it.")
+    return int(text)
 
 
 def _known_hosts_files(settings: Mapping[str, list[str]]) -> tuple[Path, ...]:

@@ -76,12 +76,13 @@ def dial(target: SshTarget) -> Wire:
     return _ProxyProgram(target.proxy_command)
 
 
-def tuned(plain: socket.socket, timeout_s: float) -> QuickSocket:
+def tuned(plain: socket.socket, timeout_s: float) -> socket.socket:
     """The same connection, tuned where it is TCP; a Unix socket stays as it is."""
+    plain.settimeout(timeout_s)
+    if plain.family not in (socket.AF_INET, socket.AF_INET6):
+        return plain
     quick = QuickSocket(fileno=plain.detach())
     quick.settimeout(timeout_s)
-    if quick.family not in (socket.AF_INET, socket.AF_INET6):
-        return quick
     quick.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     quick.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
@@ -96,7 +97,7 @@ def tuned(plain: socket.socket, timeout_s: float) -> QuickSocket:
     return quick
 
 
-def _dial_tcp(target: SshTarget) -> QuickSocket:
+def _dial_tcp(target: SshTarget) -> socket.socket:
     place = f"{target.host} port {target.port}"
     try:
         plain = socket.create_connection((target.host, target.port), target.connect_timeout_s)
@@ -118,7 +119,7 @@ def _dial_tcp(target: SshTarget) -> QuickSocket:
     return tuned(plain, target.connect_timeout_s)
 
 
-def _dial_passed(target: SshTarget, command: str) -> QuickSocket:
+def _dial_passed(target: SshTarget, command: str) -> socket.socket:
     """The socket that a ProxyCommand hands over (ssh_config(5), ProxyUseFdpass)."""
     ours, theirs = socket.socketpair()
     with ours:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 import threading
@@ -124,6 +125,24 @@ def test_a_refused_connection_says_so(sshd: Sshd, options: SshOptions) -> None:
 def test_a_busy_sshd_is_tried_again(sshd: Sshd, options: SshOptions) -> None:
     with hangs_up_first(sshd.port, times=2) as port:
         assert says_hello(sshd, options, port=port)
+
+
+def test_a_host_that_says_nothing_is_not_waited_for_twice(sshd: Sshd) -> None:
+    options = SshOptions(defaults=SshDefaults(greeting_timeout_s=0.3))
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        port = frozen.getsockname()[1]
+        with pytest.raises(Unreachable, match=r"no SSH greeting in 0\.3 s"):
+            says_hello(sshd, options, port=port)
+
+
+def test_every_named_key_is_tried(sshd: Sshd, options: SshOptions) -> None:
+    words = ("-i", str(sshd.folder / "login_key"))
+    stranger = str(sshd.folder / "stranger_key")
+    assert says_hello(sshd, options, private_key_file=stranger, ssh_arguments=words)
+
+
+def test_paramiko_prints_nothing_by_itself() -> None:
+    assert logging.getLogger("paramiko").handlers
 
 
 def test_a_proxy_command_carries_the_bytes(sshd: Sshd, options: SshOptions, tmp_path: Path) -> None:

@@ -89,6 +89,9 @@ def test_accept_new_is_explicit() -> None:
         (("-o",), "lacks its value"),
         (("-o", "LocalForward=1"), "'localforward' is not honoured"),
         (("-F", "/nowhere/ssh_config"), "there is no ssh_config"),
+        (("-F", "/"), "cannot be read"),
+        (("-o", "Port=http"), "port 'http' is not a whole number"),
+        (("-o", "ConnectTimeout=0"), "connecttimeout '0' is not a whole number"),
     ],
 )
 def test_a_wrong_argument_is_the_inventory_s_fault(words: tuple[str, ...], message: str) -> None:
