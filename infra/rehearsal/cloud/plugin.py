@@ -44,6 +44,9 @@ def main() -> None:
     load_messages()
     from infra.rehearsal.cloud.servicer import CloudServicer  # noqa: PLC0415 - see load_messages
 
+    done = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: done.set())
     server = grpc.server(
         futures.ThreadPoolExecutor(max_workers=16),
         options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)],
@@ -55,9 +58,6 @@ def main() -> None:
     sys.stdout.flush()
     if len(sys.argv) > 1:
         _tell(sys.argv[1], SAYING.format(folder=folder))
-    done = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: done.set())
     done.wait()
     server.stop(grace=0.2)
 
