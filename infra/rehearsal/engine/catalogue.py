@@ -30,6 +30,8 @@ class JsonFields(NamedTuple):
 
     flag_types: dict[str, list[str]]
     classes: dict[str, dict[str, list[str]]]
+    tool_call_parsers: tuple[str, ...]
+    reasoning_parsers: tuple[str, ...]
 
 
 def catalogue_folder() -> str:
@@ -69,7 +71,12 @@ def read_additional_keys(version: str) -> frozenset[str]:
 def read_fields(version: str) -> JsonFields:
     """Return what the JSON-valued flags of one vLLM release may hold."""
     document = _read("fields", "vllm", version)
-    return JsonFields(flag_types=document["flag_types"], classes=document["classes"])
+    return JsonFields(
+        flag_types=document["flag_types"],
+        classes=document["classes"],
+        tool_call_parsers=tuple(document["tool_call_parsers"]),
+        reasoning_parsers=tuple(document["reasoning_parsers"]),
+    )
 
 
 def _read(kind: str, tool: str, version: str) -> Any:

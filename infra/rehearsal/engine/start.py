@@ -19,7 +19,12 @@ def main(argv: list[str]) -> NoReturn:
     """Play the program named by the argument vector and leave with its exit code."""
     try:
         release = read_release(dict(os.environ))
-        sys.stdout.write(f"moe-infra rehearsal: SIMULATED {release.title}\n")
+        title = (
+            f"load-balance proxy of {release.title}"
+            if program_of(argv)[0] == "proxy"
+            else release.title
+        )
+        sys.stdout.write(f"moe-infra rehearsal: SIMULATED {title}\n")
         sys.stdout.flush()
         _run(argv, release)
     except (Refused, Failed) as failure:

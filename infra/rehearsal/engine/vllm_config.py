@@ -13,6 +13,7 @@ from .command_line import Arguments, parse
 from .environment import check_internal_port, check_names, is_on, read_addresses
 from .failures import Failed, Refused, assertion, invalid
 from .json_fields import UnknownGraphMode, validation_error
+from .registered_names import check_registered
 from .settings import Features, Release, Settings
 from .vllm_arguments import rewrite
 from .world import BLACKWELL, World
@@ -78,6 +79,7 @@ def configure(
         is_strict=bool(args["fail_on_environ_validation"]),
     )
     check_internal_port(environ)
+    check_registered(args, catalogue.read_fields(release.version), release)
     _check_vendor(release, world)
     model = args["model_tag"] or args["model"] or "Qwen/Qwen3-0.6B"
     checkpoint = read_checkpoint(model, environ)
@@ -142,8 +144,7 @@ def _check_quantization(
     method = args["quantization"] or checkpoint.quantization
     if method == "ascend" and release.engine != "vllm-ascend":
         raise invalid(
-            "ModelConfig",
-            "Unknown quantization method: ascend. Must be one of ['awq', 'fp8', ...].",
+            "ModelConfig", "Unknown quantization method: ascend. Must be one of ['awq', ...]."
         )
     if (
         args["quantization"]

@@ -312,3 +312,24 @@ def test_kv_bytes_per_token_follow_cache_type_and_context_parallelism(
         2 * plain, abs=2
     )
     assert run(kimi, tmp_path, MIDDLE, "-tp 8 -dcp 8").kv_tokens == pytest.approx(8 * plain, abs=8)
+
+
+@pytest.mark.parametrize("version", ALL)
+@pytest.mark.parametrize(
+    ("fragment", "expected"),
+    [
+        ("--enable-auto-tool-choice", "--enable-auto-tool-choice requires --tool-call-parser"),
+        (
+            "--enable-auto-tool-choice --tool-call-parser kimi2",
+            "invalid tool call parser: kimi2 (chose from",
+        ),
+        ("--reasoning-parser kimi2", "invalid reasoning parser: kimi2 (chose from"),
+        ("--quantization int5", "Unknown quantization method: int5"),
+    ],
+)
+def test_names_are_checked_after_parsing(
+    kimi: Path, tmp_path: Path, version: str, fragment: str, expected: str
+) -> None:
+    verdict = refusal(kimi, tmp_path, version, f"-tp 8 {fragment}")
+    assert expected in verdict
+    assert verdict.startswith("exit 1")

@@ -1,0 +1,32 @@
+"""Names that vLLM does not check while it parses: tool and reasoning parsers, quantisation methods."""
+
+from __future__ import annotations
+
+from .catalogue import JsonFields
+from .command_line import Arguments
+from .failures import Failed, invalid
+from .settings import Release
+
+
+def check_registered(args: Arguments, fields: JsonFields, release: Release) -> None:
+    """Check parsers and quantisation methods.
+
+    Raises:
+        Failed: vLLM's own KeyError or ValueError.
+    """
+    tool, reasoning = args["tool_call_parser"], args["reasoning_parser"]
+    if args["enable_auto_tool_choice"] and tool not in fields.tool_call_parsers:
+        names = ",".join(fields.tool_call_parsers)
+        reason = f"'invalid tool call parser: {tool} (chose from {{ {names} }})'"
+        raise Failed("KeyError", reason)
+    if reasoning and reasoning not in fields.reasoning_parsers:
+        names = ",".join(fields.reasoning_parsers)
+        reason = f"'invalid reasoning parser: {reasoning} (chose from {{ {names} }})'"
+        raise Failed("KeyError", reason)
+    kinds = fields.flag_types.get("--quantization", [])
+    methods = [kind[8:] for kind in kinds if kind.startswith("literal:")]
+    if release.engine == "vllm-ascend":
+        methods.append("ascend")
+    if args["quantization"] and methods and args["quantization"] not in methods:
+        reason = f"Unknown quantization method: {args['quantization']}. Must be one of {methods}."
+        raise invalid("ModelConfig", reason)
