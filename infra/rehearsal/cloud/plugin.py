@@ -18,6 +18,7 @@ import grpc  # type: ignore[import-untyped]  # its types are a package of their 
 
 from infra.rehearsal.cloud.store import FOLDER_VARIABLE
 
+PARENT_CHECK_S = 1.0
 SAYING = "EMULATION: no cloud is touched, no machine is rented; resources are files in {folder}"
 
 
@@ -41,6 +42,7 @@ def main() -> None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         raise SystemExit(f"{FOLDER_VARIABLE} is not set: it names the folder of the emulated cloud")
+    engine = os.getppid()
     load_messages()
     from infra.rehearsal.cloud.servicer import CloudServicer  # noqa: PLC0415 - see load_messages
 
@@ -58,7 +60,9 @@ def main() -> None:
     sys.stdout.flush()
     if len(sys.argv) > 1:
         _tell(sys.argv[1], SAYING.format(folder=folder))
-    done.wait()
+    # An engine that is killed tells nobody; whoever inherits its children is not it.
+    while not done.wait(PARENT_CHECK_S) and os.getppid() == engine:
+        pass
     server.stop(grace=0.2)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import queue
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,6 +62,17 @@ def test_it_says_what_it_is_and_keeps_resources_from_one_process_to_the_next(
         assert found.properties["cidrBlock"] == "10.0.0.0/16"
         second.Delete(provider_pb2.DeleteRequest(id=made.id, urn=VPC))
         assert second.Read(provider_pb2.ReadRequest(id=made.id, urn=VPC)).id == ""
+
+
+def test_it_ends_with_an_engine_that_was_killed(tmp_path: Path) -> None:
+    command = f"{shlex.join(WORDS)} & wait"
+    environment = {**os.environ, FOLDER_VARIABLE: str(tmp_path)}
+    with subprocess.Popen(["sh", "-c", command], env=environment, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline().strip().isdigit()
+        parent.kill()
+        # the plug-in holds the other end of this pipe for as long as it lives
+        assert parent.stdout.read() == b""
 
 
 @pytest.fixture
