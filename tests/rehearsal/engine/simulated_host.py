@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -171,19 +172,31 @@ class Lab:
             engine.process.wait()
 
 
+# Below the kernel's ephemeral range, where any connection of this machine may take a port; each test
+# process starts elsewhere.
+_PORTS = itertools.cycle(range(11000, 32000))
+_SKIPPED = (os.getpid() * 613) % 21000
+
+
 def free_ports(count: int = 1) -> list[int]:
     """Return ports that nobody listens on, in one block."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            first = int(probe.getsockname()[1])
-        if first + count < 60000 and all(_is_free(first + shift) for shift in range(count)):
-            return list(range(first, first + count))
+    found: list[int] = []
+    while len(found) < count:
+        port = (next(_PORTS) - 11000 + _SKIPPED) % 21000 + 11000
+        is_next = not found or port == found[-1] + 1
+        kept = found if is_next else []
+        found = [*kept, port] if _is_free(port) else []
+    return found
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+    return True
 
 
 def call(
