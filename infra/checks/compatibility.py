@@ -38,7 +38,7 @@ def flags_known(view: PlanView) -> Iterator[Finding]:
 
 
 def engine_runs_on_vendor(view: PlanView) -> Iterator[Finding]:
-    """Whether the engine has a vendor: vLLM and SGLang run on NVIDIA and AMD, vllm-ascend on Ascend."""
+    """The engine runs on the vendor's chips: vLLM and SGLang on NVIDIA and AMD, vllm-ascend on Ascend."""
     vendors = ENGINE_VENDORS[view.release.engine]
     for host in view.plan.hosts:
         vendor = view.accelerators[host.name].vendor

@@ -35,75 +35,103 @@ class _Section(BaseModel):
 
 
 class Engine(_Section):
-    """`engine:` which release serves."""
+    """Which release serves."""
 
-    name: EngineName
-    version: StrictStr
-    image: StrictStr | None = None
+    name: EngineName = Field(description="The engine: vllm (NVIDIA, AMD), vllm-ascend, sglang.")
+    version: StrictStr = Field(
+        description="A release of infra/catalog/engines/<name>/, in quotes if it looks like a number."
+    )
+    image: StrictStr | None = Field(
+        default=None, description="Container image; default: the release's for the accelerator."
+    )
 
 
 class Draft(_Section):
-    """`draft:` the draft model of speculative decoding."""
+    """The draft model of speculative decoding."""
 
-    checkpoint: Id
-    num_speculative_tokens: Positive
+    checkpoint: Id = Field(
+        description="A draft of infra/catalog/checkpoints/ that was trained for the checkpoint."
+    )
+    num_speculative_tokens: Positive = Field(description="Tokens that the draft proposes per step.")
 
 
 class Router(_Section):
-    """`router:` what spreads requests over the endpoints."""
+    """What spreads requests over the endpoints."""
 
-    name: RouterName
-    policy: StrictStr | None = None
+    name: RouterName = Field(
+        description="vllm-router (vllm), sglang-router (sglang), ascend-proxy (vllm-ascend)."
+    )
+    policy: StrictStr | None = Field(
+        default=None, description="How the router chooses an endpoint; default: its own."
+    )
 
 
 class Weights(_Section):
-    """`weights:` where checkpoints lie on a host, and what holds them."""
+    """Where checkpoints lie on a host, and what holds them."""
 
-    path: Annotated[StrictStr, Field(pattern=r"^/[^\s]*[^\s/]$")] = "/models"
-    storage: Literal["s3-to-nvme", "fsx-lustre", "efs", "local", "shared-mount", "pvc"] | None = (
-        None
+    path: Annotated[StrictStr, Field(pattern=r"^/[^\s]*[^\s/]$")] = Field(
+        default="/models",
+        description="Directory on every host; checkpoints lie under <path>/<checkpoint>/<revision>.",
     )
-    source: StrictStr | None = None
-    revision: StrictStr | None = None
-    load_target_s: Positive | None = None
+    storage: Literal["s3-to-nvme", "fsx-lustre", "efs", "local", "shared-mount", "pvc"] | None = (
+        Field(default=None, description="What holds the weights.")
+    )
+    source: StrictStr | None = Field(
+        default=None, description="Where they are copied from, e.g. s3://bucket/prefix."
+    )
+    revision: StrictStr | None = Field(
+        default=None, description="Commit of the hub's repository; default: the catalogue's."
+    )
+    load_target_s: Positive | None = Field(
+        default=None, description="Seconds that loading may take; sizes the storage."
+    )
 
 
 class Tuning(_Section):
-    """`tuning:` the host tuning profile and what is switched on beyond its defaults."""
+    """The host tuning profile and what is switched on beyond its defaults."""
 
-    profile: Id
-    enable: tuple[StrictStr, ...] = ()
+    profile: Id = Field(description="A profile of infra/catalog/tuning/.")
+    enable: tuple[StrictStr, ...] = Field(
+        default=(), description="Ids of items that are off by default."
+    )
 
 
 class Capacity(_Section):
-    """`capacity:` how the machines are bought, and how many addresses each takes."""
+    """How the machines are bought, and how many addresses each takes."""
 
-    kind: Literal["on-demand", "odcr", "capacity-block", "ultraserver"]
-    network_layout: Literal["ip-saving", "maximum"] = "ip-saving"
+    kind: Literal["on-demand", "odcr", "capacity-block", "ultraserver"] = Field(
+        description="How AWS provides the machines; ids of reservations are `pulumi config`."
+    )
+    network_layout: Literal["ip-saving", "maximum"] = Field(
+        default="ip-saving",
+        description="EFA interfaces without addresses of their own, or one address each.",
+    )
 
 
 class ExistingIngress(_Section):
-    """`ingress: {existing: ID}`."""
+    """An entry point that exists already."""
 
-    existing: StrictStr
+    existing: StrictStr = Field(description="Its id in the cloud.")
 
 
 class Kubernetes(_Section):
-    """`kubernetes:` which workload kind carries the engine groups."""
+    """Which workload kind carries the engine groups."""
 
-    workload: Literal["leader-worker-set", "disaggregated-set"] = "leader-worker-set"
+    workload: Literal["leader-worker-set", "disaggregated-set"] = Field(
+        default="leader-worker-set", description="The workload's kind."
+    )
 
 
 class SecretFromEnvironment(_Section):
     """A secret read from the operator's environment."""
 
-    env: EnvironmentName
+    env: EnvironmentName = Field(description="The variable's name, never its value.")
 
 
 class SecretFromFile(_Section):
     """A secret read from a file of the operator's machine."""
 
-    file: StrictStr
+    file: StrictStr = Field(description="The file's path.")
 
 
 SecretReference = SecretFromEnvironment | SecretFromFile
@@ -112,37 +140,81 @@ SecretReference = SecretFromEnvironment | SecretFromFile
 class Waiver(_Section):
     """A finding that the operator accepts; always printed."""
 
-    rule: Annotated[StrictStr, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)+$")]
-    reason: Annotated[StrictStr, Field(min_length=3)]
+    rule: Annotated[StrictStr, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)+$")] = Field(
+        description="A rule's id; docs/rules.md lists them."
+    )
+    reason: Annotated[StrictStr, Field(min_length=3)] = Field(
+        description="Why it is accepted here."
+    )
 
 
 class Role(_Section):
     """One role, or the defaults of every role. None means: not said here."""
 
-    replicas: Positive | None = None
-    data_parallel: Positive | None = None
-    tensor_parallel: Positive | None = None
-    pipeline_parallel: Positive | None = None
-    decode_context_parallel: Positive | None = None
-    expert_parallel: StrictBool | None = None
-    load_balancing: LoadBalancing | None = None
-    accelerator: Id | None = None
-    max_model_len: Positive | None = None
-    max_num_seqs: Positive | None = None
-    max_num_batched_tokens: Positive | None = None
-    gpu_memory_utilization: Fraction | None = None
-    features: tuple[Feature, ...] | None = None
-    flags: dict[StrictStr, FlagValue] = Field(default_factory=dict)
-    env: dict[EnvironmentName, Scalar] = Field(default_factory=dict)
-    devices_idle: Annotated[StrictInt, Field(ge=0)] | None = None
+    replicas: Positive | None = Field(
+        default=None, description="Independent engine groups; default 1."
+    )
+    data_parallel: Positive | None = Field(
+        default=None, description="Data-parallel ranks of one replica; default 1."
+    )
+    tensor_parallel: Positive | None = Field(
+        default=None, description="Devices that share each layer of a rank; default 1."
+    )
+    pipeline_parallel: Positive | None = Field(
+        default=None, description="Stages of layers of a rank; default 1."
+    )
+    decode_context_parallel: Positive | None = Field(
+        default=None,
+        description="Parts that the KV cache of a rank is split into; divides tensor_parallel.",
+    )
+    expert_parallel: StrictBool | None = Field(
+        default=None, description="Divide whole experts among devices instead of splitting each."
+    )
+    load_balancing: LoadBalancing | None = Field(
+        default=None,
+        description="internal, hybrid, multi-port: one process per host; external: one per rank. Default internal; "
+        "not read when data_parallel is 1.",
+    )
+    accelerator: Id | None = Field(
+        default=None, description="Chip of this role's hosts; default: the stack's."
+    )
+    max_model_len: Positive | None = Field(
+        default=None, description="Longest request in tokens, prompt and answer."
+    )
+    max_num_seqs: Positive | None = Field(
+        default=None, description="Requests that one rank works on at once."
+    )
+    max_num_batched_tokens: Positive | None = Field(
+        default=None, description="Tokens of one step of a rank."
+    )
+    gpu_memory_utilization: Fraction | None = Field(
+        default=None, description="Share of a device's memory that the engine may use."
+    )
+    features: tuple[Feature, ...] | None = Field(
+        default=None,
+        description="Features of the checkpoint's entry; default: those that are on there.",
+    )
+    flags: dict[StrictStr, FlagValue] = Field(
+        default_factory=dict,
+        description="Further flags of the engine, without dashes; what the compiler owns is refused.",
+    )
+    env: dict[EnvironmentName, Scalar] = Field(
+        default_factory=dict, description="Further environment variables; booleans become 1 and 0."
+    )
+    devices_idle: Annotated[StrictInt, Field(ge=0)] | None = Field(
+        default=None,
+        description="Devices that each replica leaves unused on its hosts, declared; default 0.",
+    )
 
 
 class Roles(_Section):
     """Either one unified role, or prefill and decode."""
 
-    unified: Role | None = None
-    prefill: Role | None = None
-    decode: Role | None = None
+    unified: Role | None = Field(default=None, description="One role that does prefill and decode.")
+    prefill: Role | None = Field(
+        default=None, description="Reads prompts and hands their KV cache over."
+    )
+    decode: Role | None = Field(default=None, description="Takes KV caches over and generates.")
 
     @model_validator(mode="after")
     def _is_unified_or_disaggregated(self) -> Roles:
@@ -162,23 +234,54 @@ class Roles(_Section):
 class StackSpec(_Section):
     """The whole stack file after `extends` and `--set`."""
 
-    summary: StrictStr = ""
-    checkpoint: Id
-    draft: Draft | None = None
-    accelerator: Id | None = None
-    engine: Engine
-    platform: Platform
-    runtime: Runtime = "docker"
-    placement: Placement = "dedicated"
-    roles: Roles
-    defaults: Role = Role()
-    kv_transfer: KvTransfer | None = None
-    router: Router | None = None
-    port: PortNumber = 8000
-    weights: Weights = Weights()
-    tuning: Id | Tuning | None = None
-    capacity: Capacity | None = None
-    ingress: Literal["none", "internal-load-balancer"] | ExistingIngress = "none"
-    kubernetes: Kubernetes = Kubernetes()
-    secrets: dict[EnvironmentName, SecretReference] = Field(default_factory=dict)
-    waive: tuple[Waiver, ...] = ()
+    summary: StrictStr = Field(default="", description="One line, shown by `fab stacks`.")
+    checkpoint: Id = Field(description="Weights: an id of infra/catalog/checkpoints/.")
+    draft: Draft | None = Field(default=None, description="Draft model for speculative decoding.")
+    accelerator: Id | None = Field(
+        default=None,
+        description="Chip of all hosts: an id of infra/catalog/accelerators/; a role may name its own.",
+    )
+    engine: Engine = Field(description="The engine and its pinned release.")
+    platform: Platform = Field(description="Where it runs.")
+    runtime: Runtime = Field(default="docker", description="How a process is wrapped on its host.")
+    placement: Placement = Field(
+        default="dedicated",
+        description="dedicated: each replica on hosts of its own, named <role>-<n>; shared: replicas and roles packed "
+        "on the fewest hosts, named host-<n>.",
+    )
+    roles: Roles = Field(description="`unified`, or `prefill` and `decode`.")
+    defaults: Role = Field(
+        default=Role(), description="The same fields for every role that does not say otherwise."
+    )
+    kv_transfer: KvTransfer | None = Field(
+        default=None, description="How KV caches move; required with prefill and decode."
+    )
+    router: Router | None = Field(
+        default=None, description="Required when there is more than one endpoint."
+    )
+    port: PortNumber = Field(
+        default=8000, description="What clients use: the router's port, or the only endpoint's."
+    )
+    weights: Weights = Field(
+        default=Weights(), description="Where checkpoints lie on a host, and what holds them."
+    )
+    tuning: Id | Tuning | None = Field(
+        default=None,
+        description="Host tuning profile: an id of infra/catalog/tuning/; default: the accelerator's.",
+    )
+    capacity: Capacity | None = Field(
+        default=None, description="How machines are bought on a cloud."
+    )
+    ingress: Literal["none", "internal-load-balancer"] | ExistingIngress = Field(
+        default="none", description="How clients reach the router on a cloud."
+    )
+    kubernetes: Kubernetes = Field(
+        default=Kubernetes(), description="Only read on Kubernetes platforms."
+    )
+    secrets: dict[EnvironmentName, SecretReference] = Field(
+        default_factory=dict,
+        description="References to secrets, by name (hf_token, api_key); never values.",
+    )
+    waive: tuple[Waiver, ...] = Field(
+        default=(), description="Findings accepted, with the reason; always printed."
+    )

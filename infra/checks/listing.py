@@ -1,0 +1,39 @@
+"""The rules as a document: `python -m infra.checks.listing` writes docs/rules.md."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from infra.checks.judge import RULES
+from infra.checks.view import Rule
+
+PATH = Path(__file__).resolve().parents[2] / "docs" / "rules.md"
+HEAD = """\
+# Rules
+
+Written by `python -m infra.checks.listing` from `infra/checks/`; a test keeps it current. `fab check` applies every
+rule to the plan of a stack, or to a plan document with `--plan FILE`. An error refuses the stack and leaves with 2;
+a warning is printed. A stack accepts a finding with `waive: [{rule: ID, reason: WHY}]`; it is printed all the same.
+
+What cannot be read or placed at all (an unknown key, a wrong type, an id that the catalogue lacks, devices left idle
+without being declared) is reported with its line before these rules.
+
+| rule | severity | what holds | source |
+|---|---|---|---|
+"""
+
+
+def rules_document() -> str:
+    """The content of docs/rules.md: one row per rule, in the order in which they are applied."""
+    return HEAD + "".join(_row(name, rule) for name, rule in RULES.items())
+
+
+def _row(name: str, rule: Rule) -> str:
+    sentence = (inspect.getdoc(rule.check) or "").partition("\n\n")[0].replace("\n", " ")
+    cells = (f"`{name}`", rule.severity, sentence, rule.source)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(rules_document(), encoding="utf-8")
