@@ -24,6 +24,7 @@ from infra.rehearsal.operating import Operator, operator_at_work
 from infra.rehearsal.report import STEPS, Report, Step, StepName
 from infra.rehearsal.served import last_by_role, read_served
 from infra.rehearsal.simulated_hosts import LOGIN, Pace, simulate_hosts
+from infra.render.host_paths import unit_name
 from infra.render.host_state import Tuning
 from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
 from infra.spec.load import LoadedStack
@@ -33,6 +34,7 @@ Say = Callable[[str], None]
 
 RECORD = "rehearsal.json"
 HOSTS_READY_S = 60.0
+LAST_LINES = 10
 PLATFORMS_TO_COME = ("aws-eks", "existing-kubernetes")
 
 
@@ -117,6 +119,18 @@ class Rehearsal:
         """The inventory that every step after `provision` uses."""
         return self.lab.directory / "inventory.yml"
 
+    def last_words(self, where: str) -> dict[str, list[str]]:
+        """The last lines of the journals of the processes that an error names, by process id."""
+        found: dict[str, list[str]] = {}
+        for process in self.plan.processes if self.plan is not None else ():
+            if process.id in where.replace(",", " ").split():
+                unit = unit_name(self.current_plan().stack, process)
+                words = ["journalctl", "--no-pager", "-o", "cat", "-n", str(LAST_LINES), "-u", unit]
+                with contextlib.suppress(InfraError):
+                    said = self.lab.run(process.host, words).stdout.decode(errors="replace")
+                    found[process.id] = said.splitlines()
+        return found
+
     def _take(self, name: StepName, step: Callable[[], tuple[bool, str]]) -> None:
         begun = time.monotonic()
         try:
@@ -154,6 +168,8 @@ class Rehearsal:
         problems = judge_stack(self.plan, stack, self.catalog)
         if any(problem.blocks for problem in problems):
             raise ProblemsFound(tuple(problem for problem in problems if problem.blocks))
+        for problem in problems:
+            self._detail(f"{problem.severity}: {problem}")
         return False, _counted(problems)
 
     def _plan(self) -> tuple[bool, str]:
@@ -283,4 +299,9 @@ def seconds_of_this_process() -> float:
 
 def _counted(problems: tuple[Problem, ...]) -> str:
     errors = sum(problem.blocks for problem in problems)
-    return f"{errors or 'no'} errors, {len(problems) - errors or 'no'} warnings"
+    warnings = len(problems) - errors
+    return f"{_number(errors, 'error')}, {_number(warnings, 'warning')}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"

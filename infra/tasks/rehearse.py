@@ -60,26 +60,32 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
     output.message(
         f"Rehearsing {name}: hosts, devices, engines and cloud are SIMULATED; nothing real is touched."
     )
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="moe-rehearsal-"))
-        with open_lab(folder) as lab, contextlib.ExitStack() as resources:
-            report.id = lab.id
-            rehearsal = Rehearsal(wishes, lab, Catalog(), report, output.message, resources)
+    folder = Path(tempfile.mkdtemp(prefix="moe-rehearsal-"))
+    code = 0
+    with open_lab(folder) as lab, contextlib.ExitStack() as resources:
+        report.id = lab.id
+        rehearsal = Rehearsal(wishes, lab, Catalog(), report, output.message, resources)
+        try:
             rehearsal.run()
             _print_report(rehearsal, output)
-            if options.is_on("keep"):
-                keep_record(rehearsal)
-                lab.keep()
-                _print_ways_in(lab, report, output)
-    except StepFailed as error:
-        output.document(report.document())
-        output.message(output.toned(str(error), "bad"))
-        output.message(
-            f"The rehearsal failed in step {error.step}; everything that it started is gone."
-        )
-        return error.exit_code
+        except StepFailed as error:
+            code = error.exit_code
+            _print_failure(rehearsal, error, output)
+        if options.is_on("keep"):
+            keep_record(rehearsal)
+            lab.keep()
+            _print_ways_in(lab, report, output)
     output.document(report.document())
-    return 0
+    return code
+
+
+def _print_failure(rehearsal: Rehearsal, error: StepFailed, output: Output) -> None:
+    """The step's own message, and what the process that it names said last."""
+    output.message(output.toned(str(error), "bad"))
+    for process, lines in rehearsal.last_words(error.cause.where).items():
+        output.message(f"{process} said last:")
+        for line in lines:
+            output.message(f"  {line}")
 
 
 def _print_report(rehearsal: Rehearsal, output: Output) -> None:
