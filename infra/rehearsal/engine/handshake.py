@@ -20,6 +20,8 @@ from .settings import Settings
 from .streams import Stream, bind, serve
 from .world import World
 
+# who dies of another rank's death dies after it: collectives notice late, and the cause is seen first
+AFTERMATH_SECONDS = 0.7
 HANDSHAKE_MINUTES = 5  # vllm/v1/engine/core.py HANDSHAKE_TIMEOUT_MINS, 0.17.0 to 0.33.0
 Generate = Callable[[int, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -149,6 +151,7 @@ class Leader:
 
     async def _lost(self, member: Member) -> None:
         if not self.has_started:
+            await self._loop.sleep(AFTERMATH_SECONDS)
             die(
                 Failed(
                     "RuntimeError",
@@ -195,7 +198,7 @@ class Follower:
         for rank, stream in self._streams.items():
             message = await wire.receive(stream)
             if message is None or message.get("type") != "START":
-                self._fail(rank)
+                await self._fail(rank)
         self.has_started = True
         for rank, stream in self._streams.items():
             self._loop.spawn(self._follow(rank, stream))
@@ -221,9 +224,10 @@ class Follower:
         try:
             await wire.send(stream, message)
         except OSError:
-            self._fail(self._ranks[0])
+            await self._fail(self._ranks[0])
 
-    def _fail(self, rank: int) -> None:
+    async def _fail(self, rank: int) -> NoReturn:
+        await self._loop.sleep(AFTERMATH_SECONDS)
         die(
             Failed(
                 "RuntimeError",

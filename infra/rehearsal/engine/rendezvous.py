@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from . import wire
 from .failures import Failed
-from .handshake import die
+from .handshake import AFTERMATH_SECONDS, die
 from .log import Log
 from .loop import Future, Loop, TimedOut
 from .streams import Stream, bind, serve
@@ -126,6 +126,7 @@ class Rendezvous:
         while await wire.receive(stream) is not None:
             pass
         if not self._has_started:
+            await self._loop.sleep(AFTERMATH_SECONDS)
             die(
                 Failed(
                     "torch.distributed.DistBackendError",
