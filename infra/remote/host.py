@@ -19,6 +19,8 @@ CHUNK_BYTES = 1 << 18
 # While standard input waits for the peer's window, nothing wakes the poll: look again after this.
 SENDING_POLL_S = 0.02
 NO_STATUS = -1
+# How long hanging up waits for whoever is connecting: an interrupt must not wait for a greeting.
+CLOSE_S = 0.1
 # What a shell would say of SIGKILL; which signal it was is not known.
 KILLED = 137
 
@@ -85,9 +87,13 @@ class SshHost:
             raise Unreachable(self.name, what, "Look at sshd there (MaxSessions, load).") from error
 
     def close(self) -> None:
-        """Hang up."""
-        with self._guard:
+        """Hang up; a connection that is only being made ends by its own limits."""
+        if not self._guard.acquire(timeout=CLOSE_S):
+            return
+        try:
             connection, self._connection = self._connection, None
+        finally:
+            self._guard.release()
         if connection is not None:
             connection.close()
 

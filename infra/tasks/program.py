@@ -61,7 +61,12 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
         try:
             super().execute()
         except KeyboardInterrupt:
-            raise Exit(code=INTERRUPTED, message="Interrupted.") from None
+            print("Interrupted.", file=sys.stderr)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # Threads that wait for a host's greeting would hold the ordinary way out for seconds; everything that
+            # has to be undone was undone on the way here.
+            os._exit(INTERRUPTED)
 
 
 class TableTask(Task):  # type: ignore[type-arg]

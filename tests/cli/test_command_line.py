@@ -1,0 +1,216 @@
+"""The real `fab` as a subprocess: what it lists, what it refuses, how it leaves."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.spec.load import PROJECT
+from infra.tasks.table import GROUPS
+
+FAB = str(Path(sys.executable).parent / "fab")
+DESIGNED_ORDER = (
+    "stacks", "check", "plan", "render", "tune-hosts", "up", "status", "logs", "down", "verify",
+    "inventory", "rehearse",
+)  # fmt: skip
+
+
+def fab(*words: str) -> subprocess.CompletedProcess[str]:
+    """One call, as from a script: no terminal, nothing on standard input."""
+    return subprocess.run(
+        [FAB, *words],
+        cwd=PROJECT,
+        env={**os.environ, "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def a_stack(folder: Path, text: str, name: str = "mine") -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_tasks_are_listed_in_groups_in_the_designs_order() -> None:
+    done = fab("--list")
+    assert done.returncode == 0
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert tuple(listed) == DESIGNED_ORDER
+    titles = [line for line in done.stdout.splitlines() if line in {title for title, _ in GROUPS}]
+    assert titles == [title for title, _ in GROUPS]
+
+
+@pytest.mark.parametrize(
+    "entry", [entry for _, entries in GROUPS for entry in entries], ids=lambda e: e.name
+)
+def test_every_task_has_a_module_that_can_run(entry: object) -> None:
+    module = getattr(entry, "module", "")
+    tree = ast.parse((PROJECT / "infra" / "tasks" / f"{module}.py").read_text(encoding="utf-8"))
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert [argument.arg for argument in functions["run"].args.args] == ["options", "output"]
+    assert (ast.get_docstring(tree) or "").startswith(f"`fab {getattr(entry, 'name', '')}")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("upp", "--stack", "x"), "There is no task upp. Did you mean up?"),
+        (("plan", "--stak", "x"), "plan has no option --stak. Did you mean --stack"),
+        (("plan", "--stack"), "--stack needs a value."),
+        (("plan",), "No stack was named."),
+        (("-H", "somewhere", "plan", "--stack", "h200-tp8"), "--inventory"),
+        (("logs", "--stack", "a3-2p1d", "--follow", "--json"), "--follow never ends"),
+        (("up", "--stack", "gb200-2p1d"), "There is no inventory"),
+        (("render", "--stack", "h200-tp8"), "--to"),
+    ],
+)
+def test_a_wrong_command_line_leaves_with_two_and_says_what_to_type(
+    words: tuple[str, ...], said: str
+) -> None:
+    done = fab(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("extends: gb200-2p1d\nenigne: {name: vllm, version: 0.22.1}\n", "enigne.*engine"),
+        ("extends: gb200-2p1d\nport: eighty\n", "port"),
+        ("extends: mine\n", "circle"),
+        ("extends: gb200-2p1d\nroles: {decode: {flags: {tensor-parallel-size: 2}}}\n", "tensor_parallel"),
+        ("extends: h200-tp8\nroles: {unified: {tensor_parallel: 3}}\n", "3.*64"),
+        ("extends: gb200-2p1d\nrouter: null\n", "router"),
+        ("extends: h200-tp8\ncheckpoint: kimi-k2.5-w4a8\n", "kimi-k2.5-w4a8"),
+        ("a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+            f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(8)
+        ), "alias|anchor|large|nest"),
+    ],
+    ids=["misspelt", "type", "cycle", "owned", "heads", "no-router", "vendor", "bomb"],
+)  # fmt: skip
+def test_a_wrong_stack_leaves_with_two_and_says_where(text: str, said: str, tmp_path: Path) -> None:
+    done = fab("check", "--file", a_stack(tmp_path, text), "--json")
+    assert done.returncode == 2, done.stderr
+    document = json.loads(done.stdout)
+    assert document["ok"] is False
+    assert document["problems"]
+    joined = " ".join(f"{p['field']} {p['what']} {p['fix']}" for p in document["problems"])
+    assert re.search(said, joined, re.DOTALL), joined
+    assert "Traceback" not in done.stderr
+
+
+def test_all_problems_of_a_file_are_said_at_once(tmp_path: Path) -> None:
+    text = "extends: gb200-2p1d\nport: eighty\nweights: {pth: /x}\n"
+    document = json.loads(fab("check", "--file", a_stack(tmp_path, text), "--json").stdout)
+    assert {problem["line"] for problem in document["problems"]} >= {2, 3}
+
+
+def test_an_unknown_stack_names_the_nearest() -> None:
+    done = fab("plan", "--stack", "gb200-2p1", "--json")
+    assert done.returncode == 2
+    document = json.loads(done.stdout)
+    assert (document["ok"], document["exit_code"]) == (False, 2)
+    assert "gb200-2p1d" in document["errors"][0]["fix"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("all: {children: {prefill: {hosts: {a: {ansible_host: 192.0.2.1}}}}}\n", "needs 2 hosts"),
+        (
+            "all: {hosts: {a: {ansible_host: 192.0.2.1}, b: {ansible_host: 192.0.2.1}}}\n",
+            "same address",
+        ),
+        ("all: {hosts: {a: {ansible_host: 192.0.2.1, moe: {adress: x}}}}\n", "adress"),
+    ],
+    ids=["too-few", "twice", "unknown-key"],
+)
+def test_a_wrong_inventory_leaves_with_two(text: str, said: str, tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(text)
+    done = fab("up", "--stack", "gb200-2p1d", "--inventory", str(inventory))
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_host_that_does_not_answer_leaves_with_four(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(
+        "all: {hosts: {unified-0: {ansible_host: 127.0.0.1, ansible_port: 9, ansible_user: nobody}}}\n"
+    )
+    done = fab("status", "--stack", "h200-tp8", "--inventory", str(inventory), "--json")
+    assert done.returncode == 4
+    document = json.loads(done.stdout)
+    assert (document["ok"], document["exit_code"]) == (False, 4)
+    assert "127.0.0.1" in document["errors"][0]["what"]
+
+
+def test_an_interrupt_leaves_with_130(tmp_path: Path) -> None:
+    with socket.socket() as listener:  # it greets nobody
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        inventory = tmp_path / "hosts.yml"
+        inventory.write_text(
+            f"all: {{hosts: {{unified-0: {{ansible_host: 127.0.0.1, ansible_port: {port}}}}}}}\n"
+        )
+        process = subprocess.Popen(
+            [FAB, "status", "--stack", "h200-tp8", "--inventory", str(inventory)],
+            cwd=PROJECT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        listener.settimeout(20)
+        connection, _ = listener.accept()
+        with connection:
+            time.sleep(0.3)  # until the main thread waits for the others
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+
+
+def test_without_a_terminal_there_is_no_colour_and_the_next_command_is_last() -> None:
+    done = fab("plan", "--stack", "h200-tp8")
+    assert done.returncode == 0
+    assert "\033" not in done.stdout + done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Next: fab check")
+
+
+def test_rendered_files_are_those_of_the_hosts(tmp_path: Path) -> None:
+    done = fab("render", "--stack", "h200-tp8", "--to", str(tmp_path / "out"), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    host = tmp_path / "out" / "unified-0"
+    assert (host / "etc/moe-infra/h200-tp8/engine-0/launch").stat().st_mode & 0o111
+    state = json.loads((host / "host-state.json").read_text())
+    assert state["stack"] == "h200-tp8"
+    assert sorted(
+        str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()
+    ) == sorted(document["files"])
+    assert (tmp_path / "out" / "inventory.yml").is_file()
+
+
+def test_a_folder_that_cannot_be_written_leaves_with_two(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = fab("render", "--stack", "h200-tp8", "--to", str(tmp_path / "file" / "x"))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

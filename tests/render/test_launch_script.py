@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from infra.catalog.load import Catalog
+from infra.catalog.schema import ContainerAccess, Mount
+from infra.engines.credentials import Credential
+from infra.plan.compile import compile_file
+from infra.plan.process import Process
+from infra.render.container import DeviceAccess, device_options, mount_options
+from infra.render.environment_file import environment_file
+from infra.render.host_paths import process_folder
+from infra.render.host_state import Tuning, host_state
+from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
+from tests.render.fake_runtime import FakeRuntime, Said
+
+KEY = Credential(name="api_key", variable="VLLM_API_KEY", holds="value")
+TOKEN = Credential(name="hf_token", variable="HF_TOKEN_PATH", holds="path")
+
+# Anything that a process can be given: no NUL, no half of a surrogate pair.
+words = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
+values = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
+names = st.from_regex(r"[A-Z][A-Z0-9_]{3,12}", fullmatch=True).filter(
+    lambda name: name not in {"PATH", "SAID", "ROOT", "HOME"} and not name.startswith("LC_")
+)
+
+
+def a_process(
+    argv: tuple[str, ...],
+    env: Mapping[str, str] | None = None,
+    prepend: Mapping[str, str] | None = None,
+) -> Process:
+    return Process(
+        id="decode-0/3",
+        kind="engine",
+        group="decode/0",
+        host="decode-0",
+        role="decode",
+        replica=0,
+        dp_ranks=(3,),
+        devices=(3,),
+        endpoint="http://192.0.2.1:7103",
+        binds=(),
+        connects=(),
+        env=env or {},
+        env_prepend=prepend or {},
+        mounts=(),
+        argv=argv,
+        flag_origins={},
+        env_origins={},
+    )
+
+
+def a_container(
+    entrypoint: tuple[str, ...] = (), mounts: tuple[Mount, ...] = ()
+) -> ContainerLaunch:
+    return ContainerLaunch(
+        runtime="docker", image="an/image:tag", entrypoint=entrypoint, devices=None, mounts=mounts
+    )
+
+
+def run_container(
+    runtime: FakeRuntime,
+    process: Process,
+    entrypoint: tuple[str, ...] = (),
+    image_env: Mapping[str, str] | None = None,
+) -> Said:
+    launch = a_container(entrypoint)
+    path = f"{process_folder('s', process)}/environment"
+    return runtime.run(
+        launch_script("s", process, launch, ()),
+        environment_file=(path, environment_file(process.id, process.env)),
+        entrypoint=entrypoint,
+        image_env=image_env,
+    )
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> FakeRuntime:
+    fake = FakeRuntime(tmp_path)
+    fake.add_program("vllm")
+    return fake
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    rest=st.lists(words, max_size=6),
+    env=st.dictionaries(names, values, max_size=4),
+    prepend=st.dictionaries(names, values.filter(bool), max_size=2),
+    entrypoint=st.sampled_from([(), ("vllm",), ("vllm", "serve"), ("/opt/entry.sh",)]),
+)
+def test_the_process_gets_exactly_its_arguments_and_environment(
+    runtime: FakeRuntime,
+    rest: list[str],
+    env: dict[str, str],
+    prepend: dict[str, str],
+    entrypoint: tuple[str, ...],
+) -> None:
+    env = {name: value for name, value in env.items() if name not in prepend}
+    process = a_process(("vllm", "serve", *rest), env, prepend)
+    said = run_container(runtime, process, entrypoint)
+    assert said.argv == process.argv
+    assert {name: said.env.get(name) for name in env} == env
+    assert {name: said.env.get(name) for name in prepend} == prepend
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(rest=st.lists(words, max_size=6), odd=values, prepend=values.filter(bool))
+def test_a_native_process_gets_exactly_its_arguments(
+    runtime: FakeRuntime, tmp_path: Path, rest: list[str], odd: str, prepend: str
+) -> None:
+    venv = tmp_path / "a venv"
+    runtime.add_program("vllm", venv / "bin")
+    process = a_process(("vllm", "serve", *rest), {"ODD": f'"{odd}"'}, {"LD_LIBRARY_PATH": prepend})
+    launch = NativeLaunch(environment=str(venv), package="vllm==1")
+    said = runtime.run(
+        launch_script("s", process, launch, ()), env={"LD_LIBRARY_PATH": "/there/already"}
+    )
+    assert said.argv == process.argv
+    assert said.env["ODD"] == f'"{odd}"'
+    assert said.env["LD_LIBRARY_PATH"] == f"{prepend}:/there/already"
+
+
+def test_values_are_put_before_what_the_image_has(runtime: FakeRuntime) -> None:
+    process = a_process(
+        ("vllm", "serve"), prepend={"LD_PRELOAD": "/lib/a b.so", "LD_LIBRARY_PATH": "/x"}
+    )
+    said = run_container(runtime, process, image_env={"LD_LIBRARY_PATH": "/image/lib"})
+    assert said.env["LD_LIBRARY_PATH"] == "/x:/image/lib"
+    assert said.env["LD_PRELOAD"] == "/lib/a b.so"
+
+
+def test_a_left_over_container_is_removed_first(runtime: FakeRuntime) -> None:
+    run_container(runtime, a_process(("vllm", "serve")))
+    first, second = runtime.calls()
+    assert first == ["rm", "--force", "moe-s-engine-3"]
+    assert second[:2] == ["run", "--name=moe-s-engine-3"]
+    assert "--rm" not in second
+
+
+def test_every_shipped_command_survives_its_script(runtime: FakeRuntime, catalog: Catalog) -> None:
+    for stack in ("a3-2p1d", "gb200-2p1d", "mi355x-tp8"):
+        compiled = compile_file(stack, catalog=catalog)
+        tuning = Tuning(profile=catalog.tuning(compiled.plan.tuning))
+        process = [p for p in compiled.plan.processes if p.kind == "engine"][-1]
+        state = host_state(compiled.plan, process.host, tuning=tuning, catalog=catalog)
+        texts = {item.target: str(item.details.get("content")) for item in state.of_groups("files")}
+        folder = process_folder(stack, process)
+        said = runtime.run(
+            texts[f"{folder}/launch"],
+            environment_file=(f"{folder}/environment", texts[f"{folder}/environment"]),
+            entrypoint=compiled.plan.engine.entrypoint,
+        )
+        assert said.argv == process.argv
+        assert {name: said.env.get(name) for name in process.env} == dict(process.env)
+
+
+def test_a_missing_virtual_environment_says_what_to_install(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    (runtime.bin / "vllm").unlink()
+    launch = NativeLaunch(environment=str(tmp_path / "none"), package="vllm==0.22.1")
+    code, said = runtime.fail(launch_script("s", a_process(("vllm", "serve")), launch, ()))
+    assert code == 127
+    assert f"vllm is not in {tmp_path}/none: install vllm==0.22.1 there" in said
+
+
+def test_nothing_starts_without_a_declared_credential(runtime: FakeRuntime, tmp_path: Path) -> None:
+    script = launch_script("s", a_process(("vllm", "serve")), a_container(), (KEY,))
+    code, said = runtime.fail(script, {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert code == 78
+    assert "the credential api_key is missing" in said
+    assert runtime.fail(script)[0] == 78
+
+
+def test_a_key_reaches_the_process_and_no_argument(runtime: FakeRuntime, tmp_path: Path) -> None:
+    (tmp_path / "api_key").write_text("hunter2\n")
+    (tmp_path / "hf_token").write_text("token\n")
+    process = a_process(("vllm", "serve"))
+    said = runtime.run(
+        launch_script("s", process, a_container(), (TOKEN, KEY)),
+        environment_file=(f"{process_folder('s', process)}/environment", ""),
+        env={"CREDENTIALS_DIRECTORY": str(tmp_path)},
+    )
+    assert said.env["VLLM_API_KEY"] == "hunter2"
+    assert said.env["HF_TOKEN_PATH"] == "/run/secrets/hf_token"
+    run = runtime.calls()[-1]
+    assert "hunter2" not in " ".join(run)
+    assert f"type=bind,source={tmp_path}/hf_token,target=/run/secrets/hf_token,readonly" in run
+
+
+def test_devices_follow_the_vendor() -> None:
+    nvidia = ContainerAccess(
+        gpus="all", capabilities=("SYS_NICE",), fabric_devices=("/dev/infiniband",)
+    )
+    alone = DeviceAccess(access=nvidia, num_devices=8, spans_hosts=False)
+    assert device_options("docker", alone) == [
+        "--ipc=host",
+        "--gpus",
+        "all",
+        "--cap-add",
+        "SYS_NICE",
+    ]
+    several = dataclasses.replace(alone, spans_hosts=True)
+    assert device_options("docker", several)[3:5] == ["--device", "/dev/infiniband"]
+    assert "nvidia.com/gpu=all" in device_options("podman", alone)
+    ascend = ContainerAccess(per_device=("/dev/davinci{index}",), shm_size="1g", ipc_host=False)
+    shown = device_options("docker", DeviceAccess(access=ascend, num_devices=2, spans_hosts=False))
+    assert shown == ["--shm-size=1g", "--device", "/dev/davinci0", "--device", "/dev/davinci1"]
+
+
+def test_mounts_are_written_as_csv_and_once_per_target() -> None:
+    plain = Mount(source="/models", target="/models")
+    odd = Mount(source='/a,"b', target="/c", read_only=False)
+    assert mount_options([plain, odd, plain]) == [
+        "--mount",
+        "type=bind,source=/models,target=/models,readonly",
+        "--mount",
+        'type=bind,"source=/a,""b",target=/c',
+    ]
