@@ -96,7 +96,7 @@ def make_state(
         "num_devices": num_devices,
         "driver_version": "1",
         "architecture": "x86_64",
-        "time_scale": 0.0025,
+        "time_scale": 0.02,
         "load_seconds": 0.02,
         "image": "",
     }
