@@ -78,7 +78,9 @@ def _watch(event: str, arguments: tuple[object, ...]) -> None:
     elif event == "socket.connect":
         address = arguments[1]
         if isinstance(address, tuple) and not _is_loopback(address[0]):
-            raise GuardError(f"The test connected to {address[0]}:{address[1]}: only loopback is there.")
+            raise GuardError(
+                f"The test connected to {address[0]}:{address[1]}: only loopback is there."
+            )
     elif event == "socket.getaddrinfo":
         host = arguments[0]
         if not _is_loopback(host) and not _is_number(host):

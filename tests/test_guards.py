@@ -21,9 +21,11 @@ def test_a_name_look_up_is_refused() -> None:
 
 
 def test_loopback_works() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname(), timeout=5) as client:
-            assert client.getpeername() == server.getsockname()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname(), timeout=5) as client,
+    ):
+        assert client.getpeername() == server.getsockname()
 
 
 def test_the_developers_ssh_configuration_is_not_read() -> None:

@@ -14,6 +14,8 @@ from infra.engines.reading import Bind, Dial, Reading
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 # All that a layout is read from, beside the argument vector.
 VARIABLES = (*MASKS, "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
+# More than any deployment has; a mistyped size must not be counted out one by one.
+MAX_RANKS = 20_000
 DEFAULT_HTTP_PORT = 8000
 DEFAULT_RPC_PORT = 29550
 DEFAULT_MASTER_PORT = 29501
@@ -113,12 +115,12 @@ def _read(
 
 def read_parallel(flags: Mapping[str, object]) -> Parallel:
     """The layout that parsed flags ask for (vllm arg_utils.py and serve.py@0.22.1)."""
-    data = as_int(flags.get("data-parallel-size"), 1)
+    data = min(as_int(flags.get("data-parallel-size"), 1), MAX_RANKS)
     num_nodes = as_int(flags.get("nnodes"), 1)
     rank = flags.get("data-parallel-rank")
     start = flags.get("data-parallel-start-rank")
     headless = bool(flags.get("headless"))
-    local = as_int(flags.get("data-parallel-size-local"), data)
+    local = min(as_int(flags.get("data-parallel-size-local"), data), MAX_RANKS)
     mode: Mode = "single" if data == 1 else "internal"
     if num_nodes > 1:
         mode = "multi-node"
@@ -200,7 +202,8 @@ def _kv_binds(
         # vllm_ascend mooncake_connector.py@0.22.1rc1: kv_port + dp_rank * TP * PP + tp_rank
         width = parallel.rank_devices
         base = as_int(config.get("kv_port"), DEFAULT_KV_PORT)
-        return [Bind(name="kv", port=base + ranks[0] * width, count=len(ranks) * width)]
+        count = min(len(ranks) * width, MAX_RANKS)
+        return [Bind(name="kv", port=base + ranks[0] * width, count=count)]
     return []
 
 

@@ -44,7 +44,10 @@ KINDS = (
         "vllm-ascend", "0.22.1rc1", ("ascend-a2", "ascend-a3"), "kimi-k2.5-w4a8",
         _MODES, ("mooncake",), ("ascend-proxy", "vllm-router"),
     ),
-    Kind("sglang", "0.5.9", ("h200", "b200"), "kimi-k2.5-int4", ("internal",), ("nixl", "mooncake"), ("sglang-router",)),
+    Kind(
+        "sglang", "0.5.9", ("h200", "b200"), "kimi-k2.5-int4",
+        ("internal",), ("nixl", "mooncake"), ("sglang-router",),
+    ),
     Kind("sglang", "0.5.23", ("b200", "gb200"), "kimi-k2.5-nvfp4", ("internal",), ("nixl",), ("sglang-router",)),
 )  # fmt: skip
 
@@ -152,7 +155,9 @@ def _roles(draw: st.DrawFn, kind: Kind, per_host: int) -> dict[str, object]:
     }
     if kind.engine == "sglang":
         if draw(st.booleans()):
-            role["data_parallel"] = draw(st.sampled_from([n for n in (1, 2, 4, 8) if tensor % n == 0]))
+            role["data_parallel"] = draw(
+                st.sampled_from([n for n in (1, 2, 4, 8) if tensor % n == 0])
+            )
             role["flags"] = {"enable-dp-attention": True}
         return role
     if tensor > per_host or draw(st.integers(0, 4)) == 0:
@@ -178,7 +183,10 @@ def _flags(draw: st.DrawFn, kind: Kind) -> dict[str, object]:
     known: dict[str, object] = {
         "enforce-eager": True,
         "block-size": 64,
-        "compilation-config": {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [8, 4]},
+        "compilation-config": {
+            "cudagraph_mode": "FULL_DECODE_ONLY",
+            "cudagraph_capture_sizes": [8, 4],
+        },
         "enable-prefix-caching": False,
         "seed": 1,
     }

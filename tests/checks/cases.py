@@ -1,0 +1,263 @@
+"""One or more broken plans for every rule: a stack that passes, and what is changed in its plan document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Document = dict[str, Any]
+Change = Callable[[Document], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A plan that a rule finds fault with.
+
+    Args:
+        stack: it passes the rule as it is.
+        change: breaks its document.
+        says: words of the message.
+        process: the process that is named, when one is.
+    """
+
+    stack: str
+    change: Change
+    says: str
+    process: str | None = None
+
+
+def process(document: Document, name: str) -> Document:
+    found: Document = next(row for row in document["processes"] if row["id"] == name)
+    return found
+
+
+def flag(name: str, option: str, value: str | None) -> Change:
+    """Another value for an option of a process; None removes it with its words; new ones are appended."""
+
+    def change(document: Document) -> None:
+        argv = process(document, name)["argv"]
+        if option in argv:
+            start = argv.index(option)
+            end = start + 1
+            while end < len(argv) and not argv[end].startswith("--"):
+                end += 1
+            argv[start:end] = []
+        if value is not None:
+            argv += [option, value] if value else [option]
+
+    return change
+
+
+def env(name: str, variable: str, value: str) -> Change:
+    def change(document: Document) -> None:
+        process(document, name)["env"][variable] = value
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    def change(document: Document) -> None:
+        for each in changes:
+            each(document)
+
+    return change
+
+
+def without(name: str) -> Change:
+    def change(document: Document) -> None:
+        document["processes"].remove(process(document, name))
+
+    return change
+
+
+def top(field: str, value: object) -> Change:
+    def change(document: Document) -> None:
+        document[field] = value
+
+    return change
+
+
+def image(reference: str) -> Change:
+    def change(document: Document) -> None:
+        document["engine"]["image"] = reference
+
+    return change
+
+
+def accelerator(name: str, *hosts: str) -> Change:
+    def change(document: Document) -> None:
+        for host in document["hosts"]:
+            if not hosts or host["name"] in hosts:
+                host["accelerator"] = name
+
+    return change
+
+
+def every(role: str, change_of: Callable[[str], Change]) -> Change:
+    """A change of every process of a role."""
+
+    def change(document: Document) -> None:
+        for row in document["processes"]:
+            if row["role"] == role:
+                change_of(row["id"])(document)
+
+    return change
+
+
+def kv_config(name: str, **values: object) -> Change:
+    def change(document: Document) -> None:
+        argv = process(document, name)["argv"]
+        at = argv.index("--kv-transfer-config") + 1
+        argv[at] = json.dumps({**json.loads(argv[at]), **values})
+
+    return change
+
+
+def drop_url(option: str, index: int) -> Change:
+    """One URL fewer on the router's list."""
+
+    def change(document: Document) -> None:
+        argv = process(document, "router/0")["argv"]
+        places = [i for i, word in enumerate(argv) if word == option]
+        del argv[places[index] : places[index] + 2]
+
+    return change
+
+
+def swap_router(*program: str) -> Change:
+    def change(document: Document) -> None:
+        argv = process(document, "router/0")["argv"]
+        argv[:1] = program
+
+    return change
+
+
+def no_mounts(document: Document) -> None:
+    for row in document["processes"]:
+        row["mounts"] = []
+
+
+def other_bind(document: Document) -> None:
+    process(document, "decode-0/0")["binds"][0]["port"] += 1
+
+
+def other_endpoint(document: Document) -> None:
+    process(document, "decode-0/0")["endpoint"] = "http://192.0.2.3:9"
+
+
+GB200, A3 = "gb200-2p1d", "a3-2p1d"
+THREE_KEYS = {"prefill": {"dp_size": 4, "tp_size": 8}, "decode": {"dp_size": 32, "tp_size": 1}}
+
+CASES: Mapping[str, tuple[Case, ...]] = {
+    "unknown-flag": (
+        Case(GB200, flag("decode-0/0", "--no-such-flag", ""), "rejects --no-such-flag", "decode-0/0"),
+        Case(GB200, flag("decode-0/0", "--max-model-len", "long"), "invalid human_readable_int", "decode-0/0"),
+        Case(GB200, flag("router/0", "--polciy", "random"), "--polciy", "router/0"),
+    ),
+    "engine-vendor": (Case("h200-tp8", accelerator("ascend-a2"), "does not run on ascend-a2"),),
+    "checkpoint-accelerator": (Case(GB200, accelerator("h200"), "does not run on h200 (hopper)"),),
+    "missing-image": (Case("h200-tp8", image(""), "no image for h200"),),
+    "different-images": (Case(GB200, accelerator("mi355x", "decode-3"), "different images"),),
+    "router-engine": (
+        Case(GB200, swap_router("python", "-m", "sglang_router.launch_router"), "does not speak to vllm", "router/0"),
+    ),
+    "draft-checkpoint": (Case("h200-tp8-eagle3", top("checkpoint", "kimi-k2-thinking"), "is a draft of"),),
+    "aiter-heads": (
+        Case("mi325x-tp4", flag("unified-0/0", "--tensor-parallel-size", "8"), "8 heads per device", "unified-0/0"),
+    ),
+    "heads-divisible": (
+        Case("h200-tp8", flag("unified-0/0", "--tensor-parallel-size", "3"), "3 does not divide 64", "unified-0/0"),
+    ),
+    "context-parallel-size": (
+        Case(
+            "k2-thinking-h200-dcp8",
+            flag("unified-0/0", "--decode-context-parallel-size", "3"),
+            "3 does not divide tensor_parallel 8",
+            "unified-0/0",
+        ),
+    ),
+    "ranks-incomplete": (
+        Case(GB200, without("decode-1/1"), "rank 5 of 16 not launched"),
+        Case(GB200, flag("decode-1/1", "--data-parallel-rank", "4"), "launched twice", "decode-1/0"),
+        Case(GB200, flag("decode-1/1", "--data-parallel-rank", "16"), "beyond the group's size", "decode-1/1"),
+        Case(GB200, flag("decode-1/1", "--data-parallel-size", "8"), "disagree on the data-parallel size"),
+    ),
+    "group-flags-differ": (
+        Case(GB200, flag("decode-1/0", "--enable-expert-parallel", None), "--enable-expert-parallel", "decode-1/0"),
+        Case(GB200, flag("decode-1/0", "--all2all-backend", "deepep_low_latency"), "--all2all-backend", "decode-1/0"),
+    ),
+    "headless-mode": (
+        Case(GB200, flag("decode-1/0", "--headless", ""), "is headless", "decode-1/0"),
+        Case("h200-2n-tp16", flag("unified-1/0", "--headless", None), "unified-1/0", "unified-1/0"),
+    ),
+    "ranks-per-host": (
+        Case("vllm-hybrid-2n", flag("unified-0/0", "--data-parallel-size-local", "1"), "1 < ranks per host"),
+        Case("vllm-multi-port", flag("unified-0/0", "--data-parallel-size-local", "1"), "at least two ranks"),
+    ),
+    "device-shared": (
+        Case(GB200, env("decode-0/1", "CUDA_VISIBLE_DEVICES", "0"), "both take device 0", "decode-0/1"),
+        Case(GB200, env("decode-0/1", "CUDA_VISIBLE_DEVICES", "7"), "device 7 does not exist", "decode-0/1"),
+        Case("h200-tp8", flag("unified-0/0", "--tensor-parallel-size", "16"), "World size (16)", "unified-0/0"),
+    ),
+    "port-twice": (
+        Case(GB200, flag("decode-0/1", "--port", "7100"), "192.0.2.3:7100 is claimed", "decode-0/1"),
+        Case(GB200, flag("decode-0/0", "--port", "12321"), "12321", "decode-0/0"),
+    ),
+    "port-range": (Case(GB200, flag("decode-0/1", "--port", "70000"), "70000", "decode-0/1"),),
+    "dangling-connect": (
+        Case(GB200, flag("decode-1/0", "--data-parallel-rpc-port", "12399"), "nobody listens", "decode-1/0"),
+        Case(GB200, flag("decode-1/0", "--data-parallel-address", None), "127.0.0.1", "decode-1/0"),
+    ),
+    "leader-address": (
+        Case(
+            GB200,
+            flag("decode-0/0", "--data-parallel-address", "192.0.2.9"),
+            "is not an address of decode-0",
+            "decode-0/0",
+        ),
+    ),
+    "side-channel-host": (
+        Case(GB200, env("decode-0/0", "VLLM_NIXL_SIDE_CHANNEL_HOST", "localhost"), "localhost", "decode-0/0"),
+        Case(GB200, env("prefill-0/0", "VLLM_NIXL_SIDE_CHANNEL_HOST", "0.0.0.0"), "0.0.0.0", "prefill-0/0"),
+    ),
+    "host-variable": (
+        Case(GB200, env("decode-1/0", "VLLM_HOST_IP", "192.0.2.3"), "is not the address of decode-1", "decode-1/0"),
+        Case(A3, env("decode-1/0", "HCCL_IF_IP", "192.0.2.3"), "is not the address of decode-1", "decode-1/0"),
+    ),
+    "router-endpoints": (
+        Case(GB200, drop_url("--decode", 5), "misses http://192.0.2.4:7101", "router/0"),
+        Case(GB200, flag("decode-1/1", "--port", "7109"), "where no process serves", "router/0"),
+        Case(GB200, flag("router/0", "--decode", "http://192.0.2.1:7100"), "it is a prefill process", "router/0"),
+    ),
+    "roles-disagree": (
+        Case(GB200, every("decode", lambda name: flag(name, "--served-model-name", "x")), "--served-model-name"),
+        Case(GB200, every("decode", lambda name: flag(name, "--kv-cache-dtype", "fp8")), "--kv-cache-dtype"),
+    ),
+    "kv-role": (Case(GB200, kv_config("decode-0/0", kv_role="kv_producer"), "kv_role is kv_producer", "decode-0/0"),),
+    "instance-sizes": (
+        Case(A3, kv_config("prefill-0/0", kv_connector_extra_config=THREE_KEYS), "dp_size, tp_size are 4, 8"),
+        Case(A3, every("decode", lambda name: kv_config(name, engine_id="0")), "share engine_id"),
+    ),
+    "ascend-prefill-width": (
+        Case(A3, flag("decode-0/0", "--tensor-parallel-size", "16"), "16 is larger than prefill's 8"),
+    ),
+    "hccn-mount": (Case(A3, no_mounts, "/etc/hccn.conf"),),
+    "context-length": (Case(GB200, flag("decode-0/0", "--max-model-len", "400000"), "than the model's 262144"),),
+    "batched-tokens": (
+        Case(A3, flag("decode-0/0", "--max-num-batched-tokens", "16"), "16 is smaller than max_num_seqs 48"),
+        Case(A3, flag("decode-0/0", "--no-enable-chunked-prefill", ""), "must hold max_model_len 32768"),
+    ),
+    "weights-memory": (Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.3"), "GiB of weights"),),
+    "kv-memory": (Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.33"), "are left for KV"),),
+    "kv-memory-tight": (Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.38"), "are left for KV"),),
+    "derived-field": (
+        Case(GB200, other_bind, "binds is", "decode-0/0"),
+        Case(GB200, other_endpoint, "endpoint is", "decode-0/0"),
+        Case(GB200, flag("decode-0/0", "--port", "7177"), "its command line says", "decode-0/0"),
+    ),
+}  # fmt: skip
+
+# The rule holds for every plan of this kind, so its passing case is another stack.
+ALWAYS = {"vision-nixl": (GB200, "h200-tp8", "Image inputs")}

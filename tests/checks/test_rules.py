@@ -1,0 +1,98 @@
+"""Every rule passes a right plan and finds fault with a broken one."""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import cache
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.checks.judge import RULES, judge_plan, judge_stack
+from infra.errors import Problem
+from infra.plan.compile import compile_file, compile_stack
+from infra.plan.document import plan_document
+from infra.plan.imported import parse_plan
+from infra.spec.load import load_stack
+from tests.checks.cases import ALWAYS, CASES, Case, Document
+
+CATALOG = Catalog()
+NAMED = [
+    pytest.param(rule, case, id=f"{rule}-{index}")
+    for rule, cases in CASES.items()
+    for index, case in enumerate(cases)
+]
+
+
+@cache
+def document_of(stack: str) -> str:
+    return json.dumps(plan_document(compile_file(stack, catalog=CATALOG).plan))
+
+
+def judged(document: Document) -> list[Problem]:
+    return list(judge_plan(parse_plan(document, "plan.json"), "plan.json", CATALOG))
+
+
+def test_no_rule_lacks_its_cases() -> None:
+    assert set(CASES) | set(ALWAYS) == set(RULES)
+
+
+@pytest.mark.parametrize(("rule", "case"), NAMED)
+def test_a_right_plan_passes(rule: str, case: Case) -> None:
+    assert rule not in {problem.rule for problem in judged(json.loads(document_of(case.stack)))}
+
+
+@pytest.mark.parametrize(("rule", "case"), NAMED)
+def test_a_broken_plan_is_found(rule: str, case: Case) -> None:
+    document = json.loads(document_of(case.stack))
+    before = copy.deepcopy(document)
+    case.change(document)
+    assert document != before
+    found = [problem for problem in judged(document) if problem.rule == rule]
+    assert found, f"{rule} finds nothing"
+    fitting = [problem for problem in found if case.says in problem.what]
+    assert fitting, [str(problem) for problem in found]
+    problem = fitting[0]
+    assert problem.severity == RULES[rule].severity
+    assert problem.what.endswith(".")
+    assert problem.fix.endswith(".")
+    assert problem.file == "plan.json"
+    if case.process is not None:
+        assert case.process in f"{problem.field} {problem.what}"
+
+
+@pytest.mark.parametrize("rule", ALWAYS)
+def test_a_rule_about_a_kind_of_plan(rule: str) -> None:
+    found_in, absent_from, says = ALWAYS[rule]
+    assert any(
+        problem.rule == rule and says in problem.what
+        for problem in judged(json.loads(document_of(found_in)))
+    )
+    assert rule not in {problem.rule for problem in judged(json.loads(document_of(absent_from)))}
+
+
+def test_a_finding_stands_at_the_line_that_was_written() -> None:
+    stack = load_stack("gb200-2p1d", ("defaults.gpu_memory_utilization=0.5",))
+    plan = compile_stack(stack, catalog=CATALOG).plan
+    found = [problem for problem in judge_stack(plan, stack, CATALOG) if problem.blocks]
+    assert {problem.rule for problem in found} == {"weights-memory"}
+    assert found[0].file == "stacks/gb200-2p1d.yaml"
+    assert found[0].line == 9
+
+
+def test_a_waived_finding_is_printed_and_does_not_block() -> None:
+    word = "waive=[{rule: vision-nixl, reason: text only}]"
+    stack = load_stack("gb200-2p1d", (word,))
+    plan = compile_stack(stack, catalog=CATALOG).plan
+    found = judge_stack(plan, stack, CATALOG)
+    assert [(problem.rule, problem.waived) for problem in found] == [("vision-nixl", "text only")]
+    assert not found[0].blocks
+
+
+def test_a_waiver_of_a_rule_that_does_not_exist_is_an_error() -> None:
+    stack = load_stack("h200-tp8", ("waive=[{rule: kv-memry, reason: because}]",))
+    plan = compile_stack(stack, catalog=CATALOG).plan
+    found = judge_stack(plan, stack, CATALOG)
+    assert [problem.rule for problem in found] == ["unknown-waiver"]
+    assert "kv-memory" in found[0].fix
