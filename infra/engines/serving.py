@@ -125,6 +125,12 @@ def prefill_part(body: Mapping[str, object], transfer_id: str | None) -> dict[st
     return {**body, "stream": False, "max_tokens": 1, "min_tokens": 1, KV_PARAMS: params}
 
 
+def advertised_address(body: object) -> str | None:
+    """Where a prefill rank's answer tells decode ranks to fetch its KV cache, None when it does not say."""
+    host = as_map(as_map(body).get(KV_PARAMS)).get("remote_host")
+    return str(host) if host is not None else None
+
+
 def decode_params(bootstrap: str, engine_id: str, transfer_id: str) -> dict[str, object]:
     """What the router sends to a decode rank that finds its prefill rank by a bootstrap server."""
     return {

@@ -8,16 +8,23 @@ from collections.abc import Mapping, Sequence
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
-from infra.launch.unit_states import UnitState, why_ended
+from infra.launch.unit_states import UnitState, own_reason, why_ended
 
 MAX_NAMED = 5
 _NAMED_RANK = re.compile(r"\b(?:engine|data parallel rank:?) (\d+)\b")
 
 
 def failed_processes(deployment: Deployment, ended: Sequence[UnitState]) -> NotReady:
-    """Processes that have ended; the one that ended first stands in front."""
+    """Processes that have ended; the one that tells a reason of its own, and ended first, stands in front."""
     order = {process.id: i for i, process in enumerate(deployment.plan.processes)}
-    first, *others = sorted(ended, key=lambda state: (state.since or "~", order[state.process]))
+    first, *others = sorted(
+        ended,
+        key=lambda state: (
+            not own_reason(state.log_tail),
+            state.since or "~",
+            order[state.process],
+        ),
+    )
     what = _sentence(why_ended(first) + _rank_named(deployment, first))
     if others:
         names = [state.process for state in others]

@@ -15,6 +15,7 @@ from infra.engines.serving import (
     COMPLETIONS,
     KV_PARAMS,
     METRICS,
+    advertised_address,
     completion,
     counter_pattern,
     decode_params,
@@ -164,6 +165,8 @@ def judge_proof(
         answer = answers[probe][step]
         if not _is_good(answer):
             return _no(answer)
+        if stray := _stray_address(proof.rank, answer.get("body")):
+            return Verdict(ok=False, is_definite=True, detail=stray)
         num_tokens = _num_tokens(answer.get("body"))
         if num_tokens == 0:
             detail = "It answered without a single token."
@@ -174,6 +177,16 @@ def judge_proof(
             detail = f"It answered, but its counter of generated tokens stayed at {before:g}."
             return Verdict(ok=False, is_definite=True, detail=detail)
     return Verdict(ok=True, is_definite=True, detail=f"{num_tokens} tokens")
+
+
+def _stray_address(rank: RankEndpoint, body: object) -> str | None:
+    """Why nobody can fetch a prefill rank's KV cache from where it says, None when it says right."""
+    own, told = urlsplit(rank.url).hostname, advertised_address(body)
+    if rank.role != "prefill" or told is None or told == own:
+        return None
+    return (
+        f"it tells decode ranks to fetch its KV cache from {told}, not from its own address {own}"
+    )
 
 
 def _one_after_the_other(

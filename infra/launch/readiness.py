@@ -13,7 +13,13 @@ from infra.launch.fleet import Request
 from infra.launch.probing import HEALTH_S, ask_reachable, probe_hosts, read_engine_ids, run_proofs
 from infra.launch.progress import Progress
 from infra.launch.proof import Asking, Verdict, build_proof, partners
-from infra.launch.unit_states import UnitState, read_units, says_serving, units_request
+from infra.launch.unit_states import (
+    UnitState,
+    own_reason,
+    read_units,
+    says_serving,
+    units_request,
+)
 
 OK_STATUS = 200
 # An engine that answers with an error this often does not only warm up.
@@ -179,9 +185,13 @@ class Readiness:
         Raises:
             NotReady: an endpoint answers with errors, or refuses connections although its group serves.
         """
-        for rank, (count, verdict) in self.noes.items():
+        # Decode ranks fail with a prefill rank that is wrong: that one is named first.
+        for rank, (count, verdict) in sorted(
+            self.noes.items(), key=lambda entry: entry[0].role != "prefill"
+        ):
             if count >= DEFINITE_NOES:
-                raise never_ready(self.deployment, rank, verdict.detail)
+                reason = verdict.detail + self._said(rank.process)
+                raise never_ready(self.deployment, rank, reason)
         now, settle_s = self.deployment.clock.now(), self.deployment.limits.settle_s
         for rank in self.deployment.endpoints.ranks:
             if rank.url in self.healthy:
@@ -202,6 +212,14 @@ class Readiness:
                     f"{rank.url} does not answer ({self.refused.get(rank.url)}) although {whose}"
                 )
                 raise never_ready(self.deployment, rank, reason)
+
+    def _said(self, process: str) -> str:
+        """What a running process's own log gives as the reason, as a further sentence."""
+        units = _only(self.deployment.units("engine"), {process})
+        self._ask_units(units, log_lines=LOG_LINES)
+        state = self.units.get(process)
+        reason = own_reason(state.log_tail) if state is not None else ""
+        return f"; its log says: {reason}" if reason else ""
 
     def _reasons(self) -> dict[str, str]:
         """Why each awaited process is not ready, as far as it is known."""

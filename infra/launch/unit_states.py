@@ -16,6 +16,8 @@ _PYTHON_ERROR = re.compile(r"\b[A-Za-z_.]*(Error|Exception|Failed|Timeout|Exit)\
 _PLAIN_ERROR = re.compile(
     r"\b(error|fatal|failed|cannot|refused|denied|not installed|is not in|missing)\b", re.IGNORECASE
 )
+# pydantic: `1 validation error for ModelConfig`, and the error itself in the next line.
+_COUNTED_ERRORS = re.compile(r"\d+ validation errors? for \w+$")
 # They point at another line, or accompany every end.
 _POINTERS = (
     "See root cause above",
@@ -113,15 +115,35 @@ def why_ended(state: UnitState) -> str:
 
 def error_line(log_tail: Sequence[str]) -> str:
     """The line that says why: the last error of its own, else the last line."""
-    lines = [plain(line) for line in log_tail if line.strip()]
-    own = [line for line in lines if not any(pointer in line for pointer in _POINTERS)]
+    own = _own_lines(log_tail)
+    return own_reason(log_tail) or (own[-1][:MAX_WORDS] if own else "")
+
+
+def own_reason(log_tail: Sequence[str]) -> str:
+    """The last error that a process found by itself; empty when it only says that others ended."""
+    own = _own_lines(log_tail)
     for pattern in (_PYTHON_ERROR, _PLAIN_ERROR):
         hits = [
-            line for line in own if pattern.search(line) and not line.startswith(("File ", "moe-"))
+            i
+            for i, line in enumerate(own)
+            if pattern.search(line) and not line.startswith(("File ", "moe-"))
         ]
         if hits:
-            return hits[-1][:MAX_WORDS]
-    return own[-1][:MAX_WORDS] if own else ""
+            return _with_details(own, hits[-1])[:MAX_WORDS]
+    return ""
+
+
+def _own_lines(log_tail: Sequence[str]) -> list[str]:
+    lines = [plain(line) for line in log_tail if line.strip()]
+    return [line for line in lines if not any(pointer in line for pointer in _POINTERS)]
+
+
+def _with_details(lines: Sequence[str], index: int) -> str:
+    """A line, and the next one where pydantic's first line only counts errors."""
+    line = lines[index]
+    if _COUNTED_ERRORS.search(line) and index + 1 < len(lines):
+        return f"{line}: {lines[index + 1]}"
+    return line
 
 
 def plain(line: str) -> str:
