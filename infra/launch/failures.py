@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
+from infra.launch.port_holders import Misplaced
 from infra.launch.unit_states import UnitState, own_reason, why_ended
 
 MAX_NAMED = 5
@@ -31,6 +32,15 @@ def failed_processes(deployment: Deployment, ended: Sequence[UnitState]) -> NotR
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         what += f" After it ended {', '.join(names[:MAX_NAMED])}{more}."
     return NotReady(first.process, what, _way_out(deployment, first.process))
+
+
+def misplaced_process(deployment: Deployment, found: Misplaced) -> NotReady:
+    """A process that listens where another one should."""
+    what = (
+        f"It listens on port {found.port}, which is {found.victim}'s, and not on its own {found.own_port}; "
+        f"{found.victim} ended: address already in use."
+    )
+    return NotReady(found.process, what, _way_out(deployment, found.process))
 
 
 def never_ready(deployment: Deployment, rank: RankEndpoint, reason: str) -> NotReady:

@@ -239,9 +239,8 @@ def _both_at_once(
     own, other = (rank, decode if rank == prefill else prefill)
     steps = [_ask(endpoints, each, asking, (question.path, bodies[each])) for each in (own, other)]
     proof = _with_counter(endpoints, rank, (prefill, decode), steps[:1])
-    asked = (*proof.asked, (1, 0))
-    if rank == prefill and endpoints.handover == "transfer-id":
-        asked = ((1, 0), *proof.asked)
+    # what the client gets is the decode rank's answer
+    asked = (*proof.asked, (1, 0)) if rank == prefill else ((1, 0), *proof.asked)
     return replace(proof, probes=(*proof.probes, (steps[1],)), asked=asked)
 
 

@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 from infra.engines.serving import HEALTH
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
-from infra.launch.failures import failed_processes, never_ready, not_in_time
+from infra.launch.failures import (
+    failed_processes,
+    misplaced_process,
+    never_ready,
+    not_in_time,
+)
 from infra.launch.fleet import Request
+from infra.launch.port_holders import find_misplaced
 from infra.launch.probing import HEALTH_S, ask_reachable, probe_hosts, read_engine_ids, run_proofs
 from infra.launch.progress import Progress
 from infra.launch.proof import Asking, Verdict, build_proof, partners
@@ -101,6 +107,9 @@ class Readiness:
         self._ask_units(self.deployment.units("engine"), log_lines=0)
         ended = {process for process, state in self.units.items() if state.has_ended}
         self._ask_units(_only(self.deployment.units("engine"), ended), log_lines=LOG_LINES)
+        misplaced = find_misplaced(self.deployment, self.units)
+        if misplaced is not None:
+            raise misplaced_process(self.deployment, misplaced)
         raise failed_processes(self.deployment, [self.units[process] for process in ended])
 
     def _look_at_logs(self) -> None:
