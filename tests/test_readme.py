@@ -1,0 +1,64 @@
+"""The README's examples run, and its tables list what there is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.spec.load import PROJECT, load_stack, stack_names
+from infra.tasks.table import GROUPS
+
+README = (PROJECT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
+FAB = Path(sys.executable).with_name("fab")
+
+
+def commands() -> list[str]:
+    """Every `fab` command of a shell block, comments taken off."""
+    lines = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
+    return [line.partition("#")[0].strip() for line in lines if line.startswith("fab ")]
+
+
+def test_it_has_examples() -> None:
+    assert len(commands()) > 3
+
+
+@pytest.mark.parametrize("command", commands())
+def test_an_example_runs(command: str, tmp_path: Path) -> None:
+    words = [str(tmp_path / "out") if word == "/tmp/out" else word for word in shlex.split(command)]
+    done = subprocess.run(
+        [str(FAB), *words[1:]], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_quoted_topology_is_the_stack_s() -> None:
+    quoted = next(yaml.safe_load(text) for kind, text in BLOCKS if kind == "yaml")
+    spec = load_stack("gb200-2p1d").spec
+    for name, role in quoted["roles"].items():
+        declared = getattr(spec.roles, name).model_dump()
+        assert {key: declared[key] for key in role} == role
+
+
+def test_every_shipped_stack_is_listed() -> None:
+    section = README.partition("## Stacks")[2].partition("## Commands")[0]
+    assert set(re.findall(r"`([a-z0-9-]+)`", section)) >= set(stack_names())
+
+
+def test_every_task_is_listed() -> None:
+    section = README.partition("## Commands")[2].partition("## Not yet run on")[0]
+    named = set(re.findall(r"`(?:fab )?([a-z-]+)[^`]*`", section))
+    assert {entry.name for _, entries in GROUPS for entry in entries} <= named
+
+
+def test_every_local_link_leads_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", README)
+    missing = [target for target in targets if not (PROJECT / target).exists()]
+    assert missing == []
