@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from infra.catalog.schema import Checkpoint, ModelShape
@@ -12,8 +13,11 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How one replica spreads over devices. `data` counts ranks; without expert parallel experts
-    are split over tensor × data, with it they are divided among the same devices."""
+    """How one replica spreads over devices.
+
+    `data` counts ranks. Without expert parallel experts are split over tensor × data; with it they
+    are divided among the same devices.
+    """
 
     tensor: int
     pipeline: int
@@ -36,11 +40,19 @@ def weight_bytes_per_device(checkpoint: Checkpoint, layout: Layout) -> float:
     split = (
         _BYTES * (shape.num_layers * (parts.split + parts.absorbed) + _dense(shape)) / layout.tensor
     )
-    experts = checkpoint.expert_bytes / (layout.tensor * layout.data)
+    experts = checkpoint.expert_bytes * _expert_share(layout, shape.num_experts)
     vision = 0.0
     if shape.vision is not None:
         vision = shape.vision.size_bytes / (1 if layout.vision_on_every_device else layout.tensor)
     return (replicated + split + experts) / layout.pipeline + vision
+
+
+def _expert_share(layout: Layout, num_experts: int) -> float:
+    """The part of all experts on the fullest device; whole experts may not divide evenly."""
+    num_devices = layout.tensor * layout.data
+    if not layout.expert_parallel:
+        return 1 / num_devices
+    return math.ceil(num_experts / num_devices) / num_experts
 
 
 @dataclass(frozen=True, slots=True)
