@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from infra.rehearsal.cloud.scratch_project import ScratchProject, find_pulumi, m
 
 UP = ("up", "--json", "--yes", "--skip-preview", "--skip-plugin-pre-install", "--non-interactive")
 _LAST_LINES = 10
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+# The engine, its language host and the provider end together, whoever of them is killed.
+_TOGETHER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +85,14 @@ def bring_up(project: ScratchProject, say: Callable[[str], None]) -> dict[str, o
 
 def _run(project: ScratchProject, words: tuple[str, ...]) -> str:
     done = subprocess.run(
-        ("pulumi", *words),
+        _program(words),
         cwd=project.folder,
         env=project.environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
+        start_new_session=True,
     )
     if done.returncode != 0:
         raise _failure(words, done.stderr.strip().splitlines()[-_LAST_LINES:])
@@ -98,19 +103,25 @@ def _run_up(project: ScratchProject, say: Callable[[str], None]) -> dict[str, ob
     """`pulumi up`, one line of JSON per event; returns the stack's outputs."""
     words = (*UP, "--stack", project.stack)
     with subprocess.Popen(
-        ("pulumi", *words),
+        _program(words),
         cwd=project.folder,
         env=project.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as process:
         try:
             return _follow(process, words, say)
         except BaseException:
-            process.terminate()
+            process.kill()  # all of it is a scratch copy: nothing has to be finished or unlocked
             raise
+
+
+def _program(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The command line, so that none of its processes outlives this one; Ctrl-C reaches only this one."""
+    return (*_DIES_WITH_US, *(_TOGETHER if os.geteuid() == 0 else ()), "pulumi", *words)
 
 
 def _follow(

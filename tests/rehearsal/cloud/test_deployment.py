@@ -186,7 +186,6 @@ def test_a_misspelt_property_is_refused_as_the_provider_would(
     program = """
 import pulumi
 pulumi.CustomResource("aws:ec2/vpc:Vpc", "mine", {"cidrBlok": "10.0.0.0/16"})
-pulumi.CustomResource("aws:ec2/subnet:Subnet", "mine", {"cidrBlock": "10.0.0.0/24"})
 """
     (project.folder / "infra" / "__main__.py").write_text(program)
     with pytest.raises(HostsFailed) as caught:
