@@ -57,11 +57,13 @@ def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
     problems: list[Problem] = []
     path = find_stack(name_or_path)
     data, places = _read_with_extends(path, (), problems)
-    name = path.stem
+    name, is_partial = path.stem, bool(problems)
     _apply_sets(data, places, sets, problems)
     spec = validate_stack(data, places, _shown(path), problems)
+    if is_partial:  # what could not be read is not missing
+        problems = [problem for problem in problems if problem.rule != "missing-key"]
     if spec is None or problems:
-        raise ProblemsFound(tuple(problems))
+        raise ProblemsFound(tuple(sorted(problems, key=lambda p: (p.file or "", p.line or 0))))
     return LoadedStack(name=name, file=_shown(path), spec=spec, places=places)
 
 

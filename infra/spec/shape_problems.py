@@ -41,11 +41,11 @@ def validate_stack(
     try:
         return StackSpec.model_validate(data)
     except ValidationError as error:
-        seen: set[tuple[str, str]] = set()
+        seen: set[str] = set()  # the members of a union each report the same field
         for detail in error.errors(include_url=False):
             problem = _shape_problem(detail, data, places, file)
-            if (problem.field, problem.rule) not in seen:
-                seen.add((problem.field, problem.rule))
+            if problem.field not in seen:
+                seen.add(problem.field)
                 problems.append(problem)
         return None
 
