@@ -57,6 +57,11 @@ RULES: Mapping[str, Rule] = {
     "group-flags-differ": Rule(severity="error", source=_VLLM, check=layout.group_flags_equal),
     "headless-mode": Rule(severity="error", source=_VLLM, check=layout.headless_followers),
     "ranks-per-host": Rule(severity="error", source=_VLLM, check=layout.hybrid_local_size),
+    "sglang-data-parallel": Rule(
+        severity="error",
+        source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        check=layout.sglang_data_parallel,
+    ),
     "device-shared": Rule(
         severity="error",
         source="vllm v1/worker/gpu_worker.py@0.22.1",

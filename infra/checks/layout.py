@@ -162,6 +162,27 @@ def hybrid_local_size(view: PlanView) -> Iterator[Finding]:
             yield Finding(field=field, what=what, fix="Use external.", process=process.id)
 
 
+def sglang_data_parallel(view: PlanView) -> Iterator[Finding]:
+    """SGLang spreads ranks over hosts only with data-parallel attention; there they share the tensor-parallel group."""
+    if view.family != "sglang":
+        return
+    for process in view.leaders:
+        tensor = view.size(process, "tensor-parallel-size")
+        data = view.size(process, "data-parallel-size")
+        field = f"roles.{process.role}.data_parallel"
+        has_attention = bool(view.flags(process).get("enable-dp-attention"))
+        if data > 1 and view.size(process, "nnodes") > 1 and not has_attention:
+            what = f"{data} ranks of SGLang over several hosts need data-parallel attention."
+            fix = "Add flags: {enable-dp-attention: true}, or use `replicas` and a router."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+        if has_attention and tensor % data:
+            what = f"data_parallel {data} does not divide tensor_parallel {tensor}: attention ranks share its devices."
+            fix = (
+                f"Use one of {', '.join(str(n) for n in range(1, tensor + 1) if tensor % n == 0)}."
+            )
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
 def devices_disjoint(view: PlanView) -> Iterator[Finding]:
     """No device belongs to two processes, none is beyond the host's, and each process has all it needs."""
     taken: dict[tuple[str, int], str] = {}

@@ -196,6 +196,10 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("vllm-hybrid-2n", flag("unified-0/0", "--data-parallel-size-local", "1"), "1 < ranks per host"),
         Case("vllm-multi-port", flag("unified-0/0", "--data-parallel-size-local", "1"), "at least two ranks"),
     ),
+    "sglang-data-parallel": (
+        Case("sglang-dp-attention-2n", flag("unified-0/0", "--enable-dp-attention", None), "over several hosts"),
+        Case("sglang-dp-attention-2n", flag("unified-0/0", "--dp-size", "3"), "3 does not divide"),
+    ),
     "device-shared": (
         Case(GB200, env("decode-0/1", "CUDA_VISIBLE_DEVICES", "0"), "both take device 0", "decode-0/1"),
         Case(GB200, env("decode-0/1", "CUDA_VISIBLE_DEVICES", "7"), "device 7 does not exist", "decode-0/1"),
