@@ -21,10 +21,11 @@ _MAX_HOSTS = 20_000
 
 @dataclass(slots=True)
 class _Found:
-    """A host while groups are walked: later and inner variables win."""
+    """A host while groups are walked: later and inner groups win, and its own variables over all groups'."""
 
     groups: list[str] = field(default_factory=list)
     variables: dict[str, object] = field(default_factory=dict)
+    own: dict[str, object] = field(default_factory=dict)
     line: int | None = None
 
 
@@ -76,7 +77,7 @@ class _Walk:
             return
         own = body.get("vars")
         variables = _merge_variables(inherited, own if isinstance(own, Mapping) else {})
-        self._check_moe(variables.get("moe"), (*where, "vars"))
+        self._check_moe(own.get("moe") if isinstance(own, Mapping) else None, (*where, "vars"))
         chain = (*parents, name)
         hosts = body.get("hosts")
         for pattern, values in (hosts if isinstance(hosts, Mapping) else {}).items():
@@ -84,10 +85,13 @@ class _Walk:
             own_values = values if isinstance(values, Mapping) else {}
             self._check_moe(own_values.get("moe"), here)
             for host in expand_range(str(pattern)):
+                if len(self.hosts) >= _MAX_HOSTS:
+                    what = f"{pattern} expands to more than {_MAX_HOSTS} hosts."
+                    self.refuse("too-many-hosts", here, what, "Write a smaller range.")
+                    return
                 found = self.hosts.setdefault(host, _Found())
-                found.variables = _merge_variables(
-                    found.variables, _merge_variables(variables, own_values)
-                )
+                found.variables = _merge_variables(found.variables, variables)
+                found.own = _merge_variables(found.own, own_values)
                 found.groups.extend(group for group in chain if group not in found.groups)
                 found.line = found.line or self.document.positions.get(here, (None, None))[0]
         children = body.get("children")
@@ -168,7 +172,7 @@ def expand_range(pattern: str) -> Iterator[str]:
     if match is None:
         yield pattern
         return
-    first, last, step = match["first"], match["last"], int(match["step"] or 1)
+    first, last, step = match["first"], match["last"], max(int(match["step"] or 1), 1)
     head, tail = pattern[: match.start()], pattern[match.end() :]
     if first.isdigit() and last.isdigit():
         middle = [
@@ -191,7 +195,7 @@ def _merge_variables(outer: Mapping[str, object], inner: Mapping[str, object]) -
 
 
 def _host(name: str, found: _Found, walk: _Walk) -> InventoryHost:
-    variables = found.variables
+    variables = _merge_variables(found.variables, found.own)
     moe = variables.get("moe")
     own: Mapping[str, object] = moe if isinstance(moe, Mapping) else {}
     address = str(variables.get("ansible_host") or name)

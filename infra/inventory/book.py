@@ -49,26 +49,45 @@ def match_hosts(
     Raises:
         StackError: fewer hosts than the plan needs.
     """
-    names = [name for name, _ in wanted]
-    if all(inventory.host(name) for name in names):
-        return {name: host for name in names if (host := inventory.host(name))}
+    named = {host.name: host for host in inventory.hosts}
+    if all(name in named for name, _ in wanted):
+        return {name: named[name] for name, _ in wanted}
     matched: dict[str, InventoryHost] = {}
-    used: dict[str, int] = {}
+    taken: set[str] = set()
+    members = {role: iter(_members(role, inventory)) for _, role in wanted}
     for name, role in wanted:
-        group = role if any(role in host.groups for host in inventory.hosts) else "all"
-        members = [host for host in inventory.hosts if group == "all" or group in host.groups]
-        index = used.get(group, 0)
-        used[group] = index + 1
-        if index >= len(members):
-            needed = [host for host, of in wanted if of == role or group == "all"]
-            have = len(members)
-            raise StackError(
-                f"{inventory.path} {group}",
-                f"The plan needs {len(needed)} hosts here ({', '.join(needed)}), the inventory has {have}.",
-                f"Add {len(needed) - have} hosts to the group, or lower the sizes of the stack.",
-            )
-        matched[name] = replace(members[index], name=name)
+        # a host that lies in two groups serves one role
+        host = next((host for host in members[role] if host.name not in taken), None)
+        if host is None:
+            raise _too_few(role, wanted, inventory, len(taken))
+        taken.add(host.name)
+        matched[name] = replace(host, name=name)
     return matched
+
+
+def _group(role: str, inventory: Inventory) -> str:
+    """The role's own group, or all hosts where the inventory has no such group."""
+    return role if any(role in host.groups for host in inventory.hosts) else "all"
+
+
+def _members(role: str, inventory: Inventory) -> list[InventoryHost]:
+    group = _group(role, inventory)
+    return [host for host in inventory.hosts if group == "all" or group in host.groups]
+
+
+def _too_few(
+    role: str, wanted: Sequence[tuple[str, str]], inventory: Inventory, num_taken: int
+) -> StackError:
+    group = _group(role, inventory)
+    needed = [name for name, of in wanted if of == role or group == "all"]
+    have = len(_members(role, inventory))
+    free = "" if have < len(needed) else f", of which others take {num_taken}"
+    missing = max(len(needed) - have, 1)
+    return StackError(
+        f"{inventory.path} {group}",
+        f"The plan needs {len(needed)} hosts here ({', '.join(needed)}), the inventory has {have}{free}.",
+        f"Add {missing} host{'s' * (missing > 1)} to the group, or lower the sizes of the stack.",
+    )
 
 
 def documentation_hosts(names: Sequence[str]) -> InventoryAddresses:

@@ -69,7 +69,6 @@ class AddressBook(Protocol):
         """Whether addresses are examples from RFC 5737, not hosts that exist."""
         ...
 
-
     def address(self, of: str, *, seen_from: str) -> str:
         """The address of host `of` as a process on `seen_from` must write it."""
         ...

@@ -29,7 +29,8 @@ DOCUMENTS = {
 }
 WORDS = (
     "--port", "-1", "0", "99999", "999999999999", "", "x", "--headless", "--nnodes", "2", "--node-rank",
-    "--data-parallel-rank",     "--data-parallel-size", "--data-parallel-size-local", "--tensor-parallel-size", "{", "[1]", "{}",
+    "--data-parallel-rank", "--data-parallel-size",
+    "--data-parallel-size-local", "--tensor-parallel-size", "{", "[1]", "{}",
     '{"kv_role": 1}', "--kv-transfer-config", "--speculative-config", "http://", "http://[::1]:80", "--prefill",
     "--worker-urls", "--dist-init-addr", "--data-parallel-start-rank", "localhost", "--dp-size", "--tp-size",
 )  # fmt: skip
