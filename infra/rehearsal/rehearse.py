@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
@@ -20,6 +23,7 @@ from infra.rehearsal.breaking import Installed, files_of, parse_break, spoil
 from infra.rehearsal.checkpoints import MANIFEST, checkpoints_of
 from infra.rehearsal.cloud.deployment import provision_in_emulated_cloud
 from infra.rehearsal.lab.client import Lab
+from infra.rehearsal.lab.errors import explain
 from infra.rehearsal.operating import Operator, operator_at_work
 from infra.rehearsal.report import STEPS, Report, Step, StepName
 from infra.rehearsal.served import last_by_role, read_served
@@ -35,6 +39,8 @@ Say = Callable[[str], None]
 RECORD = "rehearsal.json"
 HOSTS_READY_S = 60.0
 LAST_LINES = 10
+# Of this machine's disk, wherever a step meets it.
+FULL = (errno.ENOSPC, errno.EDQUOT)
 PLATFORMS_TO_COME = ("aws-eks", "existing-kubernetes")
 
 
@@ -134,11 +140,20 @@ class Rehearsal:
     def _take(self, name: StepName, step: Callable[[], tuple[bool, str]]) -> None:
         begun = time.monotonic()
         try:
-            simulated, detail = step()
+            simulated, detail = self._with_room(step)
         except InfraError as error:
             self._note(name, begun, simulated=False, ok=False, detail=str(error))
             raise StepFailed(name, error) from error
         self._note(name, begun, simulated=simulated, ok=True, detail=detail)
+
+    def _with_room(self, step: Callable[[], tuple[bool, str]]) -> tuple[bool, str]:
+        """Take a step; a full disk under the lab is a prerequisite that is missing."""
+        try:
+            return step()
+        except OSError as error:
+            if error.errno in FULL:
+                raise explain(error, str(self.lab.directory)) from error
+            raise
 
     def _note(
         self, name: StepName, begun: float, *, simulated: bool, ok: bool, detail: str
@@ -196,7 +211,7 @@ class Rehearsal:
         result = provision_in_emulated_cloud(
             stack.name,
             self.lab.directory / "pulumi",
-            spec_file=Path(stack.file).absolute(),
+            spec_file=self._written_stack(stack),
             config={"ssh_user": LOGIN},
             say=self._detail,
         )
@@ -206,6 +221,13 @@ class Rehearsal:
         inventory = read_inventory(self.inventory_path())
         self.plan = compile_stack(stack, catalog=self.catalog, inventory=inventory).plan
         return True, f"real Pulumi engine, emulated AWS: {len(inventory.hosts)} instances"
+
+    def _written_stack(self, stack: LoadedStack) -> Path:
+        """The stack as one file, `extends` and `--set` applied: what the provisioning program reads."""
+        path = self.lab.directory / f"{stack.name}.yaml"
+        values = stack.spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        path.write_text(yaml.safe_dump(values), encoding="utf-8")
+        return path
 
     def _hosts(self) -> tuple[bool, str]:
         plan = self.current_plan()
