@@ -96,32 +96,27 @@ def read_router(argv: Sequence[str], catalogue: FlagCatalogue | None) -> Reading
 
 
 def _write_vllm_router(context: RouterContext) -> tuple[str, ...]:
-    words = [*context.release.program, "--host", "0.0.0.0", "--port", str(context.port)]  # noqa: S104
-    if context.kv_transfer is None:
-        words += ["--worker-urls", *(endpoint.url for endpoint in context.endpoints)]
-    else:
-        words += ["--vllm-pd-disaggregation", "--kv-connector", context.kv_transfer]
-        for endpoint in context.of_role("prefill"):
-            words += ["--prefill", endpoint.url]
-            if endpoint.bootstrap_port is not None:
-                words.append(str(endpoint.bootstrap_port))
-        for endpoint in context.of_role("decode"):
-            words += ["--decode", endpoint.url]
-    return (*words, *_shared_words(context))
+    pd_words = ("--vllm-pd-disaggregation", "--kv-connector", str(context.kv_transfer))
+    return _write_wheel_router(context, pd_words)
 
 
 def _write_sglang_router(context: RouterContext) -> tuple[str, ...]:
+    return _write_wheel_router(context, ("--pd-disaggregation",))
+
+
+def _write_wheel_router(context: RouterContext, pd_words: tuple[str, ...]) -> tuple[str, ...]:
+    """Both wheels list endpoints alike; `pd_words` say that they are prefill and decode."""
     words = [*context.release.program, "--host", "0.0.0.0", "--port", str(context.port)]  # noqa: S104
     if context.kv_transfer is None:
         words += ["--worker-urls", *(endpoint.url for endpoint in context.endpoints)]
-    else:
-        words.append("--pd-disaggregation")
-        for endpoint in context.of_role("prefill"):
-            words += ["--prefill", endpoint.url]
-            if endpoint.bootstrap_port is not None:
-                words.append(str(endpoint.bootstrap_port))
-        for endpoint in context.of_role("decode"):
-            words += ["--decode", endpoint.url]
+        return (*words, *_shared_words(context))
+    words += pd_words
+    for endpoint in context.of_role("prefill"):
+        words += ["--prefill", endpoint.url]
+        if endpoint.bootstrap_port is not None:
+            words.append(str(endpoint.bootstrap_port))
+    for endpoint in context.of_role("decode"):
+        words += ["--decode", endpoint.url]
     return (*words, *_shared_words(context))
 
 
