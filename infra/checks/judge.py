@@ -49,6 +49,7 @@ RULES: Mapping[str, Rule] = {
         source="vllm rocm_aiter_mla.py@0.17.1, 0.18.0; SGLang cookbook",
         check=compatibility.aiter_heads,
     ),
+    "parallel-size": Rule(severity="error", source=_VLLM, check=layout.sizes_positive),
     "heads-divisible": Rule(severity="error", source=_VLLM, check=layout.heads_divisible),
     "context-parallel-size": Rule(
         severity="error", source=_VLLM, check=layout.context_parallel_divides

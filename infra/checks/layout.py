@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from infra.checks.view import Finding, PlanView
+from infra.engines.command_line import as_int
 from infra.plan.process import Process
 
 # Equal on all ranks: vLLM hashes every ParallelConfig field but rank, address, port and node fields and refuses
@@ -22,6 +23,26 @@ HASHED_FLAGS = (
     "enable-dbo",
     "data-parallel-backend",
 )
+
+
+SIZE_FLAGS = (
+    "tensor-parallel-size",
+    "pipeline-parallel-size",
+    "data-parallel-size",
+    "decode-context-parallel-size",
+    "nnodes",
+)
+
+
+def sizes_positive(view: PlanView) -> Iterator[Finding]:
+    """Parallel sizes count from one."""
+    for process in view.engines:
+        for name in SIZE_FLAGS:
+            given = as_int(view.flags(process).get(name), 1)
+            if given < 1:
+                what = f"--{name} is {given} on {process.id}."
+                field = f"roles.{process.role}.{name.removesuffix('-size').replace('-', '_')}"
+                yield Finding(field=field, what=what, fix="Use 1 or more.", process=process.id)
 
 
 def heads_divisible(view: PlanView) -> Iterator[Finding]:

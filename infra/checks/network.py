@@ -118,7 +118,10 @@ def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
         dialled = {(dial.address, dial.port) for dial in reading.dials if dial.name == "http"}
         served = {}
         for process in view.engines:
-            if view.readings[process.id].http_port is None or view.size(process, "node-rank", 0) > 0:
+            if (
+                view.readings[process.id].http_port is None
+                or view.size(process, "node-rank", 0) > 0
+            ):
                 continue
             http = next(bind for bind in view.readings[process.id].binds if bind.name == "http")
             address = view.addresses[process.host]

@@ -101,8 +101,9 @@ class PlanView:
         return self.readings[process.id].flags
 
     def size(self, process: Process, name: str, default: int = 1) -> int:
-        """A whole-number flag of a process."""
-        return as_int(self.flags(process).get(name), default)
+        """A whole-number flag of a process, no less than 1 where it counts from one."""
+        value = as_int(self.flags(process).get(name), default)
+        return max(value, 1) if default == 1 else value
 
     def kv_config(self, process: Process) -> Mapping[str, object]:
         """The map of vLLM's `--kv-transfer-config`."""

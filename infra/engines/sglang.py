@@ -13,7 +13,7 @@ from infra.engines.command_line import as_int, parse_flags
 from infra.engines.contract import Part, PortRequest, ProcessContext, owned, owned_variable
 from infra.engines.reading import Bind, Dial, Reading
 from infra.engines.settings import Flag, Origin, RoleSettings, Variable
-from infra.engines.vllm_reading import MAX_RANKS, read_devices
+from infra.engines.vllm_reading import read_devices, read_size
 from infra.spec.stack import RoleName
 
 # `[dist_port, dist_port + 6]`: tokenizer, detokenizer, rpc, metrics, scheduler input, load collector.
@@ -183,11 +183,11 @@ class _Layout:
     def of(flags: Mapping[str, object]) -> _Layout:
         """From parsed flags."""
         return _Layout(
-            tensor=as_int(flags.get("tensor-parallel-size"), 1),
-            pipeline=as_int(flags.get("pipeline-parallel-size"), 1),
-            data=min(as_int(flags.get("data-parallel-size"), 1), MAX_RANKS),
+            tensor=read_size(flags, "tensor-parallel-size"),
+            pipeline=read_size(flags, "pipeline-parallel-size"),
+            data=read_size(flags, "data-parallel-size"),
             dp_attention=bool(flags.get("enable-dp-attention")),
-            num_nodes=as_int(flags.get("nnodes"), 1),
+            num_nodes=read_size(flags, "nnodes"),
             node=as_int(flags.get("node-rank"), 0),
         )
 

@@ -52,8 +52,11 @@ class Parallel:
     def ranks(self) -> tuple[int, ...]:
         """Ranks whose core runs in this process."""
         if self.mode == "multi-node":
-            nodes_per_rank = max(self.num_nodes // self.data, 1)
-            return (self.node // nodes_per_rank,) if self.node % nodes_per_rank == 0 else ()
+            first, inside = divmod(self.node * self.local_devices, self.rank_devices)
+            count = self.local_devices // self.rank_devices
+            return (
+                tuple(range(first, first + count)) if count else ((first,) if inside == 0 else ())
+            )
         return tuple(range(self.first_rank, self.first_rank + self.local))
 
     @property
@@ -115,8 +118,8 @@ def _read(
 
 def read_parallel(flags: Mapping[str, object]) -> Parallel:
     """The layout that parsed flags ask for (vllm arg_utils.py and serve.py@0.22.1)."""
-    data = min(as_int(flags.get("data-parallel-size"), 1), MAX_RANKS)
-    num_nodes = as_int(flags.get("nnodes"), 1)
+    data = read_size(flags, "data-parallel-size")
+    num_nodes = read_size(flags, "nnodes")
     rank = flags.get("data-parallel-rank")
     start = flags.get("data-parallel-start-rank")
     headless = bool(flags.get("headless"))
@@ -132,8 +135,8 @@ def read_parallel(flags: Mapping[str, object]) -> Parallel:
         mode = "hybrid"
     return Parallel(
         mode=mode,
-        tensor=as_int(flags.get("tensor-parallel-size"), 1),
-        pipeline=as_int(flags.get("pipeline-parallel-size"), 1),
+        tensor=read_size(flags, "tensor-parallel-size"),
+        pipeline=read_size(flags, "pipeline-parallel-size"),
         data=data,
         local=local,
         first_rank=as_int(rank if mode == "external" else start, 0),
@@ -143,6 +146,11 @@ def read_parallel(flags: Mapping[str, object]) -> Parallel:
         address=str(flags.get("data-parallel-address") or flags.get("master-addr") or "127.0.0.1"),
         rpc_port=as_int(flags.get("data-parallel-rpc-port"), DEFAULT_RPC_PORT),
     )
+
+
+def read_size(flags: Mapping[str, object], name: str) -> int:
+    """A size that counts from one; what is absurd is judged by a rule and must not break the others."""
+    return max(1, min(as_int(flags.get(name), 1), MAX_RANKS))
 
 
 def read_devices(env: Mapping[str, str], needed: int, num_devices: int) -> tuple[int, ...]:
@@ -190,6 +198,8 @@ def _kv_binds(
     config: Mapping[str, object], env: Mapping[str, str], parallel: Parallel
 ) -> list[Bind]:
     connector, ranks = config.get("kv_connector"), parallel.ranks
+    if connector == "MooncakeConnectorV1" and config.get("kv_role") != "kv_consumer":
+        return [_mooncake_listeners(as_int(config.get("kv_port"), DEFAULT_KV_PORT), parallel)]
     if not ranks:
         return []
     if connector == "NixlConnector":
@@ -198,13 +208,18 @@ def _kv_binds(
     if connector == "MooncakeConnector" and config.get("kv_role") != "kv_consumer":
         port = as_int(env.get("VLLM_MOONCAKE_BOOTSTRAP_PORT"), DEFAULT_BOOTSTRAP_PORT)
         return [Bind(name="bootstrap", port=port)]
-    if connector == "MooncakeConnectorV1" and config.get("kv_role") != "kv_consumer":
-        # vllm_ascend mooncake_connector.py@0.22.1rc1: kv_port + dp_rank * TP * PP + tp_rank
-        width = parallel.rank_devices
-        base = as_int(config.get("kv_port"), DEFAULT_KV_PORT)
-        count = min(len(ranks) * width, MAX_RANKS)
-        return [Bind(name="kv", port=base + ranks[0] * width, count=count)]
     return []
+
+
+def _mooncake_listeners(base: int, parallel: Parallel) -> Bind:
+    """One port per device of the process, on its own host.
+
+    Source: vllm_ascend mooncake_connector.py@0.22.1rc1, kv_port + dp_rank * TP * PP + tp_rank.
+    """
+    first = parallel.first_rank * parallel.rank_devices
+    if parallel.mode == "multi-node":
+        first = parallel.node * parallel.local_devices
+    return Bind(name="kv", port=base + first, count=max(1, min(parallel.local_devices, MAX_RANKS)))
 
 
 def _dials(flags: Mapping[str, object], parallel: Parallel) -> tuple[Dial, ...]:

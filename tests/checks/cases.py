@@ -167,6 +167,10 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "aiter-heads": (
         Case("mi325x-tp4", flag("unified-0/0", "--tensor-parallel-size", "8"), "8 heads per device", "unified-0/0"),
     ),
+    "parallel-size": (
+        Case("h200-tp8", flag("unified-0/0", "--tensor-parallel-size", "0"), "is 0", "unified-0/0"),
+        Case("sglang-pd-nixl", flag("prefill-0/0", "--tp-size", "0"), "is 0", "prefill-0/0"),
+    ),
     "heads-divisible": (
         Case("h200-tp8", flag("unified-0/0", "--tensor-parallel-size", "3"), "3 does not divide 64", "unified-0/0"),
     ),
