@@ -1,0 +1,105 @@
+"""The routers' command lines: what is written is read back, and foreign spellings are understood."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.engines.reading import Bind, Dial
+from infra.engines.routers import Endpoint, RouterContext, read_router, write_router
+from infra.spec.stack import KvTransfer, RouterName
+
+
+def endpoint(role: str, host: int, port: int, bootstrap: int | None = None) -> Endpoint:
+    return Endpoint(role=role, address=f"10.0.0.{host}", port=port, bootstrap_port=bootstrap)
+
+
+def context(
+    catalog: Catalog, name: RouterName, kv_transfer: KvTransfer | None, *endpoints: Endpoint
+) -> RouterContext:
+    return RouterContext(
+        release=catalog.router(name),
+        address="10.0.0.9",
+        port=8000,
+        prometheus_port=29000,
+        policy=None,
+        kv_transfer=kv_transfer,
+        endpoints=endpoints,
+    )
+
+
+PAIR = (endpoint("prefill", 1, 7100), endpoint("decode", 2, 7100), endpoint("decode", 2, 7101))
+
+
+@pytest.mark.parametrize(
+    ("name", "kv"),
+    [("vllm-router", "nixl"), ("sglang-router", "nixl"), ("ascend-proxy", "mooncake")],
+)
+def test_prefill_and_decode_are_read_back(
+    name: RouterName, kv: KvTransfer, catalog: Catalog
+) -> None:
+    release = catalog.router(name)
+    argv = write_router(name, context(catalog, name, kv, *PAIR))
+    reading = read_router(
+        argv, catalog.flags(release.flags_catalogue) if release.flags_catalogue else None
+    )
+    assert reading.unknown == ()
+    assert [(dial.address, dial.port) for dial in reading.dials] == [
+        (e.address, e.port) for e in PAIR
+    ]
+    assert reading.flags["prefill"] == ("http://10.0.0.1:7100",)
+    assert reading.flags["decode"] == ("http://10.0.0.2:7100", "http://10.0.0.2:7101")
+    assert Bind(name="http", port=8000) in reading.binds
+
+
+@pytest.mark.parametrize("name", ["vllm-router", "sglang-router"])
+def test_plain_workers_are_read_back(name: RouterName, catalog: Catalog) -> None:
+    release = catalog.router(name)
+    assert release.flags_catalogue is not None
+    workers = (endpoint("unified", 1, 7100), endpoint("unified", 2, 7100))
+    reading = read_router(
+        write_router(name, context(catalog, name, None, *workers)),
+        catalog.flags(release.flags_catalogue),
+    )
+    assert reading.unknown == ()
+    assert reading.dials == tuple(
+        Dial(name="http", address=e.address, port=e.port) for e in workers
+    )
+    assert Bind(name="prometheus", port=29000) in reading.binds
+
+
+def test_a_bootstrap_port_follows_its_prefill_url(catalog: Catalog) -> None:
+    pair = (endpoint("prefill", 1, 7100, 12600), endpoint("decode", 2, 7100))
+    argv = write_router("vllm-router", context(catalog, "vllm-router", "mooncake", *pair))
+    at = argv.index("--prefill")
+    assert argv[at : at + 3] == ("--prefill", "http://10.0.0.1:7100", "12600")
+    reading = read_router(argv, catalog.flags("vllm-router-0.1.17"))
+    assert Dial(name="bootstrap", address="10.0.0.1", port=12600) in reading.dials
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "port"),
+    [
+        ("http://10.0.0.1:7100", "10.0.0.1", 7100),
+        ("http://Host.example:7100/v1", "host.example", 7100),
+        ("http://host.example", "host.example", 80),
+        ("http://[::1]:7100", "::1", 7100),
+        ("https://host:7100", "host", 7100),
+    ],
+)
+def test_urls_of_foreign_plans(url: str, address: str, port: int, catalog: Catalog) -> None:
+    reading = read_router(
+        ("vllm-router", "--worker-urls", url), catalog.flags("vllm-router-0.1.17")
+    )
+    assert reading.dials == (Dial(name="http", address=address, port=port),)
+
+
+def test_the_proxys_lists_must_be_of_equal_length() -> None:
+    argv = ("python", "proxy.py", "--prefiller-hosts", "a", "b", "--prefiller-ports", "1", "--decoder-hosts", "c",
+            "--decoder-ports", "2")  # fmt: skip
+    reading = read_router(argv, None)
+    assert ("--prefiller-ports", "2 prefiller hosts but 1 ports") in reading.unknown
+
+
+def test_the_proxy_refuses_unknown_words() -> None:
+    assert read_router(("python", "proxy.py", "--prot", "1"), None).unknown[0][0] == "--prot"
