@@ -114,7 +114,8 @@ def _in_container(
     for credential in credentials:
         if credential.holds == "path":
             target = f"{CONTAINER_SECRETS}/{credential.name}"
-            text += f' \\\n  --mount "type=bind,source=$CREDENTIALS_DIRECTORY/{credential.name},target={target},readonly"'
+            source = f"$CREDENTIALS_DIRECTORY/{credential.name}"
+            text += f' \\\n  --mount "type=bind,source={source},target={target},readonly"'
             text += f" \\\n  --env={credential.variable}={target}"
     if options:
         text += f" \\\n  {shell_command(options)}"
@@ -130,9 +131,11 @@ def _in_environment(
     lines = [f"PATH={shlex.quote(launch.environment + '/bin')}:$PATH", "export PATH"]
     for variable, value in odd_variables(process.env).items():
         lines.append(f"export {variable}={shlex.quote(value)}")
-    for credential in credentials:
-        if credential.holds == "path":
-            lines.append(f'export {credential.variable}="$CREDENTIALS_DIRECTORY/{credential.name}"')
+    lines += [
+        f'export {credential.variable}="$CREDENTIALS_DIRECTORY/{credential.name}"'
+        for credential in credentials
+        if credential.holds == "path"
+    ]
     if process.env_prepend:
         lines.append(_prepending(process.env_prepend, "\n"))
     guard = f"command -v {program} >/dev/null || {{ echo {shlex.quote(missing)} >&2; exit {NOT_INSTALLED_EXIT}; }}"
