@@ -1,0 +1,91 @@
+"""A plan document read back, and what its mistakes are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.errors import ProblemsFound
+from infra.plan.compile import compile_file
+from infra.plan.document import plan_document
+from infra.plan.imported import parse_plan, read_plan
+
+
+@pytest.fixture
+def document(catalog: Catalog) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        json.dumps(plan_document(compile_file("h200-tp8", catalog=catalog).plan))
+    )
+    return found
+
+
+def refused(document: object) -> list[tuple[str, str]]:
+    with pytest.raises(ProblemsFound) as caught:
+        parse_plan(document, "plan.json")
+    assert {problem.rule for problem in caught.value.problems} == {"plan-document"}
+    return [(problem.field, problem.what) for problem in caught.value.problems]
+
+
+def test_a_written_plan_is_read(document: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    plan = read_plan(path)
+    assert plan_document(plan) == document
+    assert plan.processes[0].flag_origins == {}
+
+
+def test_every_process_has_every_key(catalog: Catalog) -> None:
+    rows = plan_document(compile_file("gb200-2p1d", catalog=catalog).plan)["processes"]
+    assert isinstance(rows, list)
+    assert len({tuple(row) for row in rows}) == 1
+    assert rows[-1]["group"] == "router/0"
+    assert (rows[-1]["role"], rows[-1]["dp_ranks"], rows[-1]["devices"]) == ("router", [], [])
+
+
+def test_another_schema_version_is_refused(document: dict[str, Any]) -> None:
+    ((field, what),) = refused({**document, "schema_version": 2})
+    assert field == "schema_version"
+    assert "is 2; this program reads 1" in what
+
+
+def test_all_wrong_fields_are_told(document: dict[str, Any]) -> None:
+    document["processes"][0]["dp_ranks"] = "all"
+    document["hosts"][0]["num_devices"] = -1
+    document["extra"] = 1
+    assert {field for field, _ in refused(document)} == {
+        "processes.0.dp_ranks",
+        "hosts.0.num_devices",
+        "extra",
+    }
+
+
+def test_a_process_on_no_host_is_refused(document: dict[str, Any]) -> None:
+    document["processes"][0]["host"] = "nowhere"
+    ((field, what),) = refused(document)
+    assert field == "processes"
+    assert "unified-0/0 name a host that is not there" in what
+
+
+@pytest.mark.parametrize("document", [None, 5, [], "x", {}])
+def test_what_is_no_document_is_refused(document: object) -> None:
+    assert refused(document)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [("{", "not JSON"), ("", "not JSON"), ("[" * 100_000, "not JSON"), ("\xff", "not JSON")],
+)
+def test_a_file_that_is_no_json_is_refused(content: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(content, encoding="latin-1")
+    with pytest.raises(ProblemsFound, match=says):
+        read_plan(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProblemsFound, match="cannot be read"):
+        read_plan(tmp_path / "none.json")
