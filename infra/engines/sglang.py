@@ -13,7 +13,7 @@ from infra.engines.command_line import as_int, parse_flags
 from infra.engines.contract import Part, PortRequest, ProcessContext, owned, owned_variable
 from infra.engines.reading import Bind, Dial, Reading
 from infra.engines.settings import Flag, Origin, RoleSettings, Variable
-from infra.engines.vllm_reading import read_devices, read_size
+from infra.engines.sizes import read_devices, read_size
 from infra.spec.stack import RoleName
 
 # `[dist_port, dist_port + 6]`: tokenizer, detokenizer, rpc, metrics, scheduler input, load collector.

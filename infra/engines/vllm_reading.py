@@ -10,12 +10,10 @@ from typing import Literal
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.command_line import ParsedFlags, as_int, as_map, parse_flags
 from infra.engines.reading import Bind, Dial, Reading
+from infra.engines.sizes import MASKS, MAX_RANKS, read_devices, read_size
 
-MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 # All that a layout is read from, beside the argument vector.
 VARIABLES = (*MASKS, "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
-# More than any deployment has; a mistyped size must not be counted out one by one.
-MAX_RANKS = 20_000
 DEFAULT_HTTP_PORT = 8000
 DEFAULT_RPC_PORT = 29550
 DEFAULT_MASTER_PORT = 29501
@@ -146,20 +144,6 @@ def read_parallel(flags: Mapping[str, object]) -> Parallel:
         address=str(flags.get("data-parallel-address") or flags.get("master-addr") or "127.0.0.1"),
         rpc_port=as_int(flags.get("data-parallel-rpc-port"), DEFAULT_RPC_PORT),
     )
-
-
-def read_size(flags: Mapping[str, object], name: str) -> int:
-    """A size that counts from one; what is absurd is judged by a rule and must not break the others."""
-    return max(1, min(as_int(flags.get(name), 1), MAX_RANKS))
-
-
-def read_devices(env: Mapping[str, str], needed: int, num_devices: int) -> tuple[int, ...]:
-    """Host indices that the process takes: the first of its mask, or of all devices."""
-    for name in MASKS:
-        if name in env:
-            words = [word.strip() for word in env[name].split(",")]
-            return tuple(sorted(int(word) for word in words[:needed] if word.isdigit()))
-    return tuple(range(min(needed, num_devices)))
 
 
 def _with_model(parsed: ParsedFlags) -> dict[str, object]:

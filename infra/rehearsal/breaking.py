@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from infra.engines.vllm_reading import MASKS
+from infra.engines.sizes import MASKS
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import process_folder
