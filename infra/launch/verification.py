@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.launch.deployment import Deployment
-from infra.launch.fleet import ask_all, rows_of
-from infra.launch.installation import state_request
-from infra.launch.probing import probe_hosts, read_engine_ids, run_proofs
-from infra.launch.proof import (
-    FIRST_ERROR_STATUS,
-    Asking,
-    Proof,
-    build_question,
-    error_text,
-    partners,
-)
+from infra.launch.endpoints import RankEndpoint
+from infra.launch.fleet import ask_all
+from infra.launch.host_drift import Check, drift
+from infra.launch.probing import Answered, probe_hosts, read_engine_ids, run_proofs
+from infra.launch.proof import FIRST_ERROR_STATUS, Asking, build_question, error_text, partners
 from infra.launch.questions import missing_from, question_for
 from infra.launch.secret import Secret
+from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.process import Process
-from infra.render.host_state import Group
 
-DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One thing that was looked at.
-
-    Args:
-        process: the process, or the host for what concerns all of it.
-        check: a capability, or the group or item of the host state.
-        is_drift: whether it is about the host rather than about serving.
-    """
-
-    process: str
-    check: str
-    ok: bool
-    detail: str
-    is_drift: bool
+LOG_LINES = 60
 
 
 def verify(deployment: Deployment, secrets: Mapping[str, Secret], timeout_s: float) -> list[Check]:
@@ -55,117 +31,164 @@ def verify(deployment: Deployment, secrets: Mapping[str, Secret], timeout_s: flo
         HostsFailed: a host cannot be asked.
     """
     checks = drift(deployment, secrets)
+    serving = _Serving(deployment, timeout_s)
+    checks += serving.check_units()
     for capability in deployment.plan.capabilities:
         deployment.say(f"asking every rank: {capability}")
-        checks += _through_ranks(deployment, capability, timeout_s)
-        if deployment.endpoints.router is not None:
-            checks.append(
-                _through_router(deployment, deployment.endpoints.router, capability, timeout_s)
-            )
+        checks += serving.check_ranks(capability)
+        checks += serving.check_router(capability)
     return checks
 
 
-def drift(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Check]:
-    """Tuning, files and images of every host against what is declared."""
-    requests = {
-        host: state_request(deployment, state.of_groups(*DRIFT_GROUPS), "check", secrets)
-        for host, state in deployment.states.items()
-    }
-    reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
-    checks: list[Check] = []
-    for host, report in reports.items():
-        rows = rows_of(report, "items")
-        for group in DRIFT_GROUPS:
-            checks += _group_checks(host, group, [row for row in rows if row.get("group") == group])
-    return checks
+@dataclass(slots=True)
+class _Serving:
+    """Asks ranks and router for one capability after the other.
 
+    Args:
+        silent: what gave no answer, or cannot: it is not waited for again.
+    """
 
-def _group_checks(host: str, group: str, rows: Sequence[Mapping[str, object]]) -> list[Check]:
-    """One line for a group that is as declared, else one per item that is not."""
-    wrong = [row for row in rows if row["state"] in {"changed", "failed"}]
-    if wrong:
+    deployment: Deployment
+    timeout_s: float
+    silent: dict[str, str] = field(default_factory=dict)
+
+    def check_units(self) -> list[Check]:
+        """A check for each process that has ended; its whole group is not asked, for it would hang."""
+        ended = self._ended()
+        groups = {process.id: process.group for process in self.deployment.plan.processes}
+        for state in ended:
+            for process, group in groups.items():
+                if group == groups[state.process]:
+                    self.silent[process] = f"not asked: {state.process} of {group} has ended"
+        for role in dict.fromkeys(process.role for process in self.deployment.engines()):
+            members = [process.id for process in self.deployment.engines() if process.role == role]
+            router = self.deployment.endpoints.router
+            if router is not None and all(member in self.silent for member in members):
+                self.silent[router.id] = f"not asked: no {role} group is whole"
         return [
             Check(
-                process=host,
-                check=str(row["id"]),
+                process=state.process,
+                check="running",
                 ok=False,
-                detail=f"is {row['before']}, declared {row['wanted']}: {row['why']}",
-                is_drift=True,
+                detail=why_ended(state),
+                is_drift=False,
             )
-            for row in wrong
+            for state in ended
         ]
-    if not rows:
-        return []
-    counts = Counter(str(row["state"]) for row in rows)
-    detail = ", ".join(
-        f"{count} {state.replace('_', ' ')}" for state, count in sorted(counts.items())
-    )
-    return [Check(process=host, check=group, ok=True, detail=detail, is_drift=True)]
 
-
-def _through_ranks(deployment: Deployment, capability: str, timeout_s: float) -> list[Check]:
-    endpoints = deployment.endpoints
-    pairs = partners(endpoints)
-    asking = Asking(
-        nonce=f"{deployment.nonce} {capability}",
-        timeout_s=timeout_s,
-        headers=deployment.headers,
-        engine_ids=read_engine_ids(deployment, endpoints.ranks, pairs),
-    )
-    proofs = [
-        build_question(
-            endpoints, rank, pairs.get(rank), question_for(capability, rank.model), asking
+    def check_ranks(self, capability: str) -> list[Check]:
+        """A capability through every rank, all at the same time."""
+        endpoints = self.deployment.endpoints
+        pairs = partners(endpoints)
+        reasons = {rank: self._reason_not_to_ask(rank, pairs.get(rank)) for rank in endpoints.ranks}
+        asked = [rank for rank, reason in reasons.items() if reason is None]
+        asking = Asking(
+            nonce=f"{self.deployment.nonce} {capability}",
+            timeout_s=self.timeout_s,
+            headers=self.deployment.headers,
+            engine_ids=read_engine_ids(self.deployment, asked, pairs),
         )
-        for rank in endpoints.ranks
-    ]
-    checks = []
-    for answered in run_proofs(deployment, proofs, timeout_s):
-        ok, detail = answered.verdict.ok, answered.verdict.detail
-        lacking = (
-            missing_from(capability, _client_answer(answered.proof, answered.answers))
-            if ok
-            else None
+        proofs = [
+            build_question(
+                endpoints, rank, pairs.get(rank), question_for(capability, rank.model), asking
+            )
+            for rank in asked
+        ]
+        answers = {
+            answered.proof.rank: answered
+            for answered in run_proofs(self.deployment, proofs, self.timeout_s)
+        }
+        checks = []
+        for rank, reason in reasons.items():
+            ok, detail = (False, reason) if reason else _judge(capability, answers[rank])
+            if rank in answers and not answers[rank].verdict.is_definite:
+                self.silent[rank.process] = f"not asked again: {detail}"
+            where = f"rank {rank.rank} of {rank.group}: {detail}"
+            checks.append(
+                Check(process=rank.process, check=capability, ok=ok, detail=where, is_drift=False)
+            )
+        return checks
+
+    def check_router(self, capability: str) -> list[Check]:
+        """A capability through the router, as a client asks; nothing without one."""
+        router = self.deployment.endpoints.router
+        if router is None:
+            return []
+        problem = self.silent.get(router.id) or self._ask_router(router, capability)
+        return [
+            Check(
+                process=router.id,
+                check=capability,
+                ok=problem is None,
+                detail=problem or "answered",
+                is_drift=False,
+            )
+        ]
+
+    def _ended(self) -> list[UnitState]:
+        """Processes that do not run, with their logs."""
+        units = self.deployment.units()
+        limit = self.deployment.limits.ask_s
+        looks = {host: units_request("status", list(names)) for host, names in units.items()}
+        reports = ask_all(self.deployment.fleet, looks, timeout_s=limit)
+        ended = {
+            host: [s.unit for s in read_units(host, report, units[host]).values() if s.has_ended]
+            for host, report in reports.items()
+        }
+        reads = {
+            host: units_request("status", names, log_lines=LOG_LINES)
+            for host, names in ended.items()
+            if names
+        }
+        reports = ask_all(self.deployment.fleet, reads, timeout_s=limit)
+        return [
+            state
+            for host, report in reports.items()
+            for state in read_units(host, report, units[host]).values()
+        ]
+
+    def _reason_not_to_ask(self, rank: RankEndpoint, partner: RankEndpoint | None) -> str | None:
+        """Why asking a rank would only cost time, None when it would not."""
+        for each in (rank, partner):
+            for process in (each.process, each.server) if each is not None else ():
+                if process in self.silent:
+                    return self.silent[process]
+        return None
+
+    def _ask_router(self, router: Process, capability: str) -> str | None:
+        """What is wrong with the router's answer, None when it shows the capability."""
+        question = question_for(capability, self.deployment.endpoints.model)
+        step = {
+            "method": "POST",
+            "url": f"{router.endpoint}{question.path}",
+            "headers": dict(self.deployment.headers),
+            "body": dict(question.body),
+            "timeout_s": self.timeout_s,
+        }
+        probe: dict[str, object] = {"id": router.id, "steps": [step]}
+        steps = probe_hosts(self.deployment, {router.host: [probe]}, self.timeout_s).get(
+            router.id, []
         )
-        if lacking is not None:
-            ok, detail = False, lacking
-        rank = answered.proof.rank
-        where = f"rank {rank.rank} of {rank.group}: {detail}"
-        checks.append(
-            Check(process=rank.process, check=capability, ok=ok, detail=where, is_drift=False)
-        )
-    return checks
+        answer: Mapping[str, object] = steps[-1] if steps else {}
+        status = answer.get("status")
+        if not isinstance(status, int):
+            self.silent[router.id] = f"not asked again: {error_text(answer)}"
+            return error_text(answer)
+        if status >= FIRST_ERROR_STATUS or answer.get("error"):
+            return f"HTTP {status}: {error_text(answer)}"
+        return missing_from(capability, answer.get("body"))
 
 
-def _client_answer(proof: Proof, answers: Sequence[Sequence[Mapping[str, object]]]) -> object:
+def _judge(capability: str, answered: Answered) -> tuple[bool, str]:
+    """Whether an answer shows a capability, and what it says."""
+    if not answered.verdict.ok:
+        return False, answered.verdict.detail
+    lacking = missing_from(capability, _client_answer(answered))
+    return (True, answered.verdict.detail) if lacking is None else (False, lacking)
+
+
+def _client_answer(answered: Answered) -> object:
     """The body that a client would have got."""
-    probe, step = proof.asked[-1]
-    return answers[probe][step].get("body")
-
-
-def _through_router(
-    deployment: Deployment, router: Process, capability: str, timeout_s: float
-) -> Check:
-    question = question_for(capability, deployment.endpoints.model)
-    step = {
-        "method": "POST",
-        "url": f"{router.endpoint}{question.path}",
-        "headers": dict(deployment.headers),
-        "body": dict(question.body),
-        "timeout_s": timeout_s,
-    }
-    probes: dict[str, list[dict[str, object]]] = {router.host: [{"id": router.id, "steps": [step]}]}
-    steps = probe_hosts(deployment, probes, timeout_s).get(router.id, [])
-    answer: Mapping[str, object] = steps[-1] if steps else {}
-    status = answer.get("status")
-    detail: str | None = None
-    if not isinstance(status, int) or status >= FIRST_ERROR_STATUS or answer.get("error"):
-        detail = f"HTTP {status}: {error_text(answer)}" if status else error_text(answer)
-    else:
-        detail = missing_from(capability, answer.get("body"))
-    return Check(
-        process=router.id,
-        check=capability,
-        ok=detail is None,
-        detail=detail or "answered",
-        is_drift=False,
-    )
+    probe, step = answered.proof.asked[-1]
+    steps: Sequence[Mapping[str, object]] = answered.answers[probe]
+    return steps[step].get("body")

@@ -127,7 +127,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "Prove that hosts are as declared and that every rank serves",
                 (
                     *HOSTS,
-                    Option("timeout", "number", "seconds that one request may take; default 120"),
+                    Option("timeout", "number", "seconds that one request may take; default 60"),
                 ),
             ),
         ),

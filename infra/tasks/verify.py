@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from infra.catalog.load import Catalog
 from infra.errors import Differs, NotReady
-from infra.launch.verification import Check, verify
+from infra.launch.host_drift import Check
+from infra.launch.verification import verify
 from infra.plan.capabilities import CAPABILITIES
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.reached_hosts import make_deployment, open_fleet
 from infra.tasks.stack_options import compile_for_hosts
 
-REQUEST_S = 120.0
+REQUEST_S = 60.0
 
 
 def run(options: Options, output: Output) -> int:

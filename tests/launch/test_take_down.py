@@ -178,10 +178,27 @@ def test_verify_asks_every_rank_and_the_router_for_every_capability(
     assert all(check.ok for check in serving if check.check == "chat")
     assert [check.check for check in checks if check.is_drift] == ["tuning", "files", "images"] * 6
     fleet.unit("decode-3/3").active_state = "failed"
-    wrong = {
-        (c.process, c.check) for c in verify(deployment, {}, 5.0) if c.check == "chat" and not c.ok
-    }
-    assert ("decode-3/3", "chat") in wrong
+    fleet.unit("decode-3/3").log = ["ValueError: gone"]
+    checks = verify(deployment, {}, 5.0)
+    ended = [check for check in checks if check.check == "running"]
+    assert [(check.process, check.ok) for check in ended] == [("decode-3/3", False)]
+    assert "ValueError: gone" in ended[0].detail
+    wrong = {check.process for check in checks if check.check == "chat" and not check.ok}
+    assert {"decode-0/0", "decode-3/3", "router/0"} <= wrong
+
+
+def test_verify_waits_for_a_silent_rank_once(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    fleet.silent.add("decode-3/3")
+    checks = [
+        c for c in verify(deployment, {}, 5.0) if c.process == "decode-3/3" and not c.is_drift
+    ]
+    assert not any(check.ok for check in checks)
+    assert ["not asked again" in check.detail for check in checks] == [False] + [True] * (
+        len(checks) - 1
+    )
 
 
 def test_verify_names_what_differs(
