@@ -18,6 +18,7 @@ from infra.launch.readiness import LOG_LINES, Readiness
 from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.process import Process
+from infra.render.units import STOP_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,7 @@ def bring_up(deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bo
 def start(deployment: Deployment) -> Served:
     """Start what is installed, and prove that it serves; see `bring_up`."""
     begun = deployment.clock.now()
+    _stop_parts(deployment)
     units = _start_units(deployment, "engine")
     hosts = len(deployment.units("engine"))
     deployment.say(f"started {len(units)} engine processes on {hosts} hosts")
@@ -83,6 +85,28 @@ def router_probe(deployment: Deployment, router: Process, timeout_s: float) -> d
         "timeout_s": timeout_s,
     }
     return {"id": router.id, "steps": [step]}
+
+
+def _stop_parts(deployment: Deployment) -> None:
+    """Stop what is left of groups of which a part has ended: a rank that starts alone hangs the others."""
+    states = _states(deployment)
+    groups: dict[str, list[Process]] = {}
+    for process in deployment.engines():
+        groups.setdefault(process.group, []).append(process)
+    left: set[str] = set()
+    for group, members in groups.items():
+        running = [process.id for process in members if states[process.id].is_running]
+        if running and len(running) < len(members):
+            missing = next(process.id for process in members if process.id not in running)
+            deployment.say(f"{group} starts again as one: {missing} has ended")
+            left |= set(running)
+    requests = {
+        host: {**units_request("stop", names), "timeout_s": STOP_S}
+        for host, units in deployment.units("engine").items()
+        if (names := [unit for unit, process in units.items() if process in left])
+    }
+    limit = STOP_S + deployment.limits.ask_s
+    ask_until_known(deployment.fleet, requests, timeout_s=limit)
 
 
 def _start_units(deployment: Deployment, kind: str) -> dict[str, UnitState]:

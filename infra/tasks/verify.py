@@ -15,6 +15,7 @@ from infra.tasks.reached_hosts import make_deployment, open_fleet
 from infra.tasks.stack_options import compile_for_hosts
 
 REQUEST_S = 60.0
+MAX_SHOWN = 3
 
 
 def run(options: Options, output: Output) -> int:
@@ -57,11 +58,14 @@ def verify_document(stack: str, checks: Sequence[Check]) -> dict[str, object]:
 
 
 def _table(checks: Sequence[Check]) -> str:
-    """Every check that is wrong, and those that are right counted per check."""
+    """One row per check: how many are right and wrong, and the first reasons."""
     rows = [("check", "right", "wrong", "detail")]
     for name in dict.fromkeys(check.check for check in checks):
         own = [check for check in checks if check.check == name]
         wrong = [check for check in own if not check.ok]
-        detail = "; ".join(f"{check.process}: {check.detail}" for check in wrong) or own[0].detail
-        rows.append((name, str(len(own) - len(wrong)), str(len(wrong)), detail))
+        shown = "; ".join(f"{check.process}: {check.detail}" for check in wrong[:MAX_SHOWN])
+        more = f"; and {len(wrong) - MAX_SHOWN} more" if len(wrong) > MAX_SHOWN else ""
+        rows.append(
+            (name, str(len(own) - len(wrong)), str(len(wrong)), shown + more or own[0].detail)
+        )
     return table(rows)

@@ -75,6 +75,17 @@ def test_brought_up_again_it_changes_nothing_and_proves_again(catalog: Catalog) 
     assert begun == {p.id: fleet.unit(p.id).started_at for p in deployment.plan.processes}
 
 
+def test_a_group_of_which_a_part_has_ended_starts_again_as_one(catalog: Catalog) -> None:
+    deployment, fleet, said = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    begun = {process.id: fleet.unit(process.id).started_at for process in deployment.plan.processes}
+    fleet.unit("decode-1/1").active_state = "failed"
+    bring_up(deployment, {}, tunes=False)
+    again = {p for p in begun if fleet.unit(p).started_at != begun[p]}
+    assert again == {p.id for p in deployment.engines() if p.group == "decode/0"}
+    assert "decode/0 starts again as one: decode-1/1 has ended" in said
+
+
 def test_a_unit_that_fails_is_named_with_its_reason_at_once(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     log = [
