@@ -192,7 +192,9 @@ class Rehearsal:
         engines = sum(process.kind == "engine" for process in plan.processes)
         if self.wishes.spoilt is not None:
             parse_break(self.wishes.spoilt, plan)
-        return False, f"{plan.stack}: {engines} engine processes on {len(plan.hosts)} hosts"
+        return False, (
+            f"{plan.stack}: {_number(engines, 'engine process', 'es')} on {_number(len(plan.hosts), 'host')}"
+        )
 
     def _provision(self) -> tuple[bool, str]:
         plan = self.current_plan()
@@ -220,7 +222,9 @@ class Rehearsal:
         self._write_inventory(inventory_from_outputs(result.outputs, ssh_arguments=ssh_arguments))
         inventory = read_inventory(self.inventory_path())
         self.plan = compile_stack(stack, catalog=self.catalog, inventory=inventory).plan
-        return True, f"real Pulumi engine, emulated AWS: {len(inventory.hosts)} instances"
+        return True, (
+            f"real Pulumi engine, emulated AWS: {_number(len(inventory.hosts), 'instance')}"
+        )
 
     def _written_stack(self, stack: LoadedStack) -> Path:
         """The stack as one file, `extends` and `--set` applied: what the provisioning program reads."""
@@ -236,7 +240,9 @@ class Rehearsal:
         for notice in self.lab.notices:
             self._detail(notice)
         statuses = self.lab.wait_ready(HOSTS_READY_S)
-        return True, f"{len(statuses)} simulated hosts, each with its own systemd and sshd"
+        return True, (
+            f"{_number(len(statuses), 'simulated host')}, each with its own systemd and sshd"
+        )
 
     def _weights(self) -> tuple[bool, str]:
         plan = self.current_plan()
@@ -325,5 +331,5 @@ def _counted(problems: tuple[Problem, ...]) -> str:
     return f"{_number(errors, 'error')}, {_number(warnings, 'warning')}"
 
 
-def _number(count: int, noun: str) -> str:
-    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+def _number(count: int, noun: str, plural: str = "s") -> str:
+    return f"{count or 'no'} {noun}{'' if count == 1 else plural}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.errors import StackError
 from infra.plan.imported import read_plan
+from infra.rehearsal.folders import new_folder, remove_forgotten_folders
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.registry import LabEntry
 from infra.rehearsal.lab.starting import list_labs, open_lab, stop_lab
@@ -23,6 +23,8 @@ from infra.tasks.stack_options import chosen_stack
 
 # Five minutes of an engine are six seconds; a load of half an hour is a third of a second.
 PACE = Pace(time_scale=0.02, load_seconds=0.3)
+# Of a log's line that is shown beside a failure, in characters; the whole of it is in the log.
+LONGEST_LINE = 300
 
 
 def run(options: Options, output: Output) -> int:
@@ -31,10 +33,7 @@ def run(options: Options, output: Output) -> int:
         return _list(output)
     stopped = options.text("stop")
     if stopped is not None:
-        stop_lab(stopped)
-        output.document({"schema_version": SCHEMA_VERSION, "ok": True, "stopped": stopped})
-        output.message(f"Stopped {stopped}: nothing of it is left.")
-        return 0
+        return _stop(stopped, output)
     return _rehearse(_wishes(options), options, output)
 
 
@@ -43,6 +42,9 @@ def _wishes(options: Options) -> Wishes:
     if last not in STEPS:
         what = f"There is no step {last}."
         raise StackError("--to-step", what, f"{nearest(last, STEPS)} Steps: {', '.join(STEPS)}.")
+    if options.text("break") is not None and STEPS.index(last) < STEPS.index("start"):
+        what = f"Nothing is broken before the step start, and --to-step {last} ends before it."
+        raise StackError("--break", what, "Leave --to-step out, or name start or verify.")
     plan_file = options.text("plan")
     return Wishes(
         stack=chosen_stack(options) if plan_file is None else None,
@@ -60,9 +62,9 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
     output.message(
         f"Rehearsing {name}: hosts, devices, engines and cloud are SIMULATED; nothing real is touched."
     )
-    folder = Path(tempfile.mkdtemp(prefix="moe-rehearsal-"))
+    remove_forgotten_folders()
     code = 0
-    with open_lab(folder) as lab, contextlib.ExitStack() as resources:
+    with open_lab(new_folder()) as lab, contextlib.ExitStack() as resources:
         report.id = lab.id
         rehearsal = Rehearsal(wishes, lab, Catalog(), report, output.message, resources)
         try:
@@ -71,7 +73,9 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
         except StepFailed as error:
             code = error.exit_code
             _print_failure(rehearsal, error, output)
-        if options.is_on("keep"):
+            if not options.is_on("keep"):
+                output.next_command("the same with --keep, to look at the hosts: they are gone now")
+        if options.is_on("keep") and lab.directory.is_dir():  # a lab that could not boot has gone
             keep_record(rehearsal)
             lab.keep()
             _print_ways_in(lab, report, output)
@@ -85,7 +89,7 @@ def _print_failure(rehearsal: Rehearsal, error: StepFailed, output: Output) -> N
     for process, lines in rehearsal.last_words(error.cause.where).items():
         output.message(f"{process} said last:")
         for line in lines:
-            output.message(f"  {line}")
+            output.message(f"  {line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + ' …'}")
 
 
 def _print_report(rehearsal: Rehearsal, output: Output) -> None:
@@ -119,6 +123,17 @@ def _print_ways_in(lab: Lab, report: Report, output: Output) -> None:
     output.next_command(
         f"fab status --stack {report.stack} --inventory {report.inventory}   (fab rehearse --stop {lab.id} ends it)"
     )
+
+
+def _stop(lab_id: str, output: Output) -> int:
+    running = [entry.id for entry in list_labs()]
+    if lab_id not in running:
+        what = f"No rehearsal {lab_id} runs."
+        raise StackError("--stop", what, f"Running: {', '.join(running) or 'none'}.")
+    stop_lab(lab_id)
+    output.document({"schema_version": SCHEMA_VERSION, "ok": True, "stopped": lab_id})
+    output.message(f"Stopped {lab_id}: nothing of it is left.")
+    return 0
 
 
 def _list(output: Output) -> int:

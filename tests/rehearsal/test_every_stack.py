@@ -1,0 +1,78 @@
+"""Every stack, shipped or small, serves a token through its own front door, all steps of the job included."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from infra.rehearsal.report import STEPS
+from infra.spec.load import PROJECT, load_stack, stack_names
+from tests.rehearsal.command import Done, Shell
+
+SMALL = sorted((PROJECT / "tests" / "stacks").glob("*.yaml"))
+# The real Pulumi engine costs seconds of processor time; one P/D stack and one over hosts stand for the others,
+# which are rehearsed as if their hosts existed. tests/rehearsal/cloud/ provisions each instance type.
+PROVISIONED = ("gb200-2p1d", "h200-2n-tp16")
+SIMULATED = {"hosts", "weights", "tune", "start"}
+
+
+def assert_served(done: Done, name: str, roles: set[str]) -> None:
+    assert done.code == 0, done.err
+    report = done.document
+    assert report["ok"] is True
+    assert report["stack"] == name
+    assert [step["name"] for step in report["steps"]] == list(STEPS)
+    assert all(step["ok"] for step in report["steps"])
+    assert {step["name"] for step in report["steps"] if step["simulated"]} >= SIMULATED
+    assert 0 < report["first_token_s"] < 120
+    assert set(report["served_by"]) == roles
+    assert all(process.startswith(role) for role, process in report["served_by"].items())
+
+
+@pytest.mark.lab
+@pytest.mark.slow  # 40 rehearsals of three seconds and more
+@pytest.mark.parametrize(
+    "file",
+    [PROJECT / "stacks" / f"{name}.yaml" for name in stack_names() if name not in PROVISIONED] + SMALL,
+    ids=lambda path: path.stem,
+)
+def test_a_stack_serves_a_token(file: Path, shell: Shell) -> None:
+    spec = load_stack(str(file)).spec
+    hosts_exist = ("--set", "platform=existing-hosts") if spec.platform == "aws-ec2" else ()
+    done = shell.fab("rehearse", "--file", str(file), *hosts_exist, "--json")
+    assert_served(done, file.stem, set(spec.roles.model_dump(exclude_none=True)))
+    shell.assert_nothing_left()
+
+
+@pytest.mark.lab
+@pytest.mark.pulumi
+@pytest.mark.slow  # provisions with the real engine
+def test_two_provisioned_stacks_are_rehearsed_side_by_side(shell: Shell) -> None:
+    before = git_status()
+    with ThreadPoolExecutor() as pool:
+        both = list(
+            pool.map(lambda name: shell.fab("rehearse", "--stack", name, "--json"), PROVISIONED)
+        )
+    assert_served(both[0], "gb200-2p1d", {"prefill", "decode"})
+    assert_served(both[1], "h200-2n-tp16", {"unified"})
+    for done in both:
+        provision = done.document["steps"][STEPS.index("provision")]
+        assert provision["simulated"] is True
+        assert "real Pulumi engine, emulated AWS" in provision["detail"]
+    assert both[0].document["id"] != both[1].document["id"]
+    shell.assert_nothing_left()
+    assert git_status() == before
+
+
+def git_status() -> str:
+    """What git sees of stacks/ and Pulumi's files, which the engine would write to."""
+    return subprocess.run(
+        ["git", "status", "--porcelain", "--ignored", "--", "stacks", "Pulumi.yaml", "ansible"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout

@@ -1,0 +1,38 @@
+"""Whatever ends `fab rehearse` in whichever step, nothing of it stays on the machine."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from infra.rehearsal.cloud.scratch_project import find_pulumi
+from tests.rehearsal.command import FAB, Shell, end, wait_for
+
+pytestmark = [pytest.mark.lab, pytest.mark.pulumi]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+# The last line that is said before a step is in the middle of its work.
+BEFORE = {"provision": "prefill-0 runs at", "hosts": "provision  ", "start": "installed on"}
+
+
+@pytest.mark.slow  # nine rehearsals of up to ten seconds
+@pytest.mark.parametrize("step", BEFORE)
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_nothing_outlives_an_end_in_a_step(
+    step: str, number: signal.Signals, shell: Shell
+) -> None:
+    find_pulumi()
+    words = ("--stack", "gb200-2p1d") if step == "provision" else ("--stack", "a3-2p1d")
+    process = shell.start(FAB, "rehearse", *words)
+    wait_for(process, BEFORE[step])
+    programs = " ".join(shell.look(process))
+    if step == "provision":  # the engine, its language host and the emulated provider
+        for program in ("pulumi up", "pulumi-language-python", "infra.rehearsal.cloud.plugin"):
+            assert program in programs
+    if step == "start":
+        assert "systemd" in programs
+    done = end(process, number)
+    assert done.code == (130 if number == signal.SIGINT else -number)
+    assert "\nTraceback" not in done.err
+    shell.assert_nothing_left(empty_folders=number == signal.SIGKILL)
