@@ -50,6 +50,9 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     if ACTIONS[action]:
         done = host.run(["systemctl", *ACTIONS[action], "--", *units], timeout_s)
         message = None if done.exit_code == 0 else _words(done)
+    if action == "stop":
+        # a unit that had failed is stopped already; systemd would list it for ever
+        host.run(["systemctl", "reset-failed", "--", *units], SHOW_S)
     log_lines = int(str(request.get("log_lines") or 0))
     shown = show_units(host, units)
     rows = [_row(host, unit, shown.get(unit, {}), log_lines) for unit in units]
