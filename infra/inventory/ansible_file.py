@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from infra.errors import Problem, ProblemsFound
+from infra.inventory.groups import Group, Groups, merge_variables
+from infra.inventory.host_ranges import MAX_HOSTS, expand_range, split_port
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.spec.load import nearest
 from infra.spec.yaml_source import Document, read_yaml
 
 MOE_KEYS = ("address", "interface", "rdma_devices", "host_key", "instance_id")
-_RANGE = re.compile(r"\[(?P<first>[0-9]+|[a-z]):(?P<last>[0-9]+|[a-z])(:(?P<step>[0-9]+))?\]")
-_ADDRESS = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9.\-]*[A-Za-z0-9])?$|^[0-9a-fA-F:]+$")
-_MAX_HOSTS = 20_000
+_ADDRESS = re.compile(
+    r"^[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?$|^[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$"
+)
+
+
+class Encrypted:
+    """A value that only Ansible can read (`!vault`)."""
+
+    def __init__(self, text: str) -> None:
+        """Forget the text: nothing here can decrypt it."""
+        del text
+
+    def __repr__(self) -> str:
+        """Never the text, not even encrypted."""
+        return "***"
+
+
+_TAGS = {"!vault": Encrypted, "!vault-encrypted": Encrypted, "!unsafe": str}
 
 
 @dataclass(slots=True)
 class _Found:
-    """A host while groups are walked: later and inner groups win, and its own variables over all groups'."""
+    """A host while the file is walked: the groups that list it, and its own variables."""
 
-    groups: list[str] = field(default_factory=list)
-    variables: dict[str, object] = field(default_factory=dict)
+    direct: list[str] = field(default_factory=list)
     own: dict[str, object] = field(default_factory=dict)
-    line: int | None = None
 
 
 @dataclass(slots=True)
@@ -36,6 +52,7 @@ class _Walk:
     file: str
     document: Document
     hosts: dict[str, _Found] = field(default_factory=dict)
+    groups: Groups = field(default_factory=Groups)
     problems: list[Problem] = field(default_factory=list)
 
     def refuse(self, rule: str, where: tuple[str, ...], what: str, fix: str) -> None:
@@ -56,65 +73,79 @@ class _Walk:
             )
         )
 
-    def group(
-        self,
-        name: str,
-        body: object,
-        where: tuple[str, ...],
-        parents: tuple[str, ...],
-        inherited: Mapping[str, object],
-    ) -> None:
-        """One group: its variables, hosts and children."""
+    def group(self, name: str, body: object, where: tuple[str, ...], parent: str | None) -> None:
+        """One part of a group: its variables, hosts and children."""
+        group = self.groups.add(name, parent)
         if body is None:
             return
         if not isinstance(body, Mapping):
-            self.refuse(
-                "wrong-type",
-                where,
-                f"Group {name} is not a map.",
-                "Write `hosts:` or `children:` under it.",
-            )
+            fix = "Write `hosts:` or `children:` under it."
+            self.refuse("wrong-type", where, f"Group {name} is not a map.", fix)
             return
-        own = body.get("vars")
-        variables = _merge_variables(inherited, own if isinstance(own, Mapping) else {})
-        self._check_moe(own.get("moe") if isinstance(own, Mapping) else None, (*where, "vars"))
-        chain = (*parents, name)
-        hosts = body.get("hosts")
-        for pattern, values in (hosts if isinstance(hosts, Mapping) else {}).items():
-            here = (*where, "hosts", str(pattern))
-            own_values = values if isinstance(values, Mapping) else {}
-            self._check_moe(own_values.get("moe"), here)
-            for host in expand_range(str(pattern)):
-                if len(self.hosts) >= _MAX_HOSTS:
-                    what = f"{pattern} expands to more than {_MAX_HOSTS} hosts."
-                    self.refuse("too-many-hosts", here, what, "Write a smaller range.")
-                    return
-                found = self.hosts.setdefault(host, _Found())
-                found.variables = _merge_variables(found.variables, variables)
-                found.own = _merge_variables(found.own, own_values)
-                found.groups.extend(group for group in chain if group not in found.groups)
-                found.line = found.line or self.document.positions.get(here, (None, None))[0]
-        children = body.get("children")
-        for child, inner in (children if isinstance(children, Mapping) else {}).items():
-            self.group(str(child), inner, (*where, "children", str(child)), chain, variables)
+        own = self._map(body, "vars", where)
+        self._check_moe(own.get("moe"), (*where, "vars"))
+        group.variables = merge_variables(group.variables, own)
+        for pattern, values in self._map(body, "hosts", where).items():
+            self._pattern(group, str(pattern), values, (*where, "hosts", str(pattern)))
+        for child, inner in self._map(body, "children", where).items():
+            self.group(str(child), inner, (*where, "children", str(child)), name)
+
+    def _map(
+        self, body: Mapping[object, object], key: str, where: tuple[str, ...]
+    ) -> Mapping[str, object]:
+        """A map of a group; one name alone is a map of that name, as in Ansible."""
+        value = body.get(key)
+        if isinstance(value, str) and key != "vars":
+            return {value: None}
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        what = f"{key} of group {where[-1]} is not a map."
+        self.refuse("wrong-type", (*where, key), what, "Write `name:` per line, without a dash.")
+        return {}
+
+    def _pattern(self, group: Group, pattern: str, values: object, here: tuple[str, ...]) -> None:
+        """The hosts of one key under `hosts:`."""
+        own = dict(values) if isinstance(values, Mapping) else {}
+        self._check_moe(own.get("moe"), here)
+        names, port = split_port(pattern)
+        if port is not None:
+            own.setdefault("ansible_port", port)
+        hosts = expand_range(names)
+        first = next(hosts, None)
+        if first is None or "[" in first:
+            fix = (
+                "Write [first:last] or [first:last:step], two numbers of one width or two letters."
+            )
+            self.refuse("bad-range", here, f"{pattern} names no hosts.", fix)
+            return
+        for host in chain([first], hosts):
+            if len(self.hosts) >= MAX_HOSTS:
+                what = f"{pattern} expands to more than {MAX_HOSTS} hosts."
+                self.refuse("too-many-hosts", here, what, "Write a smaller range.")
+                return
+            found = self.hosts.setdefault(host, _Found())
+            found.own = merge_variables(found.own, own)
+            if group.name not in found.direct:
+                found.direct.append(group.name)
 
     def _check_moe(self, moe: object, where: tuple[str, ...]) -> None:
         if moe is None:
             return
         if not isinstance(moe, Mapping):
-            self.refuse(
-                "wrong-type",
-                (*where, "moe"),
-                "moe is not a map.",
-                f"Its keys are {', '.join(MOE_KEYS)}.",
-            )
+            fix = f"Its keys are {', '.join(MOE_KEYS)}."
+            self.refuse("wrong-type", (*where, "moe"), "moe is not a map.", fix)
             return
-        for key in moe:
+        for key, value in moe.items():
+            here = (*where, "moe", str(key))
             if key not in MOE_KEYS:
                 what = f"There is no key {key} under moe."
+                self.refuse("unknown-key", here, what, nearest(str(key), MOE_KEYS))
+            elif key == "rdma_devices" and not _is_list_of_text(value):
                 self.refuse(
-                    "unknown-key", (*where, "moe", str(key)), what, nearest(str(key), MOE_KEYS)
+                    "wrong-type", here, f"{value!r} is not a list of names.", "Write [mlx5_0:1]."
                 )
+            elif key != "rdma_devices" and not isinstance(value, str | None):
+                self.refuse("wrong-type", here, f"{value!r} is not text.", "Write it in quotes.")
 
 
 def read_inventory(path: Path, shown: str | None = None) -> Inventory:
@@ -145,13 +176,17 @@ def read_inventory(path: Path, shown: str | None = None) -> Inventory:
                 ),
             )
         ) from error
-    document, problems = read_yaml(text, file)
+    document, problems = read_yaml(text, file, _TAGS)
     if problems:
         raise ProblemsFound(tuple(_without_stack_hint(problem) for problem in problems))
     walk = _Walk(file, document)
     if isinstance(document.data, Mapping):
         for name, body in document.data.items():
-            walk.group(str(name), body, (str(name),), (), {})
+            walk.group(str(name), body, (str(name),), None)
+    if cycle := walk.groups.cycle():
+        what = f"Groups contain each other: {' in '.join(cycle)}."
+        walk.refuse("group-cycle", (cycle[0],), what, "Remove one of these `children`.")
+        raise ProblemsFound(tuple(walk.problems))
     hosts = tuple(_host(name, found, walk) for name, found in walk.hosts.items())
     if not hosts and not walk.problems:
         walk.refuse(
@@ -160,87 +195,73 @@ def read_inventory(path: Path, shown: str | None = None) -> Inventory:
             "The inventory has no hosts.",
             "List them under `all: children: <role>: hosts:`.",
         )
-    _refuse_twice(hosts, walk)
+    if not walk.problems:
+        _refuse_twice(hosts, walk)
     if walk.problems:
         raise ProblemsFound(tuple(walk.problems))
     return Inventory(path=file, hosts=hosts)
 
 
-def expand_range(pattern: str) -> Iterator[str]:
-    """`rack[01:03]` → rack01, rack02, rack03, as Ansible expands it; letters too."""
-    match = _RANGE.search(pattern)
-    if match is None:
-        yield pattern
-        return
-    first, last, step = match["first"], match["last"], max(int(match["step"] or 1), 1)
-    head, tail = pattern[: match.start()], pattern[match.end() :]
-    if first.isdigit() and last.isdigit():
-        middle = [
-            str(n).zfill(len(first))
-            for n in range(int(first), min(int(last), _MAX_HOSTS) + 1, step)
-        ]
-    else:
-        middle = [chr(n) for n in range(ord(first), ord(last) + 1, step)]
-    for part in middle:
-        yield from expand_range(f"{head}{part}{tail}")
-
-
-def _merge_variables(outer: Mapping[str, object], inner: Mapping[str, object]) -> dict[str, object]:
-    """Inner variables win; `moe` maps merge key by key."""
-    merged = {**outer, **inner}
-    first, second = outer.get("moe"), inner.get("moe")
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        merged["moe"] = {**first, **second}
-    return merged
-
-
 def _host(name: str, found: _Found, walk: _Walk) -> InventoryHost:
-    variables = _merge_variables(found.variables, found.own)
+    variables = merge_variables(walk.groups.variables_of(found.direct), found.own)
     moe = variables.get("moe")
     own: Mapping[str, object] = moe if isinstance(moe, Mapping) else {}
-    address = str(variables.get("ansible_host") or name)
+    address = _text("ansible_host", variables, name, walk) or name
     service = str(own.get("address") or address)
-    for value in (address, service):
+    for value in dict.fromkeys((address, service)):
         if not _ADDRESS.match(value):
-            walk.refuse(
-                "wrong-value",
-                (name,),
-                f"{name}: {value!r} is no address.",
-                "Write an IP address or a host name.",
-            )
+            fix = "Write an IP address or a host name; templates are not filled in here."
+            walk.refuse("wrong-value", (name,), f"{name}: {value!r} is no address.", fix)
     rdma = own.get("rdma_devices")
     return InventoryHost(
         name=name,
-        groups=tuple(group for group in found.groups if group != "all"),
+        groups=tuple(group for group in walk.groups.of_host(found.direct) if group != "all"),
         address=address,
         service_address=service,
         port=_port(variables.get("ansible_port"), name, walk),
-        user=_text(variables.get("ansible_user")),
-        private_key_file=_text(variables.get("ansible_ssh_private_key_file")),
-        ssh_arguments=tuple(shlex.split(str(variables.get("ansible_ssh_common_args") or ""))),
-        host_key=_text(own.get("host_key")),
+        user=_text("ansible_user", variables, name, walk),
+        private_key_file=_text("ansible_ssh_private_key_file", variables, name, walk),
+        ssh_arguments=_words("ansible_ssh_common_args", variables, name, walk),
+        host_key=None if own.get("host_key") is None else str(own["host_key"]),
         interface=str(own.get("interface") or "eth0"),
         rdma_devices=tuple(str(device) for device in rdma) if isinstance(rdma, list) else (),
-        instance_id=_text(own.get("instance_id")),
+        instance_id=None if own.get("instance_id") is None else str(own["instance_id"]),
     )
 
 
 def _port(value: object, name: str, walk: _Walk) -> int:
     if value is None:
         return 22
-    if isinstance(value, int) and 0 < value < 65536:  # noqa: PLR2004 - the range of TCP ports
-        return value
-    walk.refuse(
-        "wrong-value",
-        (name,),
-        f"{name}: ansible_port {value!r} is no port.",
-        "Write a number from 1 to 65535.",
-    )
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if isinstance(number, int) and 0 < number < 65536:  # noqa: PLR2004 - the range of TCP ports
+        return number
+    what = f"{name}: ansible_port {value!r} is no port."
+    walk.refuse("wrong-value", (name,), what, "Write a number from 1 to 65535.")
     return 22
 
 
-def _text(value: object) -> str | None:
+def _text(key: str, variables: Mapping[str, object], name: str, walk: _Walk) -> str | None:
+    value = variables.get(key)
+    if isinstance(value, Encrypted):
+        what = f"{name}: {key} is encrypted, and only Ansible can read it."
+        walk.refuse("encrypted-value", (name,), what, f"Write {key} in plain text.")
+        return None
     return None if value is None else str(value)
+
+
+def _words(key: str, variables: Mapping[str, object], name: str, walk: _Walk) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(_text(key, variables, name, walk) or ""))
+    except ValueError as error:
+        what = f"{name}: {key} cannot be split into words: {error}."
+        walk.refuse("wrong-value", (name,), what, "Close the quotation.")
+        return ()
+
+
+def _is_list_of_text(value: object) -> bool:
+    return value is None or (
+        isinstance(value, list) and all(isinstance(item, str) for item in value)
+    )
 
 
 def _refuse_twice(hosts: tuple[InventoryHost, ...], walk: _Walk) -> None:

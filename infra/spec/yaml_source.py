@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import yaml
 
@@ -15,6 +16,7 @@ MAX_DEPTH = 40
 
 Path = tuple[str | int, ...]
 Position = tuple[int, int]
+Tags = Mapping[str, Callable[[str], object]]
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -37,6 +39,7 @@ class _Reader:
     """Walks composed nodes; counts them, so that aliases cannot multiply for ever."""
 
     file: str
+    tags: Tags
     problems: list[Problem] = field(default_factory=list)
     positions: dict[Path, Position] = field(default_factory=dict)
     num_nodes: int = 0
@@ -67,6 +70,8 @@ class _Reader:
             return self._read_map(node, path, constructor)
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, i), constructor) for i, item in enumerate(node.value)]
+        if node.tag in self.tags:
+            return self.tags[node.tag](str(node.value))
         return constructor.construct_object(node)
 
     def _read_map(
@@ -109,12 +114,15 @@ def dotted(path: Path) -> str:
     return ".".join(str(part) for part in path)
 
 
-def read_yaml(text: str, file: str) -> tuple[Document, list[Problem]]:
+def read_yaml(
+    text: str, file: str, tags: Tags = MappingProxyType({})
+) -> tuple[Document, list[Problem]]:
     """Plain values and positions of one YAML document, and what is wrong with it.
 
     Args:
         text: the file's content.
         file: its name for messages.
+        tags: what the scalars of further tags (`!vault`) become; other tags are problems.
 
     Returns:
         The document (with `data=None` when nothing could be read) and its problems.
@@ -123,7 +131,7 @@ def read_yaml(text: str, file: str) -> tuple[Document, list[Problem]]:
     if len(text) > MAX_BYTES:
         what = f"The file has {len(text)} bytes; at most {MAX_BYTES} are read."
         return empty, [_whole_file(file, what)]
-    reader = _Reader(file)
+    reader = _Reader(file, tags)
     try:
         loader = _Loader(text)
         node = loader.get_single_node()

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible.inventory.manager import InventoryManager  # type: ignore[import-untyped]
+from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
+from ansible.vars.manager import VariableManager  # type: ignore[import-untyped]
 
 from infra.errors import ProblemsFound
-from infra.inventory.ansible_file import expand_range, read_inventory
+from infra.inventory.ansible_file import read_inventory
+from infra.inventory.host_ranges import expand_range, split_port
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.spec.load import PROJECT
 
@@ -152,3 +156,107 @@ def test_what_is_no_inventory_is_refused(text: str, says: str, tmp_path: Path) -
 def test_a_missing_file_is_told_with_the_option(tmp_path: Path) -> None:
     with pytest.raises(ProblemsFound, match="--inventory"):
         read_inventory(tmp_path / "none.yml")
+
+
+AGAINST_ANSIBLE = {
+    "deeper groups win": """
+all:
+  vars: {ansible_user: root, ansible_port: 2022}
+  hosts: {n1: {ansible_host: 10.0.0.1, ansible_user: bob}}
+  children:
+    gpu:
+      vars: {ansible_user: gpuuser}
+      children:
+        prefill: {hosts: {n1: , "n[2:3]": }}
+        decode: {vars: {ansible_user: dec}, hosts: {"d[01:04]": }}
+    other: {hosts: {d01: , n2: }}
+""",
+    "a group in several places": """
+all:
+  children:
+    gpu:
+      vars: {ansible_user: gpuuser, ansible_port: 2200}
+      children: {prefill: , decode: }
+    prefill: {hosts: {p0: , p1: }}
+    decode: {vars: {ansible_user: dec}, hosts: {"d[0:3]": }}
+    rack: {hosts: {"p[0:1]": , "d[0:3]": }}
+""",
+    "groups beside all": """
+prefill: {hosts: {p0: {ansible_host: 10.0.0.1}, p1: }, vars: {ansible_user: zz}}
+decode: {hosts: {"d[0:3]:2222": , "e[A:C]": , "f[:1]": }}
+east: {children: {prefill: , decode: }, vars: {ansible_user: east, ansible_port: 23}}
+all: {vars: {ansible_user: root}, hosts: {p0: }}
+""",
+    "priorities and names": """
+b: {vars: {ansible_user: b}, hosts: {x: , y: }}
+a: {vars: {ansible_user: a, ansible_group_priority: 5}, hosts: {x: }}
+c: {vars: {ansible_user: c}, hosts: y}
+""",
+    "vault and unsafe": """
+all:
+  vars:
+    ansible_user: root
+    ansible_become_password: !vault |
+      $ANSIBLE_VAULT;1.1;AES256
+      6162
+    motd: !unsafe "{{ x }}"
+  children: {prefill: {hosts: {p0: }}}
+""",
+}
+
+
+@pytest.mark.parametrize("text", AGAINST_ANSIBLE.values(), ids=AGAINST_ANSIBLE.keys())
+def test_hosts_and_variables_are_those_that_ansible_reads(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text(text, encoding="utf-8")
+    inventory = InventoryManager(loader=DataLoader(), sources=[str(path)])
+    variables = VariableManager(loader=DataLoader(), inventory=inventory)
+    theirs = {}
+    for each in inventory.get_hosts():
+        found = variables.get_vars(host=each, include_hostvars=False)
+        names = {group.name for group in each.get_groups()} - {"all", "ungrouped"}
+        address = found.get("ansible_host") or each.name
+        theirs[each.name] = (
+            address,
+            found.get("ansible_port", 22),
+            found.get("ansible_user"),
+            names,
+        )
+    ours = {
+        each.name: (each.address, each.port, each.user, set(each.groups))
+        for each in read_inventory(path).hosts
+    }
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("all: {hosts: [a, b]}", "hosts of group all is not a map"),
+        ("all: {hosts: {'n[3:1]': }}", "names no hosts"),
+        ("all: {hosts: {'n[01:3]': }}", "names no hosts"),
+        ("all: {hosts: {'n[1:]': }}", "names no hosts"),
+        ("all: {hosts: {a: {ansible_host: '{{ ip }}'}}}", "is no address"),
+        ("all: {hosts: {a: {ansible_host: !vault x}}}", "ansible_host is encrypted"),
+        ("all: {hosts: {a: {ansible_ssh_common_args: '-o \"x'}}}", "cannot be split into words"),
+        ("all: {hosts: {a: {moe: {rdma_devices: mlx5_0}}}}", "not a list of names"),
+        ("all: {hosts: {a: {moe: {interface: 5}}}}", "5 is not text"),
+        ("a: {children: {b: }}\nb: {children: {a: }, hosts: {h: }}", "contain each other"),
+    ],
+)
+def test_each_mistake_is_told_once(tmp_path: Path, text: str, says: str) -> None:
+    (message,) = refused(tmp_path, text)
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("d[0:3]:2222", ("d[0:3]", 2222)),
+        ("10.0.0.1:22", ("10.0.0.1", 22)),
+        ("fe80::1", ("fe80::1", None)),
+        ("d[0:3]", ("d[0:3]", None)),
+    ],
+)
+def test_a_port_behind_a_pattern(pattern: str, expected: tuple[str, int | None]) -> None:
+    assert split_port(pattern) == expected
