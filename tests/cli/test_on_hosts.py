@@ -1,0 +1,176 @@
+"""The real `fab` against simulated hosts: what an operator does to a deployment, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from infra.rehearsal.lab.prerequisites import missing, observe_machine
+from infra.spec.load import PROJECT
+
+# Real sshd, systemd and routers on one simulated host: each call takes about a second.
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+FAB = str(Path(sys.executable).parent / "fab")
+STACK = "vllm-shared-1p1d"
+HOST = "host-0"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A kept rehearsal: a tuned host with nothing started."""
+
+    inventory: str
+    ssh_config: str
+
+    def fab(self, *words: str, stack: str = STACK) -> subprocess.CompletedProcess[str]:
+        return run(FAB, words[0], "--stack", stack, "--inventory", self.inventory, *words[1:])
+
+    def ssh(self, command: str) -> str:
+        done = run("ssh", "-n", "-F", self.ssh_config, HOST, command)
+        return done.stdout
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words,
+        cwd=PROJECT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Kept]:
+    reason = missing(observe_machine())
+    if reason is not None:
+        if os.environ.get("CI"):
+            raise reason
+        pytest.skip(str(reason))
+    done = run(FAB, "rehearse", "--stack", STACK, "--keep", "--to-step", "tune", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    yield Kept(document["inventory"], document["ssh_config"])
+    run(FAB, "rehearse", "--stop", document["id"])
+
+
+@pytest.fixture
+def up(kept: Kept) -> Kept:
+    """The deployment runs; it costs a second where it does already."""
+    done = kept.fab("up", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["ok"] is True
+    assert [row["id"] for row in document["processes"]] == ["host-0/0", "host-0/1"]
+    assert document["router"]["ready"] is True
+    return kept
+
+
+def test_a_taken_port_is_named_and_nothing_is_installed(kept: Kept) -> None:
+    kept.fab("down")
+    kept.ssh("sudo systemd-run --unit=squatter python3 -m http.server 7101")
+    time.sleep(0.5)
+    done = kept.fab("up")
+    kept.ssh("sudo systemctl stop squatter")
+    assert done.returncode == 3, done.stderr
+    assert all(word in done.stderr for word in ("host-0", "7101", "http.server", "host-0/1"))
+    assert "Traceback" not in done.stderr
+    assert kept.ssh("ls -d /etc/moe-infra 2>/dev/null") == ""
+
+
+def test_weights_that_are_not_there_are_refused(kept: Kept) -> None:
+    kept.fab("down")
+    path = kept.ssh("ls -d /models/*/*/manifest.json | head -1").strip()
+    kept.ssh(f"sudo mv {path} {path}.away")
+    done = kept.fab("up")
+    kept.ssh(f"sudo mv {path}.away {path}")
+    assert done.returncode == 3, done.stderr
+    assert "manifest.json" in done.stderr
+
+
+def test_status_and_logs_of_what_runs(up: Kept) -> None:
+    status = up.fab("status", "--json")
+    assert status.returncode == 0
+    assert json.loads(status.stdout)["ok"] is True
+    logs = up.fab("logs", "--rank", "host-0/1", "--lines", "5", "--json")
+    lines = json.loads(logs.stdout)["lines"]
+    assert {line["process"] for line in lines} == {"host-0/1"}
+    grepped = up.fab("logs", "--grep", "startup complete")
+    assert len(grepped.stdout.splitlines()) >= 2
+    assert up.fab("logs", "--rank", "nobody/0").returncode == 2
+
+
+def test_verify_passes_then_notices_a_changed_file(up: Kept) -> None:
+    assert up.fab("verify").returncode == 0
+    path = f"/etc/moe-infra/{STACK}/engine-1/environment"
+    up.ssh(f"sudo cp -p {path} /root/kept && echo '# spoilt' | sudo tee -a {path}")
+    done = up.fab("verify", "--json")
+    up.ssh(f"sudo cp -p /root/kept {path} && sudo rm /root/kept")
+    assert done.returncode == 6, done.stderr
+    wrong = [check for check in json.loads(done.stdout)["checks"] if not check["ok"]]
+    assert [check["check"] for check in wrong] == [f"file:{path}"]
+
+
+def test_a_killed_rank_is_noticed_and_its_group_comes_up_again(up: Kept) -> None:
+    up.ssh(f"sudo systemctl kill -s KILL --kill-who=main 'moe-{STACK}-engine@1'")
+    time.sleep(0.5)
+    status = up.fab("status", "--json")
+    assert status.returncode == 5
+    rows = {row["id"]: row for row in json.loads(status.stdout)["processes"]}
+    assert (rows["host-0/1"]["state"], rows["host-0/1"]["ready"]) == ("failed", False)
+    assert rows["host-0/0"]["ready"] is True
+    verified = up.fab("verify", "--timeout", "5")
+    assert verified.returncode == 5
+    assert "host-0/1" in verified.stdout
+    assert up.fab("up").returncode == 0
+
+
+def test_another_release_is_not_written_over_a_running_one(up: Kept) -> None:
+    done = up.fab("up", "--set", "defaults.max_num_seqs=7")
+    assert done.returncode == 3, done.stderr
+    assert "fab down" in done.stderr
+
+
+def test_down_leaves_nothing_and_may_be_repeated(up: Kept) -> None:
+    assert up.fab("down").returncode == 0
+    left = up.ssh(
+        f"ls -d /etc/moe-infra /etc/systemd/system/moe-{STACK}* /var/lib/moe-infra/rollback/{STACK} 2>/dev/null;"
+        f"systemctl list-units --all --no-legend 'moe-{STACK}*'; sudo docker ps -aq"
+    )
+    assert left == ""
+    again = up.fab("down")
+    assert again.returncode == 0
+    assert "Nothing of" in again.stdout
+    assert up.fab("status").returncode == 5
+
+
+def test_tuning_is_checked_taken_back_and_brought_about(kept: Kept) -> None:
+    assert kept.fab("tune-hosts", "--check").returncode == 0
+    assert kept.fab("tune-hosts", "--rollback").returncode == 0
+    drift = kept.fab("tune-hosts", "--check", "--diff", "--json")
+    assert drift.returncode == 6
+    document = json.loads(drift.stdout)
+    assert document["changed"] > 0
+    assert list(document["hosts"][0]["items"][0]) == [
+        "id",
+        "state",
+        "before",
+        "wanted",
+        "after",
+        "why",
+        "needs",
+    ]
+    assert kept.fab("tune-hosts").returncode == 0
+    again = kept.fab("tune-hosts", "--json")
+    assert json.loads(again.stdout)["changed"] == 0
