@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from infra.catalog.load import Catalog
+from infra.plan.compile import compile_file
 from infra.spec.load import PROJECT, load_stack, stack_names
 from infra.tasks.table import GROUPS
 
@@ -62,3 +64,14 @@ def test_every_local_link_leads_somewhere() -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", README)
     missing = [target for target in targets if not (PROJECT / target).exists()]
     assert missing == []
+
+
+def test_every_stack_over_several_hosts_is_pictured() -> None:
+    page = (PROJECT / "docs" / "stacks.md").read_text(encoding="utf-8")
+    catalog = Catalog()
+    several = [
+        name for name in stack_names() if len(compile_file(name, catalog=catalog).plan.hosts) > 1
+    ]
+    shown = re.findall(r"!\[[^]]*\]\(pictures/([^)]+)\.svg\)", page)
+    assert sorted(shown) == several
+    assert all((PROJECT / "docs" / "pictures" / f"{name}.svg").is_file() for name in shown)
