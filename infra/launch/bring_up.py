@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.engines.serving import CHAT
+from infra.engines.serving import CHAT, answer_text, answer_tokens
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
 from infra.launch.failures import router_not_ready
@@ -13,7 +13,7 @@ from infra.launch.fleet import ask_until_known
 from infra.launch.installation import install
 from infra.launch.probing import ask_reachable, probe_hosts
 from infra.launch.progress import clock_text
-from infra.launch.proof import FIRST_ERROR_STATUS, Verdict, error_text
+from infra.launch.proof import Verdict, error_text, is_good
 from infra.launch.readiness import LOG_LINES, Readiness
 from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
@@ -129,17 +129,16 @@ def _ask_through(deployment: Deployment, router: Process) -> str:
     """
     clock, limits = deployment.clock, deployment.limits
     begun, pause, attempts = clock.now(), limits.first_poll_s, 0
-    reason = "no answer"
     while True:
         attempts += 1
         timeout_s = min(limits.first_proof_s * attempts, limits.longest_proof_s)
         probes = {router.host: [router_probe(deployment, router, timeout_s)]}
         steps = probe_hosts(deployment, probes, timeout_s).get(router.id, [])
         answer = steps[-1] if steps else {}
-        status = answer.get("status")
-        if isinstance(status, int) and status < FIRST_ERROR_STATUS:
-            return _words(answer.get("body"))
-        reason = error_text(answer) if status is None else f"HTTP {status}: {error_text(answer)}"
+        num_tokens = answer_tokens(answer.get("body"))
+        if is_good(answer) and num_tokens:
+            return _words(answer.get("body"), num_tokens)
+        reason = _why_not(answer)
         ended = _router_end(deployment)
         if ended is not None:
             raise router_not_ready(deployment, ended)
@@ -176,12 +175,15 @@ def _states(deployment: Deployment) -> dict[str, UnitState]:
     }
 
 
-def _words(body: object) -> str:
-    """The text of a chat answer, shortened."""
-    if not isinstance(body, Mapping) or not isinstance(body.get("choices"), list):
-        return "an answer without choices"
-    choice = body["choices"][0] if body["choices"] else {}
-    message = choice.get("message") if isinstance(choice, Mapping) else None
-    fields = message if isinstance(message, Mapping) else {}
-    text = fields.get("content") or fields.get("reasoning") or fields.get("reasoning_content") or ""
-    return repr(" ".join(str(text).split())[:60])
+def _why_not(answer: Mapping[str, object]) -> str:
+    """Why an answer does not show that requests go through."""
+    if is_good(answer):
+        return "it answered without a single token"
+    status = answer.get("status")
+    return error_text(answer) if status is None else f"HTTP {status}: {error_text(answer)}"
+
+
+def _words(body: object, num_tokens: int) -> str:
+    """What the model said, shortened; how much where no word of it can be shown."""
+    text = " ".join(answer_text(body).split())
+    return repr(text[:60]) if text else f"{num_tokens} tokens"

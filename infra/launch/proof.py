@@ -16,6 +16,7 @@ from infra.engines.serving import (
     KV_PARAMS,
     METRICS,
     advertised_address,
+    answer_tokens,
     completion,
     counter_pattern,
     decode_params,
@@ -163,18 +164,22 @@ def judge_proof(
         if len(answers[probe]) <= step:
             return _no(answers[probe][-1] if answers[probe] else {})
         answer = answers[probe][step]
-        if not _is_good(answer):
+        if not is_good(answer):
             return _no(answer)
         if stray := _stray_address(proof.rank, answer.get("body")):
             return Verdict(ok=False, is_definite=True, detail=stray)
-        num_tokens = _num_tokens(answer.get("body"))
+        num_tokens = answer_tokens(answer.get("body"))
         if num_tokens == 0:
             detail = "It answered without a single token."
             return Verdict(ok=False, is_definite=True, detail=detail)
     if proof.counted is not None:
         before, after = (_counter(engine, proof, answers[0], step) for step in proof.counted)
-        if before is not None and (after is None or after <= before):
-            detail = f"It answered, but its counter of generated tokens stayed at {before:g}."
+        if after is None:
+            detail = "It answered, but its counter of generated tokens is not there."
+            return Verdict(ok=False, is_definite=True, detail=detail)
+        # A counter that was not there before has counted nothing yet.
+        if after <= (before or 0.0):
+            detail = f"It answered, but its counter of generated tokens stayed at {after:g}."
             return Verdict(ok=False, is_definite=True, detail=detail)
     return Verdict(ok=True, is_definite=True, detail=f"{num_tokens} tokens")
 
@@ -293,7 +298,8 @@ def _number(nonce: str, rank: RankEndpoint) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-def _is_good(answer: Mapping[str, object]) -> bool:
+def is_good(answer: Mapping[str, object]) -> bool:
+    """Whether a request was answered, wholly and without an error."""
     status = answer.get("status")
     return isinstance(status, int) and status < FIRST_ERROR_STATUS and not answer.get("error")
 
@@ -316,21 +322,9 @@ def error_text(answer: Mapping[str, object]) -> str:
     return words[:300] or "no words"
 
 
-def _num_tokens(body: object) -> int:
-    """Tokens that an answer holds: its usage, else one when there is text; a stream's by its events."""
-    if isinstance(body, str):
-        return max(body.count("data: {"), 0)
-    if not isinstance(body, Mapping):
-        return 0
-    usage = body.get("usage")
-    if isinstance(usage, Mapping) and isinstance(usage.get("completion_tokens"), int):
-        return int(str(usage["completion_tokens"]))
-    return 1 if body.get("choices") else 0
-
-
 def _counter(
     engine: EngineName, proof: Proof, answers: Sequence[Mapping[str, object]], step: int
 ) -> float | None:
-    if len(answers) <= step or not _is_good(answers[step]):
+    if len(answers) <= step or not is_good(answers[step]):
         return None
     return generated_tokens(engine, str(answers[step].get("body") or ""), proof.rank.rank)

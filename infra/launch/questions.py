@@ -7,7 +7,7 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 
-from infra.engines.serving import CHAT
+from infra.engines.serving import CHAT, answer_text
 from infra.launch.proof import Question
 
 MAX_TOKENS = 256
@@ -119,6 +119,8 @@ def _missing_from_stream(answer: object) -> str | None:
         return "no event came"
     if any(event.startswith('data: {"error"') for event in events):
         return f"the stream holds an error: {events[-1][:200]}"
+    if not answer_text(text):
+        return "the stream holds no word"
     return None if "data: [DONE]" in text else "the stream ends without [DONE]"
 
 

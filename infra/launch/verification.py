@@ -10,7 +10,7 @@ from infra.launch.endpoints import RankEndpoint
 from infra.launch.fleet import ask_all
 from infra.launch.host_drift import Check, drift
 from infra.launch.probing import Answered, probe_hosts, read_engine_ids, run_proofs
-from infra.launch.proof import FIRST_ERROR_STATUS, Asking, build_question, error_text, partners
+from infra.launch.proof import Asking, build_question, error_text, is_good, partners
 from infra.launch.questions import missing_from, question_for
 from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
@@ -174,7 +174,7 @@ class _Serving:
         if not isinstance(status, int):
             self.silent[router.id] = f"not asked again: {error_text(answer)}"
             return error_text(answer)
-        if status >= FIRST_ERROR_STATUS or answer.get("error"):
+        if not is_good(answer):
             return f"HTTP {status}: {error_text(answer)}"
         return missing_from(capability, answer.get("body"))
 

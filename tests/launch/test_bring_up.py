@@ -263,6 +263,30 @@ def test_a_router_that_passes_nothing_on_is_given_up(catalog: Catalog) -> None:
         bring_up(deployment, {}, tunes=False)
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"status": 200, "body": {"choices": []}}, "it answered without a single token"),
+        ({"status": 200, "body": "OK"}, "it answered without a single token"),
+        (
+            {
+                "status": 200,
+                "body": {"choices": [{"message": {"content": "4"}}]},
+                "error": "the answer stopped",
+            },
+            "HTTP 200: the answer stopped",
+        ),
+    ],
+)
+def test_a_router_s_good_status_alone_proves_nothing(
+    answer: dict[str, object], words: str, catalog: Catalog
+) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.answer_with["router/0"] = answer
+    with pytest.raises(NotReady, match=f"within 20 s: {words}"):
+        bring_up(deployment, {}, tunes=False)
+
+
 def test_an_interrupt_goes_through(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
 

@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.engines.serving import LONG_PROMPT, generated_tokens
+from infra.engines.serving import LONG_PROMPT, answer_text, answer_tokens, generated_tokens
 from infra.launch.endpoints import Endpoints, RankEndpoint, read_endpoints
 from infra.launch.proof import (
     Asking,
@@ -20,6 +20,7 @@ from infra.plan.compile import compile_file
 
 METRICS = 'vllm:generation_tokens_total{engine="0",model_name="m"} %s'
 EMPTY = {"status": 200, "body": ""}
+EVENT = 'data: {"choices": [{"delta": {"content": "42"}}]}'
 GOOD = {"status": 200, "error": None, "body": {"choices": [{}], "usage": {"completion_tokens": 4}}}
 
 
@@ -158,8 +159,10 @@ def test_sglang_ranks_are_chosen_in_the_body_too(catalog: Catalog) -> None:
             True,
             "stayed at 3",
         ),
-        ([counted(3), GOOD], False, True, "stayed at 3"),
-        ([EMPTY, GOOD, EMPTY], True, True, "4 tokens"),
+        ([counted(3), GOOD], False, True, "counter of generated tokens is not there"),
+        ([EMPTY, GOOD, counted(4)], True, True, "4 tokens"),
+        ([EMPTY, GOOD, counted(0)], False, True, "stayed at 0"),
+        ([EMPTY, GOOD, EMPTY], False, True, "counter of generated tokens is not there"),
         ([{"status": None, "error": "Connection refused"}], False, False, "Connection refused"),
         (
             [EMPTY, {"status": None, "error": "timed out"}],
@@ -178,6 +181,12 @@ def test_sglang_ranks_are_chosen_in_the_body_too(catalog: Catalog) -> None:
         ),
         (
             [EMPTY, {"status": 200, "body": {"choices": []}}],
+            False,
+            True,
+            "without a single token",
+        ),
+        (
+            [EMPTY, {"status": 200, "body": {"choices": [{"text": ""}]}}],
             False,
             True,
             "without a single token",
@@ -248,14 +257,39 @@ def chat(**message: object) -> dict[str, object]:
         ),
         ("reasoning", chat(reasoning_content="because", content="42"), None),
         ("reasoning", chat(content="42"), "the message has no reasoning beside its content"),
-        ("stream", 'data: {"choices": []}\n\ndata: [DONE]\n\n', None),
-        ("stream", 'data: {"choices": []}\n\n', "the stream ends without [DONE]"),
+        ("stream", f"{EVENT}\n\ndata: [DONE]\n\n", None),
+        ("stream", f"{EVENT}\n\n", "the stream ends without [DONE]"),
+        (
+            "stream",
+            'data: {"choices": []}\n\ndata: [DONE]\n\n',
+            "the stream holds no word",
+        ),
         ("stream", "", "no event came"),
         ("stream", chat(content="42"), "no event came"),
     ],
 )
 def test_what_answers_must_hold(capability: str, answer: object, lacking: str | None) -> None:
     assert missing_from(capability, answer) == lacking
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "num_tokens"),
+    [
+        ({"choices": [{"text": " 42"}], "usage": {"completion_tokens": 4}}, " 42", 4),
+        ({"choices": [{"text": ""}], "usage": {"completion_tokens": 1}}, "", 1),
+        ({"choices": [{"text": " 42"}], "usage": {"completion_tokens": 0}}, " 42", 0),
+        (chat(content="42", reasoning="I think. "), "I think. 42", 1),
+        ({"choices": [{"text": ""}]}, "", 0),
+        (f"{EVENT}\n\n{EVENT}\n\ndata: [DONE]\n", "4242", 1),
+        (f'{EVENT}\n\ndata: {{"choices": [], "usage": {{"completion_tokens": 7}}}}\n', "42", 7),
+        ('data: {"error": {"message": "no blocks"}}\n\ndata: [DONE]\n', "", 0),
+        ("data: {damaged\n", "", 0),
+        ("Internal Server Error", "", 0),
+        (None, "", 0),
+    ],
+)
+def test_what_an_answer_says(body: object, text: str, num_tokens: int) -> None:
+    assert (answer_text(body), answer_tokens(body)) == (text, num_tokens)
 
 
 def test_the_picture_is_a_png() -> None:

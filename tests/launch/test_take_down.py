@@ -102,6 +102,16 @@ def test_status_follows_the_record(running: tuple[Deployment, ScriptedFleet, lis
     assert [row.id for row in rows if not row.ready] == ["prefill-1/0", "decode-0/1"]
 
 
+def test_a_router_that_wants_a_key_is_ready_all_the_same(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    for status, ready in ((401, True), (503, False)):
+        fleet.answer_with["router/0"] = {"status": status, "body": ""}
+        rows = observe(fleet, list(deployment.states), STACK, timeout_s=10.0)
+        assert [row.ready for row in rows if row.kind == "router"] == [ready]
+
+
 def test_status_of_nothing_is_not_ok(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     rows = observe(fleet, list(deployment.states), STACK, timeout_s=10.0)
