@@ -18,7 +18,7 @@ from infra.launch.fleet import SshFleet, SystemClock, ask_all, rows_of
 from infra.launch.host_tuning import count_of, tune
 from infra.launch.installation import install, state_request
 from infra.launch.secret import Secret
-from infra.launch.verification import verify
+from infra.launch.verification import drift, verify
 from infra.plan.process import Plan
 from infra.remote.connecting import SshOptions
 from infra.render.host_state import Tuning, host_state
@@ -90,10 +90,29 @@ class Operator:
         install(self.deployment, self.secrets, tunes=False)
 
     def start(self) -> str:
-        """Start what is installed and prove every rank; what proved the whole, in words."""
-        served = start(self.deployment)
+        """Start what is installed and prove every rank; what proved the whole, in words.
+
+        Raises:
+            NotReady: something does not serve; with what is not as it was installed, as `fab verify` finds it.
+        """
+        try:
+            served = start(self.deployment)
+        except NotReady as error:
+            found = self._not_as_installed()
+            if not found:
+                raise
+            what = f"{error.what} Not as installed: {', '.join(found[:MAX_NAMED])}."
+            raise NotReady(error.where, what, error.fix) from error
         through = f"; through the router: {served.through_router}" if served.through_router else ""
         return f"{len(served.proofs)} ranks have generated a token{through}"
+
+    def _not_as_installed(self) -> list[str]:
+        """What differs on the hosts, in words: of two processes that fight, the one that is wrong."""
+        with contextlib.suppress(HostsFailed):
+            checks = drift(self.deployment, self.secrets)
+            wrong = [check for check in checks if not check.ok]
+            return [f"{check.detail.rpartition(': ')[2]} on {check.process}" for check in wrong]
+        return []
 
     def verify(self) -> str:
         """Drift, then every capability through every rank and the router.
