@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -125,11 +126,8 @@ def parse_plan(document: object, file: str) -> Plan:
                 for detail in error.errors(include_url=False)
             )
         ) from error
-    known = {host.name for host in read.hosts}
-    if strays := [process.id for process in read.processes if process.host not in known]:
-        raise ProblemsFound(
-            (_problem(file, "processes", f"{', '.join(strays)} name a host that is not there."),)
-        )
+    if problems := _inconsistent(read, file):
+        raise ProblemsFound(problems)
     return Plan(
         stack=read.stack,
         hash=read.hash,
@@ -150,6 +148,25 @@ def parse_plan(document: object, file: str) -> Plan:
         processes=tuple(_process(process) for process in read.processes),
         capabilities=read.capabilities,
     )
+
+
+def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
+    """Names that nothing else of the document can be told by."""
+    known = {host.name for host in read.hosts}
+    found = []
+    if not any(process.kind == "engine" for process in read.processes):
+        found.append(_problem(file, "processes", "The plan has no engine process."))
+    if strays := [process.id for process in read.processes if process.host not in known]:
+        what = f"{', '.join(strays)} name a host that is not there."
+        found.append(_problem(file, "processes", what))
+    names: list[tuple[str, list[str]]] = [
+        ("hosts", [host.name for host in read.hosts]),
+        ("processes", [process.id for process in read.processes]),
+    ]
+    for field, listed in names:
+        if twice := [name for name, times in Counter(listed).items() if times > 1]:
+            found.append(_problem(file, field, f"{', '.join(twice)} written twice."))
+    return tuple(found)
 
 
 def _process(read: _Process) -> Process:

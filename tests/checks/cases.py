@@ -147,6 +147,17 @@ def other_endpoint(document: Document) -> None:
     process(document, "decode-0/0")["endpoint"] = "http://192.0.2.3:9"
 
 
+def other_connect(of: str, **values: object) -> Change:
+    def change(document: Document) -> None:
+        process(document, of)["connects"][0].update(values)
+
+    return change
+
+
+def forgotten_connect(document: Document) -> None:
+    del process(document, "router/0")["connects"][0]
+
+
 GB200, A3 = "gb200-2p1d", "a3-2p1d"
 THREE_KEYS = {"prefill": {"dp_size": 4, "tp_size": 8}, "decode": {"dp_size": 32, "tp_size": 1}}
 
@@ -264,6 +275,9 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(GB200, other_bind, "binds is", "decode-0/0"),
         Case(GB200, other_endpoint, "endpoint is", "decode-0/0"),
         Case(GB200, flag("decode-0/0", "--port", "7177"), "its command line says", "decode-0/0"),
+        Case(GB200, other_connect("decode-1/0", to="decode-0/1"), "connects is", "decode-1/0"),
+        Case(GB200, other_connect("decode-1/0", name="master"), "connects is", "decode-1/0"),
+        Case(GB200, forgotten_connect, "connects is without that", "router/0"),
     ),
 }  # fmt: skip
 

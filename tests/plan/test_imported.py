@@ -70,6 +70,18 @@ def test_a_process_on_no_host_is_refused(document: dict[str, Any]) -> None:
     assert "unified-0/0 name a host that is not there" in what
 
 
+@pytest.mark.parametrize(("field", "name"), [("hosts", "unified-0"), ("processes", "unified-0/0")])
+def test_a_name_written_twice_is_refused(document: dict[str, Any], field: str, name: str) -> None:
+    document[field].append(document[field][0])
+    assert refused(document) == [(field, f"{name} written twice.")]
+
+
+def test_a_plan_without_engines_is_refused(document: dict[str, Any]) -> None:
+    assert refused({**document, "processes": []}) == [
+        ("processes", "The plan has no engine process.")
+    ]
+
+
 @pytest.mark.parametrize("document", [None, 5, [], "x", {}])
 def test_what_is_no_document_is_refused(document: object) -> None:
     assert refused(document)
