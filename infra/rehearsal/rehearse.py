@@ -17,7 +17,7 @@ from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
 from infra.errors import InfraError, PrerequisiteError, Problem, ProblemsFound
 from infra.inventory.ansible_file import read_inventory
-from infra.plan.compile import compile_stack
+from infra.plan.compile import address_book, analyse_stack, compile_plan, compile_stack
 from infra.plan.process import Plan
 from infra.rehearsal.breaking import Installed, files_of, parse_break, spoil
 from infra.rehearsal.checkpoints import MANIFEST, checkpoints_of
@@ -171,21 +171,27 @@ class Rehearsal:
         if wishes.plan is not None:
             self.plan = wishes.plan
             # A plan that is given is rehearsed even when the rules refuse it: that is how it is judged.
-            problems = judge_plan(wishes.plan, wishes.plan_file, self.catalog)
-            return False, _counted(problems)
+            return False, self._told(judge_plan(wishes.plan, wishes.plan_file, self.catalog))
         stack = self._stack()
         if stack.spec.platform in PLATFORMS_TO_COME:
             what = f"Rehearsals of {stack.spec.platform} come with the Kubernetes back end."
             raise PrerequisiteError(
                 f"{stack.file} platform", what, "Use aws-ec2 or existing-hosts."
             )
-        self.plan = compile_stack(stack, catalog=self.catalog).plan
-        problems = judge_stack(self.plan, stack, self.catalog)
-        if any(problem.blocks for problem in problems):
-            raise ProblemsFound(tuple(problem for problem in problems if problem.blocks))
+        resolved, topology, problems = analyse_stack(stack, self.catalog)
+        if resolved is not None and topology is not None:
+            book = address_book(topology, None)
+            self.plan = compile_plan(resolved, topology, book, self.catalog)
+            problems = (*problems, *judge_stack(self.plan, stack, self.catalog))
+        if errors := tuple(problem for problem in problems if problem.blocks):
+            raise ProblemsFound(errors)
+        return False, self._told(problems)
+
+    def _told(self, problems: tuple[Problem, ...]) -> str:
+        """Show every problem; how many there are."""
         for problem in problems:
             self._detail(f"{problem.severity}: {problem}")
-        return False, _counted(problems)
+        return _counted(problems)
 
     def _plan(self) -> tuple[bool, str]:
         plan = self.current_plan()

@@ -73,7 +73,7 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
         except StepFailed as error:
             code = error.exit_code
             _print_failure(rehearsal, error, output)
-            if not options.is_on("keep"):
+            if report.ssh_config and not options.is_on("keep"):
                 output.next_command("the same with --keep, to look at the hosts: they are gone now")
         if options.is_on("keep") and lab.directory.is_dir():  # a lab that could not boot has gone
             keep_record(rehearsal)
