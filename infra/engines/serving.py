@@ -7,6 +7,7 @@ vllm mooncake_connector.py 0.22.1 (transfer_id, /query).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Literal
@@ -37,6 +38,9 @@ PREFILL_PARAMS: Mapping[str, object] = {
     "remote_host": None,
     "remote_port": None,
 }
+
+# Keys of a choice, its message or a stream's delta under which a model's words stand.
+_SPOKEN = ("text", "content", "reasoning", "reasoning_content")
 
 _COUNTERS: Mapping[EngineName, str] = {
     "vllm": "vllm:generation_tokens_total",
@@ -125,6 +129,20 @@ def prefill_part(body: Mapping[str, object], transfer_id: str | None) -> dict[st
     return {**body, "stream": False, "max_tokens": 1, "min_tokens": 1, KV_PARAMS: params}
 
 
+def answer_text(body: object) -> str:
+    """What the model says in an answer, reasoning before content; a stream's events joined."""
+    return "".join(_spoken(event) for event in _events(body))
+
+
+def answer_tokens(body: object) -> int:
+    """Tokens of an answer by its own count; without one, 1 where the model says anything at all."""
+    for event in reversed(_events(body)):
+        counted = as_map(event.get("usage")).get("completion_tokens")
+        if isinstance(counted, int):
+            return counted
+    return 1 if answer_text(body) else 0
+
+
 def advertised_address(body: object) -> str | None:
     """Where a prefill rank's answer tells decode ranks to fetch its KV cache, None when it does not say."""
     host = as_map(as_map(body).get(KV_PARAMS)).get("remote_host")
@@ -155,3 +173,26 @@ def engine_ids(answer: object) -> dict[int, str]:
         for rank, row in rows
         if str(rank).isdigit() and isinstance(row, Mapping) and "engine_id" in row
     }
+
+
+def _events(body: object) -> list[Mapping[str, object]]:
+    """The documents of an answer: itself, or those of its stream."""
+    if not isinstance(body, str):
+        return [as_map(body)]
+    found: list[Mapping[str, object]] = []
+    for line in body.splitlines():
+        if line.startswith("data: {"):
+            try:
+                found.append(as_map(json.loads(line.removeprefix("data: "))))
+            except ValueError:
+                continue
+    return found
+
+
+def _spoken(event: Mapping[str, object]) -> str:
+    """The words of the first choice of one document."""
+    choices = event.get("choices")
+    choice = as_map(choices[0]) if isinstance(choices, list) and choices else {}
+    parts = (choice, as_map(choice.get("message")), as_map(choice.get("delta")))
+    words = (part.get(key) for part in parts for key in reversed(_SPOKEN))
+    return "".join(word for word in words if isinstance(word, str))

@@ -159,29 +159,33 @@ def judge_proof(
         proof: what was asked.
         answers: by probe, the answers of its steps, as far as they went.
     """
-    num_tokens = 0
+    problem = Verdict(ok=False, is_definite=False, detail="no answer")
+    tokens: list[int] = []
     for probe, step in proof.asked:
-        if len(answers[probe]) <= step:
-            return _no(answers[probe][-1] if answers[probe] else {})
-        answer = answers[probe][step]
-        if not is_good(answer):
-            return _no(answer)
-        if stray := _stray_address(proof.rank, answer.get("body")):
-            return Verdict(ok=False, is_definite=True, detail=stray)
-        num_tokens = answer_tokens(answer.get("body"))
-        if num_tokens == 0:
-            detail = "It answered without a single token."
-            return Verdict(ok=False, is_definite=True, detail=detail)
-    if proof.counted is not None:
-        before, after = (_counter(engine, proof, answers[0], step) for step in proof.counted)
-        if after is None:
-            detail = "It answered, but its counter of generated tokens is not there."
-            return Verdict(ok=False, is_definite=True, detail=detail)
-        # A counter that was not there before has counted nothing yet.
-        if after <= (before or 0.0):
-            detail = f"It answered, but its counter of generated tokens stayed at {after:g}."
-            return Verdict(ok=False, is_definite=True, detail=detail)
-    return Verdict(ok=True, is_definite=True, detail=f"{num_tokens} tokens")
+        given = answers[probe]
+        if len(given) <= step or not is_good(given[step]):
+            return _no(given[min(step, len(given) - 1)]) if given else problem
+        if stray := _stray_address(proof.rank, given[step].get("body")):
+            return _definite_no(stray)
+        tokens.append(answer_tokens(given[step].get("body")))
+    if 0 in tokens:
+        return _definite_no("It answered without a single token.")
+    if lacking := _missing_count(engine, proof, answers[0]):
+        return _definite_no(f"It answered, but its counter of generated tokens {lacking}.")
+    return Verdict(ok=True, is_definite=True, detail=f"{tokens[-1]} tokens")
+
+
+def _missing_count(
+    engine: EngineName, proof: Proof, answers: Sequence[Mapping[str, object]]
+) -> str | None:
+    """What is wrong with the rank's counter, None when it rose or is not asked for."""
+    if proof.counted is None:
+        return None
+    before, after = (_counter(engine, proof, answers, step) for step in proof.counted)
+    if after is None:
+        return "is not there"
+    # A counter that was not there before has counted nothing yet.
+    return f"stayed at {after:g}" if after <= (before or 0.0) else None
 
 
 def _stray_address(rank: RankEndpoint, body: object) -> str | None:
@@ -302,6 +306,10 @@ def is_good(answer: Mapping[str, object]) -> bool:
     """Whether a request was answered, wholly and without an error."""
     status = answer.get("status")
     return isinstance(status, int) and status < FIRST_ERROR_STATUS and not answer.get("error")
+
+
+def _definite_no(detail: str) -> Verdict:
+    return Verdict(ok=False, is_definite=True, detail=detail)
 
 
 def _no(answer: Mapping[str, object]) -> Verdict:

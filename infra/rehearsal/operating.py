@@ -15,10 +15,11 @@ from infra.launch.bring_up import start
 from infra.launch.deployment import Deployment, Limits
 from infra.launch.endpoints import read_endpoints
 from infra.launch.fleet import SshFleet, SystemClock, ask_all, rows_of
+from infra.launch.host_drift import drift
 from infra.launch.host_tuning import count_of, tune
 from infra.launch.installation import install, state_request
 from infra.launch.secret import Secret
-from infra.launch.verification import drift, verify
+from infra.launch.verification import verify
 from infra.plan.process import Plan
 from infra.remote.connecting import SshOptions
 from infra.render.host_state import Tuning, host_state

@@ -254,7 +254,11 @@ class ScriptedFleet:
             rank = self.ranks.get((base, index), "0")
             self.tokens[base, rank] = self.tokens.get((base, rank), 0) + 1
         answer: dict[str, object] = {
-            "choices": [{"message": {"content": "The answer is 42."}, "text": " 42"}],
+            "choices": [
+                {"message": {"content": "The answer is 42."}}
+                if path == "v1/chat/completions"
+                else {"text": " 42"}
+            ],
             "usage": {"completion_tokens": 1},
         }
         if isinstance(body.get("kv_transfer_params"), Mapping):
