@@ -57,16 +57,18 @@ def start(deployment: Deployment) -> Served:
     units = _start_units(deployment, "engine")
     hosts = len(deployment.units("engine"))
     deployment.say(f"started {len(units)} engine processes on {hosts} hosts")
-    proofs = Readiness(deployment, begun=begun).wait()
+    readiness = Readiness(deployment, begun=begun)
+    proofs = readiness.wait()
     took = clock_text(deployment.clock.now() - begun)
     deployment.say(f"every one of {len(proofs)} ranks has generated a token, after {took}")
     router = deployment.endpoints.router
     if router is None:
-        return Served(units=_states(deployment), proofs=proofs, through_router=None)
+        return Served(units=readiness.units, proofs=proofs, through_router=None)
     _start_units(deployment, "router")
     answer = _ask_through(deployment, router)
     deployment.say(f"a request went through the router: {answer}")
-    return Served(units=_states(deployment), proofs=proofs, through_router=answer)
+    states = {**readiness.units, **_states(deployment, "router")}
+    return Served(units=states, proofs=proofs, through_router=answer)
 
 
 def router_probe(deployment: Deployment, router: Process, timeout_s: float) -> dict[str, object]:
@@ -89,7 +91,7 @@ def router_probe(deployment: Deployment, router: Process, timeout_s: float) -> d
 
 def _stop_parts(deployment: Deployment) -> None:
     """Stop what is left of groups of which a part has ended: a rank that starts alone hangs the others."""
-    states = _states(deployment)
+    states = _states(deployment, "engine")
     groups: dict[str, list[Process]] = {}
     for process in deployment.engines():
         groups.setdefault(process.group, []).append(process)
@@ -163,9 +165,9 @@ def _router_end(deployment: Deployment) -> str | None:
     return None
 
 
-def _states(deployment: Deployment) -> dict[str, UnitState]:
-    """Every unit as it is now."""
-    units = deployment.units()
+def _states(deployment: Deployment, kind: str) -> dict[str, UnitState]:
+    """The units of a kind as they are now."""
+    units = deployment.units(kind)
     requests = {host: units_request("status", list(names)) for host, names in units.items()}
     reports = ask_reachable(deployment, requests, deployment.limits.ask_s)
     return {
