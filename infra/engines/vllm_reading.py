@@ -83,19 +83,19 @@ def read(
         num_devices: devices of its host.
         catalogue: flags of the pinned release.
     """
-    told = tuple((name, env[name]) for name in VARIABLES if name in env)
+    told = tuple(word for name in VARIABLES if name in env for word in (name, env[name]))
     return _read(argv, told, num_devices, catalogue)
 
 
 @lru_cache(maxsize=32768)
 def _read(
     argv: tuple[str, ...],
-    told: tuple[tuple[str, str], ...],
+    told: tuple[str, ...],
     num_devices: int,
     catalogue: FlagCatalogue,
 ) -> Reading:
     """A plan is read when it is compiled and again when it is judged: the second time is free."""
-    env = dict(told)
+    env = dict(zip(told[::2], told[1::2], strict=True))
     start = argv.index("serve") + 1 if "serve" in argv[:3] else 1
     parsed = parse_flags(argv[start:], catalogue)
     parallel = read_parallel(parsed.values)

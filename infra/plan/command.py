@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import Mount
@@ -27,6 +27,16 @@ class RoleCommand:
     env_prepend: Mapping[str, str]
     env_origins: Mapping[str, Origin]
     mounts: tuple[Mount, ...]
+    _joined: dict[tuple[object, ...], Mapping[str, Origin]] = field(default_factory=dict)
+
+    def with_origins(
+        self, common: Mapping[str, Origin], own: Mapping[str, Origin]
+    ) -> Mapping[str, Origin]:
+        """The common origins and a process's own, one map for all processes with the same ones."""
+        key = (id(common), *own, *map(id, own.values()))
+        if key not in self._joined:
+            self._joined[key] = {**common, **own}
+        return self._joined[key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +85,8 @@ def spell_process(role: RoleCommand, own: Part, facts: HostFacts) -> Command:
         argv=role.program + role.words + words,
         env=dict(sorted(env.items())),
         env_prepend=role.env_prepend,
-        flag_origins={**role.flag_origins, **origins},
-        env_origins={**role.env_origins, **{v.name: v.origin for v in own.env}},
+        flag_origins=role.with_origins(role.flag_origins, origins),
+        env_origins=role.with_origins(role.env_origins, {v.name: v.origin for v in own.env}),
     )
 
 

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.contract import Engine, GroupContext, PortName, PortRequest, ProcessContext
-from infra.engines.reading import Dial
+from infra.engines.reading import Reading
 from infra.engines.settings import RoleSettings
 from infra.inventory.hosts import AddressBook
-from infra.plan.command import RoleCommand, spell_process, spell_role
+from infra.plan.command import Command, RoleCommand, spell_process, spell_role
 from infra.plan.ports import PortAllocator, allocate_group
 from infra.plan.process import Connect, Process
 from infra.plan.topology import Group, Seat, Topology
 from infra.spec.stack import RoleName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spelt:
+    """A process whose command is written and read back; its dials still wait for the other processes."""
+
+    id: str
+    group: Group
+    host: str
+    address: str
+    role: RoleCommand
+    command: Command
+    reading: Reading
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,17 +56,15 @@ class EngineCompiler:
 
     def compile_all(self, topology: Topology) -> list[Process]:
         """Every engine process, in plan order, with its connects resolved to process ids."""
-        found: list[tuple[Process, tuple[Dial, ...]]] = []
+        found: list[_Spelt] = []
         for index, group in enumerate(topology.groups):
             found.extend(self._compile_group(group, index))
         owners = {
-            (self.book.address(process.host, seen_from=process.host), bind.port): process.id
-            for process, _ in found
-            for bind in process.binds
+            (spelt.address, bind.port): spelt.id for spelt in found for bind in spelt.reading.binds
         }
-        return [_connected(process, dials, owners) for process, dials in found]
+        return [_process(spelt, owners) for spelt in found]
 
-    def _compile_group(self, group: Group, index: int) -> list[tuple[Process, tuple[Dial, ...]]]:
+    def _compile_group(self, group: Group, index: int) -> list[_Spelt]:
         shared, own = allocate_group(self.allocator, group, self._requests(group))
         leader = group.seats[0].host
         context = GroupContext(
@@ -71,19 +82,18 @@ class EngineCompiler:
 
     def _requests(self, group: Group) -> dict[int, tuple[PortRequest, ...]]:
         num_nodes = len(group.hosts)
-        return {
-            index: self.engine.port_requests(
-                group.settings,
-                num_nodes=num_nodes,
-                local_ranks=len(seat.ranks),
-                is_leader=seat.is_leader,
-            )
-            for index, seat in enumerate(group.seats)
-        }
+        asked: dict[tuple[int, bool], tuple[PortRequest, ...]] = {}
+        for seat in group.seats:
+            key = (len(seat.ranks), seat.is_leader)
+            if key not in asked:
+                asked[key] = self.engine.port_requests(
+                    group.settings, num_nodes=num_nodes, local_ranks=key[0], is_leader=key[1]
+                )
+        return {i: asked[len(seat.ranks), seat.is_leader] for i, seat in enumerate(group.seats)}
 
     def _compile_seat(
         self, group: Group, seat: Seat, context: GroupContext, ports: dict[PortName, int]
-    ) -> tuple[Process, tuple[Dial, ...]]:
+    ) -> _Spelt:
         if self.client_port is not None and "http" in ports:
             ports = {**ports, "http": self.client_port}
         facts = self.book.facts(seat.host)
@@ -107,28 +117,15 @@ class EngineCompiler:
         )
         number = self._num_on_host.get(seat.host, 0)
         self._num_on_host[seat.host] = number + 1
-        process = Process(
+        return _Spelt(
             id=f"{seat.host}/{number}",
-            kind="engine",
-            group=group.name,
+            group=group,
             host=seat.host,
-            role=group.settings.role,
-            replica=group.replica,
-            dp_ranks=reading.dp_ranks,
-            devices=reading.devices,
-            endpoint=None
-            if reading.http_port is None
-            else f"http://{facts.address}:{reading.http_port}",
-            binds=reading.binds,
-            connects=(),
-            env=command.env,
-            env_prepend=command.env_prepend,
-            mounts=role.mounts,
-            argv=command.argv,
-            flag_origins=command.flag_origins,
-            env_origins=command.env_origins,
+            address=facts.address,
+            role=role,
+            command=command,
+            reading=reading,
         )
-        return process, reading.dials
 
     def _role_command(self, settings: RoleSettings) -> RoleCommand:
         if settings.role not in self._commands:
@@ -138,16 +135,32 @@ class EngineCompiler:
         return self._commands[settings.role]
 
 
-def _connected(
-    process: Process, dials: tuple[Dial, ...], owners: Mapping[tuple[str, int], str]
-) -> Process:
+def _process(spelt: _Spelt, owners: Mapping[tuple[str, int], str]) -> Process:
     """A dial that nobody answers keeps its bare address, for the checks to find."""
-    if not dials:
-        return process
+    reading, command = spelt.reading, spelt.command
     connects = tuple(
         Connect(
             name=d.name, to=owners.get((d.address, d.port), f"{d.address}:{d.port}"), port=d.port
         )
-        for d in dials
+        for d in reading.dials
     )
-    return replace(process, connects=connects)
+    port = reading.http_port
+    return Process(
+        id=spelt.id,
+        kind="engine",
+        group=spelt.group.name,
+        host=spelt.host,
+        role=spelt.group.settings.role,
+        replica=spelt.group.replica,
+        dp_ranks=reading.dp_ranks,
+        devices=reading.devices,
+        endpoint=None if port is None else f"http://{spelt.address}:{port}",
+        binds=reading.binds,
+        connects=connects,
+        env=command.env,
+        env_prepend=command.env_prepend,
+        mounts=spelt.role.mounts,
+        argv=command.argv,
+        flag_origins=command.flag_origins,
+        env_origins=command.env_origins,
+    )
