@@ -27,7 +27,12 @@ from infra.rehearsal.lab.errors import explain
 from infra.rehearsal.operating import Operator, operator_at_work
 from infra.rehearsal.report import STEPS, Report, Step, StepName
 from infra.rehearsal.served import last_by_role, read_served
-from infra.rehearsal.simulated_hosts import LOGIN, Pace, simulate_hosts
+from infra.rehearsal.simulated_hosts import (
+    LOGIN,
+    Pace,
+    compile_lent_programs,
+    simulate_hosts,
+)
 from infra.render.host_paths import unit_name
 from infra.render.host_state import Tuning
 from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
@@ -241,6 +246,7 @@ class Rehearsal:
 
     def _hosts(self) -> tuple[bool, str]:
         plan = self.current_plan()
+        compile_lent_programs()
         self.lab.boot(simulate_hosts(plan, self.catalog, self.wishes.pace))
         self.report.ssh_config = str(self.lab.ssh_config)
         for notice in self.lab.notices:
