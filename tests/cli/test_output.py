@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from infra.errors import HostsFailed, Problem, ProblemsFound, StackError
+from infra.tasks.options import Options
+from infra.tasks.output import Output, failure_document, table
+
+
+def an_output(
+    *, wants_json: bool = False, has_colour: bool = False
+) -> tuple[Output, io.StringIO, io.StringIO]:
+    out, err = io.StringIO(), io.StringIO()
+    return Output(wants_json=wants_json, has_colour=has_colour, stdout=out, stderr=err), out, err
+
+
+def test_data_and_messages_go_their_own_ways() -> None:
+    output, out, err = an_output()
+    output.data("rows")
+    output.message("working")
+    output.document({"ok": True})
+    output.next_command("fab up")
+    assert out.getvalue() == "rows\n"
+    assert err.getvalue() == "working\nNext: fab up\n"
+
+
+def test_json_leaves_one_document_and_nothing_else_on_standard_output() -> None:
+    output, out, err = an_output(wants_json=True)
+    output.data("rows")
+    output.next_command("fab up")
+    output.document({"ok": True, "word": "ü"})
+    assert json.loads(out.getvalue()) == {"ok": True, "word": "ü"}
+    assert err.getvalue() == ""
+
+
+def test_colour_is_there_only_where_it_is_shown() -> None:
+    assert an_output()[0].toned("x", "bad") == "x"
+    assert an_output(has_colour=True)[0].toned("x", "bad") == "\033[31mx\033[0m"
+    assert an_output(has_colour=True)[0].toned("", "bad") == ""
+
+
+def test_failures_carry_where_what_and_fix() -> None:
+    document = failure_document(HostsFailed("decode-0", "it is away", "Look."))
+    assert document["exit_code"] == 4
+    assert document["errors"] == [{"where": "decode-0", "what": "it is away", "fix": "Look."}]
+    problems = tuple(
+        Problem(rule="a-rule", severity="error", field=f, what="w", fix="f", file="x.yaml", line=1)
+        for f in ("one", "two")
+    )
+    errors = failure_document(ProblemsFound(problems))["errors"]
+    assert [error["where"] for error in errors] == ["x.yaml:1 one", "x.yaml:1 two"]  # type: ignore[attr-defined]
+
+
+def test_tables_are_aligned() -> None:
+    assert table([("a", "long head"), ("longer", "x")]) == "a       long head\nlonger  x"
+    assert table([]) == ""
+
+
+def test_options_are_read_by_kind() -> None:
+    options = Options({"stack": "x", "json": True, "set": ["a=b", "c=d"], "lines": "5"})
+    assert options.text("stack") == "x"
+    assert options.text("file") is None
+    assert options.is_on("json")
+    assert not options.is_on("check")
+    assert options.words("set") == ("a=b", "c=d")
+    assert options.words("other") == ()
+    assert options.number("lines") == 5.0
+    assert options.number("timeout") is None
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "nan", "inf"])
+def test_numbers_are_above_zero(text: str) -> None:
+    with pytest.raises(StackError, match="above zero"):
+        Options({"timeout": text}).number("timeout")
+
+
+def test_an_empty_value_is_refused() -> None:
+    with pytest.raises(StackError, match="empty"):
+        Options({"stack": ""}).text("stack")
+    with pytest.raises(StackError, match="--to"):
+        Options({}).needed("to")
