@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
 
 from infra.rehearsal.cloud.scratch_project import find_pulumi
+from infra.rehearsal.folders import PREFIX
 from tests.rehearsal.command import FAB, Shell, end, wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.pulumi]
+pytestmark = [pytest.mark.lab]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 # The last line that is said before a step is in the middle of its work.
 BEFORE = {"provision": "prefill-0 runs at", "hosts": "provision  ", "start": "installed on"}
 
 
+@pytest.mark.pulumi
 @pytest.mark.slow  # nine rehearsals of up to ten seconds
 @pytest.mark.parametrize("step", BEFORE)
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
@@ -36,3 +39,15 @@ def test_nothing_outlives_an_end_in_a_step(
     assert done.code == (130 if number == signal.SIGINT else -number)
     assert "\nTraceback" not in done.err
     shell.assert_nothing_left(empty_folders=number == signal.SIGKILL)
+
+
+def test_the_next_start_removes_what_a_killed_one_left(shell: Shell) -> None:
+    forgotten, of_somebody, new = (shell.temporary / f"{PREFIX}{i}" for i in range(3))
+    for folder in (forgotten, of_somebody, new):
+        folder.mkdir()
+    (forgotten / "lab.log").touch()
+    (of_somebody / "notes").touch()
+    for folder in (forgotten, of_somebody):
+        os.utime(folder, (0, 0))
+    assert shell.fab("rehearse", "--stack", "a3-2p1d", "--to-step", "plan").code == 0
+    assert sorted(shell.temporary.iterdir()) == [of_somebody, new]

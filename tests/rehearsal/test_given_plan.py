@@ -1,0 +1,102 @@
+"""`--plan FILE`: a plan document, edited by hand, is judged by the rules and by the simulation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rehearsal.command import Shell
+
+pytestmark = [pytest.mark.lab]
+
+Plan = dict[str, Any]
+
+
+def argument(plan: Plan, process: str, flag: str, value: str) -> None:
+    """Change the value of a flag of a process."""
+    (argv,) = [each["argv"] for each in plan["processes"] if each["id"] == process]
+    argv[argv.index(flag) + 1] = value
+
+
+@pytest.fixture
+def plan_file(shell: Shell, tmp_path: Path) -> Callable[[Callable[[Plan], None]], Path]:
+    """A plan of two ranks over two hosts, as `fab plan --json` prints it, after a hand has edited it."""
+
+    def write(edit: Callable[[Plan], None]) -> Path:
+        stack = str(Path(__file__).parents[1] / "stacks" / "vllm-pd-mooncake.yaml")
+        plan = shell.fab("plan", "--file", stack, "--json").document
+        edit(plan)
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps(plan))
+        return path
+
+    return write
+
+
+def leave_alone(_plan: Plan) -> None:
+    """No edit."""
+
+
+def misspell_a_flag(plan: Plan) -> None:
+    (argv,) = [each["argv"] for each in plan["processes"] if each["id"] == "decode-0/0"]
+    argv.append("--enable-expert-paralel")
+
+
+
+
+@pytest.mark.slow  # a whole rehearsal
+def test_a_plan_as_it_was_printed_serves_at_its_own_addresses(
+    plan_file: Callable[[Callable[[Plan], None]], Path], shell: Shell
+) -> None:
+    file = plan_file(leave_alone)
+    assert shell.fab("check", "--plan", str(file)).code == 0
+    done = shell.fab("rehearse", "--plan", str(file), "--json")
+    assert done.code == 0, done.err
+    report = done.document
+    assert report["stack"] == "vllm-pd-mooncake"
+    assert set(report["served_by"]) == {"prefill", "decode"}
+    assert "the plan's own addresses" in done.err
+    shell.assert_nothing_left()
+
+
+@pytest.mark.slow  # starts, and fails
+def test_a_spoilt_plan_is_refused_by_the_rules_and_by_the_simulation(
+    plan_file: Callable[[Callable[[Plan], None]], Path], shell: Shell
+) -> None:
+    file = str(plan_file(misspell_a_flag))
+    checked = shell.fab("check", "--plan", file, "--json")
+    checked.refused(2)
+    assert "--enable-expert-paralel" in json.dumps(checked.document["problems"])
+    done = shell.fab("rehearse", "--plan", file, "--json")
+    done.refused(5, "decode-0/0", "--enable-expert-paralel")
+    assert "error" in done.document["steps"][0]["detail"]
+    shell.assert_nothing_left()
+
+
+def test_a_plan_that_is_none_is_refused(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    for text in ("{", "[]", '{"schema_version": 1}'):
+        file.write_text(text)
+        done = shell.fab("rehearse", "--plan", str(file), "--json")
+        done.refused(2, "plan.json")
+        assert done.document["ok"] is False
+    shell.fab("rehearse", "--plan", str(tmp_path / "none.json")).refused(2, "none.json")
+    shell.fab("rehearse", "--plan", str(file), "--stack", "h200-tp8").refused(2)
+    shell.assert_nothing_left()
+
+
+def test_a_rehearsal_ends_after_the_wished_step(shell: Shell) -> None:
+    done = shell.fab("rehearse", "--stack", "a3-2p1d", "--to-step", "plan", "--json")
+    assert done.code == 0, done.err
+    assert [step["name"] for step in done.document["steps"]] == ["check", "plan"]
+    said = shell.fab("rehearse", "--stack", "a3-2p1d", "--to-step", "tune")
+    assert said.code == 0, said.err
+    assert "kunpeng-ascend on 4 hosts" in said.out
+    assert "First token" not in said.out
+    done = shell.fab("rehearse", "--stack", "a3-2p1d", "--to-step", "tunes")
+    done.refused(2, "tune")
+    shell.assert_nothing_left()
