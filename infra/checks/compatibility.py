@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from infra.checks.view import Finding, PlanView
@@ -31,10 +32,16 @@ def flags_known(view: PlanView) -> Iterator[Finding]:
             tool = view.plan.engine.name if process.kind == "engine" else process.argv[0]
             version = view.plan.engine.version if process.kind == "engine" else ""
             what = f"{tool} {version} rejects {word}: {reason}.".replace("  ", " ")
-            name = word.partition("=")[0].lstrip("-")
+            name = _flag_named(word, reason)
             field = "router" if process.kind == "router" else f"roles.{process.role}.flags.{name}"
             fix = f"Flags of the release: infra/catalog/flags/{view.release.flags_catalogue}.json."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def _flag_named(word: str, reason: str) -> str:
+    """The flag that a rejection is about: of a wrong value the parser says whose it is."""
+    named = re.match(r"argument (?:-\w+/)?--([^\s:,/=]+)", reason)
+    return named[1] if named else word.partition("=")[0].lstrip("-")
 
 
 def engine_runs_on_vendor(view: PlanView) -> Iterator[Finding]:
@@ -127,7 +134,17 @@ def router_speaks_engine(view: PlanView) -> Iterator[Finding]:
 
 
 def draft_fits_checkpoint(view: PlanView) -> Iterator[Finding]:
-    """A draft was trained for the checkpoint, and the release loads it."""
+    """A draft was trained for the checkpoint, and the release loads it; no draft serves by itself."""
+    if view.checkpoint is not None and view.checkpoint.kind == "draft":
+        models = [
+            name
+            for name in view.catalog.ids("checkpoints")
+            if view.catalog.checkpoint(name).kind == "model"
+        ]
+        what = f"{view.checkpoint.id} is a draft: it cannot serve alone."
+        fix = f"Write {' or '.join(models)}, and {view.checkpoint.id} under `draft:`."
+        yield Finding(field="checkpoint", what=what, fix=fix)
+        return
     for process in view.leaders:
         config = as_map(view.flags(process).get("speculative-config"))
         path = str(
@@ -137,6 +154,11 @@ def draft_fits_checkpoint(view: PlanView) -> Iterator[Finding]:
         if draft_id not in view.catalog.ids("checkpoints") or view.checkpoint is None:
             continue
         draft = view.catalog.checkpoint(draft_id)
+        if draft.kind != "draft":
+            what = f"{draft_id} is no draft: it is a model of its own."
+            fix = "Use a draft of this checkpoint."
+            yield Finding(field="draft.checkpoint", what=what, fix=fix, process=process.id)
+            continue
         if draft.draft_of and view.checkpoint.id not in draft.draft_of:
             what = f"{draft_id} is a draft of {', '.join(draft.draft_of)}, not of {view.checkpoint.id}."
             yield Finding(

@@ -124,7 +124,7 @@ RULES: Mapping[str, Rule] = {
     "kv-memory-tight": Rule(
         severity="warning",
         source="infra/memory/kv_cache.py",
-        check=capacity.kv_cache_fits_with_overhead,
+        check=capacity.kv_cache_fits_exactly,
     ),
     "derived-field": Rule(
         severity="error", source="docs/architecture.md", check=derived.derived_fields_agree

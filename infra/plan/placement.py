@@ -93,12 +93,12 @@ def build_topology(resolved: ResolvedStack, problems: Problems) -> Topology | No
             _check_idle(
                 f"roles.{settings.role}",
                 hosts[first:],
-                settings.devices_idle * settings.replicas,
+                (settings.devices_idle, settings.replicas),
                 problems,
             )
     if shared:
         _check_idle(
-            "roles", hosts, sum(settings.devices_idle for settings in resolved.roles), problems
+            "roles", hosts, (sum(settings.devices_idle for settings in resolved.roles), 1), problems
         )
     return Topology(
         stack=resolved.stack.name,
@@ -228,24 +228,33 @@ def _place_over_hosts(settings: RoleSettings, fleet: _Fleet, *, num_nodes: int) 
     return tuple(seats)
 
 
-def _check_idle(where: str, hosts: list[_Host], declared: int, problems: Problems) -> None:
-    """Idle devices must be declared exactly: forgetting four of a rack is expensive."""
-    idle = sum(host.free for host in hosts)
+def _check_idle(
+    where: str, hosts: list[_Host], declared_by: tuple[int, int], problems: Problems
+) -> None:
+    """Idle devices must be declared exactly: forgetting four of a rack is expensive.
+
+    Args:
+        where: the role, or `roles` when they share hosts.
+        hosts: the hosts of these roles.
+        declared_by: devices that each replica leaves idle, and the number of replicas.
+        problems: receives the difference.
+    """
+    each, replicas = declared_by
+    idle, declared = sum(host.free for host in hosts), each * replicas
     if idle == declared:
         return
     total = sum(host.settings.accelerator.devices_per_host for host in hosts)
     what = f"{idle} of {total} devices on {len(hosts)} host{'s' * (len(hosts) != 1)} are idle, {declared} are declared."
-    problems.add(
-        "idle-devices",
-        f"{where}.devices_idle" if "." in where else where,
-        what,
-        _idle_fix(where, idle, hosts),
-    )
+    field_named = f"{where}.devices_idle" if "." in where else where
+    problems.add("idle-devices", field_named, what, _idle_fix(where, idle, replicas))
 
 
-def _idle_fix(where: str, idle: int, hosts: list[_Host]) -> str:
+def _idle_fix(where: str, idle: int, replicas: int) -> str:
     if idle == 0:
         return "Remove devices_idle."
-    replicas = len(hosts) if "." in where else 1
-    each = idle // replicas if replicas and idle % replicas == 0 else idle
-    return f"Change the parallel sizes so that they fill the hosts, or write devices_idle: {each} (per replica)."
+    sizes = "Change the parallel sizes so that they fill the hosts"
+    if "." not in where:
+        return f"{sizes}, or write devices_idle: {idle} under one role."
+    if idle % replicas:
+        return f"{sizes}."
+    return f"{sizes}, or write devices_idle: {idle // replicas} (per replica)."

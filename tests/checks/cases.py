@@ -115,6 +115,12 @@ def kv_config(name: str, **values: object) -> Change:
     return change
 
 
+def spec_of(draft: str) -> Change:
+    """Speculation with a checkpoint as the draft."""
+    config = {"method": "eagle3", "model": f"/models/{draft}/main", "num_speculative_tokens": 3}
+    return flag("unified-0/0", "--speculative-config", json.dumps(config))
+
+
 def drop_url(option: str, index: int) -> Change:
     """One URL fewer on the router's list."""
 
@@ -174,7 +180,11 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "router-engine": (
         Case(GB200, swap_router("python", "-m", "sglang_router.launch_router"), "does not speak to vllm", "router/0"),
     ),
-    "draft-checkpoint": (Case("h200-tp8-eagle3", top("checkpoint", "kimi-k2-thinking"), "is a draft of"),),
+    "draft-checkpoint": (
+        Case("h200-tp8-eagle3", top("checkpoint", "kimi-k2-thinking"), "is a draft of"),
+        Case("h200-tp8", top("checkpoint", "kimi-k2.5-eagle3"), "kimi-k2.5-eagle3 is a draft: it cannot serve"),
+        Case("h200-tp8", spec_of("kimi-k2.5-int4"), "kimi-k2.5-int4 is no draft", "unified-0/0"),
+    ),
     "aiter-heads": (
         Case("mi325x-tp4", flag("unified-0/0", "--tensor-parallel-size", "8"), "8 heads per device", "unified-0/0"),
     ),
@@ -269,8 +279,12 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(A3, flag("decode-0/0", "--no-enable-chunked-prefill", ""), "must hold max_model_len 32768"),
     ),
     "weights-memory": (Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.3"), "GiB of weights"),),
-    "kv-memory": (Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.33"), "are left for KV"),),
-    "kv-memory-tight": (Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.38"), "are left for KV"),),
+    "kv-memory": (
+        Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.33"), "are left for KV"),
+        Case(GB200, flag("prefill-0/0", "--max-model-len", "262144"), "needs 17.2 GiB", "prefill-0/0"),
+        Case("gb200-tp4", flag("unified-0/0", "--gpu-memory-utilization", "0.8"), "beside weights", "unified-0/0"),
+    ),
+    "kv-memory-tight": (Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.397"), "are left for KV"),),
     "derived-field": (
         Case(GB200, other_bind, "binds is", "decode-0/0"),
         Case(GB200, other_endpoint, "endpoint is", "decode-0/0"),

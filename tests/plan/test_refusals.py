@@ -73,6 +73,31 @@ ROWS = [
         id="devices left idle",
     ),
     pytest.param(
+        "gb200-2p1d", ("roles.decode.tensor_parallel=3",),
+        "idle-devices", "roles.decode.devices_idle", "16 of 64 devices on 16 hosts", "devices_idle: 16 (per replica)",
+        id="devices left idle by one replica over many hosts",
+    ),
+    pytest.param(
+        "gb200-2p1d", ("roles.decode.flags.kv-cache-dtype=fp7",),
+        "unknown-flag", "roles.decode.flags.kv-cache-dtype", "invalid choice: 'fp7'", "vllm-0.22.1.json",
+        id="a flag's wrong value is the flag's",
+    ),
+    pytest.param(
+        "h200-tp8", ("checkpoint=kimi-k2.5-eagle3",),
+        "draft-checkpoint", "checkpoint", "is a draft", "kimi-k2.5-int4",
+        id="a draft as the checkpoint",
+    ),
+    pytest.param(
+        "h200-tp8", ("draft={checkpoint: kimi-k2.5-int4, num_speculative_tokens: 3}",),
+        "draft-checkpoint", "draft.checkpoint", "is no draft", "Use a draft",
+        id="a checkpoint as the draft",
+    ),
+    pytest.param(
+        "gb200-2p1d", ("defaults.max_model_len=262144",),
+        "kv-memory", "defaults.max_model_len", "10.2 GiB per device are left", "Lower max_model_len",
+        id="a context that the KV cache cannot hold",
+    ),
+    pytest.param(
         "h200-tp8", ("roles.unified.devices_idle=4",),
         "idle-devices", "roles.unified.devices_idle", "0 of 8 devices on 1 host are idle, 4 are declared", "Remove",
         id="idle devices that are not idle",
