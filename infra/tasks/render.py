@@ -15,7 +15,7 @@ from infra.render.inventory_file import inventory_from_plan, inventory_text
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.reached_hosts import host_states
-from infra.tasks.stack_options import compile_chosen
+from infra.tasks.stack_options import compile_chosen, refuse_kubernetes
 
 
 def run(options: Options, output: Output) -> int:
@@ -25,11 +25,13 @@ def run(options: Options, output: Output) -> int:
     plan_file = options.text("plan")
     if plan_file is None:
         compiled = compile_chosen(options, catalog)
+        refuse_kubernetes(compiled.stack.file, compiled.plan.platform)
         plan, states = compiled.plan, host_states(compiled, catalog)
         if compiled.book.is_documentation:
             output.message("There is no inventory: addresses are documentation addresses.")
     else:
         plan = read_plan(Path(plan_file))
+        refuse_kubernetes(plan_file, plan.platform)
         states = plan_states(plan, catalog)
     files = rendered_files(plan, states)
     _write(folder, files)

@@ -84,9 +84,25 @@ def compile_chosen(options: Options, catalog: Catalog) -> CompiledStack:
 
 
 def compile_for_hosts(options: Options, catalog: Catalog) -> CompiledStack:
-    """The chosen stack compiled against the hosts that exist."""
+    """The chosen stack compiled against the hosts that exist.
+
+    Raises:
+        StackError: hosts of its platform are not ours to bring up, or there is no inventory.
+    """
     stack = chosen_stack(options)
+    refuse_kubernetes(stack.file, stack.spec.platform)
     return compile_stack(stack, catalog=catalog, inventory=needed_inventory(options, stack.name))
+
+
+def refuse_kubernetes(file: str, platform: str) -> None:
+    """Refuse a platform whose processes Kubernetes starts: units over SSH would be the wrong thing.
+
+    Raises:
+        StackError: it is one.
+    """
+    if platform in {"aws-eks", "existing-kubernetes"}:
+        what = f"The back end for {platform} is not there yet: `fab check` and `fab plan` are all that it has."
+        raise StackError(f"{file} platform", what, "Use aws-ec2 or existing-hosts.")
 
 
 def refuse_problems(compiled: CompiledStack, catalog: Catalog, output: Output) -> None:

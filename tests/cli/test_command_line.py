@@ -209,6 +209,18 @@ def test_rendered_files_are_those_of_the_hosts(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "inventory.yml").is_file()
 
 
+@pytest.mark.parametrize(("task", "options"), [("render", ("--to", "out")), ("up", ())])
+@pytest.mark.parametrize("platform", ["aws-eks", "existing-kubernetes"])
+def test_what_kubernetes_would_start_is_not_given_units(
+    task: str, options: tuple[str, ...], platform: str, tmp_path: Path
+) -> None:
+    words = [str(tmp_path / word) if word == "out" else word for word in options]
+    done = fab(task, "--stack", "h200-tp8", "--set", f"platform={platform}", *words)
+    assert done.returncode == 2
+    assert f"The back end for {platform} is not there yet" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_that_cannot_be_written_leaves_with_two(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = fab("render", "--stack", "h200-tp8", "--to", str(tmp_path / "file" / "x"))
