@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import Literal
 
@@ -41,7 +42,7 @@ _COLOURS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Column:
     """Hosts one below the other, with their engine processes in plan order.
 
@@ -56,7 +57,7 @@ class Column:
     bus_side: Side
     hosts: tuple[tuple[PlanHost, tuple[Process, ...]], ...]
 
-    @property
+    @cached_property
     def lanes(self) -> dict[str, int]:
         """Groups that need a line along the column, numbered: those with more than one row."""
         rows: dict[str, int] = {}
@@ -79,7 +80,7 @@ class Column:
         """Width of the hosts."""
         return self.width - 2 * PADDING - self._bus_width
 
-    @property
+    @cached_property
     def _bus_width(self) -> float:
         lanes = self.lanes.values()
         return LANE * (max(lanes) + 1) + 4 if lanes else 0

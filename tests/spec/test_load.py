@@ -57,7 +57,7 @@ def test_pulumis_own_files_are_no_stacks() -> None:
         ("port: eighty", "wrong-type", "port", "'eighty' is not", "integer"),
         ("port: '8000'", "wrong-type", "port", "'8000' is not", "integer"),
         ("port: 80000", "wrong-unit", "port", "out of range", "in range"),
-        ("runtime: dokcer", "unknown-value", "runtime", "'dokcer' is not one of", "docker"),
+        ("runtime: dockerr", "unknown-value", "runtime", "'dockerr' is not one of", "docker"),
         ("placement: 1", "unknown-value", "placement", "is not one of", "dedicated"),
         (
             "defaults: {gpu_memory_utilization: 90}",
@@ -96,7 +96,14 @@ def test_pulumis_own_files_are_no_stacks() -> None:
             "Add",
         ),
         ("waive: [{rule: KV, reason: because}]", "wrong-value", "waive.0.rule", "'KV'", "form"),
-        ("secrets: {hf_token: sk-123}", "wrong-type", "secrets.hf_token", "", ""),
+        ("secrets: {hf_token: sk-123}", "wrong-type", "secrets.hf_token", "is not a reference", "env: NAME"),
+        ("secrets: {hf_token: {env: sk-123}}", "wrong-value", "secrets.hf_token.env", "The value", "env: NAME"),
+        ("tuning: {profile: 5}", "wrong-type", "tuning.profile", "5 is not text", "quotes"),
+        ("tuning: {profile: x, enabel: []}", "unknown-key", "tuning.enabel", "no field enabel", "enable"),
+        ("ingress: {existing: 5}", "wrong-type", "ingress.existing", "5 is not text", "quotes"),
+        ("weights: 5", "wrong-type", "weights", "5 is not a map", "key: value"),
+        ("summary: 0.22", "wrong-type", "summary", "0.22 is not text", '"0.22"'),
+        ("defaults: {flags: {seed: [[1]]}}", "wrong-type", "defaults.flags.seed.0", "no plain value", "a number"),
         ("ingress: public", "unknown-value", "ingress", "public", "none"),
     ],
 )
@@ -322,3 +329,18 @@ def test_nearest_names() -> None:
     assert nearest("prot", ["port", "roles", "zzz"]).startswith("Did you mean port")
     assert nearest("prot", ["port"]) == "Did you mean port?"
     assert nearest("x", []) == ""
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "secrets.hf_token=sk-123",
+        "secrets.hf_token.env=sk-123",
+        "roles.unified.env.A=[sk-123]",
+        "roles.unified.flags.api-key=[[sk-123]]",
+    ],
+)
+def test_what_may_be_a_secret_is_not_repeated(word: str) -> None:
+    with pytest.raises(ProblemsFound) as caught:
+        load_stack("h200-tp8", (word,))
+    assert [str(problem) for problem in caught.value.problems if "sk-123" in str(problem)] == []
