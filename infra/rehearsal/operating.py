@@ -21,6 +21,7 @@ from infra.launch.installation import install, state_request
 from infra.launch.secret import Secret
 from infra.launch.verification import verify
 from infra.plan.process import Plan
+from infra.rehearsal.report import counted
 from infra.remote.connecting import SshOptions
 from infra.render.host_state import Tuning, host_state
 
@@ -28,6 +29,8 @@ from infra.render.host_state import Tuning, host_state
 READY_S = 60.0
 REQUEST_S = 20.0
 MAX_NAMED = 3
+# What production code says to type reaches hosts only while they are there.
+LOOK = "With --keep the hosts stay: `fab logs` and `fab verify` show more there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Operator:
             raise HostsFailed("tune-hosts", what, "See why beside each item.")
         states = ("changed", "ok", "blocked", "not_applicable")
         counts = [f"{count_of(rows, state)} {state.replace('_', ' ')}" for state in states]
-        return f"{deployment.plan.tuning} on {len(rows)} hosts: {', '.join(counts)}"
+        return f"{deployment.plan.tuning} on {counted(len(rows), 'host')}: {', '.join(counts)}"
 
     def install(self) -> None:
         """Files and images on every host; nothing is started."""
@@ -100,19 +103,21 @@ class Operator:
             served = start(self.deployment)
         except NotReady as error:
             found = self._not_as_installed()
-            if not found:
-                raise
-            what = f"{error.what} Not as installed: {', '.join(found[:MAX_NAMED])}."
-            raise NotReady(error.where, what, error.fix) from error
+            also = f" Not as installed: {', '.join(found[:MAX_NAMED])}." if found else ""
+            raise NotReady(error.where, error.what + also, LOOK) from error
         through = f"; through the router: {served.through_router}" if served.through_router else ""
-        return f"{len(served.proofs)} ranks have generated a token{through}"
+        return f"{counted(len(served.proofs), 'rank')} generated a token{through}"
 
     def _not_as_installed(self) -> list[str]:
         """What differs on the hosts, in words: of two processes that fight, the one that is wrong."""
         with contextlib.suppress(HostsFailed):
             checks = drift(self.deployment, self.secrets)
             wrong = [check for check in checks if not check.ok]
-            return [f"{check.detail.rpartition(': ')[2]} on {check.process}" for check in wrong]
+            return [
+                f"{check.check.removeprefix('file:')} on {check.process}"
+                f" ({check.detail.rpartition(': ')[2]})"
+                for check in wrong
+            ]
         return []
 
     def verify(self) -> str:
@@ -127,9 +132,8 @@ class Operator:
             wrong = [check for check in checks if not check.ok and check.is_drift is kind]
             if wrong:
                 words = "; ".join(f"{c.process} {c.check}: {c.detail}" for c in wrong[:MAX_NAMED])
-                stack = self.deployment.plan.stack
                 what = f"{len(wrong)} of {len(checks)} checks failed: {words}."
-                raise error("verify", what, f"`fab verify --stack {stack}` shows them all.")
+                raise error("the deployment", what, LOOK)
         capabilities = ", ".join(self.deployment.plan.capabilities)
         return f"{len(checks)} checks passed ({capabilities})"
 

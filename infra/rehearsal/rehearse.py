@@ -25,7 +25,7 @@ from infra.rehearsal.cloud.deployment import provision_in_emulated_cloud
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import explain
 from infra.rehearsal.operating import Operator, operator_at_work
-from infra.rehearsal.report import STEPS, Report, Step, StepName
+from infra.rehearsal.report import STEPS, Report, Step, StepName, counted
 from infra.rehearsal.served import last_by_role, read_served
 from infra.rehearsal.simulated_hosts import (
     LOGIN,
@@ -204,7 +204,7 @@ class Rehearsal:
         if self.wishes.spoilt is not None:
             parse_break(self.wishes.spoilt, plan)
         return False, (
-            f"{plan.stack}: {_number(engines, 'engine process', 'es')} on {_number(len(plan.hosts), 'host')}"
+            f"{plan.stack}: {counted(engines, 'engine process', 'es')} on {counted(len(plan.hosts), 'host')}"
         )
 
     def _provision(self) -> tuple[bool, str]:
@@ -234,7 +234,7 @@ class Rehearsal:
         inventory = read_inventory(self.inventory_path())
         self.plan = compile_stack(stack, catalog=self.catalog, inventory=inventory).plan
         return True, (
-            f"real Pulumi engine, emulated AWS: {_number(len(inventory.hosts), 'instance')}"
+            f"real Pulumi engine, emulated AWS: {counted(len(inventory.hosts), 'instance')}"
         )
 
     def _written_stack(self, stack: LoadedStack) -> Path:
@@ -253,7 +253,7 @@ class Rehearsal:
             self._detail(notice)
         statuses = self.lab.wait_ready(HOSTS_READY_S)
         return True, (
-            f"{_number(len(statuses), 'simulated host')}, each with its own systemd and sshd"
+            f"{counted(len(statuses), 'simulated host')}, each with its own systemd and sshd"
         )
 
     def _weights(self) -> tuple[bool, str]:
@@ -340,8 +340,4 @@ def seconds_of_this_process() -> float:
 def _counted(problems: tuple[Problem, ...]) -> str:
     errors = sum(problem.blocks for problem in problems)
     warnings = len(problems) - errors
-    return f"{_number(errors, 'error')}, {_number(warnings, 'warning')}"
-
-
-def _number(count: int, noun: str, plural: str = "s") -> str:
-    return f"{count or 'no'} {noun}{'' if count == 1 else plural}"
+    return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"

@@ -80,6 +80,11 @@ class Report:
         }
 
 
+def counted(count: int, noun: str, plural: str = "s") -> str:
+    """`1 host`, `2 hosts`, `no hosts`."""
+    return f"{count or 'no'} {noun}{'' if count == 1 else plural}"
+
+
 def reality_rows(
     plan: Plan, *, provisioned: bool, time_scale: float
 ) -> Sequence[tuple[str, str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 from pathlib import Path
 
 from infra.catalog.load import Catalog
@@ -78,7 +79,7 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
         if options.is_on("keep") and lab.directory.is_dir():  # a lab that could not boot has gone
             keep_record(rehearsal)
             lab.keep()
-            _print_ways_in(lab, report, output)
+            _print_ways_in(lab, report, _named(options), output)
     output.document(report.document())
     return code
 
@@ -114,15 +115,29 @@ def _print_report(rehearsal: Rehearsal, output: Output) -> None:
         output.data(f"  - {line}")
 
 
-def _print_ways_in(lab: Lab, report: Report, output: Output) -> None:
-    output.message(f"\nKept as {lab.id}. Hosts: ssh -F {report.ssh_config} NAME")
+def _named(options: Options) -> str:
+    """The words that name the same stack to the tasks that reach hosts; empty for a plan, which none takes."""
+    name, file = options.text("stack"), options.text("file")
+    if name is None and file is None:
+        return ""
+    words = ["--stack", name or ""] if file is None else ["--file", file]
+    return shlex.join(
+        [*words, *(word for each in options.words("set") for word in ("--set", each))]
+    )
+
+
+def _print_ways_in(lab: Lab, report: Report, named: str, output: Output) -> None:
+    output.message(f"\nKept as {lab.id}.")
+    if report.ssh_config:
+        output.message(f"Hosts: ssh -F {report.ssh_config} NAME")
     if report.pulumi_dir:
         output.message(
             f"Cloud: pulumi -C {report.pulumi_dir}, with the variables of pulumi_env (--json prints them)"
         )
-    output.next_command(
-        f"fab status --stack {report.stack} --inventory {report.inventory}   (fab rehearse --stop {lab.id} ends it)"
-    )
+    ends = f"fab rehearse --stop {lab.id}"
+    if named and report.ssh_config:
+        ends = f"fab status {named} --inventory {report.inventory}   ({ends} ends it)"
+    output.next_command(ends)
 
 
 def _stop(lab_id: str, output: Output) -> int:

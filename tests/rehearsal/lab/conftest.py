@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,23 +10,12 @@ import pytest
 
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost, LabUser
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
 
 BOOT_LIMIT_S = 20.0
 TERABYTE = 10**12
 
 Ssh = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="session")
-def lab_is_possible() -> None:
-    """Skips where no lab can be started, but never in CI: there it is an error."""
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
 
 
 def make_hosts(lent: Path) -> tuple[LabHost, ...]:
