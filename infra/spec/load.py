@@ -218,9 +218,13 @@ def _apply_sets(
             target.pop(str(parts[-1]), None)
         else:
             target[str(parts[-1])] = value
+        secret = parts[0] == "secrets" or "env" in parts or field.endswith(("key", "token"))
+        place = Place(
+            file=f"--set {field}=***" if secret else f"--set {word}", line=None, column=None
+        )
         for depth in range(1, len(parts) + 1):
-            places.setdefault(parts[:depth], Place(file=f"--set {word}", line=None, column=None))
-        places[parts] = Place(file=f"--set {word}", line=None, column=None)
+            places.setdefault(parts[:depth], place)
+        places[parts] = place
 
 
 def _file_problem(file: str, rule: str, what: str) -> Problem:

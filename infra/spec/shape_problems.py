@@ -42,12 +42,43 @@ def validate_stack(
         return StackSpec.model_validate(data)
     except ValidationError as error:
         seen: set[str] = set()  # the members of a union each report the same field
-        for detail in error.errors(include_url=False):
+        for detail in _meant(error.errors(include_url=False), data):
             problem = _shape_problem(detail, data, places, file)
             if problem.field not in seen:
                 seen.add(problem.field)
                 problems.append(problem)
         return None
+
+
+def _meant(details: list[ErrorDetails], data: Mapping[str, object]) -> list[ErrorDetails]:
+    """Of a value that may have several forms, the errors of the form that it was meant to have.
+
+    That is the one with the fewest errors, among those that the value is not altogether wrong for.
+    """
+    members: dict[Path, dict[str | int, list[ErrorDetails]]] = {}
+    chosen = [detail for detail in details if _union_member(detail, data) is None]
+    for detail in details:
+        found = _union_member(detail, data)
+        if found is not None:
+            members.setdefault(found[0], {}).setdefault(found[1], []).append(detail)
+    for prefix, by_member in members.items():
+        inside = [
+            errors
+            for errors in by_member.values()
+            if all(_written_path(tuple(each["loc"]), data) != prefix for each in errors)
+        ]
+        fewest: list[ErrorDetails] = min(inside or list(by_member.values()), key=len)
+        chosen += fewest
+    return sorted(chosen, key=details.index)
+
+
+def _union_member(
+    detail: ErrorDetails, data: Mapping[str, object]
+) -> tuple[Path, str | int] | None:
+    """The path of a value with several forms and the form that an error is about; None for other values."""
+    location = tuple(detail["loc"])
+    path, rest = _walk(location, data)
+    return (path, rest[0]) if rest and _is_form(rest[0]) else None
 
 
 def _shape_problem(
@@ -73,18 +104,41 @@ def _shape_problem(
 
 def _written_path(location: tuple[str | int, ...], data: Mapping[str, object]) -> Path:
     """Pydantic's location without the names of union members that it puts in between."""
-    path: list[str | int] = []
-    inner: object = data
+    path, rest = _walk(location, data)
+    while rest:
+        if not _is_form(rest[0]):
+            return (*path, rest[0])  # a key that is missing
+        inner, rest = _walk(rest[1:], _value_at(path, data))
+        path = (*path, *inner)
+    return path
+
+
+def _walk(location: tuple[str | int, ...], data: object) -> tuple[Path, tuple[str | int, ...]]:
+    """As much of a location as is written in the data, and the rest of it."""
+    inner = data
     for index, part in enumerate(location):
-        if isinstance(inner, Mapping) and part in inner:
-            inner = inner[str(part)]
-            path.append(part)
-        elif isinstance(inner, list) and isinstance(part, int):
-            inner = inner[part] if part < len(inner) else None
-            path.append(part)
-        elif index == len(location) - 1 and isinstance(inner, Mapping):
-            path.append(part)
-    return tuple(path)
+        is_item = isinstance(inner, list) and isinstance(part, int) and part < len(inner)
+        if not is_item and not (isinstance(inner, Mapping) and part in inner):
+            return location[:index], location[index:]
+        inner = _value_at((part,), inner)
+    return location, ()
+
+
+def _value_at(path: Path, data: object) -> object:
+    inner = data
+    for part in path:
+        inner = inner[part] if isinstance(inner, Mapping | list) else None  # type: ignore[index]
+    return inner
+
+
+def _is_form(part: str | int) -> bool:
+    """Whether a part of a location that is written nowhere names one of a value's forms."""
+    name = str(part)
+    return (
+        name[:1].isupper()
+        or "[" in name
+        or name in {"constrained-str", "bool", "int", "float", "str"}
+    )
 
 
 def _words(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
@@ -108,32 +162,61 @@ def _missing_key(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
 def _unknown_value(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     given = detail["input"]
     allowed = str(detail.get("ctx", {}).get("expected", "")).replace("'", "")
-    what = f"{_named(path)}: {given!r} is not one of {allowed}."
+    what = f"{_shown(given, path)} is not one of {allowed}."
     words = [word.strip() for word in allowed.replace(" or ", ",").split(",")]
     return "unknown-value", what, nearest(str(given), [word for word in words if word])
 
 
 def _wrong_form(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     pattern = detail.get("ctx", {}).get("pattern", "")
-    what = f"{_named(path)}: {detail['input']!r} does not have the form {pattern}."
-    return "wrong-value", what, "Write it in that form."
+    what = f"{_shown(detail['input'], path)} does not have the form {pattern}."
+    return (
+        "wrong-value",
+        what,
+        _REFERENCE_FIX if path[:1] == ("secrets",) else "Write it in that form.",
+    )
 
 
 def _wrong_value(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     what = f"{_named(path)}: {str(detail['msg']).removeprefix('Value error, ')}."
-    return "wrong-value", what, "Mend the field."
+    return "wrong-value", what, "Write one of these."
 
 
 def _out_of_range(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
-    what = f"{_named(path)}: {detail['input']!r} is out of range ({detail['msg'].lower()})."
-    return "wrong-unit", what, "Use a value in range."
+    limits = detail.get("ctx", {})
+    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    bounds = [f"{words[key]} {limit:g}" for key, limit in limits.items() if key in words]
+    what = f"{_shown(detail['input'], path)} is out of range."
+    return "wrong-unit", what, f"Use a value in range: {' and '.join(bounds)}."
 
 
 def _wrong_type(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+    given = detail["input"]
+    if path[:1] == ("secrets",):
+        return "wrong-type", f"{_named(path)} is not a reference.", _REFERENCE_FIX
+    if {"flags", "env"} & {*path[:-1]}:
+        what = f"{_shown(given, path)} is no plain value."
+        return (
+            "wrong-type",
+            what,
+            "Write text, a number, true or false; for a flag a list or a map too.",
+        )
+    if detail["type"] in _MAP_TYPES:
+        return "wrong-type", f"{_shown(given, path)} is not a map.", "Write `key: value` under it."
+    if detail["type"] == "string_type" and isinstance(given, int | float):
+        return "wrong-type", f"{given!r} is not text.", f'Write it in quotes: "{given}".'
     wanted = _article(detail["msg"].removeprefix("Input should be ").removeprefix("a valid "))
-    what = f"{_named(path)}: {detail['input']!r} is not {wanted}."
-    return "wrong-type", what, f"Write {wanted} without unit."
+    return "wrong-type", f"{_shown(given, path)} is not {wanted}.", f"Write {wanted} without unit."
 
+
+def _shown(value: object, path: Path) -> str:
+    """A wrong value as it was written, but for what may be a secret."""
+    may_be_secret = path[:1] == ("secrets",) or "env" in path or "key" in dotted(path)
+    return "The value" if may_be_secret else repr(value)
+
+
+_REFERENCE_FIX = "Write `{env: NAME}` or `{file: PATH}`; the value itself never stands in a stack."
+_MAP_TYPES = ("dict_type", "model_type", "model_attributes_type")
 
 _DESCRIPTIONS: Mapping[str, Callable[[ErrorDetails, Path], tuple[str, str, str]]] = {
     "extra_forbidden": _unknown_key,
