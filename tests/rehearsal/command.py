@@ -77,7 +77,7 @@ class Shell:
         return Done(code=process.returncode, out=out, err=err)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start a program, as from a script: no terminal, nothing on standard input."""
+        """Start a program in a process group of its own, without a terminal or standard input."""
         return subprocess.Popen(
             words,
             cwd=PROJECT,
@@ -86,6 +86,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
 
     def entries(self) -> list[registry.LabEntry]:
@@ -144,8 +145,11 @@ def wait_for(process: subprocess.Popen[str], words: str) -> str:
 
 
 def end(process: subprocess.Popen[str], number: signal.Signals) -> Done:
-    """Send a signal and wait for the end."""
-    process.send_signal(number)
+    """Send a signal, to the whole group where a terminal would, and wait for the end."""
+    if number in {signal.SIGINT, signal.SIGHUP}:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
     out, err = process.communicate(timeout=30)
     return Done(code=process.returncode, out=out, err=err)
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from infra.errors import PrerequisiteError
+from infra.rehearsal.cloud.scratch_project import find_pulumi
 from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import stop_lab
 from tests.rehearsal.command import Shell
@@ -21,6 +23,17 @@ def lab_is_possible() -> None:
         if os.environ.get("CI"):
             raise reason
         pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def pulumi_is_possible() -> None:
+    """Skips where the Pulumi command line is not installed, but never in CI: there it is an error."""
+    try:
+        find_pulumi()
+    except PrerequisiteError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -49,6 +49,7 @@ def test_a_stack_serves_a_token(file: Path, shell: Shell) -> None:
 
 @pytest.mark.lab
 @pytest.mark.pulumi
+@pytest.mark.usefixtures("pulumi_is_possible")
 @pytest.mark.slow  # provisions with the real engine
 def test_two_provisioned_stacks_are_rehearsed_side_by_side(shell: Shell) -> None:
     before = git_status()

@@ -7,7 +7,6 @@ import signal
 
 import pytest
 
-from infra.rehearsal.cloud.scratch_project import find_pulumi
 from infra.rehearsal.folders import PREFIX
 from tests.rehearsal.command import FAB, Shell, end, wait_for
 
@@ -19,13 +18,16 @@ BEFORE = {"provision": "prefill-0 runs at", "hosts": "provision  ", "start": "in
 
 
 @pytest.mark.pulumi
-@pytest.mark.slow  # nine rehearsals of up to ten seconds
-@pytest.mark.parametrize("step", BEFORE)
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.usefixtures("pulumi_is_possible")
+@pytest.mark.slow  # ten rehearsals of up to ten seconds
+@pytest.mark.parametrize(
+    ("number", "step"),
+    [*((number, step) for number in SIGNALS for step in BEFORE), (signal.SIGHUP, "start")],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_nothing_outlives_an_end_in_a_step(
     step: str, number: signal.Signals, shell: Shell
 ) -> None:
-    find_pulumi()
     words = ("--stack", "gb200-2p1d") if step == "provision" else ("--stack", "a3-2p1d")
     process = shell.start(FAB, "rehearse", *words)
     wait_for(process, BEFORE[step])
@@ -38,6 +40,8 @@ def test_nothing_outlives_an_end_in_a_step(
     done = end(process, number)
     assert done.code == (130 if number == signal.SIGINT else -number)
     assert "\nTraceback" not in done.err
+    if number == signal.SIGINT:
+        assert "Interrupted" in done.err
     shell.assert_nothing_left(empty_folders=number == signal.SIGKILL)
 
 

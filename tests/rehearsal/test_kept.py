@@ -67,6 +67,7 @@ def test_a_kept_rehearsal_is_used_from_outside_and_ended(shell: Shell, tmp_path:
 
 
 @pytest.mark.pulumi
+@pytest.mark.usefixtures("pulumi_is_possible")
 @pytest.mark.slow  # provisions with the real engine
 def test_the_emulated_cloud_of_a_kept_rehearsal_is_reached_with_pulumi(shell: Shell) -> None:
     done = shell.fab("rehearse", "--stack", "h200-tp8", "--to-step", "hosts", "--keep", "--json")
