@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -251,13 +251,3 @@ def _json_or_text(text: str) -> object:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
-
-
-def flag_names(words: Iterable[str], catalogue: FlagCatalogue) -> tuple[str, ...]:
-    """Canonical names of the flags among argv words, in order."""
-    found = (
-        _find(word.partition("=")[0].split(".")[0], catalogue)
-        for word in words
-        if word.startswith("--")
-    )
-    return tuple(entry[0].name for entry in found if not isinstance(entry, str))

@@ -60,6 +60,13 @@ def handover_of(engine: EngineName, flags: Mapping[str, object]) -> Handover:
     return "transfer-id" if connector == "MooncakeConnector" else "answer"
 
 
+def served_model_name(flags: Mapping[str, object]) -> str | None:
+    """The name that clients ask for: the first served one, else the model as the engine was told it."""
+    name = flags.get("served-model-name") or flags.get("model") or flags.get("model-path")
+    first = name[0] if isinstance(name, tuple | list) else name
+    return None if first is None else str(first)
+
+
 def has_counters(engine: EngineName, flags: Mapping[str, object]) -> bool:
     """Whether `/metrics` counts tokens."""
     if engine == "sglang":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 from urllib.parse import urlsplit
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from infra.catalog.load import Catalog
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
-from infra.engines.serving import Handover, handover_of, has_counters
+from infra.engines.serving import Handover, handover_of, has_counters, served_model_name
 from infra.plan.process import Plan, Process
 from infra.spec.stack import EngineName
 
@@ -83,7 +83,7 @@ def read_endpoints(plan: Plan, catalog: Catalog) -> Endpoints:
         handover=handover_of(name, first.flags),
         ranks=tuple(sorted(ranks, key=lambda rank: (order[rank.process], rank.rank))),
         router=next((process for process in plan.processes if process.kind == "router"), None),
-        model=_served_name(first.flags, plan),
+        model=served_model_name(first.flags) or plan.model,
     )
 
 
@@ -116,7 +116,7 @@ def _group_ranks(
                     url=f"http://{_address(process)}:{port}",
                     index=None if has_own_port else index,
                     bootstrap=_bootstrap(process),
-                    model=_served_name(reading.flags, plan),
+                    model=served_model_name(reading.flags) or plan.model,
                     counts_tokens=has_counters(engine, reading.flags),
                 )
             )
@@ -137,14 +137,3 @@ def _address(process: Process) -> str:
 def _bootstrap(process: Process) -> str | None:
     port = next((bind.port for bind in process.binds if bind.name == "bootstrap"), None)
     return None if port is None else f"http://{_address(process)}:{port}"
-
-
-def _served_name(flags: Mapping[str, object], plan: Plan) -> str:
-    """The first served name, else the model as the engine was told it."""
-    name = (
-        flags.get("served-model-name")
-        or flags.get("model")
-        or flags.get("model-path")
-        or plan.model
-    )
-    return str(name[0]) if isinstance(name, tuple | list) else str(name)

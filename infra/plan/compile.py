@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Image
+from infra.engines.capabilities import capabilities_of
 from infra.engines.registry import ENGINES
 from infra.engines.settings import RoleSettings
 from infra.errors import Problem, ProblemsFound
 from infra.inventory.book import InventoryAddresses, documentation_hosts, match_hosts
 from infra.inventory.hosts import AddressBook, Inventory
-from infra.plan.capabilities import capabilities_of
 from infra.plan.document import plan_hash
 from infra.plan.engine_processes import EngineCompiler
 from infra.plan.placement import build_topology

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.catalog.load import Catalog
+from infra.engines.capabilities import CAPABILITIES
 from infra.errors import Differs, NotReady
 from infra.launch.host_drift import Check
 from infra.launch.verification import verify
-from infra.plan.capabilities import CAPABILITIES
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.reached_hosts import make_deployment, open_fleet

@@ -5,7 +5,13 @@ from typing import cast
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.engines.serving import LONG_PROMPT, answer_text, answer_tokens, generated_tokens
+from infra.engines.serving import (
+    LONG_PROMPT,
+    answer_text,
+    answer_tokens,
+    generated_tokens,
+    served_model_name,
+)
 from infra.launch.endpoints import Endpoints, RankEndpoint, read_endpoints
 from infra.launch.proof import (
     Asking,
@@ -302,3 +308,17 @@ def test_endpoints_cover_every_rank_of_every_stack(catalog: Catalog) -> None:
     assert {(r.group, r.rank) for r in ranks} == {
         (p.group, rank) for p in plan.processes for rank in p.dp_ranks
     }
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ({"served-model-name": ("kimi", "k2"), "model": "/models/x"}, "kimi"),
+        ({"served-model-name": "kimi"}, "kimi"),
+        ({"model": "/models/x"}, "/models/x"),
+        ({"model-path": "/models/x"}, "/models/x"),
+        ({}, None),
+    ],
+)
+def test_the_name_that_clients_ask_for(flags: dict[str, object], name: str | None) -> None:
+    assert served_model_name(flags) == name
