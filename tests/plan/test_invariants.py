@@ -64,7 +64,7 @@ def test_a_plan_of_any_shape_reads_back_as_itself(made: Made) -> None:
     assert [str(problem) for problem in found] == []
 
 
-@examples
+@settings(examples, max_examples=60)
 @given(stacks(), st.data())
 def test_the_order_of_keys_changes_nothing(made: Made, data: st.DataObject) -> None:
     plan = compile_made(made, CATALOG).plan
