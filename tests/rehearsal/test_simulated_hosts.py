@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import sys
 
 import pytest
 
 from infra.catalog.load import Catalog
+from infra.memory.kv_cache import OVERHEAD_GIB
 from infra.plan.compile import compile_file
-from infra.rehearsal.simulated_hosts import Pace, simulate_hosts
+from infra.rehearsal.simulated_hosts import STATE, Pace, simulate_hosts
 from infra.render.host_paths import ROUTER_ENVIRONMENTS
 
 PACE = Pace(time_scale=0.02, load_seconds=0.3)
@@ -39,3 +41,8 @@ def test_hosts_begin_without_anything_that_the_product_installs() -> None:
     ours = ("/etc/moe-infra", "/etc/systemd/system/moe-", "/etc/sysctl.d/", "/var/lib/moe-infra")
     for host in simulate_hosts(compile_file("a3-2p1d", catalog=CATALOG).plan, CATALOG, PACE):
         assert [path for path in host.files if path.startswith(ours)] == []
+
+
+def test_simulated_engines_need_as_much_beside_weights_as_the_rules_say() -> None:
+    (host,) = simulate_hosts(compile_file("h200-tp8", catalog=CATALOG).plan, CATALOG, PACE)
+    assert json.loads(host.files[f"{STATE}/host.json"].content)["overhead_gib"] == OVERHEAD_GIB
