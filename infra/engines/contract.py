@@ -168,6 +168,18 @@ def owned(name: str, value: object, why: str) -> Flag:
     return Flag(name=name, value=value, origin=_written_because(why))  # type: ignore[arg-type]
 
 
+def limit_flags(
+    settings: RoleSettings, limits: Mapping[str, int | float | None]
+) -> tuple[Flag, ...]:
+    """The role's own limits under the engine's names; what it leaves open is the engine's to choose."""
+    origin = Origin(kind="role", name=settings.role)
+    return tuple(
+        Flag(name=name, value=value, origin=origin)
+        for name, value in limits.items()
+        if value is not None
+    )
+
+
 def owned_variable(name: str, value: object, why: str) -> Variable:
     """A variable that the compiler writes."""
     return Variable(name=name, value=str(value), origin=_written_because(why))

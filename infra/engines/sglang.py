@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.command_line import as_int, parse_flags
-from infra.engines.contract import Part, PortRequest, ProcessContext, owned, owned_variable
+from infra.engines.contract import (
+    Part,
+    PortRequest,
+    ProcessContext,
+    limit_flags,
+    owned,
+    owned_variable,
+)
 from infra.engines.reading import Bind, Dial, Reading
-from infra.engines.settings import Flag, Origin, RoleSettings, Variable
+from infra.engines.settings import Flag, RoleSettings, Variable
 from infra.engines.sizes import read_devices, read_size
 from infra.spec.stack import RoleName
 
@@ -242,12 +249,7 @@ def _limit_flags(settings: RoleSettings) -> tuple[Flag, ...]:
         "chunked-prefill-size": settings.max_num_batched_tokens,
         "mem-fraction-static": settings.gpu_memory_utilization,
     }
-    origin = Origin(kind="role", name=settings.role)
-    return tuple(
-        Flag(name=name, value=value, origin=origin)
-        for name, value in limits.items()
-        if value is not None
-    )
+    return limit_flags(settings, limits)
 
 
 def _speculation(settings: RoleSettings) -> tuple[Flag, ...]:

@@ -12,9 +12,16 @@ from dataclasses import dataclass, field
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import Mount
 from infra.engines import vllm_reading
-from infra.engines.contract import Part, PortRequest, ProcessContext, owned, owned_variable
+from infra.engines.contract import (
+    Part,
+    PortRequest,
+    ProcessContext,
+    limit_flags,
+    owned,
+    owned_variable,
+)
 from infra.engines.reading import Reading
-from infra.engines.settings import Flag, Origin, RoleSettings, Variable
+from infra.engines.settings import Flag, RoleSettings, Variable
 from infra.spec.stack import RoleName
 
 KV_ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
@@ -256,12 +263,7 @@ def _limit_flags(settings: RoleSettings) -> tuple[Flag, ...]:
         "max-num-batched-tokens": settings.max_num_batched_tokens,
         "gpu-memory-utilization": settings.gpu_memory_utilization,
     }
-    origin = Origin(kind="role", name=settings.role)
-    return tuple(
-        Flag(name=name, value=value, origin=origin)
-        for name, value in limits.items()
-        if value is not None
-    )
+    return limit_flags(settings, limits)
 
 
 def _speculation(settings: RoleSettings) -> tuple[Flag, ...]:
