@@ -107,7 +107,9 @@ class Shell:
         found = [f"process {pid}: {program_of(pid)}" for pid in sorted(alive)]
         found += [line for line in mounts() if str(self.temporary) in line]
         # a walk, unlike a glob, does not mind what goes away meanwhile
-        found += [f"{folder}/{name}" for folder, _, names in os.walk(self.temporary) for name in names]
+        found += [
+            f"{folder}/{name}" for folder, _, names in os.walk(self.temporary) for name in names
+        ]
         self.labs.update(entry.id for entry in self.entries())
         for lab in self.labs:
             places = [registry.control_socket(lab).parent]
@@ -172,7 +174,9 @@ def process_tree(root: int) -> frozenset[int]:
 def program_of(pid: int) -> str:
     """A process's words; empty when it has gone."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return (
+            Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        )
     except OSError:
         return ""
 

@@ -36,7 +36,8 @@ def assert_served(done: Done, name: str, roles: set[str]) -> None:
 @pytest.mark.slow  # 40 rehearsals of three seconds and more
 @pytest.mark.parametrize(
     "file",
-    [PROJECT / "stacks" / f"{name}.yaml" for name in stack_names() if name not in PROVISIONED] + SMALL,
+    [PROJECT / "stacks" / f"{name}.yaml" for name in stack_names() if name not in PROVISIONED]
+    + SMALL,
     ids=lambda path: path.stem,
 )
 def test_a_stack_serves_a_token(file: Path, shell: Shell) -> None:

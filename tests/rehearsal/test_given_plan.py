@@ -46,8 +46,6 @@ def misspell_a_flag(plan: Plan) -> None:
     argv.append("--enable-expert-paralel")
 
 
-
-
 @pytest.mark.slow  # a whole rehearsal
 def test_a_plan_as_it_was_printed_serves_at_its_own_addresses(
     plan_file: Callable[[Callable[[Plan], None]], Path], shell: Shell

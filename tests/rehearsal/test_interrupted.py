@@ -25,9 +25,7 @@ BEFORE = {"provision": "prefill-0 runs at", "hosts": "provision  ", "start": "in
     [*((number, step) for number in SIGNALS for step in BEFORE), (signal.SIGHUP, "start")],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_nothing_outlives_an_end_in_a_step(
-    step: str, number: signal.Signals, shell: Shell
-) -> None:
+def test_nothing_outlives_an_end_in_a_step(step: str, number: signal.Signals, shell: Shell) -> None:
     words = ("--stack", "gb200-2p1d") if step == "provision" else ("--stack", "a3-2p1d")
     process = shell.start(FAB, "rehearse", *words)
     wait_for(process, BEFORE[step])

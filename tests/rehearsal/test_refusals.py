@@ -52,7 +52,9 @@ def test_without_root_the_fix_is_sudo(shell: Shell) -> None:
     shell.assert_nothing_left()
 
 
-def test_without_the_pulumi_command_line_the_fix_is_the_script(shell: Shell, tmp_path: Path) -> None:
+def test_without_the_pulumi_command_line_the_fix_is_the_script(
+    shell: Shell, tmp_path: Path
+) -> None:
     shell.environment.update(PATH="/usr/sbin:/usr/bin:/sbin:/bin", XDG_CACHE_HOME=str(tmp_path))
     done = shell.fab("rehearse", "--stack", "h200-tp8", "--json")
     done.refused(3, "scripts/install-pulumi")
