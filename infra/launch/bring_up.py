@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra.engines.serving import CHAT, answer_text, answer_tokens
+from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
 from infra.launch.failures import router_not_ready
 from infra.launch.fleet import ask_until_known
+from infra.launch.host_drift import not_as_installed
 from infra.launch.installation import install
 from infra.launch.probing import ask_reachable, probe_hosts
 from infra.launch.progress import clock_text
@@ -19,6 +21,8 @@ from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.process import Process
 from infra.render.units import STOP_S
+
+MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +51,25 @@ def bring_up(deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bo
         NotReady: a process ended, or was not ready in time.
     """
     install(deployment, secrets, tunes=tunes)
-    return start(deployment)
+    return start(deployment, secrets)
 
 
-def start(deployment: Deployment) -> Served:
-    """Start what is installed, and prove that it serves; see `bring_up`."""
+def start(deployment: Deployment, secrets: Mapping[str, Secret]) -> Served:
+    """Start what is installed, and prove that it serves; see `bring_up`.
+
+    A failure also says what on the hosts is not as it was installed: somebody may have changed it since.
+    """
+    try:
+        return _start_and_prove(deployment)
+    except NotReady as error:
+        found = not_as_installed(deployment, secrets)
+        if not found:
+            raise
+        also = f" Not as installed: {', '.join(found[:MAX_NAMED])}."
+        raise NotReady(error.where, error.what + also, error.fix) from error
+
+
+def _start_and_prove(deployment: Deployment) -> Served:
     begun = deployment.clock.now()
     _stop_parts(deployment)
     units = _start_units(deployment, "engine")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.errors import HostsFailed
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import ask_all, rows_of
 from infra.launch.installation import state_request
@@ -45,6 +46,22 @@ def drift(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Check]:
         for group in DRIFT_GROUPS:
             checks += _group_checks(host, group, [row for row in rows if row.get("group") == group])
     return checks
+
+
+def not_as_installed(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[str]:
+    """What differs on the hosts, in words; nothing where hosts cannot be asked.
+
+    Of two processes that fight for a port or a device, it is the one that is wrong.
+    """
+    try:
+        checks = drift(deployment, secrets)
+    except HostsFailed:
+        return []
+    return [
+        f"{check.check.removeprefix('file:')} on {check.process} ({check.detail.rpartition(': ')[2]})"
+        for check in checks
+        if not check.ok
+    ]
 
 
 def _group_checks(host: str, group: str, rows: Sequence[Mapping[str, object]]) -> list[Check]:

@@ -15,7 +15,6 @@ from infra.launch.bring_up import start
 from infra.launch.deployment import Deployment, Limits
 from infra.launch.endpoints import read_endpoints
 from infra.launch.fleet import SshFleet, SystemClock, ask_all, rows_of
-from infra.launch.host_drift import drift
 from infra.launch.host_tuning import count_of, tune
 from infra.launch.installation import install, state_request
 from infra.launch.secret import Secret
@@ -97,28 +96,14 @@ class Operator:
         """Start what is installed and prove every rank; what proved the whole, in words.
 
         Raises:
-            NotReady: something does not serve; with what is not as it was installed, as `fab verify` finds it.
+            NotReady: something does not serve.
         """
         try:
-            served = start(self.deployment)
+            served = start(self.deployment, self.secrets)
         except NotReady as error:
-            found = self._not_as_installed()
-            also = f" Not as installed: {', '.join(found[:MAX_NAMED])}." if found else ""
-            raise NotReady(error.where, error.what + also, LOOK) from error
+            raise NotReady(error.where, error.what, LOOK) from error
         through = f"; through the router: {served.through_router}" if served.through_router else ""
         return f"{counted(len(served.proofs), 'rank')} generated a token{through}"
-
-    def _not_as_installed(self) -> list[str]:
-        """What differs on the hosts, in words: of two processes that fight, the one that is wrong."""
-        with contextlib.suppress(HostsFailed):
-            checks = drift(self.deployment, self.secrets)
-            wrong = [check for check in checks if not check.ok]
-            return [
-                f"{check.check.removeprefix('file:')} on {check.process}"
-                f" ({check.detail.rpartition(': ')[2]})"
-                for check in wrong
-            ]
-        return []
 
     def verify(self) -> str:
         """Drift, then every capability through every rank and the router.
