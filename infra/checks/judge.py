@@ -141,9 +141,10 @@ def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Probl
 
 
 def judge_plan(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
-    """Every finding about a plan document, by process."""
+    """Every finding about a plan document, errors first."""
     view = view_plan(plan, catalog)
-    return tuple(_in_plan(rule, finding, file) for rule, finding in find_all(view))
+    problems = [_in_plan(rule, finding, file) for rule, finding in find_all(view)]
+    return tuple(sorted(problems, key=lambda problem: problem.severity))
 
 
 def find_all(view: PlanView) -> list[tuple[str, Finding]]:

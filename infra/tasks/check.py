@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from infra.catalog.load import Catalog
@@ -13,7 +14,13 @@ from infra.plan.imported import read_plan
 from infra.spec.load import LoadedStack
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, Tone
-from infra.tasks.stack_options import chosen_inventory, chosen_stack
+from infra.tasks.stack_options import (
+    chosen_inventory,
+    chosen_name,
+    chosen_stack,
+    has_inventory,
+    same_choice,
+)
 
 
 def run(options: Options, output: Output) -> int:
@@ -33,23 +40,43 @@ def run(options: Options, output: Output) -> int:
     errors = sum(problem.blocks for problem in problems)
     warnings = sum(problem.severity == "warning" and problem.waived is None for problem in problems)
     output.data(f"{subject}: {_number(errors, 'error')}, {_number(warnings, 'warning')}.")
+    plan_file = options.text("plan")
+    if plan_file is None and is_ok and not has_inventory(options, subject):
+        output.message("There is no inventory: addresses are documentation addresses.")
     if is_ok:
-        output.next_command(f"fab plan --stack {subject}")
+        again = same_choice(options) if plan_file is None else f"--plan {shlex.quote(plan_file)}"
+        output.next_command(f"fab {'plan' if plan_file is None else 'rehearse'} {again}")
     return 0 if is_ok else StackError.exit_code
 
 
 def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...]]:
     """The stack's or plan's name, and everything that is wrong with it."""
     catalog, plan_file = Catalog(), options.text("plan")
-    name = options.text("stack") or options.text("file") or plan_file or ""
+    name = chosen_name(options) if plan_file is None else Path(plan_file).stem
     try:
         if plan_file is not None:
             plan = read_plan(Path(plan_file))
-            return plan.stack, judge_plan(plan, plan_file, catalog)
+            name = plan.stack
+            return name, judge_plan(plan, plan_file, catalog)
         stack = chosen_stack(options)
-        return stack.name, _judge(stack, chosen_inventory(options, stack.name), catalog)
+        return name, _judge(stack, chosen_inventory(options, name), catalog)
     except ProblemsFound as error:
         return name, error.problems
+    except StackError as error:
+        return name, (_as_problem(error),)
+
+
+def _as_problem(error: StackError) -> Problem:
+    """A refusal that has no rule of its own, as a row: too few hosts, a full block of ports, an unknown id."""
+    file, space, field = error.where.partition(" ")
+    return Problem(
+        rule="cannot-compile",
+        severity="error",
+        field=field if space else error.where,
+        what=error.what,
+        fix=error.fix,
+        file=file if space else None,
+    )
 
 
 def _judge(

@@ -11,23 +11,23 @@ from infra.render.picture import draw_plan
 from infra.render.plan_listing import plan_explanation, plan_listing
 from infra.tasks.options import Options
 from infra.tasks.output import Output
-from infra.tasks.stack_options import compile_chosen
+from infra.tasks.stack_options import compile_chosen, same_choice
 
 
 def run(options: Options, output: Output) -> int:
     """Print the plan. It is not judged: that is `fab check`."""
     compiled = compile_chosen(options, Catalog())
     is_documentation = compiled.book.is_documentation
+    picture = options.text("picture")
+    if picture is not None:
+        _write(Path(picture), draw_plan(compiled.plan))
+        output.message(f"Drawn: {picture}")
     output.document(plan_document(compiled.plan))
     if options.is_on("explain"):
         output.data(plan_explanation(compiled.plan, documentation_addresses=is_documentation))
     else:
         output.data(plan_listing(compiled.plan, documentation_addresses=is_documentation))
-    picture = options.text("picture")
-    if picture is not None:
-        _write(Path(picture), draw_plan(compiled.plan))
-        output.message(f"Drawn: {picture}")
-    output.next_command(f"fab check --stack {compiled.plan.stack}")
+    output.next_command(f"fab check {same_choice(options)}")
     return 0
 
 

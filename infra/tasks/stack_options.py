@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from infra.catalog.load import Catalog
@@ -47,6 +48,18 @@ def chosen_name(options: Options) -> str:
     return Path(path).stem if path.endswith((".yaml", ".yml")) else path
 
 
+def same_choice(options: Options) -> str:
+    """The words that choose the same stack, inventory and values again, for the next command."""
+    words = [
+        word
+        for name in ("stack", "file", "inventory")
+        if (value := options.text(name)) is not None
+        for word in (f"--{name}", value)
+    ]
+    words += [word for value in options.words("set") for word in ("--set", value)]
+    return shlex.join(words)
+
+
 def chosen_inventory(options: Options, stack_name: str) -> Inventory | None:
     """The inventory of `--inventory`, else `ansible/inventory/<stack>.yml`, else None.
 
@@ -58,6 +71,12 @@ def chosen_inventory(options: Options, stack_name: str) -> Inventory | None:
         return read_inventory(Path(named), named)
     default = INVENTORIES / f"{stack_name}.yml"
     return read_inventory(default, str(default.relative_to(PROJECT))) if default.is_file() else None
+
+
+def has_inventory(options: Options, stack_name: str) -> bool:
+    """Whether hosts come from an inventory, named or the default one."""
+    default = INVENTORIES / f"{stack_name}.yml"
+    return options.text("inventory") is not None or default.is_file()
 
 
 def needed_inventory(options: Options, stack_name: str) -> Inventory:

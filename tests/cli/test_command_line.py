@@ -226,3 +226,43 @@ def test_a_folder_that_cannot_be_written_leaves_with_two(tmp_path: Path) -> None
     done = fab("render", "--stack", "h200-tp8", "--to", str(tmp_path / "file" / "x"))
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_check_tells_too_few_hosts_in_its_own_document(tmp_path: Path) -> None:
+    path = tmp_path / "few.yml"
+    path.write_text("prefill: {hosts: {p0: , p1: }}\ndecode: {hosts: {d0: }}\n")
+    done = fab("check", "--stack", "gb200-2p1d", "--inventory", str(path), "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["stack"], document["ok"]) == (2, "gb200-2p1d", False)
+    (problem,) = document["problems"]
+    assert (problem["file"], problem["field"]) == (str(path), "decode")
+    assert "needs 4 hosts here" in problem["what"]
+
+
+def test_check_tells_an_unknown_accelerator_of_a_plan_in_its_own_document(tmp_path: Path) -> None:
+    plan = json.loads(fab("plan", "--stack", "h200-tp8", "--json").stdout)
+    plan["hosts"][0]["accelerator"] = "h300"
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan))
+    done = fab("check", "--plan", str(path), "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["stack"]) == (2, "h200-tp8")
+    assert "no accelerator h300" in document["problems"][0]["what"]
+
+
+def test_a_picture_that_cannot_be_written_leaves_one_document(tmp_path: Path) -> None:
+    picture = str(tmp_path / "none" / "x.svg")
+    done = fab("plan", "--stack", "h200-tp8", "--json", "--picture", picture)
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["errors"][0]["where"] == f"--picture {picture}"
+
+
+def test_check_names_the_same_stack_again_and_says_where_addresses_come_from(
+    tmp_path: Path,
+) -> None:
+    file = a_stack(tmp_path, "extends: h200-tp8\n")
+    done = fab("check", "--file", file, "--set", "port=9000")
+    assert done.stderr.splitlines() == [
+        "There is no inventory: addresses are documentation addresses.",
+        f"Next: fab plan --file {file} --set port=9000",
+    ]
