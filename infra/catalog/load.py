@@ -27,6 +27,7 @@ from infra.catalog.schema import (
     RouterRelease,
     TuningItem,
     TuningProfile,
+    Vendor,
 )
 from infra.errors import InfraError, StackError
 from infra.spec.load import nearest
@@ -97,6 +98,19 @@ class Catalog:
     def router(self, name: str) -> RouterRelease:
         """The pinned release of a router."""
         return self._entry("routers", name, RouterRelease)
+
+    def engines_for(self, vendor: Vendor) -> tuple[str, ...]:
+        """The engines with a release that runs on a vendor's accelerators, sorted."""
+        names = sorted(path.name for path in (self.root / "engines").iterdir() if path.is_dir())
+        return tuple(
+            name
+            for name in names
+            if any(vendor in self.release(name, v).vendors for v in self.ids(f"engines/{name}"))
+        )
+
+    def routers_for(self, engine: str) -> tuple[str, ...]:
+        """The routers that speak to an engine, sorted."""
+        return tuple(name for name in self.ids("routers") if engine in self.router(name).engines)
 
     def tuning(self, name: str) -> TuningProfile:
         """A tuning profile with the items of what it extends; an own item replaces one of the same id."""

@@ -202,6 +202,7 @@ class Release(SourcedEntry):
     """`engines/<engine>/<version>.yaml`: one engine release.
 
     Args:
+        vendors: whose accelerators it runs on.
         flags_catalogue: stem of a file in `flags/`.
         envs_catalogues: stems of files in `envs/`; the union is what the release reads.
         base_version: for vllm-ascend, the vllm release it sits on.
@@ -214,6 +215,7 @@ class Release(SourcedEntry):
     engine: Literal["vllm", "vllm-ascend", "sglang"]
     version: StrictStr
     base_version: StrictStr | None = None
+    vendors: tuple[Vendor, ...]
     flags_catalogue: StrictStr
     envs_catalogues: tuple[StrictStr, ...]
     gpu_memory_utilization: float
@@ -227,6 +229,8 @@ class RouterRelease(SourcedEntry):
     Args:
         package: wheel and version, installed into a virtual environment on the router's host;
             None when the program ships inside the engine's image.
+        engines: whose API it speaks.
+        needs_disaggregation: whether it serves prefill and decode only.
         program: what starts it, with the path inside the environment or image.
     """
 
@@ -234,6 +238,8 @@ class RouterRelease(SourcedEntry):
     version: StrictStr
     package: StrictStr | None = None
     flags_catalogue: StrictStr | None = None
+    engines: tuple[StrictStr, ...]
+    needs_disaggregation: StrictBool
     program: tuple[StrictStr, ...]
 
 

@@ -7,17 +7,7 @@ from collections.abc import Iterator
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_map
-
-ENGINE_VENDORS = {
-    "vllm": ("nvidia", "amd"),
-    "vllm-ascend": ("ascend",),
-    "sglang": ("nvidia", "amd"),
-}
-ROUTER_ENGINES = {
-    "vllm-router": ("vllm", "vllm-ascend"),
-    "sglang-router": ("sglang",),
-    "ascend-proxy": ("vllm-ascend",),
-}
+from infra.plan.process import Process
 
 
 def flags_known(view: PlanView) -> Iterator[Finding]:
@@ -45,13 +35,12 @@ def _flag_named(word: str, reason: str) -> str:
 
 
 def engine_runs_on_vendor(view: PlanView) -> Iterator[Finding]:
-    """The engine runs on the vendor's chips: vLLM and SGLang on NVIDIA and AMD, vllm-ascend on Ascend."""
-    vendors = ENGINE_VENDORS[view.release.engine]
+    """The engine's release runs on the vendor's chips."""
     for host in view.plan.hosts:
         vendor = view.accelerators[host.name].vendor
-        if vendor not in vendors:
+        if vendor not in view.release.vendors:
             what = f"{view.release.engine} does not run on {host.accelerator} ({vendor})."
-            right = " or ".join(name for name, known in ENGINE_VENDORS.items() if vendor in known)
+            right = " or ".join(view.catalog.engines_for(vendor))
             yield Finding(field="engine.name", what=what, fix=f"Use {right} there.")
             return
 
@@ -91,14 +80,14 @@ def image_exists(view: PlanView) -> Iterator[Finding]:
 
 
 def one_image_for_all(view: PlanView) -> Iterator[Finding]:
-    """All accelerators of a plan run one image: the plan has one."""
+    """All accelerators of a plan run one image, unless the stack names one itself."""
     if view.plan.runtime == "native":
         return
     images = {}
     for name in dict.fromkeys(host.accelerator for host in view.plan.hosts):
         image = next((i for i in view.release.images if name in i.accelerators), None)
         images[image.reference if image else ""] = name
-    if len(images) > 1:
+    if len(images) > 1 and view.plan.engine.image in images:
         what = f"Roles need different images: {', '.join(sorted(images))}."
         yield Finding(
             field="roles", what=what, fix="Use accelerators of one image, or set engine.image."
@@ -107,30 +96,24 @@ def one_image_for_all(view: PlanView) -> Iterator[Finding]:
 
 def router_speaks_engine(view: PlanView) -> Iterator[Finding]:
     """Each router knows the engines that it was written for."""
+    engine, roles = view.release.engine, {process.role for process in view.engines}
     for router in view.routers:
-        for name in view.catalog.ids("routers"):
-            release = view.catalog.router(name)
-            if router.argv[: len(release.program)] != release.program:
-                continue
-            engines = ROUTER_ENGINES[name]
-            if view.release.engine not in engines:
-                right = [
-                    other for other, known in ROUTER_ENGINES.items() if view.release.engine in known
-                ]
-                what = f"{name} does not speak to {view.release.engine}."
-                yield Finding(
-                    field="router.name",
-                    what=what,
-                    fix=f"Use {' or '.join(right)}.",
-                    process=router.id,
-                )
-            if name == "ascend-proxy" and "prefill" not in {
-                process.role for process in view.engines
-            }:
-                what = "ascend-proxy only serves prefill and decode."
-                yield Finding(
-                    field="router.name", what=what, fix="Use vllm-router.", process=router.id
-                )
+        name = next((n for n in view.catalog.ids("routers") if _is_program(view, n, router)), None)
+        if name is None:
+            continue
+        release = view.catalog.router(name)
+        right = " or ".join(other for other in view.catalog.routers_for(engine) if other != name)
+        if engine not in release.engines:
+            what = f"{name} does not speak to {engine}."
+            yield Finding(field="router.name", what=what, fix=f"Use {right}.", process=router.id)
+        elif release.needs_disaggregation and "prefill" not in roles:
+            what = f"{name} only serves prefill and decode."
+            yield Finding(field="router.name", what=what, fix=f"Use {right}.", process=router.id)
+
+
+def _is_program(view: PlanView, name: str, router: Process) -> bool:
+    program = view.catalog.router(name).program
+    return list(router.argv[: len(program)]) == list(program)
 
 
 def draft_fits_checkpoint(view: PlanView) -> Iterator[Finding]:
