@@ -106,6 +106,13 @@ def router_speaks_engine(view: PlanView) -> Iterator[Finding]:
         if engine not in release.engines:
             what = f"{name} does not speak to {engine}."
             yield Finding(field="router.name", what=what, fix=f"Use {right}.", process=router.id)
+        elif name == "vllm-router" and "MooncakeConnectorV1" in {
+            view.kv_config(process).get("kv_connector") for process in view.leaders
+        }:
+            what = "vllm-router waits for Mooncake's bootstrap server; vllm-ascend's connector has none."
+            yield Finding(
+                field="router.name", what=what, fix="Use ascend-proxy.", process=router.id
+            )
         elif release.needs_disaggregation and "prefill" not in roles:
             what = f"{name} only serves prefill and decode."
             yield Finding(field="router.name", what=what, fix=f"Use {right}.", process=router.id)

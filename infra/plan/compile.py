@@ -198,6 +198,9 @@ def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:
     if disaggregated and spec.router is None:
         fix = "Add `router: {name: vllm-router}` (sglang-router for SGLang, ascend-proxy for vllm-ascend)."
         problems.add("missing-router", "router", "Prefill and decode need a router in front.", fix)
+    if disaggregated and spec.engine.name == "vllm-ascend" and spec.kv_transfer == "nixl":
+        what = "vllm-ascend moves KV caches with Mooncake's connector; nixl would be left unused."
+        problems.add("kv-transfer-engine", "kv_transfer", what, "Write kv_transfer: mooncake.")
     if not disaggregated and spec.kv_transfer is not None:
         problems.add(
             "needless-kv-transfer",

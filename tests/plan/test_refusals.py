@@ -98,6 +98,16 @@ ROWS = [
         id="a context that the KV cache cannot hold",
     ),
     pytest.param(
+        "a3-2p1d", ("kv_transfer=nixl",),
+        "kv-transfer-engine", "kv_transfer", "nixl would be left unused", "kv_transfer: mooncake",
+        id="NIXL on Ascend",
+    ),
+    pytest.param(
+        "a3-2p1d", ("router.name=vllm-router",),
+        "router-engine", "router.name", "bootstrap server", "ascend-proxy",
+        id="vllm-router before Ascend's Mooncake connector",
+    ),
+    pytest.param(
         "h200-tp8", ("roles.unified.devices_idle=4",),
         "idle-devices", "roles.unified.devices_idle", "0 of 8 devices on 1 host are idle, 4 are declared", "Remove",
         id="idle devices that are not idle",
