@@ -8,6 +8,7 @@ from infra.launch.take_down import take_down
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.reached_hosts import open_recorded
+from infra.tasks.stack_options import same_choice
 
 
 def run(options: Options, output: Output) -> int:
@@ -29,5 +30,5 @@ def run(options: Options, output: Output) -> int:
         if was_there
         else f"Nothing of {reached.name} was on these {num} hosts."
     )
-    output.next_command(f"fab up --stack {reached.name}")
+    output.next_command(f"fab up {same_choice(options)}")
     return 0

@@ -13,6 +13,7 @@ from infra.launch.releases import read_releases
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.reached_hosts import open_recorded
+from infra.tasks.stack_options import same_choice
 
 DEFAULT_LINES = 50
 
@@ -52,7 +53,7 @@ def run(options: Options, output: Output) -> int:
         }
     )
     _show(lines, output)
-    output.next_command(f"fab status --stack {reached.name}")
+    output.next_command(f"fab status {same_choice(options)}")
     return 0
 
 

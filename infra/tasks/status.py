@@ -10,6 +10,7 @@ from infra.launch.observation import ProcessStatus, observe, status_document
 from infra.tasks.options import Options
 from infra.tasks.output import Output, table
 from infra.tasks.reached_hosts import open_recorded
+from infra.tasks.stack_options import same_choice
 
 
 def run(options: Options, output: Output) -> int:
@@ -20,15 +21,15 @@ def run(options: Options, output: Output) -> int:
     output.document(document)
     if not rows:
         output.message(f"Nothing of {reached.name} is on these {len(reached.hosts)} hosts.")
-        output.next_command(f"fab up --stack {reached.name}")
+        output.next_command(f"fab up {same_choice(options)}")
         return NotReady.exit_code
     output.data(status_table(rows))
     waiting = [row.id for row in rows if not row.ready]
     if waiting:
         output.message(output.toned(f"Not ready: {', '.join(waiting)}.", "bad"))
-        output.next_command(f"fab logs --stack {reached.name} --rank {waiting[0]}")
+        output.next_command(f"fab logs {same_choice(options)} --rank {waiting[0]}")
         return NotReady.exit_code
-    output.next_command(f"fab verify --stack {reached.name}")
+    output.next_command(f"fab verify {same_choice(options)}")
     return 0
 
 

@@ -11,7 +11,7 @@ from infra.launch.host_tuning import Rows, TuningMode, count_of, tune, tuning_do
 from infra.tasks.options import Options
 from infra.tasks.output import Output, Tone, table
 from infra.tasks.reached_hosts import host_states, open_fleet
-from infra.tasks.stack_options import compile_for_hosts
+from infra.tasks.stack_options import compile_for_hosts, same_choice
 
 STATES = ("ok", "changed", "not_applicable", "blocked", "failed")
 _TONES: Mapping[str, Tone] = {"changed": "warn", "blocked": "warn", "failed": "bad"}
@@ -28,16 +28,14 @@ def run(options: Options, output: Output) -> int:
         rows = tune(fleet, states, mode, with_diff=with_diff, timeout_s=Limits().ask_s)
     output.document(tuning_document(compiled.plan.stack, rows))
     _show(rows, mode, output, with_diff=with_diff)
-    stack = compiled.plan.stack
+    again = same_choice(options)
     if count_of(rows, "failed"):
-        output.next_command(f"fab tune-hosts --stack {stack} --check --diff")
+        output.next_command(f"fab tune-hosts {again} --check --diff")
         return HostsFailed.exit_code
     if mode == "check" and count_of(rows, "changed"):
-        output.next_command(f"fab tune-hosts --stack {stack}")
+        output.next_command(f"fab tune-hosts {again}")
         return Differs.exit_code
-    output.next_command(
-        f"fab up --stack {stack}" if mode != "rollback" else f"fab tune-hosts --stack {stack}"
-    )
+    output.next_command(f"fab up {again}" if mode != "rollback" else f"fab tune-hosts {again}")
     return 0
 
 

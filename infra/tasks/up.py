@@ -13,7 +13,7 @@ from infra.render.host_paths import unit_name
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document
 from infra.tasks.reached_hosts import make_deployment, open_fleet
-from infra.tasks.stack_options import compile_for_hosts, refuse_problems
+from infra.tasks.stack_options import compile_for_hosts, refuse_problems, same_choice
 from infra.tasks.status import status_table
 
 
@@ -32,17 +32,17 @@ def run(options: Options, output: Output) -> int:
         except NotReady as error:
             return _not_ready(deployment, output, error)
         except KeyboardInterrupt:
-            name = deployment.plan.stack
+            again = same_choice(options)
             output.message(
-                f"What was started goes on starting: `fab up --stack {name}` goes on from there, "
-                f"`fab down --stack {name}` stops it."
+                f"What was started goes on starting: `fab up {again}` goes on from there, "
+                f"`fab down {again}` stops it."
             )
             raise
     rows = served_rows(deployment, served)
     output.document(status_document(compiled.plan.stack, rows))
     output.data(status_table(rows))
     output.data(f"{deployment.endpoints.model} is served at {client_url(deployment)}/v1")
-    output.next_command(f"fab verify --stack {compiled.plan.stack}")
+    output.next_command(f"fab verify {same_choice(options)}")
     return 0
 
 

@@ -12,7 +12,7 @@ from infra.launch.verification import verify
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.reached_hosts import make_deployment, open_fleet
-from infra.tasks.stack_options import compile_for_hosts
+from infra.tasks.stack_options import compile_for_hosts, same_choice
 
 REQUEST_S = 60.0
 MAX_SHOWN = 3
@@ -33,14 +33,14 @@ def run(options: Options, output: Output) -> int:
         output.data(f"This stack does not serve: {', '.join(cannot)}.")
     wrong = [check for check in checks if not check.ok]
     output.data(f"{len(checks)} checks, {len(wrong)} wrong.")
-    stack = compiled.plan.stack
+    again = same_choice(options)
     if any(not check.is_drift for check in wrong):
-        output.next_command(f"fab status --stack {stack}")
+        output.next_command(f"fab status {again}")
         return NotReady.exit_code
     if wrong:
-        output.next_command(f"fab down --stack {stack}, then fab up --stack {stack}")
+        output.next_command(f"fab down {again}, then fab up {again}")
         return Differs.exit_code
-    output.next_command(f"fab logs --stack {stack}")
+    output.next_command(f"fab logs {again}")
     return 0
 
 
