@@ -68,6 +68,16 @@ def checkpoint_runs_on_accelerator(view: PlanView) -> Iterator[Finding]:
             yield Finding(field="checkpoint", what=what, fix=fix)
 
 
+def cloud_rents_accelerator(view: PlanView) -> Iterator[Finding]:
+    """On AWS, every accelerator is one that AWS rents."""
+    if not view.plan.platform.startswith("aws"):
+        return
+    for name in dict.fromkeys(host.accelerator for host in view.plan.hosts):
+        if view.catalog.accelerator(name).aws_instance_type is None:
+            fix = "Set platform: existing-hosts and write an inventory."
+            yield Finding(field="platform", what=f"AWS rents no {name}.", fix=fix)
+
+
 def image_exists(view: PlanView) -> Iterator[Finding]:
     """The release has an image for every accelerator, unless it runs natively."""
     if view.plan.runtime == "native" or view.plan.engine.image:

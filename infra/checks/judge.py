@@ -28,6 +28,11 @@ RULES: Mapping[str, Rule] = {
         source="model cards; vLLM recipe Kimi-K2.5; SGLang cookbook",
         check=compatibility.checkpoint_runs_on_accelerator,
     ),
+    "accelerator-not-rented": Rule(
+        severity="error",
+        source="AWS instance types, infra/catalog/accelerators/",
+        check=compatibility.cloud_rents_accelerator,
+    ),
     "missing-image": Rule(
         severity="error", source="infra/catalog/engines/", check=compatibility.image_exists
     ),

@@ -175,6 +175,9 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "engine-vendor": (Case("h200-tp8", accelerator("ascend-a2"), "does not run on ascend-a2"),),
     "checkpoint-accelerator": (Case(GB200, accelerator("h200"), "does not run on h200 (hopper)"),),
+    "accelerator-not-rented": (
+        Case("a3-2p1d", top("platform", "aws-ec2"), "AWS rents no "),
+    ),
     "missing-image": (Case("h200-tp8", image(""), "no image for h200"),),
     "different-images": (Case(GB200, accelerator("mi355x", "decode-3"), "different images"),),
     "router-engine": (
