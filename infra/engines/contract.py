@@ -106,12 +106,12 @@ class Engine(Protocol):
 
     @property
     def owned_flags(self) -> Mapping[str, str]:
-        """Canonical flag → the stack's field to use instead."""
+        """Canonical flag → the stack's field to use instead, or a sentence on what it follows from."""
         ...
 
     @property
     def owned_variables(self) -> Mapping[str, str]:
-        """Environment variable → the stack's field to use instead."""
+        """Environment variable → the stack's field to use instead, or such a sentence."""
         ...
 
     def unit_devices(self, settings: RoleSettings) -> int:

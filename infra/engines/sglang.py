@@ -29,7 +29,7 @@ DEFAULT_HTTP_PORT = 30000
 DEFAULT_BOOTSTRAP_PORT = 8998
 
 OWNED_FLAGS: Mapping[str, str] = {
-    "host": "(none: engines listen on every address of their host)",
+    "host": "engines listen on every address of their host",
     "port": "port",
     "model-path": "checkpoint",
     "tensor-parallel-size": "tensor_parallel",
@@ -38,24 +38,24 @@ OWNED_FLAGS: Mapping[str, str] = {
     "expert-parallel-size": "expert_parallel",
     "nnodes": "tensor_parallel",
     "node-rank": "tensor_parallel",
-    "dist-init-addr": "(none: it follows from the inventory)",
-    "served-model-name": "(none: it follows from the checkpoint)",
+    "dist-init-addr": "it follows from the inventory",
+    "served-model-name": "it follows from the checkpoint",
     "context-length": "max_model_len",
     "max-running-requests": "max_num_seqs",
     "chunked-prefill-size": "max_num_batched_tokens",
     "mem-fraction-static": "gpu_memory_utilization",
     "disaggregation-mode": "kv_transfer",
     "disaggregation-transfer-backend": "kv_transfer",
-    "disaggregation-bootstrap-port": "(none: infra/plan/ports.py allocates it)",
-    "disaggregation-ib-device": "(none: it follows from the inventory's moe.rdma_devices)",
+    "disaggregation-bootstrap-port": "infra/plan/ports.py allocates it",
+    "disaggregation-ib-device": "it follows from the inventory's moe.rdma_devices",
     "speculative-draft-model-path": "draft",
     "revision": "weights.revision",
     "api-key": "secrets.api_key",
 }
 
 OWNED_VARIABLES: Mapping[str, str] = {
-    "CUDA_VISIBLE_DEVICES": "(none: devices follow from the topology)",
-    "HIP_VISIBLE_DEVICES": "(none: devices follow from the topology)",
+    "CUDA_VISIBLE_DEVICES": "devices follow from the topology",
+    "HIP_VISIBLE_DEVICES": "devices follow from the topology",
     "HF_TOKEN": "secrets.hf_token",
 }
 

@@ -243,15 +243,20 @@ def _refuse_owned(sources: RoleSources, catalog: Catalog, problems: Problems) ->
             canonical = fact[0].name if fact else head
             if canonical in engine.owned_flags:
                 what = f"--{canonical} is derived and cannot be set as a flag."
-                fix = f"Use the field {engine.owned_flags[canonical]}."
+                fix = _instead_of_owned(engine.owned_flags[canonical])
                 problems.add("owned-flag", f"{section}.flags.{flag}", what, fix)
                 owned.add(flag.replace("_", "-"))
         for variable in role.env:
             if variable in engine.owned_variables:
                 what = f"{variable} is derived and cannot be set."
-                fix = f"Use the field {engine.owned_variables[variable]}."
+                fix = _instead_of_owned(engine.owned_variables[variable])
                 problems.add("owned-variable", f"{section}.env.{variable}", what, fix)
     return frozenset(owned)
+
+
+def _instead_of_owned(origin: str) -> str:
+    """The fix: the field that sets it, or, where a sentence says what it follows from, none."""
+    return f"Leave it out: {origin}." if " " in origin else f"Use the field {origin}."
 
 
 def _tuning(stack: LoadedStack, accelerator: Accelerator) -> tuple[str, tuple[str, ...]]:
