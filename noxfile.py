@@ -4,6 +4,8 @@ Deployments are `fab`'s business. All sessions but `minimums` use the environmen
 made by scripts/setup from requirements.lock: nothing is installed twice, nothing unpinned is used.
 """
 
+from pathlib import Path
+
 import nox
 
 nox.options.sessions = ["lint", "types", "tests"]
@@ -69,4 +71,6 @@ def shell_scripts(session: nox.Session) -> list[str]:
     """Every committed file whose first line names a shell, in the order of git."""
     grep = ("git", "grep", "-lIE", r"^#!.*\b(ba)?sh\b", "--", "scripts", ".ci", "infra")
     found = session.run(*grep, silent=True, external=True)
-    return sorted(str(found).split())
+    return sorted(
+        name for name in str(found).split() if Path(name).read_text("utf-8").startswith("#!")
+    )

@@ -160,15 +160,15 @@ def find_all(view: PlanView) -> list[tuple[str, Finding]]:
 def _once_per_field(found: list[Problem]) -> list[Problem]:
     """A field that is wrong is wrong on every rank: the first finding speaks for the others."""
     first: dict[tuple[str, str], Problem] = {}
-    whats: dict[tuple[str, str], set[str]] = {}
+    facts: dict[tuple[str, str], set[str]] = {}
     for problem in found:
         key = (problem.rule, problem.field)
         first.setdefault(key, problem)
-        whats.setdefault(key, set()).add(problem.what)
+        facts.setdefault(key, set()).add(problem.what)
     return [
         problem
-        if len(whats[key]) == 1
-        else replace(problem, what=f"{problem.what} (and {len(whats[key]) - 1} more)")
+        if len(facts[key]) == 1
+        else replace(problem, what=f"{problem.what} (and {len(facts[key]) - 1} more)")
         for key, problem in first.items()
     ]
 
