@@ -48,7 +48,7 @@ class Readiness:
         refused: url → what it said instead.
         claims: process → when its log was first seen to say that it serves.
         proven: rank → what proved it.
-        noes: rank → how many definite noes in a row, and the latest.
+        refusals: rank → how many definite ones in a row, and the latest.
         attempts: rounds of proofs so far.
         looked: when logs were last read.
     """
@@ -60,7 +60,7 @@ class Readiness:
     refused: dict[str, str] = field(default_factory=dict)
     claims: dict[str, float] = field(default_factory=dict)
     proven: dict[RankEndpoint, Verdict] = field(default_factory=dict)
-    noes: dict[RankEndpoint, tuple[int, Verdict]] = field(default_factory=dict)
+    refusals: dict[RankEndpoint, tuple[int, Verdict]] = field(default_factory=dict)
     attempts: int = 0
     looked: float = 0.0
 
@@ -173,10 +173,10 @@ class Readiness:
             rank, verdict = answered.proof.rank, answered.verdict
             if verdict.ok:
                 self.proven[rank] = verdict
-                self.noes.pop(rank, None)
+                self.refusals.pop(rank, None)
             else:
-                count = self.noes.get(rank, (0, verdict))[0] if verdict.is_definite else -1
-                self.noes[rank] = (count + 1, verdict)
+                count = self.refusals.get(rank, (0, verdict))[0] if verdict.is_definite else -1
+                self.refusals[rank] = (count + 1, verdict)
 
     def _probe(
         self, probes: Mapping[str, list[dict[str, object]]], limit: float
@@ -196,7 +196,7 @@ class Readiness:
         """
         # Decode ranks fail with a prefill rank that is wrong: that one is named first.
         for rank, (count, verdict) in sorted(
-            self.noes.items(), key=lambda entry: entry[0].role != "prefill"
+            self.refusals.items(), key=lambda entry: entry[0].role != "prefill"
         ):
             if count >= DEFINITE_NOES:
                 reason = verdict.detail + self._said(rank.process)
@@ -237,7 +237,9 @@ class Readiness:
             for rank in self.deployment.endpoints.ranks
             if rank.url in self.refused
         }
-        reasons.update({rank.process: verdict.detail for rank, (_, verdict) in self.noes.items()})
+        reasons.update(
+            {rank.process: verdict.detail for rank, (_, verdict) in self.refusals.items()}
+        )
         return reasons
 
     def _counts(self) -> dict[str, tuple[int, int]]:

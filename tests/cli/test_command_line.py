@@ -136,7 +136,7 @@ def test_an_unknown_stack_names_the_nearest() -> None:
             "all: {hosts: {a: {ansible_host: 192.0.2.1}, b: {ansible_host: 192.0.2.1}}}\n",
             "same address",
         ),
-        ("all: {hosts: {a: {ansible_host: 192.0.2.1, moe: {adress: x}}}}\n", "adress"),
+        ("all: {hosts: {a: {ansible_host: 192.0.2.1, moe: {addrezz: x}}}}\n", "addrezz"),
     ],
     ids=["too-few", "twice", "unknown-key"],
 )

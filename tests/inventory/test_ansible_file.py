@@ -110,7 +110,7 @@ def test_an_unknown_key_under_moe_is_refused_once_with_the_nearest(tmp_path: Pat
 
 
 def test_an_unknown_key_under_a_hosts_moe_is_refused(tmp_path: Path) -> None:
-    (message,) = refused(tmp_path, "all:\n  hosts:\n    a:\n      moe: {adress: 1.2.3.4}\n")
+    (message,) = refused(tmp_path, "all:\n  hosts:\n    a:\n      moe: {addrezz: 1.2.3.4}\n")
     assert "address" in message
     assert message.startswith("hosts.yml:4")
 

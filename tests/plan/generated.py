@@ -103,7 +103,9 @@ def stacks(draw: st.DrawFn) -> Made:
     """A stack that can be placed: every shape that an operator may ask for."""
     kind = draw(st.sampled_from(KINDS))
     accelerator = draw(st.sampled_from(kind.accelerators))
-    per_host = CATALOG.accelerator(accelerator).devices_per_host
+    fact = CATALOG.accelerator(accelerator)
+    per_host = fact.devices_per_host
+    platforms = ["aws-ec2", "existing-hosts"] if fact.aws_instance_type else ["existing-hosts"]
     disaggregated = draw(st.booleans())
     names = ("prefill", "decode") if disaggregated else ("unified",)
     roles = {name: draw(_roles(kind, per_host)) for name in names}
@@ -117,7 +119,7 @@ def stacks(draw: st.DrawFn) -> Made:
         "checkpoint": kind.checkpoint,
         "accelerator": accelerator,
         "engine": {"name": kind.engine, "version": kind.version},
-        "platform": draw(st.sampled_from(["aws-ec2", "existing-hosts"])),
+        "platform": draw(st.sampled_from(platforms)),
         "runtime": draw(st.sampled_from(["docker", "podman", "native"])),
         "placement": draw(st.sampled_from(["dedicated", "shared"])),
         "roles": roles,

@@ -26,7 +26,6 @@ OF_THE_STACK = {
     "weights-memory", "kv-memory", "kv-memory-tight", "context-length", "batched-tokens", "vision-nixl",
     "aiter-heads", "missing-image", "ascend-prefill-width", "heads-divisible", "engine-vendor",
     "checkpoint-accelerator", "draft-checkpoint", "different-images", "router-engine", "context-parallel-size",
-    "accelerator-not-rented",
 }  # fmt: skip
 
 examples = settings(

@@ -23,7 +23,7 @@ NOBODY = 65534
         (("--stack", "h200-tp8", "--set", "prot=1"), "port"),
         (("--stack", "h200-tp8", "--set", "port=eighty"), "port"),
         (("--stack", "h200-tp8", "--set", "roles.unified.tensor_parallel=3"), "64 attention heads"),
-        (("--stack", "h200-tp8", "--to-step", "strat"), "start"),
+        (("--stack", "h200-tp8", "--to-step", "strt"), "start"),
         (("--stack", "h200-tp8", "--kep"), "--keep"),
     ],
     ids=["unknown", "none", "misspelt", "type", "heads", "step", "option"],

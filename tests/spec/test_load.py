@@ -112,10 +112,10 @@ def test_pulumis_own_files_are_no_stacks() -> None:
         ),
         ("tuning: {profile: 5}", "wrong-type", "tuning.profile", "5 is not text", "quotes"),
         (
-            "tuning: {profile: x, enabel: []}",
+            "tuning: {profile: x, enabl: []}",
             "unknown-key",
-            "tuning.enabel",
-            "no field enabel",
+            "tuning.enabl",
+            "no field enabl",
             "enable",
         ),
         ("ingress: {existing: 5}", "wrong-type", "ingress.existing", "5 is not text", "quotes"),
