@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -89,20 +88,37 @@ class _EmulatedCloud(Mocks):
 Record = Callable[..., Recorded]
 
 
+class _RememberingPolicy(asyncio.DefaultEventLoopPolicy):
+    """Remembers the loops that it makes: the SDK opens one in each of its threads and closes none.
+
+    One that the garbage collector finds may have lost its sockets already, and then cannot close itself.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[asyncio.AbstractEventLoop] = []
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        loop = super().new_event_loop()
+        self.made.append(loop)
+        return loop
+
+
 @contextmanager
 def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop of its own, set before the mocks are; the SDK leaves further ones open in its threads."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        try:
-            yield loop
-        finally:
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
-            asyncio.set_event_loop(None)
-            gc.collect()
+    """A loop of its own, set before the mocks are; all that were opened meanwhile are closed."""
+    before = asyncio.get_event_loop_policy()
+    policy = _RememberingPolicy()
+    asyncio.set_event_loop_policy(policy)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        yield loop
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        for each in policy.made:
+            each.close()
+        asyncio.set_event_loop_policy(before)
 
 
 @pytest.fixture
