@@ -15,6 +15,11 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     listening  ports                                     {"listening": [{port, address, pid, command}]}
     read       paths                                     {"files": {path: text or null}}
     journal    units, lines, since, grep                 {"journal": [{unit, time, message}]}
+    lease                                                {"lease": whether one came with the request}
+
+Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before
+the operation, and given back after it when it says `release`. Held by somebody else, nothing is done
+and the report is `{"error": {"what", "fix", "lease": {operator, command, since, …}}}`.
 
 Every absolute path is taken below `MOE_INFRA_ROOT` when that is set, so that tests need no root.
 """

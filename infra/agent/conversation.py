@@ -7,9 +7,11 @@ import os
 import select
 import sys
 import threading
+import time
 from typing import Dict, List, Optional, cast
 
 from .host import Host, Refused
+from .lease import RENEW_S, LeaseRefused, keep_lease, release_lease, renew_lease
 
 SCHEMA_VERSION = 1
 MARKER = "moe-infra-report"
@@ -21,6 +23,7 @@ OPERATIONS = {
     "listening": ".listening",
     "read": ".reading",
     "journal": ".journal",
+    "lease": ".lease",
 }
 BAD_STATES = ("failed", "blocked")
 
@@ -39,7 +42,7 @@ def main(arguments: List[str]) -> int:
     if arguments == ["framed"]:
         request = _read_frame()
         _leave_group()
-        _start_watch(host, _seconds(request))
+        _start_watch(host, _seconds(request), request.get("lease"))
         _write_framed(answer(request, host))
         os._exit(0)  # the watch sits in a read of standard input that must not be waited for
     if arguments:
@@ -62,9 +65,12 @@ def answer(request: Report, host: Host) -> Report:
         return failure(what, "It knows {}.".format(", ".join(OPERATIONS)))
     module = importlib.import_module(OPERATIONS[operation], __package__)
     try:
-        return cast(Report, module.answer(request, host))
+        return _answer_leased(module, request, host)
     except Refused as error:
-        return failure(str(error), "Nothing was changed.")
+        report = failure(str(error), "Nothing was changed.")
+        if isinstance(error, LeaseRefused):
+            cast(Report, report["error"])["lease"] = error.found
+        return report
     except OSError as error:
         what = "{}: {}".format(error.filename or operation, error.strerror or error)
         return failure(
@@ -76,6 +82,19 @@ def answer(request: Report, host: Host) -> Report:
         )  # the traceback, without loading its module for every request
         what = "a bug in the agent: {!r}".format(error)
         return failure(what, "Report it with the lines above.")
+
+
+def _answer_leased(module: object, request: Report, host: Host) -> Report:
+    """The operation's report; whoever changes a deployment brings a lease, which is looked at first."""
+    lease = request.get("lease")
+    if not isinstance(lease, dict):
+        return cast(Report, module.answer(request, host))  # type: ignore[attr-defined]
+    if not lease.get("release"):
+        keep_lease(host, lease)
+    report = cast(Report, module.answer(request, host))  # type: ignore[attr-defined]
+    if lease.get("release"):
+        release_lease(host, lease)
+    return report
 
 
 def failure(what: str, fix: str) -> Report:
@@ -106,11 +125,26 @@ def _seconds(request: Report) -> Optional[float]:
     return float(str(deadline)) if deadline is not None else None
 
 
-def _start_watch(host: Host, deadline_s: Optional[float]) -> None:
-    """End with everything that was started when nobody waits any more, or when the time is over."""
+def _start_watch(host: Host, deadline_s: Optional[float], lease: object) -> None:
+    """End with everything that was started when nobody waits any more, or when the time is over.
+
+    As long as somebody waits, the lease that came with the request is renewed.
+    """
+    end = None if deadline_s is None else time.monotonic() + deadline_s
 
     def watch() -> None:
-        readable, _, _ = select.select([0], [], [], deadline_s)
+        while True:
+            left = None if end is None else max(end - time.monotonic(), 0.0)
+            pause = (
+                left
+                if not isinstance(lease, dict)
+                else min(RENEW_S, RENEW_S if left is None else left)
+            )
+            readable, _, _ = select.select([0], [], [], pause)
+            if readable or (end is not None and time.monotonic() >= end):
+                break
+            if isinstance(lease, dict) and not lease.get("release"):
+                renew_lease(host, lease)
         if not readable:
             os.write(2, (OVER_TIME + "\n").encode("ascii"))
         host.end_children()

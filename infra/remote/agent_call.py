@@ -16,6 +16,7 @@ from infra.agent.conversation import MARKER, OVER_TIME
 from infra.errors import HostsFailed
 from infra.remote.failures import (
     AgentFailed,
+    LeaseHeld,
     LostConnection,
     NoPython,
     NoReport,
@@ -103,6 +104,8 @@ def call_agent(
     if report is None:
         raise _explained(host.name, outcome)
     error = report.get("error")
+    if isinstance(error, dict) and isinstance(error.get("lease"), dict):
+        raise LeaseHeld(host.name, f"{error.get('what')}.", error["lease"])
     if isinstance(error, dict):
         raise AgentFailed(host.name, f"{error.get('what')}.", str(error.get("fix")))
     return report

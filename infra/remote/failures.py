@@ -11,12 +11,13 @@ HostsFailed            4
 ├── SudoRefused           sudo is missing, wants a password or a terminal, or says no
 ├── NoReport              the agent's answer is not a report
 ├── AgentFailed           the agent could not do what was asked, and says why
+├── LeaseHeld             somebody else is changing the deployment there; nothing was done
 └── SeveralHostsFailed    more than one of the above, as one table
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.errors import HostsFailed, InfraError
@@ -60,6 +61,15 @@ class NoReport(HostsFailed):
 
 class AgentFailed(HostsFailed):
     """The agent could not do what was asked."""
+
+
+class LeaseHeld(HostsFailed):
+    """Somebody else holds the lease of the stack there: nothing was done."""
+
+    def __init__(self, where: str, what: str, holder: Mapping[str, object]) -> None:
+        """Keep what the host knows of the holder."""
+        super().__init__(where, what, "Wait until that command has ended.")
+        self.holder = holder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

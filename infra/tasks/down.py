@@ -13,7 +13,7 @@ from infra.tasks.stack_options import same_choice
 
 def run(options: Options, output: Output) -> int:
     """Take down what is recorded on the hosts; nothing there is fine."""
-    with open_recorded(options) as reached:
+    with open_recorded(options, changes="fab down") as reached:
         pace = Pace(limits=Limits(), clock=SystemClock(), say=output.message)
         was_there = take_down(reached.fleet, reached.hosts, reached.name, pace)
     output.document(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.inventory.hosts import InventoryHost
 from infra.launch.deployment import Deployment, Limits
 from infra.launch.endpoints import read_endpoints
 from infra.launch.fleet import Fleet, SshFleet, SystemClock
+from infra.launch.lease import FORCE, Claim, leased, this_owner
 from infra.launch.secret import Secret
 from infra.plan.compile import CompiledStack
 from infra.remote.connecting import SshOptions
@@ -50,8 +51,34 @@ def open_fleet(options: Options, hosts: Mapping[str, InventoryHost]) -> Iterator
 
 
 @contextlib.contextmanager
-def open_recorded(options: Options) -> Iterator[ReachedStack]:
+def holding_lease(
+    options: Options, command: str, fleet: Fleet, stack: str, hosts: Sequence[str]
+) -> Iterator[Fleet]:
+    """The fleet for a task that changes a deployment: nobody else changes it meanwhile.
+
+    The task's first request must be a look at its hosts. `--force lease` takes the lease from whoever holds it.
+
+    Raises:
+        PrerequisiteError: by the first request, somebody else holds the lease.
+    """
+    claim = Claim(
+        stack=stack,
+        hosts=hosts,
+        command=command,
+        owner=this_owner(),
+        forces=FORCE in options.words("force"),
+    )
+    with leased(fleet, claim, SystemClock()) as held:
+        yield held
+
+
+@contextlib.contextmanager
+def open_recorded(options: Options, *, changes: str | None = None) -> Iterator[ReachedStack]:
     """The hosts of a stack's inventory, for tasks that act on what is recorded there.
+
+    Args:
+        options: of the task.
+        changes: the command, when it changes the deployment: it then holds the lease.
 
     Raises:
         StackError: no stack or no inventory was named.
@@ -62,7 +89,12 @@ def open_recorded(options: Options) -> Iterator[ReachedStack]:
     inventory = needed_inventory(options, name)
     hosts = {host.name: host for host in inventory.hosts}
     with open_fleet(options, hosts) as fleet:
-        yield ReachedStack(name=name, hosts=tuple(hosts), fleet=fleet)
+        reached = ReachedStack(name=name, hosts=tuple(hosts), fleet=fleet)
+        if changes is None:
+            yield reached
+            return
+        with holding_lease(options, changes, fleet, name, reached.hosts) as held:
+            yield replace(reached, fleet=held)
 
 
 def host_states(compiled: CompiledStack, catalog: Catalog) -> dict[str, HostState]:

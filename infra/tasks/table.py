@@ -31,6 +31,7 @@ JSON = Option("json", "switch", "print one JSON document")
 ACCEPT_NEW = Option(
     "accept-new", "switch", "trust and remember the key of a host never seen before"
 )
+FORCE = Option("force", "words", "go on although this check says no, e.g. lease; may be repeated")
 HOSTS = (*STACK, INVENTORY, ACCEPT_NEW, JSON)
 
 GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
@@ -102,6 +103,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     *HOSTS,
                     Option("timeout", "number", "seconds until every rank must have proven itself"),
                     Option("tune", "switch", "bring the hosts to the tuning profile first"),
+                    FORCE,
                 ),
             ),
             Entry("status", "status", "The state of every process, from its host", HOSTS),
@@ -119,7 +121,10 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 ),
             ),
             Entry(
-                "down", "down", "Stop the deployment and remove what `up` put on the hosts", HOSTS
+                "down",
+                "down",
+                "Stop the deployment and remove what `up` put on the hosts",
+                (*HOSTS, FORCE),
             ),
             Entry(
                 "verify",

@@ -12,7 +12,7 @@ from infra.launch.observation import ProcessStatus, observe, status_document
 from infra.render.host_paths import unit_name
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document
-from infra.tasks.reached_hosts import make_deployment, open_fleet
+from infra.tasks.reached_hosts import holding_lease, make_deployment, open_fleet
 from infra.tasks.stack_options import compile_for_hosts, refuse_problems, same_choice
 from infra.tasks.status import status_table
 
@@ -23,7 +23,11 @@ def run(options: Options, output: Output) -> int:
     compiled = compile_for_hosts(options, catalog)
     refuse_problems(compiled, catalog, output)
     ready_s = options.number("timeout")
-    with open_fleet(options, compiled.book.hosts) as fleet:
+    hosts = tuple(compiled.book.hosts)
+    with (
+        open_fleet(options, compiled.book.hosts) as opened,
+        holding_lease(options, "fab up", opened, compiled.plan.stack, hosts) as fleet,
+    ):
         deployment, secrets = make_deployment(compiled, catalog, fleet, output)
         if ready_s is not None:
             deployment = replace(deployment, limits=replace(deployment.limits, ready_s=ready_s))

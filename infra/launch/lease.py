@@ -1,0 +1,271 @@
+"""Holds the lease of a stack on its hosts while a command changes the deployment.
+
+The lease travels in the requests that the command makes anyway. One extra request per host gives it back, and a host
+that has not been asked for a while is asked for nothing but the renewal. Nobody ever waits for a lease while holding
+another, so two operators cannot block each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import platform
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.errors import HostsFailed, InfraError, PrerequisiteError
+from infra.launch.fleet import Answers, Clock, Fleet, Request
+from infra.remote.failures import AgentFailed, LeaseHeld, LostConnection, NoReport, OverTime
+
+FORCE = "lease"
+# The agent's lease lasts 20 s: three renewals may be lost.
+RENEW_AFTER_S = 5.0
+LOOK_S = 1.0
+RENEWAL_LIMIT_S = 15.0
+RELEASE_LIMIT_S = 15.0
+# Of two that met, the one that got the first host goes on as soon as the other has given up.
+RETRIES = 10
+RETRY_PAUSE_S = 0.3
+ANYBODY = "*"
+# After these the agent may have taken the lease, although it has not said so.
+_MAY_HOLD = (AgentFailed, LostConnection, OverTime, NoReport)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Who holds a lease, precisely enough to be told dead from alive on the same machine.
+
+    Args:
+        operator: `user@machine`, for people.
+        machine: the booted machine and its process namespace; empty where that cannot be told.
+        started: when the process was started, in the kernel's ticks; empty where that cannot be told.
+    """
+
+    operator: str
+    machine: str
+    process: int
+    started: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What is claimed: a stack on hosts, for one command.
+
+    Args:
+        hosts: every host of the deployment.
+        command: what the operator typed, for the message to others.
+        forces: whether a lease is taken from whoever holds it.
+    """
+
+    stack: str
+    hosts: Sequence[str]
+    command: str
+    owner: Owner
+    forces: bool
+
+
+def this_owner() -> Owner:
+    """This process."""
+    return Owner(
+        operator=f"{_user()}@{platform.node() or 'somewhere'}",
+        machine=_machine(),
+        process=os.getpid(),
+        started=_started(os.getpid()) or "",
+    )
+
+
+def is_dead(holder: Mapping[str, object], owner: Owner) -> bool:
+    """Whether a lease's holder was a process of this machine that has ended."""
+    if not owner.machine or holder.get("machine") != owner.machine:
+        return False
+    started = _started(int(str(holder.get("process"))))
+    return started is None or started != holder.get("started")
+
+
+@contextlib.contextmanager
+def leased(fleet: Fleet, claim: Claim, clock: Clock) -> Iterator[LeasedFleet]:
+    """The fleet, whose requests hold the lease of a stack; it is given back in the end.
+
+    The first request must be one that changes nothing: it takes the lease on all hosts or on none. After an interrupt
+    connections are gone; the lease then ends by itself, and at once for the same operator.
+    """
+    held = LeasedFleet(fleet, claim, clock)
+    with held.renewing():
+        try:
+            yield held
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            held.release()
+            raise
+        held.release()
+
+
+@dataclass(slots=True)
+class LeasedFleet:
+    """A fleet that takes the lease of every host that it asks, and renews it.
+
+    Args:
+        since: host → when this side first knew that it holds the lease there.
+        contacts: host → when it was last asked.
+        touched: hosts that may hold the lease; they are told to give it back.
+    """
+
+    fleet: Fleet
+    claim: Claim
+    clock: Clock
+    token: str = field(default_factory=lambda: os.urandom(8).hex())
+    since: dict[str, float] = field(default_factory=dict)
+    contacts: dict[str, float] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
+
+    def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        """See `Fleet`.
+
+        Raises:
+            PrerequisiteError: somebody else holds the lease; it is held nowhere by us, and nothing was changed.
+            HostsFailed: it was taken from us.
+        """
+        others = {} if self.since else {host: {"operation": "lease"} for host in self.claim.hosts}
+        answers = self._ask_leased({**others, **requests}, timeout_s, takes={})
+        held = {host: a for host, a in answers.items() if isinstance(a, LeaseHeld)}
+        if held:
+            answers.update(self._settle({**others, **requests}, held, timeout_s))
+        return {host: answer for host, answer in answers.items() if host in requests}
+
+    def release(self) -> None:
+        """Give the lease back everywhere; where that does not succeed it ends by itself."""
+        request = {"operation": "lease", "lease": {**self._document(), "release": True}}
+        self.fleet.ask(dict.fromkeys(sorted(self.touched), request), timeout_s=RELEASE_LIMIT_S)
+        self.touched.clear()
+        self.since.clear()
+
+    @contextlib.contextmanager
+    def renewing(self) -> Iterator[None]:
+        """Renew the lease on hosts that nobody asks for a while, until the block ends."""
+        over = threading.Event()
+
+        def renew() -> None:
+            while not over.wait(LOOK_S):
+                now = self.clock.now()
+                idle = [h for h in list(self.since) if now - self.contacts[h] > RENEW_AFTER_S]
+                self.contacts.update(dict.fromkeys(idle, now))
+                requests = {host: self._leased(host, {"operation": "lease"}) for host in idle}
+                if requests:
+                    # what a host says here, the next real request to it meets again
+                    self.fleet.ask(requests, timeout_s=RENEWAL_LIMIT_S)
+
+        thread = threading.Thread(target=renew, name="lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(LOOK_S)
+
+    def _ask_leased(
+        self, requests: Mapping[str, Request], timeout_s: float, takes: Mapping[str, str]
+    ) -> Answers:
+        sent = {host: self._leased(host, r, takes.get(host)) for host, r in requests.items()}
+        begun = self.clock.now()
+        self.contacts.update(dict.fromkeys(requests, begun))
+        answers = self.fleet.ask(sent, timeout_s=timeout_s)
+        for host, answer in answers.items():
+            if not isinstance(answer, InfraError):
+                self.since.setdefault(host, begun)
+                self.contacts[host] = self.clock.now()
+            if not isinstance(answer, InfraError) or isinstance(answer, _MAY_HOLD):
+                self.touched.add(host)
+        return answers
+
+    def _settle(
+        self, requests: Mapping[str, Request], held: Mapping[str, LeaseHeld], timeout_s: float
+    ) -> Answers:
+        """The answers of hosts whose lease was another's, when it can be had after all."""
+        lost = next((error for error in held.values() if error.holder.get("is_lost")), None)
+        if lost is not None:
+            raise _lease_lost(lost)
+        answers: Answers = dict(held)
+        for attempt in range(RETRIES):
+            takes = {
+                host: str(error.holder.get("token"))
+                for host, error in held.items()
+                if is_dead(error.holder, self.claim.owner)
+            }
+            if self.claim.forces:
+                takes = dict.fromkeys(held, ANYBODY)
+            if not takes and min(self.claim.hosts) not in self.since:
+                break
+            if attempt:
+                self.clock.sleep(RETRY_PAUSE_S)
+            again = {host: requests[host] for host in held}
+            answers.update(self._ask_leased(again, timeout_s, takes))
+            held = {h: a for h, a in answers.items() if isinstance(a, LeaseHeld)}
+            if not held:
+                return answers
+        self.release()
+        raise _lease_held(held)
+
+    def _leased(self, host: str, request: Request, takes: str | None = None) -> dict[str, object]:
+        since = self.since.get(host)
+        document = {
+            **self._document(),
+            "held_s": None if since is None else self.clock.now() - since,
+            "takes": takes,
+        }
+        return {**request, "lease": document}
+
+    def _document(self) -> dict[str, object]:
+        owner = self.claim.owner
+        return {
+            "stack": self.claim.stack,
+            "token": self.token,
+            "operator": owner.operator,
+            "machine": owner.machine,
+            "process": owner.process,
+            "started": owner.started,
+            "command": self.claim.command,
+        }
+
+
+def _lease_held(held: Mapping[str, LeaseHeld]) -> PrerequisiteError:
+    first = next(iter(held.values()))
+    fix = (
+        "Nothing was changed. Wait until that command has ended; 20 s after its owner has died anybody may go on. "
+        f"`--force {FORCE}` takes the lease away from it."
+    )
+    return PrerequisiteError(", ".join(held), first.what, fix)
+
+
+def _lease_lost(error: LeaseHeld) -> HostsFailed:
+    fix = "This command stops here and leaves the hosts as they are; see `fab status`, then run it again."
+    return HostsFailed(error.where, f"The lease was lost: {error.what}", fix)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user: a container with a bare number
+        return str(os.getuid())
+
+
+def _machine() -> str:
+    """The boot and process namespace that process numbers belong to; empty where /proc does not say."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{platform.node()} {boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _started(process: int) -> str | None:
+    """When a process was started, in ticks since boot; None when it has ended."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in {"Z", "X"} else fields[19]

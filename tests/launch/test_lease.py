@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.errors import HostsFailed, PrerequisiteError
+from infra.launch.lease import Claim, LeasedFleet, Owner, is_dead, leased, this_owner
+from infra.remote.failures import LostConnection, Unreachable
+from tests.launch.agent_fleet import AgentFleet, WaitingClock
+
+HOSTS = ("decode-0", "decode-1", "prefill-0")
+ANN = Owner(operator="ann@desk", machine="desk 1", process=1, started="1")
+BOB = Owner(operator="bob@rack", machine="rack 1", process=1, started="1")
+LOOK = {"operation": "read", "paths": ["/etc/x"]}
+
+
+def claim_of(owner: Owner, *, forces: bool = False, command: str = "fab up") -> Claim:
+    return Claim(stack="s", hosts=HOSTS, command=command, owner=owner, forces=forces)
+
+
+def holder_of(fleet: AgentFleet, owner: Owner, *, forces: bool = False) -> LeasedFleet:
+    return LeasedFleet(fleet, claim_of(owner, forces=forces), WaitingClock())
+
+
+def look(fleet: LeasedFleet, hosts: tuple[str, ...] = HOSTS) -> None:
+    fleet.ask(dict.fromkeys(hosts, LOOK), timeout_s=5.0)
+
+
+def holders(fleet: AgentFleet) -> list[str]:
+    found = []
+    for name in HOSTS:
+        path = Path(fleet.host(name).path("/run/moe-infra/leases/s.json"))
+        found.append(json.loads(path.read_text())["operator"] if path.exists() else "")
+    return found
+
+
+def age(fleet: AgentFleet, name: str, seconds: float) -> None:
+    """Let a host's lease be that much older."""
+    path = Path(fleet.host(name).path("/run/moe-infra/leases/s.json"))
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "renewed": document["renewed"] - seconds}))
+
+
+def test_the_first_look_takes_the_lease_on_every_host_and_the_end_gives_it_back(
+    tmp_path: Path,
+) -> None:
+    fleet = AgentFleet(tmp_path)
+    with leased(fleet, claim_of(ANN), WaitingClock()) as held:
+        look(held, HOSTS[:1])
+        assert holders(fleet) == ["ann@desk"] * 3
+    assert holders(fleet) == [""] * 3
+
+
+def test_a_second_operator_is_told_who_and_since_when_and_holds_nothing(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    look(holder_of(fleet, ANN))
+    with pytest.raises(
+        PrerequisiteError, match=r"ann@desk holds stack s with `fab up` since 20"
+    ) as caught:
+        look(holder_of(fleet, BOB))
+    assert caught.value.exit_code == 3
+    assert "--force lease" in caught.value.fix
+    assert holders(fleet) == ["ann@desk"] * 3
+
+
+def test_what_was_refused_was_not_done(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    look(holder_of(fleet, ANN))
+    item = {
+        "id": "file:/etc/x",
+        "group": "files",
+        "kind": "file",
+        "target": "/etc/x",
+        "content": "x",
+    }
+    request = {"operation": "state", "mode": "apply", "stack": "s", "items": [item]}
+    with pytest.raises(PrerequisiteError):
+        holder_of(fleet, BOB).ask(dict.fromkeys(HOSTS, request), timeout_s=5.0)
+    assert not any(fleet.host(name).exists("/etc/x") for name in HOSTS)
+
+
+def test_a_refusal_by_one_host_gives_the_others_back(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    ann = LeasedFleet(fleet, replace(claim_of(ANN), hosts=HOSTS[:1]), WaitingClock())
+    look(ann, HOSTS[:1])
+    with pytest.raises(PrerequisiteError) as caught:
+        look(holder_of(fleet, BOB))
+    assert caught.value.where == "decode-0"
+    assert holders(fleet) == ["ann@desk", "", ""]
+
+
+def test_of_two_that_meet_the_one_with_the_first_host_waits_for_the_other_to_give_up(
+    tmp_path: Path,
+) -> None:
+    fleet = AgentFleet(tmp_path)
+    ann = LeasedFleet(fleet, replace(claim_of(ANN), hosts=HOSTS[2:]), WaitingClock())
+    look(ann, HOSTS[2:])
+    bob = LeasedFleet(fleet, claim_of(BOB), WaitingClock(ann.release))
+    look(bob)
+    assert holders(fleet) == ["bob@rack"] * 3
+
+
+def test_another_stack_s_lease_is_another_lease(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    look(holder_of(fleet, ANN))
+    other = LeasedFleet(fleet, replace(claim_of(BOB), stack="t"), WaitingClock())
+    look(other)
+
+
+def test_a_lease_that_nobody_renews_ends(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    look(holder_of(fleet, ANN))
+    for name in HOSTS:
+        age(fleet, name, 19.0)
+    with pytest.raises(PrerequisiteError):
+        look(holder_of(fleet, BOB))
+    for name in HOSTS:
+        age(fleet, name, 1.5)
+    look(holder_of(fleet, BOB))
+    assert holders(fleet) == ["bob@rack"] * 3
+
+
+def test_a_lease_from_before_a_reboot_ends(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    look(holder_of(fleet, ANN))
+    for name in HOSTS:
+        age(fleet, name, -1e9)
+    look(holder_of(fleet, BOB))
+
+
+def test_whoever_lost_the_lease_is_stopped_and_not_told_that_nothing_was_changed(
+    tmp_path: Path,
+) -> None:
+    fleet = AgentFleet(tmp_path)
+    ann = holder_of(fleet, ANN)
+    look(ann)
+    look(holder_of(fleet, BOB, forces=True))
+    with pytest.raises(HostsFailed, match="lease was lost: bob@rack") as caught:
+        look(ann)
+    assert caught.value.exit_code == 4
+
+
+def test_a_lease_that_another_took_and_gave_back_is_lost_too(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    ann = holder_of(fleet, ANN)
+    look(ann)
+    bob = holder_of(fleet, BOB, forces=True)
+    look(bob)
+    bob.release()
+    with pytest.raises(HostsFailed, match="has gone"):
+        look(ann)
+
+
+def test_its_owner_s_death_on_this_machine_is_seen_at_once(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    script = (
+        "import sys; from pathlib import Path; from tests.launch.test_lease import *;"
+        "look(holder_of(AgentFleet(Path(sys.argv[1])), this_owner()))"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
+    assert all(holders(fleet))
+    with pytest.raises(PrerequisiteError):
+        look(holder_of(fleet, BOB))
+    look(holder_of(fleet, this_owner()))
+
+
+def test_a_living_process_of_this_machine_keeps_its_lease() -> None:
+    owner = this_owner()
+    alive = {"machine": owner.machine, "process": owner.process, "started": owner.started}
+    assert not is_dead(alive, owner)
+    assert is_dead({**alive, "started": "1"}, owner)
+    assert not is_dead({**alive, "started": "1", "machine": "another"}, owner)
+
+
+def test_a_host_out_of_reach_is_not_told_to_give_anything_back(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    fleet.fails["decode-1"] = Unreachable("decode-1", "no answer.", "Look.")
+    fleet.fails["prefill-0"] = LostConnection("prefill-0", "lost.", "Again.")
+    held = holder_of(fleet, ANN)
+    answers = held.ask(dict.fromkeys(HOSTS, LOOK), timeout_s=5.0)
+    assert isinstance(answers["decode-1"], Unreachable)
+    fleet.asked.clear()
+    held.release()
+    assert [name for name, _ in fleet.asked] == ["decode-0", "prefill-0"]
+
+
+def test_a_half_written_lease_is_nobody_s(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    look(holder_of(fleet, ANN))
+    for name in HOSTS:
+        Path(fleet.host(name).path("/run/moe-infra/leases/s.json")).write_text('{"token": ')
+    look(holder_of(fleet, BOB))
