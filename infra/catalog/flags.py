@@ -85,6 +85,7 @@ def read_flag_catalogue(path: Path) -> FlagCatalogue:
     return FlagCatalogue(document["tool"], document["version"], by_name, by_option)
 
 
+@lru_cache(maxsize=8)
 def read_environment_names(paths: tuple[Path, ...]) -> EnvironmentNames:
     """The union of the variables in several catalogue files."""
     names: set[str] = set()

@@ -11,6 +11,7 @@ from typing import TypeVar
 import yaml
 from pydantic import ValidationError
 
+from infra.catalog.fields import FieldCatalogue, read_field_catalogue
 from infra.catalog.flags import (
     EnvironmentNames,
     FlagCatalogue,
@@ -126,6 +127,11 @@ class Catalog:
     def flags(self, name: str) -> FlagCatalogue:
         """The flags of a tool's release, by the stem of its file."""
         return read_flag_catalogue(self.root / "flags" / f"{name}.json")
+
+    def fields(self, name: str) -> FieldCatalogue | None:
+        """The classes behind a tool's JSON flags, by the stem of its file; None for one that has no such flags."""
+        path = self.root / "fields" / f"{name}.json"
+        return read_field_catalogue(path) if path.is_file() else None
 
     def environment_names(self, names: Iterable[str]) -> EnvironmentNames:
         """The environment variables that a release reads, united over files."""

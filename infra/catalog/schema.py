@@ -207,8 +207,8 @@ class Release(SourcedEntry):
         envs_catalogues: stems of files in `envs/`; the union is what the release reads.
         base_version: for vllm-ascend, the vllm release it sits on.
         gpu_memory_utilization: the engine's own default.
-        default_block_size: KV block size that the attention backend takes when none is set.
         env: variables that every process of this release gets.
+        chat_templates: built-in names that its flag takes beside a path; () where it takes paths alone.
     """
 
     id: StrictStr = ""
@@ -221,6 +221,7 @@ class Release(SourcedEntry):
     gpu_memory_utilization: float
     images: tuple[Image, ...]
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
+    chat_templates: tuple[StrictStr, ...] = ()
 
 
 class RouterRelease(SourcedEntry):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infra.checks.speculation import step_tokens
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 from infra.memory.kv_cache import OVERHEAD_GIB, Room, request_gib
@@ -41,11 +42,12 @@ def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
             as_int(flags.get("max-num-seqs"), 0),
         )
         field = f"roles.{process.role}.max_num_batched_tokens"
-        if tokens and sequences and tokens < sequences:
-            what = f"max_num_batched_tokens {tokens} is smaller than max_num_seqs {sequences}."
-            yield Finding(
-                field=field, what=what, fix=f"Use at least {sequences}.", process=process.id
-            )
+        step = step_tokens(view, process)
+        if tokens and sequences and tokens < sequences * step:
+            drafted = f" x {step} (draft tokens + 1)" if step > 1 else ""
+            what = f"max_num_batched_tokens {tokens} is smaller than max_num_seqs {sequences}{drafted}."
+            fix = f"Use at least {sequences * step}."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
         length = _max_length(view, process)
         if tokens and flags.get("enable-chunked-prefill") is False and tokens < length:
             what = f"Without chunked prefill max_num_batched_tokens {tokens} must hold max_model_len {length}."

@@ -6,17 +6,67 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from infra.catalog.load import Catalog
-from infra.checks import capacity, compatibility, derived, layout, network, pairing
+from infra.checks import (
+    ascend,
+    capacity,
+    compatibility,
+    derived,
+    experts,
+    exposure,
+    layout,
+    network,
+    pairing,
+    settings,
+    speculation,
+    surroundings,
+)
 from infra.checks.view import Finding, PlanView, Rule, view_plan
 from infra.errors import Problem
 from infra.plan.process import Plan
 from infra.spec.load import LoadedStack, nearest
 
 _VLLM = "vllm 0.17.0, 0.22.1, 0.33.0: config/parallel.py, engine/arg_utils.py, v1/engine/utils.py"
+_ASCEND = "vllm_ascend/platform.py@0.17.0rc1, 0.22.1rc1, 0.23.0"
 
 RULES: Mapping[str, Rule] = {
     "unknown-flag": Rule(
         severity="error", source="infra/catalog/flags/", check=compatibility.flags_known
+    ),
+    "json-flag-value": Rule(
+        severity="error",
+        source="infra/catalog/fields/; vllm config/*.py",
+        check=settings.json_values_known,
+    ),
+    "parser-name": Rule(
+        severity="error", source="infra/catalog/fields/", check=settings.parsers_registered
+    ),
+    "chat-template": Rule(
+        severity="error",
+        source="sglang srt/parser/conversation.py, managers/template_manager.py@0.5.9, 0.5.23",
+        check=settings.chat_template_exists,
+    ),
+    "served-name-colon": Rule(
+        severity="error",
+        source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        check=settings.served_name_plain,
+    ),
+    "unread-variable": Rule(
+        severity="warning", source="infra/catalog/envs/", check=surroundings.variables_read
+    ),
+    "internal-port": Rule(
+        severity="error",
+        source="vllm envs.py get_vllm_port@0.22.1; vllm#34199",
+        check=surroundings.internal_port_number,
+    ),
+    "library-architecture": Rule(
+        severity="error",
+        source="vLLM-Ascend guide Kimi-K2.5; vLLM recipe Kimi-K2.5",
+        check=surroundings.libraries_for_architecture,
+    ),
+    "image-architecture": Rule(
+        severity="error",
+        source="infra/catalog/accelerators/, tags of vllm/vllm-openai",
+        check=surroundings.image_for_architecture,
     ),
     "engine-vendor": Rule(
         severity="error",
@@ -68,6 +118,19 @@ RULES: Mapping[str, Rule] = {
         source="sglang srt/server_args.py@0.5.9, 0.5.23",
         check=layout.sglang_data_parallel,
     ),
+    "expert-transport": Rule(
+        severity="error",
+        source="vllm distributed/device_communicators/all2all.py@0.22.1",
+        check=experts.all2all_backend_runs,
+    ),
+    "overlap-transport": Rule(
+        severity="error",
+        source="vllm config/vllm.py@0.17.0, 0.22.1",
+        check=experts.overlapped_batches_transport,
+    ),
+    "expert-balancing": Rule(
+        severity="error", source=_VLLM, check=experts.expert_balancing_possible
+    ),
     "device-shared": Rule(
         severity="error",
         source="vllm v1/worker/gpu_worker.py@0.22.1",
@@ -95,6 +158,21 @@ RULES: Mapping[str, Rule] = {
     "roles-disagree": Rule(
         severity="error", source="vllm nixl_connector.py@0.22.1", check=pairing.roles_agree
     ),
+    "block-size-order": Rule(
+        severity="error",
+        source="vllm nixl_connector.py@0.17.0, 0.22.1",
+        check=pairing.prefill_blocks_smaller,
+    ),
+    "kv-role-deprecated": Rule(
+        severity="warning",
+        source="vllm distributed/kv_transfer/kv_connector/v1/nixl/connector.py@0.33.0",
+        check=pairing.kv_role_current,
+    ),
+    "side-channel-base": Rule(
+        severity="warning",
+        source="vllm nixl_connector.py@0.17.0, nixl/*@0.33.0",
+        check=pairing.side_channel_base_shared,
+    ),
     "kv-role": Rule(
         severity="error", source="vllm config/kv_transfer.py@0.22.1", check=pairing.kv_role_matches
     ),
@@ -109,6 +187,31 @@ RULES: Mapping[str, Rule] = {
         check=pairing.ascend_prefill_wider,
     ),
     "hccn-mount": Rule(severity="error", source="vllm-ascend#7711", check=pairing.hccn_mounted),
+    "additional-config-key": Rule(
+        severity="error",
+        source="infra/catalog/envs/; vllm_ascend/ascend_config.py",
+        check=ascend.additional_keys_known,
+    ),
+    "flash-comm-layout": Rule(severity="error", source=_ASCEND, check=ascend.flash_comm_layout),
+    "balance-scheduling": Rule(
+        severity="error", source=_ASCEND, check=ascend.balance_scheduling_mixed
+    ),
+    "recompute-scheduler": Rule(
+        severity="error", source=_ASCEND, check=ascend.recompute_scheduler_role
+    ),
+    "interleave-size": Rule(severity="error", source=_ASCEND, check=ascend.interleave_equals_block),
+    "role-setting": Rule(severity="error", source=_ASCEND, check=ascend.decode_only_settings),
+    "launch-blocking": Rule(severity="error", source=_ASCEND, check=ascend.graphs_not_blocked),
+    "kv-port-drawn": Rule(
+        severity="error",
+        source="Mooncake ascend_direct_transport.cpp, v0.3.8",
+        check=ascend.kv_ports_clear,
+    ),
+    "kv-port-low": Rule(
+        severity="warning",
+        source="Mooncake v0.3.7.post2; vllm-ascend pd_disaggregation_mooncake_multi_node.md",
+        check=ascend.kv_ports_recommended,
+    ),
     "vision-nixl": Rule(
         severity="warning",
         source="vllm docs/features/nixl_connector_compatibility.md",
@@ -120,6 +223,11 @@ RULES: Mapping[str, Rule] = {
         source="vllm config/scheduler.py@0.22.1",
         check=capacity.batch_holds_sequences,
     ),
+    "capture-sizes": Rule(
+        severity="warning",
+        source="vllm config/compilation.py, config/vllm.py@0.22.1",
+        check=speculation.capture_sizes_cover,
+    ),
     "weights-memory": Rule(
         severity="error", source="config.json and modelling code", check=capacity.weights_fit
     ),
@@ -130,6 +238,24 @@ RULES: Mapping[str, Rule] = {
         severity="warning",
         source="infra/memory/kv_cache.py",
         check=capacity.kv_cache_fits_exactly,
+    ),
+    "media-path": Rule(
+        severity="warning",
+        source="vllm multimodal/media/connector.py@0.22.1; vLLM-Ascend guide Kimi-K2.5",
+        check=exposure.media_path_narrow,
+    ),
+    "remote-code": Rule(
+        severity="warning",
+        source="transformers dynamic_module_utils.py",
+        check=exposure.remote_code_pinned,
+    ),
+    "router-key": Rule(
+        severity="warning", source="vllm-router 0.1.17 (run)", check=exposure.router_has_engines_key
+    ),
+    "public-address": Rule(
+        severity="warning",
+        source="vllm docs/usage/security.md",
+        check=exposure.public_router_guarded,
     ),
     "derived-field": Rule(
         severity="error", source="docs/architecture.md", check=derived.derived_fields_agree

@@ -31,6 +31,48 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
             )
 
 
+def prefill_blocks_smaller(view: PlanView) -> Iterator[Finding]:
+    """Prefill's KV blocks are no larger than decode's: NIXL splits blocks, and never joins them."""
+    sizes = {
+        process.role: as_int(view.flags(process).get("block-size"), 0)
+        for process in view.leaders
+        if view.kv_config(process).get("kv_connector") == "NixlConnector"
+    }
+    # the attention back end chooses where none is given, on both sides alike
+    if sizes.get("prefill", 0) > sizes.get("decode", 0) > 0:
+        what = f"block-size is {sizes['prefill']} on prefill and {sizes['decode']} on decode."
+        fix = f"Use at most {sizes['decode']} on prefill."
+        yield Finding(field="roles.prefill.flags.block-size", what=what, fix=fix)
+
+
+def kv_role_current(view: PlanView) -> Iterator[Finding]:
+    """Since vLLM 0.33.0 NIXL wants a role to produce or to consume, not both."""
+    if view.family != "vllm" or view.version() < (0, 33, 0):
+        return
+    for process in view.variants:
+        config = view.kv_config(process)
+        if config.get("kv_connector") == "NixlConnector" and config.get("kv_role") == "kv_both":
+            what = f"kv_both is deprecated since vLLM 0.33.0; {process.role} has it."
+            fix = f"Use {KV_ROLES.get(process.role, ('kv_producer or kv_consumer',))[0]}."
+            yield Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
+
+
+def side_channel_base_shared(view: PlanView) -> Iterator[Finding]:
+    """All ranks of a group name one side-channel base: vLLM adds the rank itself."""
+    for group, members in view.groups.items():
+        bases = {
+            process.env.get("VLLM_NIXL_SIDE_CHANNEL_PORT"): process
+            for process in reversed(members)
+            if view.kv_config(process).get("kv_connector") == "NixlConnector"
+        }
+        if len(bases) > 1:
+            listed = ", ".join(sorted(str(base) for base in bases)[:4])
+            other = next(iter(bases.values()))
+            what = f"{group} has several side-channel bases ({listed}), and vLLM adds the rank to each."
+            fix = "Give every rank of a group the same VLLM_NIXL_SIDE_CHANNEL_PORT."
+            yield Finding(field="kv_transfer", what=what, fix=fix, process=other.id)
+
+
 def kv_role_matches(view: PlanView) -> Iterator[Finding]:
     """Prefill produces KV, decode consumes it; a unified role does neither."""
     if view.family != "vllm":

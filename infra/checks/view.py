@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from infra.catalog.fields import FieldCatalogue
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator, Checkpoint, Release
@@ -17,6 +18,31 @@ from infra.engines.routers import read_router
 from infra.plan.process import Plan, Process
 
 Severity = Literal["error", "warning"]
+
+# What differs between processes that are otherwise one command.
+OWN_FLAGS = frozenset(
+    {
+        "port",
+        "data-parallel-rank",
+        "data-parallel-start-rank",
+        "node-rank",
+        "headless",
+        "data-parallel-address",
+        "master-addr",
+        "dist-init-addr",
+    }
+)
+OWN_VARIABLES = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ASCEND_RT_VISIBLE_DEVICES",
+        "VLLM_HOST_IP",
+        "VLLM_NIXL_SIDE_CHANNEL_HOST",
+        "VLLM_MOONCAKE_BOOTSTRAP_PORT",
+        "HCCL_IF_IP",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +108,21 @@ class PlanView:
         return tuple(first.values())
 
     @cached_property
+    def variants(self) -> tuple[Process, ...]:
+        """One engine process of each set that differ in rank, address, device or port alone.
+
+        What depends on nothing else is judged on these: of 10,000 ranks there are a handful.
+        """
+        first: dict[object, Process] = {}
+        for process in self.engines:
+            flags = self.readings[process.id].flags
+            # equal words are read once, so their values are one object
+            told = tuple(id(value) for name, value in flags.items() if name not in OWN_FLAGS)
+            env = tuple(pair for pair in process.env.items() if pair[0] not in OWN_VARIABLES)
+            first.setdefault((process.role, told, env), process)
+        return tuple(first.values())
+
+    @cached_property
     def accelerators(self) -> Mapping[str, Accelerator]:
         """The accelerator of each host."""
         return {host.name: self.catalog.accelerator(host.accelerator) for host in self.plan.hosts}
@@ -108,6 +149,15 @@ class PlanView:
     def kv_config(self, process: Process) -> Mapping[str, object]:
         """The map of vLLM's `--kv-transfer-config`."""
         return as_map(self.flags(process).get("kv-transfer-config"))
+
+    @cached_property
+    def fields(self) -> FieldCatalogue | None:
+        """What the release's JSON flags may hold; None where it has none."""
+        return self.catalog.fields(self.release.flags_catalogue)
+
+    def accelerator(self, process: Process) -> Accelerator:
+        """The accelerator that a process runs on."""
+        return self.accelerators[process.host]
 
     def version(self) -> tuple[int, int, int]:
         """The release that decides vLLM's or SGLang's behaviour, as numbers."""

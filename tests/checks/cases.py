@@ -16,7 +16,7 @@ class Case:
     """A plan that a rule finds fault with.
 
     Args:
-        stack: it passes the rule as it is.
+        stack: it passes the rule as it is; `name@version` for another release of its engine.
         change: breaks its document.
         says: words of the message.
         process: the process that is named, when one is.
@@ -115,6 +115,36 @@ def kv_config(name: str, **values: object) -> Change:
     return change
 
 
+def additional(name: str, **values: object) -> Change:
+    """Further keys of vllm-ascend's own configuration."""
+
+    def change(document: Document) -> None:
+        argv = process(document, name)["argv"]
+        if "--additional-config" not in argv:
+            argv += ["--additional-config", "{}"]
+        at = argv.index("--additional-config") + 1
+        argv[at] = json.dumps({**json.loads(argv[at]), **values})
+
+    return change
+
+
+def model(path: str) -> Change:
+    """Another path of the checkpoint, on every process."""
+
+    def change(document: Document) -> None:
+        for row in document["processes"]:
+            row["argv"][row["argv"].index("serve") + 1] = path
+
+    return change
+
+
+def address(host: str, value: str) -> Change:
+    def change(document: Document) -> None:
+        next(row for row in document["hosts"] if row["name"] == host)["address"] = value
+
+    return change
+
+
 def spec_of(draft: str) -> Change:
     """Speculation with a checkpoint as the draft."""
     config = {"method": "eagle3", "model": f"/models/{draft}/main", "num_speculative_tokens": 3}
@@ -165,6 +195,8 @@ def forgotten_connect(document: Document) -> None:
 
 
 GB200, A3 = "gb200-2p1d", "a3-2p1d"
+SHORT = '{"cudagraph_capture_sizes": [4, 8, 160]}'
+flashcomm = env("unified-0/0", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1")
 THREE_KEYS = {"prefill": {"dp_size": 4, "tp_size": 8}, "decode": {"dp_size": 32, "tp_size": 1}}
 
 CASES: Mapping[str, tuple[Case, ...]] = {
@@ -172,6 +204,40 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(GB200, flag("decode-0/0", "--no-such-flag", ""), "rejects --no-such-flag", "decode-0/0"),
         Case(GB200, flag("decode-0/0", "--max-model-len", "long"), "invalid human_readable_int", "decode-0/0"),
         Case(GB200, flag("router/0", "--polciy", "random"), "--polciy", "router/0"),
+    ),
+    "json-flag-value": (
+        Case("h200-tp8", flag("unified-0/0", "--compilation-config", '{"graph_mode": "FULL"}'), "field graph_mode"),
+        Case("h200-tp8", flag("unified-0/0", "--compilation-config", '{"cudagraph_mode": "HALF"}'), "HALF is none of"),
+        Case("h200-tp8", flag("unified-0/0", "--eplb-config", '{"window_size": "long"}'), "'long' is not int"),
+        Case("h200-tp8-eagle3", flag("unified-0/0", "--speculative-config", '{"draft_kind": "eagle3"}'), "field draft_kind"),
+        Case(GB200, kv_config("decode-1/2", kv_iq=1), "KVTransferConfig has no field kv_iq", "decode-1/2"),
+    ),
+    "parser-name": (
+        Case("h200-tp8", flag("unified-0/0", "--reasoning-parser", "kimi_k3"), "no reasoning-parser kimi_k3"),
+        Case("h200-tp8", flag("unified-0/0", "--tool-call-parser", "kimi_k3"), "no tool-call-parser kimi_k3"),
+        Case("h200-tp8", flag("unified-0/0", "--tool-call-parser", None), "needs --tool-call-parser"),
+    ),
+    "chat-template": (
+        Case("h200-sglang-tp8", flag("unified-0/0", "--chat-template", "kimi_k2"), "neither built into sglang 0.5.9"),
+    ),
+    "served-name-colon": (
+        Case("h200-sglang-tp8", flag("unified-0/0", "--served-model-name", "kimi:k2"), "holds a colon"),
+    ),
+    "unread-variable": (
+        Case("h200-tp8", env("unified-0/0", "VLLM_USE_V1", "1"), "does not read VLLM_USE_V1"),
+        Case(A3, env("decode-1/3", "VLLM_ASCEND_ENABLE_CONTEXT_PARALLEL", "1"), "does not read", "decode-1/3"),
+    ),
+    "internal-port": (
+        Case("h200-tp8", env("unified-0/0", "VLLM_PORT", "tcp://192.0.2.9:8000"), "called vllm injects"),
+        Case("h200-tp8", env("unified-0/0", "VLLM_PORT", "8000"), "is the HTTP port 8000"),
+    ),
+    "library-architecture": (
+        Case(A3, env("decode-0/0", "LD_PRELOAD", "/lib/x86_64-linux-gnu/libjemalloc.so.2"), "for x86_64", "decode-0/0"),
+        Case(A3, accelerator("h200", "prefill-0"), "LD_PRELOAD names a library for aarch64; prefill-0 is x86_64"),
+    ),
+    "image-architecture": (
+        Case("h200-tp8", image("vllm/vllm-openai:v0.22.1-aarch64"), "is for aarch64; h200 hosts are x86_64"),
+        Case(GB200, image("vllm/vllm-openai:v0.22.1-x86_64-cu129-ubuntu2404"), "is for x86_64; gb200 hosts"),
     ),
     "engine-vendor": (Case("h200-tp8", accelerator("ascend-a2"), "does not run on ascend-a2"),),
     "checkpoint-accelerator": (Case(GB200, accelerator("h200"), "does not run on h200 (hopper)"),),
@@ -228,6 +294,18 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("sglang-dp-attention-2n", flag("unified-0/0", "--enable-dp-attention", None), "over several hosts"),
         Case("sglang-dp-attention-2n", flag("unified-0/0", "--dp-size", "3"), "3 does not divide"),
     ),
+    "expert-transport": (
+        Case("h200-tp8", flag("unified-0/0", "--all2all-backend", "mori"), "needs amd devices; h200 is nvidia"),
+        Case("mi300x-tp8", flag("unified-0/0", "--all2all-backend", "deepep_low_latency"), "needs nvidia devices"),
+    ),
+    "overlap-transport": (
+        Case(GB200, flag("decode-0/0", "--enable-dbo", ""), "needs a DeepEP transport", "decode-0/0"),
+    ),
+    "expert-balancing": (
+        Case("h200-tp8", flag("unified-0/0", "--enable-eplb", ""), "EPLB needs expert parallelism"),
+        Case(A3, flag("decode-0/0", "--enable-eplb", ""), "does not run on Ascend", "decode-0/0"),
+        Case(GB200, flag("decode-0/0", "--eplb-config", '{"num_redundant_experts": 8}'), "balancing is off"),
+    ),
     "device-shared": (
         Case(GB200, env("decode-0/1", "CUDA_VISIBLE_DEVICES", "0"), "both take device 0", "decode-0/1"),
         Case(GB200, env("decode-0/1", "CUDA_VISIBLE_DEVICES", "7"), "device 7 does not exist", "decode-0/1"),
@@ -267,6 +345,26 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(GB200, every("decode", lambda name: flag(name, "--served-model-name", "x")), "--served-model-name"),
         Case(GB200, every("decode", lambda name: flag(name, "--kv-cache-dtype", "fp8")), "--kv-cache-dtype"),
     ),
+    "block-size-order": (
+        Case(
+            GB200,
+            both(
+                every("prefill", lambda name: flag(name, "--block-size", "128")),
+                every("decode", lambda name: flag(name, "--block-size", "64")),
+            ),
+            "block-size is 128 on prefill and 64 on decode",
+        ),
+    ),
+    "side-channel-base": (
+        Case(GB200, env("decode-2/1", "VLLM_NIXL_SIDE_CHANNEL_PORT", "17709"), "several side-channel bases"),
+    ),
+    "kv-role-deprecated": (
+        Case(
+            "gb200-2p1d@0.33.0",
+            every("decode", lambda name: kv_config(name, kv_role="kv_both")),
+            "kv_both is deprecated since vLLM 0.33.0; decode has it",
+        ),
+    ),
     "kv-role": (Case(GB200, kv_config("decode-0/0", kv_role="kv_producer"), "kv_role is kv_producer", "decode-0/0"),),
     "instance-sizes": (
         Case(A3, kv_config("prefill-0/0", kv_connector_extra_config=THREE_KEYS), "dp_size, tp_size are 4, 8"),
@@ -276,9 +374,65 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(A3, flag("decode-0/0", "--tensor-parallel-size", "16"), "16 is larger than prefill's 8"),
     ),
     "hccn-mount": (Case(A3, no_mounts, "/etc/hccn.conf"),),
+    "additional-config-key": (
+        Case("a3-dp4tp4", additional("unified-0/0", recompute=True), "no additional-config key recompute"),
+    ),
+    "flash-comm-layout": (
+        Case(A3, env("decode-0/0", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1"), "needs tensor parallelism above 1"),
+        Case("a3-dp4tp4", both(flashcomm, flag("unified-0/0", "--enable-expert-parallel", None)), "needs expert"),
+        Case(
+            "a3-dp4tp4",
+            both(flashcomm, flag("unified-0/0", "--compilation-config", '{"cudagraph_capture_sizes": [1, 2, 6]}')),
+            "no multiples of 4, and none is left",
+        ),
+        Case("a3-dp4tp4@0.17.0rc1", flashcomm, "refuses models with vision"),
+    ),
+    "balance-scheduling": (
+        Case(A3, env("decode-0/0", "VLLM_ASCEND_BALANCE_SCHEDULING", "1"), "does not both prefill and decode"),
+    ),
+    "recompute-scheduler": (
+        Case("a3-dp4tp4", additional("unified-0/0", recompute_scheduler_enable=True), "not for a role that does both"),
+        Case(
+            "a3-2p1d@0.26.0rc1",
+            additional("prefill-0/0", scheduler_config={"recompute_scheduler_enable": True}),
+            "for decode since vllm-ascend 0.23.0, not for prefill",
+        ),
+    ),
+    "interleave-size": (
+        Case(A3, flag("prefill-0/0", "--decode-context-parallel-size", "2"), "differs from block-size", "prefill-0/0"),
+    ),
+    "role-setting": (
+        Case(A3, additional("prefill-0/0", enable_kv_nz=True), "enable_kv_nz is for decode alone"),
+        Case(A3, additional("decode-0/0", layer_sharding=["o_proj"]), "layer_sharding is for prefill alone"),
+    ),
+    "launch-blocking": (
+        Case("a3-dp4tp4", env("unified-0/0", "ASCEND_LAUNCH_BLOCKING", "1"), "does not work with graphs"),
+    ),
+    "kv-port-drawn": (
+        Case(A3, kv_config("prefill-0/0", kv_port="20100"), "from which Mooncake draws", "prefill-0/0"),
+        Case(A3, kv_config("prefill-1/0", kv_port="16990"), "lie in 15000-17000", "prefill-1/0"),
+    ),
+    "kv-port-low": (Case(A3, kv_config("prefill-0/0", kv_port="30000"), "Mooncake before 0.3.8", "prefill-0/0"),),
+    "capture-sizes": (
+        Case(
+            "h200-tp8-eagle3",
+            flag("unified-0/0", "--compilation-config", '{"cudagraph_capture_sizes": [4, 6, 8]}'),
+            "6 are no multiples of 4",
+        ),
+        Case(A3, every("decode", lambda name: flag(name, "--compilation-config", SHORT)), "batches above 40 of 48"),
+    ),
+    "media-path": (
+        Case("h200-tp8", flag("unified-0/0", "--allowed-local-media-path", "/"), "read every file", "unified-0/0"),
+    ),
+    "remote-code": (Case("h200-tp8", model("/models/kimi-k2.5-int4/main"), "main is a branch that moves"),),
+    "router-key": (
+        Case(GB200, every("decode", lambda name: env(name, "VLLM_API_KEY", "x")), "no OPENAI_API_KEY", "router/0"),
+    ),
+    "public-address": (Case("h200-tp8", address("unified-0", "8.8.8.8"), "8.8.8.8, a public address"),),
     "context-length": (Case(GB200, flag("decode-0/0", "--max-model-len", "400000"), "than the model's 262144"),),
     "batched-tokens": (
         Case(A3, flag("decode-0/0", "--max-num-batched-tokens", "16"), "16 is smaller than max_num_seqs 48"),
+        Case(A3, flag("decode-0/0", "--max-num-batched-tokens", "191"), "48 x 4 (draft tokens + 1)"),
         Case(A3, flag("decode-0/0", "--no-enable-chunked-prefill", ""), "must hold max_model_len 32768"),
     ),
     "weights-memory": (Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.3"), "GiB of weights"),),

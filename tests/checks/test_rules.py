@@ -27,7 +27,9 @@ NAMED = [
 
 @cache
 def document_of(stack: str) -> str:
-    return json.dumps(plan_document(compile_file(stack, catalog=CATALOG).plan))
+    name, at, version = stack.partition("@")
+    sets = (f"engine.version={version}",) if at else ()
+    return json.dumps(plan_document(compile_file(name, catalog=CATALOG, sets=sets).plan))
 
 
 def judged(document: Document) -> list[Problem]:

@@ -1,0 +1,196 @@
+"""Rules about what vllm-ascend checks on top of vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from infra.checks.speculation import captured_sizes
+from infra.checks.view import Finding, PlanView, version_numbers
+from infra.engines.command_line import as_int, as_map
+from infra.plan.process import Process
+
+# vllm_ascend/platform.py@0.22.1rc1: what is on for these words.
+TRUE_WORDS = ("1", "true", "True", "TRUE", "on", "yes")
+SINCE_ROLES = (0, 22, 0)
+SINCE_DECODE_ONLY = (0, 23, 0)
+SINCE_VISION = (0, 18, 0)
+DEFAULT_BLOCK = 128
+# Mooncake takes its rpc ports at random from here (MC_MIN_RPC_PORT, MC_MAX_RPC_PORT).
+MOONCAKE_RPC = (15000, 17000)
+# AscendDirectTransport's first port, and how many each device draws from: Mooncake 0.3.8 and later, and before.
+DIRECT_FIRST, DIRECT_WIDTH, DIRECT_OLD_WIDTH = 20000, 100, 1000
+
+
+def additional_keys_known(view: PlanView) -> Iterator[Finding]:
+    """Keys of `additional-config` are ones that the plugin's release reads."""
+    known = view.catalog.environment_names(view.release.envs_catalogues).additional_config
+    if not known:
+        return
+    for process in view.variants:
+        for key in sorted(_additional(view, process).keys() - known):
+            what = f"vllm-ascend {view.release.version} knows no additional-config key {key}."
+            yield _about(process, "additional-config", what, "Remove it, or correct its name.")
+
+
+def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
+    """FLASHCOMM1 needs tensor parallelism, expert parallelism, and a captured size that it divides."""
+    for process in _on_ascend(view):
+        if not _is_on(view, process, "enable_flashcomm1", "VLLM_ASCEND_ENABLE_FLASHCOMM1"):
+            continue
+        tensor = view.size(process, "tensor-parallel-size")
+        sizes = captured_sizes(view, process)
+        is_eager = bool(view.flags(process).get("enforce-eager"))
+        has_vision = bool(
+            view.checkpoint and view.checkpoint.shape and view.checkpoint.shape.vision
+        )
+        what = ""
+        if has_vision and _plugin(view) < SINCE_VISION:
+            what = f"FLASHCOMM1 of vllm-ascend {view.release.version} refuses models with vision."
+        elif tensor <= 1:
+            what = f"FLASHCOMM1 needs tensor parallelism above 1; it is {tensor}."
+        elif not view.flags(process).get("enable-expert-parallel"):
+            what = "FLASHCOMM1 needs expert parallelism."
+        elif sizes and not is_eager and not any(size % tensor == 0 for size in sizes):
+            what = f"FLASHCOMM1 drops captured sizes that are no multiples of {tensor}, and none is left."
+        if what:
+            yield _about(process, "additional-config", what, "Switch FLASHCOMM1 off there.")
+
+
+def balance_scheduling_mixed(view: PlanView) -> Iterator[Finding]:
+    """Balance scheduling is for a role that both prefills and decodes."""
+    if _plugin(view) < SINCE_ROLES:
+        return
+    for process in _on_ascend(view):
+        is_on = _is_on(view, process, "enable_balance_scheduling", "VLLM_ASCEND_BALANCE_SCHEDULING")
+        if is_on and _kv_role(view, process) not in (None, "kv_both"):
+            what = f"Balance scheduling is on, and {process.role} does not both prefill and decode."
+            yield _about(process, "additional-config", what, "Switch it off there.")
+
+
+def recompute_scheduler_role(view: PlanView) -> Iterator[Finding]:
+    """The recompute scheduler is for prefill and decode; since 0.23.0 for decode alone."""
+    version = _plugin(view)
+    for process in _on_ascend(view):
+        role = _kv_role(view, process)
+        if not _is_on(view, process, "recompute_scheduler_enable", ""):
+            continue
+        if version >= SINCE_DECODE_ONLY and role != "kv_consumer":
+            what = f"recompute_scheduler_enable is for decode since vllm-ascend 0.23.0, not for {process.role}."
+        elif version >= SINCE_ROLES and role in (None, "kv_both"):
+            what = "recompute_scheduler_enable is for prefill and decode, not for a role that does both."
+        else:
+            continue
+        yield _about(process, "additional-config", what, "Remove it there.")
+
+
+def interleave_equals_block(view: PlanView) -> Iterator[Finding]:
+    """With context parallelism and a KV connector, blocks are as large as the interleave."""
+    for process in _on_ascend(view):
+        flags = view.flags(process)
+        block = as_int(flags.get("block-size"), DEFAULT_BLOCK)
+        interleave = as_int(flags.get("cp-kv-cache-interleave-size"), 1)
+        context = view.size(process, "decode-context-parallel-size")
+        if context > 1 and _kv_role(view, process) is not None and block != interleave:
+            what = f"cp-kv-cache-interleave-size {interleave} differs from block-size {block}."
+            fix = f"Add flags: {{cp-kv-cache-interleave-size: {block}}}."
+            yield _about(process, "cp-kv-cache-interleave-size", what, fix)
+
+
+def decode_only_settings(view: PlanView) -> Iterator[Finding]:
+    """What vllm-ascend takes on one side of prefill/decode alone stands there."""
+    for process in _on_ascend(view):
+        additional, role = _additional(view, process), _kv_role(view, process)
+        decodes = role in ("kv_consumer", "kv_both")
+        fine = as_map(additional.get("finegrained_tp_config"))
+        is_eager = bool(view.flags(process).get("enforce-eager"))
+        wrong = (
+            ("enable_kv_nz", bool(additional.get("enable_kv_nz")) and not decodes, "decode"),
+            ("layer_sharding", bool(additional.get("layer_sharding")) and role != "kv_producer", "prefill"),
+            (
+                "oproj_tensor_parallel_size",
+                as_int(fine.get("oproj_tensor_parallel_size"), 0) > 0 and (not decodes or is_eager),
+                "decode with graphs",
+            ),
+        )  # fmt: skip
+        for key, is_wrong, where in wrong:
+            if is_wrong:
+                what = f"{key} is for {where} alone, not for {process.role}."
+                yield _about(process, "additional-config", what, "Remove it there.")
+
+
+def graphs_not_blocked(view: PlanView) -> Iterator[Finding]:
+    """Graphs and ASCEND_LAUNCH_BLOCKING=1 exclude each other."""
+    for process in _on_ascend(view):
+        flags = view.flags(process)
+        mode = str(as_map(flags.get("compilation-config")).get("cudagraph_mode", "")).upper()
+        captures = not flags.get("enforce-eager") and mode != "NONE"
+        if captures and process.env.get("ASCEND_LAUNCH_BLOCKING") == "1":
+            what = "ASCEND_LAUNCH_BLOCKING=1 does not work with graphs."
+            fix = "Remove it, or add flags: {enforce-eager: true} while debugging."
+            yield Finding(field=f"roles.{process.role}.env", what=what, fix=fix, process=process.id)
+
+
+def kv_ports_clear(view: PlanView) -> Iterator[Finding]:
+    """Mooncake's listeners lie outside of the ports that it takes at random."""
+    for process, first, last, num_devices in _kv_listeners(view):
+        drawn = (
+            MOONCAKE_RPC,
+            (DIRECT_FIRST, DIRECT_FIRST + num_devices * DIRECT_WIDTH),
+        )
+        for low, high in drawn:
+            if first <= high and last >= low:
+                what = f"kv ports {first}-{last} of {process.id} lie in {low}-{high}, from which Mooncake draws."
+                yield _about(process, "kv-transfer-config", what, "Use 36000 or above.")
+
+
+def kv_ports_recommended(view: PlanView) -> Iterator[Finding]:
+    """Mooncake's listeners also lie outside of what older Mooncake releases take at random."""
+    for process, first, last, num_devices in _kv_listeners(view):
+        low = DIRECT_FIRST + num_devices * DIRECT_WIDTH
+        high = DIRECT_FIRST + num_devices * DIRECT_OLD_WIDTH
+        if low < first < high or low < last < high:
+            what = f"kv ports {first}-{last} of {process.id} lie below {high}: Mooncake before 0.3.8 draws from there."
+            yield _about(process, "kv-transfer-config", what, f"Use {high} or above.")
+
+
+def _kv_listeners(view: PlanView) -> Iterator[tuple[Process, int, int, int]]:
+    """(process, first port, last port, devices of its host) of every Mooncake listener on Ascend."""
+    devices = {host.name: host.num_devices for host in view.plan.hosts}
+    if view.release.engine != "vllm-ascend":
+        return
+    for process in view.engines:
+        for bind in view.readings[process.id].binds:
+            if bind.name == "kv":
+                yield process, bind.port, bind.port + bind.count - 1, devices[process.host]
+
+
+def _on_ascend(view: PlanView) -> tuple[Process, ...]:
+    return view.variants if view.release.engine == "vllm-ascend" else ()
+
+
+def _plugin(view: PlanView) -> tuple[int, int, int]:
+    return version_numbers(view.release.version)
+
+
+def _additional(view: PlanView, process: Process) -> Mapping[str, object]:
+    return as_map(view.flags(process).get("additional-config"))
+
+
+def _kv_role(view: PlanView, process: Process) -> object:
+    return view.kv_config(process).get("kv_role")
+
+
+def _is_on(view: PlanView, process: Process, key: str, variable: str) -> bool:
+    """A switch that is a key, a key of the scheduler's, or a variable, in this order."""
+    additional = _additional(view, process)
+    scheduler = as_map(additional.get("scheduler_config"))
+    for place in (scheduler, additional):
+        if key in place:
+            return bool(place[key])
+    return process.env.get(variable) in TRUE_WORDS
+
+
+def _about(process: Process, flag: str, what: str, fix: str) -> Finding:
+    return Finding(
+        field=f"roles.{process.role}.flags.{flag}", what=what, fix=fix, process=process.id
+    )

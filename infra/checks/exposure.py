@@ -1,0 +1,77 @@
+"""Rules about what clients and strangers could reach."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from infra.checks.view import Finding, PlanView
+from infra.plan.process import Process
+
+MOVING = ("main", "master", "latest", "HEAD")
+
+
+def media_path_narrow(view: PlanView) -> Iterator[Finding]:
+    """Clients may name files of one directory, not of the whole host."""
+    for process in view.variants:
+        value = str(view.flags(process).get("allowed-local-media-path") or "")
+        if value.startswith("/") and len(PurePosixPath(value).parts) == 1:
+            what = "allowed-local-media-path / lets clients read every file that the engine can."
+            field = f"roles.{process.role}.flags.allowed-local-media-path"
+            yield Finding(
+                field=field, what=what, fix="Name the directory with media.", process=process.id
+            )
+
+
+def remote_code_pinned(view: PlanView) -> Iterator[Finding]:
+    """Code that comes with a checkpoint comes at a pinned revision."""
+    for process in view.variants:
+        flags = view.flags(process)
+        if not flags.get("trust-remote-code"):
+            continue
+        model = str(flags.get("model") or flags.get("model-path") or "")
+        revision = str(flags.get("code-revision") or flags.get("revision") or "")
+        is_path = model.startswith("/")
+        moving = model.rstrip("/").rpartition("/")[2] if is_path else revision or "main"
+        if moving in MOVING:
+            what = f"--trust-remote-code runs code of {model}, and its revision {moving} is a branch that moves."
+            fix = "Pin a commit: weights.revision in a stack, --revision in a command."
+            yield Finding(field="weights.revision", what=what, fix=fix, process=process.id)
+
+
+def router_has_engines_key(view: PlanView) -> Iterator[Finding]:
+    """A router that replaces clients' credentials has the key that its engines ask for."""
+    guarded = next((p for p in view.variants if _asks_for_key(view, p)), None)
+    if guarded is None:
+        return
+    for router in view.routers:
+        replaces = view.readings[router.id].flags.get("api-key") is None
+        if replaces and "OPENAI_API_KEY" not in router.env and "api_key" not in view.plan.secrets:
+            what = f"{guarded.id} asks for a key, and the router has no OPENAI_API_KEY to send."
+            fix = "Declare the key as secrets.api_key: engines and router then share it."
+            yield Finding(field="secrets.api_key", what=what, fix=fix, process=router.id)
+
+
+def public_router_guarded(view: PlanView) -> Iterator[Finding]:
+    """What listens on a public address asks for a key."""
+    entrances = view.routers or view.leaders[:1]
+    for process in entrances:
+        address = view.addresses[process.host]
+        if "api_key" in view.plan.secrets or view.readings[process.id].flags.get("api-key"):
+            continue
+        if _is_public(address):
+            what = f"{process.id} serves on {address}, a public address, and asks nobody for a key."
+            fix = "Declare secrets.api_key, or give the host a private address."
+            yield Finding(field="secrets.api_key", what=what, fix=fix, process=process.id)
+
+
+def _asks_for_key(view: PlanView, process: Process) -> bool:
+    return bool(view.flags(process).get("api-key")) or "VLLM_API_KEY" in process.env
+
+
+def _is_public(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_global
+    except ValueError:
+        return False  # a name, or an expression that a pod expands

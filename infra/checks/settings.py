@@ -1,0 +1,72 @@
+"""Rules about what JSON flags hold and which names the release registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.checks.view import Finding, PlanView
+from infra.engines.json_values import value_problems
+
+
+def json_values_known(view: PlanView) -> Iterator[Finding]:
+    """Keys and values inside JSON flags are ones that the release's configuration classes take."""
+    if view.fields is None:
+        return
+    for process in view.variants:
+        for name, value in view.flags(process).items():
+            for path, reason in value_problems(name, value, view.fields):
+                what = f"{view.plan.engine.name} {view.plan.engine.version} rejects --{path}: {reason}."
+                fix = f"Fields of the release: infra/catalog/fields/{view.release.flags_catalogue}.json."
+                field = f"roles.{process.role}.flags.{name}"
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def parsers_registered(view: PlanView) -> Iterator[Finding]:
+    """Tool and reasoning parsers are ones that the release registers; automatic tool choice has one."""
+    if view.fields is None:
+        return
+    for process in view.variants:
+        flags = view.flags(process)
+        tool = flags.get("tool-call-parser")
+        is_used = bool(flags.get("enable-auto-tool-choice"))
+        if is_used and tool is None:
+            what = "--enable-auto-tool-choice needs --tool-call-parser."
+            fix = "Add it, or remove the former."
+            field = f"roles.{process.role}.flags.tool-call-parser"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+        asked = (
+            ("tool-call-parser", tool if is_used else None, view.fields.tool_call_parsers),
+            ("reasoning-parser", flags.get("reasoning-parser"), view.fields.reasoning_parsers),
+        )
+        for name, value, known in asked:
+            if value is not None and value not in known:
+                what = f"{view.plan.engine.name} {view.plan.engine.version} has no {name} {value}."
+                field = f"roles.{process.role}.flags.{name}"
+                fix = f"Use one of {', '.join(sorted(known))}."
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def chat_template_exists(view: PlanView) -> Iterator[Finding]:
+    """SGLang's chat template is a built-in name or a path."""
+    names = view.release.chat_templates
+    for process in view.variants:
+        value = str(view.flags(process).get("chat-template") or "")
+        is_path = "/" in value or value.endswith((".jinja", ".json"))
+        if names and value and value not in names and not is_path:
+            release = f"{view.release.engine} {view.release.version}"
+            what = f"Chat template {value} is neither built into {release} nor a path."
+            fix = "Leave it out (the checkpoint brings its own), or write a path."
+            field = f"roles.{process.role}.flags.chat-template"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def served_name_plain(view: PlanView) -> Iterator[Finding]:
+    """SGLang's served model name has no colon: it separates a model from its adapter."""
+    if view.family != "sglang":
+        return
+    for process in view.variants:
+        name = str(view.flags(process).get("served-model-name") or "")
+        if ":" in name:
+            what = f"The served model name {name} holds a colon, which SGLang keeps for adapters."
+            field = f"roles.{process.role}.flags.served-model-name"
+            yield Finding(field=field, what=what, fix="Use another name.", process=process.id)

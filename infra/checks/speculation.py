@@ -1,0 +1,52 @@
+"""Rules about captured graphs and draft tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.checks.view import Finding, PlanView
+from infra.engines.command_line import as_int, as_map
+from infra.plan.process import Process
+
+
+def capture_sizes_cover(view: PlanView) -> Iterator[Finding]:
+    """Captured graphs are multiples of the tokens per step and reach the largest decode batch."""
+    for process in view.variants:
+        sizes, tokens = captured_sizes(view, process), step_tokens(view, process)
+        sequences = as_int(view.flags(process).get("max-num-seqs"), 0)
+        if not sizes or view.family != "vllm" or process.role == "prefill":
+            continue
+        field = f"roles.{process.role}.flags.compilation-config"
+        odd = [size for size in sizes if size % tokens]
+        if tokens > 1 and odd:
+            what = f"Captured sizes {_listed(odd)} are no multiples of {tokens} (draft tokens + 1) and are rounded."
+            fix = f"Use multiples of {tokens}."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+        largest = sequences * tokens
+        if sequences and max(sizes) < largest:
+            what = (
+                f"The largest captured size is {max(sizes)}; batches above {max(sizes) // tokens} of "
+                f"{sequences} requests run without a graph."
+            )
+            fix = f"End the list with {largest} (max_num_seqs x (draft tokens + 1))."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def step_tokens(view: PlanView, process: Process) -> int:
+    """Tokens that one decode step takes per request: the draft's and the one that is verified."""
+    config = as_map(view.flags(process).get("speculative-config"))
+    return as_int(config.get("num_speculative_tokens"), 0) + 1
+
+
+def captured_sizes(view: PlanView, process: Process) -> list[int]:
+    """The graph sizes that a command line names; [] when it leaves them to the engine."""
+    flags = view.flags(process)
+    named = as_map(flags.get("compilation-config")).get("cudagraph_capture_sizes")
+    given = named or flags.get("cudagraph-capture-sizes")
+    if not isinstance(given, list | tuple):
+        return []
+    return [as_int(size, 0) for size in given if as_int(size, 0) > 0]
+
+
+def _listed(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes[:4])) + (" …" if len(sizes) > 4 else "")  # noqa: PLR2004 - as many as are shown

@@ -1,0 +1,85 @@
+"""Rules about environment variables, libraries and images around an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from infra.catalog.schema import Architecture
+from infra.checks.view import Finding, PlanView
+
+# Where Debian and the images built on it keep libraries, and how images are tagged.
+ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
+    ("x86_64", "x86_64"),
+    ("amd64", "x86_64"),
+    ("aarch64", "aarch64"),
+    ("arm64", "aarch64"),
+)
+LIBRARY_VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
+
+
+def variables_read(view: PlanView) -> Iterator[Finding]:
+    """Every VLLM_ variable is one that the release reads: others do nothing."""
+    known = view.catalog.environment_names(view.release.envs_catalogues).names
+    if not known:
+        return
+    for process in view.variants:
+        for name in process.env:
+            if name.startswith("VLLM_") and name not in known:
+                what = f"{view.plan.engine.name} {view.plan.engine.version} does not read {name}."
+                fix = "Remove it: the engine only warns of it, and nothing follows."
+                field = f"roles.{process.role}.env.{name}"
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def internal_port_number(view: PlanView) -> Iterator[Finding]:
+    """VLLM_PORT is a number, and not the HTTP port."""
+    if view.family != "vllm":
+        return
+    for process in view.engines:
+        value = process.env.get("VLLM_PORT")
+        if value is None:
+            continue
+        http = view.readings[process.id].http_port
+        if not value.isdigit():
+            what = f"VLLM_PORT is {value!r}: a Kubernetes service called vllm injects such a URI."
+            fix = "Rename the service, or set enableServiceLinks: false."
+        elif http is not None and int(value) == http:
+            what, fix = f"VLLM_PORT is the HTTP port {http}.", "Leave it out."
+        else:
+            continue
+        field = f"roles.{process.role}.env.VLLM_PORT"
+        yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def libraries_for_architecture(view: PlanView) -> Iterator[Finding]:
+    """Libraries that are preloaded lie where the host's architecture keeps them."""
+    for process in view.variants:
+        own = view.accelerator(process).architecture
+        for name, variables in product(LIBRARY_VARIABLES, (process.env, process.env_prepend)):
+            other = _architecture_in(variables.get(name, ""))
+            if other is not None and other != own:
+                what = f"{name} names a library for {other}; {process.host} is {own}."
+                field = f"roles.{process.role}.env.{name}"
+                fix = f"Use the path of {own}."
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def image_for_architecture(view: PlanView) -> Iterator[Finding]:
+    """An image whose tag names an architecture names that of the hosts."""
+    tag = view.plan.engine.image.rpartition(":")[2]
+    other = _architecture_in(tag)
+    if other is None or view.plan.runtime == "native":
+        return
+    for host in view.plan.hosts:
+        own = view.accelerators[host.name].architecture
+        if own != other:
+            what = f"The image {view.plan.engine.image} is for {other}; {host.accelerator} hosts are {own}."
+            yield Finding(field="engine.image", what=what, fix=f"Use an image for {own}.")
+            return
+
+
+def _architecture_in(text: str) -> Architecture | None:
+    """The one architecture that a text names; None when it names none or both."""
+    named = {architecture for word, architecture in ARCHITECTURE_WORDS if word in text}
+    return named.pop() if len(named) == 1 else None
