@@ -37,7 +37,11 @@ accelerator: ascend-a3
 engine: {{name: vllm-ascend, version: 0.22.1rc1}}
 platform: existing-hosts
 roles:
-  prefill: {{replicas: {prefill}, data_parallel: 32, load_balancing: external}}
+  prefill:
+    replicas: {prefill}
+    data_parallel: 32
+    load_balancing: external
+    env: {{VLLM_ASCEND_ENABLE_FLASHCOMM1: "0"}}
   decode: {{replicas: {decode}, data_parallel: 32, load_balancing: external}}
 defaults: {{expert_parallel: true, max_model_len: 8192, gpu_memory_utilization: 0.95}}
 kv_transfer: mooncake

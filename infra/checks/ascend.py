@@ -11,6 +11,7 @@ from infra.plan.process import Process
 
 # vllm_ascend/platform.py@0.22.1rc1: what is on for these words.
 TRUE_WORDS = ("1", "true", "True", "TRUE", "on", "yes")
+FLASH_COMM = "VLLM_ASCEND_ENABLE_FLASHCOMM1"
 SINCE_ROLES = (0, 22, 0)
 SINCE_DECODE_ONLY = (0, 23, 0)
 SINCE_VISION = (0, 18, 0)
@@ -35,7 +36,7 @@ def additional_keys_known(view: PlanView) -> Iterator[Finding]:
 def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
     """FLASHCOMM1 needs tensor parallelism, expert parallelism, and a captured size that it divides."""
     for process in _on_ascend(view):
-        if not _is_on(view, process, "enable_flashcomm1", "VLLM_ASCEND_ENABLE_FLASHCOMM1"):
+        if not _is_on(view, process, "enable_flashcomm1", FLASH_COMM):
             continue
         tensor = view.size(process, "tensor-parallel-size")
         sizes = captured_sizes(view, process)
@@ -53,7 +54,9 @@ def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
         elif sizes and not is_eager and not any(size % tensor == 0 for size in sizes):
             what = f"FLASHCOMM1 drops captured sizes that are no multiples of {tensor}, and none is left."
         if what:
-            yield _about(process, "additional-config", what, "Switch FLASHCOMM1 off there.")
+            fix = f'Add env: {{{FLASH_COMM}: "0"}} there.'
+            field = f"roles.{process.role}.env.{FLASH_COMM}"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def balance_scheduling_mixed(view: PlanView) -> Iterator[Finding]:

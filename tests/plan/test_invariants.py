@@ -26,6 +26,7 @@ OF_THE_STACK = {
     "weights-memory", "kv-memory", "kv-memory-tight", "context-length", "batched-tokens", "vision-nixl",
     "aiter-heads", "missing-image", "ascend-prefill-width", "heads-divisible", "engine-vendor",
     "checkpoint-accelerator", "draft-checkpoint", "different-images", "router-engine", "context-parallel-size",
+    "flash-comm-layout", "remote-code",
 }  # fmt: skip
 
 examples = settings(
