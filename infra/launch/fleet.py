@@ -75,8 +75,12 @@ class SshFleet:
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
         """See `Fleet`."""
         hosts = [self._hosts[name] for name in requests]
+        password = self._options.sudo
         results = run_on_all(
-            hosts, lambda host: call_agent(host, requests[host.name], timeout_s=timeout_s)
+            hosts,
+            lambda host: call_agent(
+                host, requests[host.name], timeout_s=timeout_s, password=password
+            ),
         )
         answers: Answers = {}
         for name, result in results.items():

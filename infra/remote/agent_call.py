@@ -24,6 +24,7 @@ from infra.remote.failures import (
     SudoRefused,
 )
 from infra.remote.outcome import Host, Outcome
+from infra.remote.sudo import PROMPT, STARTED, Dialogue, SudoPassword
 
 LAST_LINES = 10
 _REPORT = re.compile(rb"^" + MARKER.encode() + rb" (\d+)\n", re.MULTILINE)
@@ -35,11 +36,19 @@ _NO_PYTHON, _NO_SUDO, _OLD_PYTHON = (
     "moe-infra:old-python",
 )
 _FIND_PYTHON = f"p=$(command -v python3) || {{ echo {_NO_PYTHON} >&2; exit 127; }}"
+# The same, but it says that it runs before it reads; the word is its last argument.
+_ANNOUNCED = (
+    "import sys,zlib;e=sys.stderr;e.write(sys.argv.pop()+chr(10));e.flush();"
+    + _BOOTSTRAP.partition(";")[2]
+)
 _BECOME_ROOT = (
     'if [ "$(id -u)" != 0 ]; then '
     f"command -v sudo >/dev/null || {{ echo {_NO_SUDO} >&2; exit 126; }}; "
-    'set -- sudo -n "$p"; else set -- "$p"; fi'
+    'set -- sudo %s "$p"; else set -- "$p"; fi'
 )
+_WITHOUT_PASSWORD, _WITH_PASSWORD = "-n", f"-S -p {PROMPT}"
+_NOT_ALLOWED = ("not in the sudoers file", "not allowed to", "may not run sudo")
+_WRONG_PASSWORD = b"incorrect password attempt"
 # By what the host says: the kind of failure, the fact, the fix.
 _ANSWERS: tuple[tuple[tuple[str, ...], type[HostsFailed], str, str], ...] = (
     (
@@ -60,7 +69,7 @@ _ANSWERS: tuple[tuple[tuple[str, ...], type[HostsFailed], str, str], ...] = (
         ("a password is required", "no askpass"),
         SudoRefused,
         "sudo wants a password.",
-        "Give the login NOPASSWD in /etc/sudoers.d, or connect as root.",
+        "Give --ask-sudo-password, or the login NOPASSWD in /etc/sudoers.d, or connect as root.",
     ),
     (
         ("must have a tty",),
@@ -69,16 +78,21 @@ _ANSWERS: tuple[tuple[tuple[str, ...], type[HostsFailed], str, str], ...] = (
         "Write Defaults:LOGIN !requiretty to /etc/sudoers.d.",
     ),
     (
-        ("not in the sudoers file", "not allowed to", "may not run sudo"),
+        _NOT_ALLOWED,
         SudoRefused,
         "sudo does not let this login run python3.",
-        "Give the login NOPASSWD in /etc/sudoers.d, or connect as root.",
+        "Let it: write LOGIN ALL=(ALL) ALL to /etc/sudoers.d, or connect as root.",
     ),
 )
 
 
 def call_agent(
-    host: Host, request: Mapping[str, object], *, timeout_s: float, sudo: bool = True
+    host: Host,
+    request: Mapping[str, object],
+    *,
+    timeout_s: float,
+    sudo: bool = True,
+    password: SudoPassword | None = None,
 ) -> dict[str, object]:
     """The agent's report on a request.
 
@@ -88,18 +102,19 @@ def call_agent(
         timeout_s: limit of the whole; the agent ends itself and what it started when it passes, or
             when this side goes away.
         sudo: whether a login other than root becomes root.
+        password: for a sudo that asks for one; None where it must not ask.
 
     Raises:
         HostsFailed: by its subclass, why there is no report; `AgentFailed` when the report is an error.
     """
     asked = {"schema_version": 1, "deadline_s": timeout_s, **request}
     text = json.dumps(asked).encode()
-    outcome = host.run(
-        agent_command(sudo=sudo),
-        stdin=agent_program() + b"%d\n" % len(text) + text,
-        timeout_s=timeout_s,
-        hold_stdin=True,
-    )
+    payload = agent_program() + b"%d\n" % len(text) + text
+    if password is None or not sudo:
+        command = agent_command(sudo=sudo)
+        outcome = host.run(command, stdin=payload, timeout_s=timeout_s, hold_stdin=True)
+    else:
+        outcome = _run_with_password(host, payload, timeout_s, password)
     report = find_report(outcome.stdout)
     if report is None:
         raise _explained(host.name, outcome)
@@ -124,13 +139,20 @@ def agent_program() -> bytes:
     return b"%d\n" % len(packed) + packed
 
 
-def agent_command(*, sudo: bool) -> str:
+def agent_command(*, sudo: bool, asks: bool = False) -> str:
     """The command line that starts the agent; the same for every host and every request.
 
     `env` and `sh -c` make it independent of the login's shell, -I and -S of the host's Python set-up.
+
+    Args:
+        sudo: whether a login other than root becomes root.
+        asks: whether sudo may ask for a password on standard input; the program then says that it runs
+            before it reads.
     """
-    become = _BECOME_ROOT if sudo else 'set -- "$p"'
-    script = f'{_FIND_PYTHON}; {become}; exec "$@" -I -S -c "{_BOOTSTRAP}" framed'
+    become = _BECOME_ROOT % (_WITH_PASSWORD if asks else _WITHOUT_PASSWORD)
+    program = f'"{_ANNOUNCED}" framed {STARTED}' if asks else f'"{_BOOTSTRAP}" framed'
+    chosen = become if sudo else 'set -- "$p"'
+    script = f'{_FIND_PYTHON}; {chosen}; exec "$@" -I -S -c {program}'
     return f"env LC_ALL=C sh -c {shlex.quote(script)}"
 
 
@@ -147,12 +169,32 @@ def find_report(stdout: bytes) -> dict[str, object] | None:
     return None
 
 
+def _run_with_password(
+    host: Host, payload: bytes, timeout_s: float, password: SudoPassword
+) -> Outcome:
+    """Run the agent under a sudo that may ask; the payload follows when sudo is content."""
+    dialogue = Dialogue(host.name, password, payload)
+    command = agent_command(sudo=True, asks=True)
+    try:
+        outcome = host.run(command, timeout_s=timeout_s, hold_stdin=True, reply=dialogue.reply)
+        if dialogue.has_answered and not dialogue.has_started:
+            if outcome.exit_code is not None and _WRONG_PASSWORD in outcome.stderr:
+                raise dialogue.wrong()
+            if any(sign.encode() in outcome.stderr for sign in _NOT_ALLOWED):
+                password.accepted()  # sudo looks at its rules after the password
+        return outcome
+    finally:
+        dialogue.close()
+
+
 def _explained(name: str, outcome: Outcome) -> HostsFailed:
     """Why there is no report."""
     if outcome.exit_code is None:
         what = "the connection was lost before the answer: what happened there is unknown."
         return LostConnection(name, what, "Run the command again: it goes on from what it finds.")
     errors = outcome.stderr.decode("utf-8", "replace")
+    for mark in (PROMPT, STARTED):
+        errors = errors.replace(mark, "")
     for signs, failure, what, fix in _ANSWERS:
         if any(sign in errors for sign in signs):
             return failure(name, what, fix)

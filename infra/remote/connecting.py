@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import fabric
 import paramiko
@@ -21,9 +21,11 @@ from infra.remote.known_hosts import (
     known_name,
     parse_key_line,
 )
+from infra.remote.pulse import HeardWire, Wire
 from infra.remote.resources import Resources
 from infra.remote.ssh_target import SshDefaults, SshTarget, bastion_of, resolve_target
-from infra.remote.wires import Wire, dial
+from infra.remote.sudo import SudoPassword
+from infra.remote.wires import dial, proxy_failure
 
 # Its errors reach the operator as ours; without a handler Python prints them a second time.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -34,7 +36,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 3.0
 KEY_EXCHANGE_S = 15.0
 LOGIN_S = 30.0
-CHANNEL_S = 30.0
+CHANNEL_S = 12.0
 # How long a bastion that could not be reached is not tried again.
 REFUSAL_S = 5.0
 
@@ -46,10 +48,12 @@ class SshOptions:
     Args:
         defaults: what holds where the inventory says nothing.
         resources: what its connections share.
+        sudo: the password for a sudo that asks; None where it must not ask.
     """
 
     defaults: SshDefaults = field(default_factory=SshDefaults)
     resources: Resources = field(default_factory=Resources)
+    sudo: SudoPassword | None = None
 
 
 def connect(target: SshTarget, options: SshOptions) -> fabric.Connection:
@@ -64,7 +68,10 @@ def connect(target: SshTarget, options: SshOptions) -> fabric.Connection:
         try:
             return _open(target, options, wire)
         except (paramiko.SSHException, EOFError, OSError) as error:
+            proxy_error = proxy_failure(target, wire) if _is_busy(error) else None
             wire.close()
+            if proxy_error is not None:
+                raise proxy_error from error
             if _is_busy(error) and time.monotonic() - begun >= target.greeting_timeout_s:
                 raise _silent(target) from error
             if not _is_busy(error) or attempt == MAX_ATTEMPTS:
@@ -108,7 +115,7 @@ class _Bastion:
             what = f"{self._target.name} reaches no {target.host} port {target.port}: {error}."
             fix = "Check the address and what the bastion may reach."
             raise Unreachable(target.name, what, fix) from error
-        return cast(Wire, channel)
+        return HeardWire(channel)
 
     def _transport(self) -> paramiko.Transport:
         """The live connection; hosts that come while it is down share one refusal, not one wait each."""

@@ -12,7 +12,8 @@ import paramiko
 from infra.inventory.hosts import InventoryHost
 from infra.remote.connecting import CHANNEL_S, SshOptions, connect
 from infra.remote.failures import OverTime, Unreachable
-from infra.remote.outcome import Outcome
+from infra.remote.outcome import Outcome, Reply
+from infra.remote.pulse import Pulse
 from infra.remote.ssh_target import SshTarget, resolve_target
 
 CHUNK_BYTES = 1 << 18
@@ -57,7 +58,13 @@ class SshHost:
             return transport
 
     def run(
-        self, command: str, *, stdin: bytes = b"", timeout_s: float, hold_stdin: bool = False
+        self,
+        command: str,
+        *,
+        stdin: bytes = b"",
+        timeout_s: float,
+        hold_stdin: bool = False,
+        reply: Reply | None = None,
     ) -> Outcome:
         """Run a command in the login's shell; see `outcome.Host`."""
         channel = self._session(timeout_s)
@@ -65,12 +72,16 @@ class SshHost:
         with channel:
             try:
                 channel.exec_command(command)
-                exchange = _Exchange(channel, stdin, hold_stdin=hold_stdin)
+                exchange = _Exchange(channel, stdin, reply, hold_stdin=hold_stdin)
                 return exchange.finish(deadline)
             except TimeoutError:
                 what = f"no answer within {timeout_s:g} s; what was started there is being ended."
                 raise OverTime(self.name, what, "Look at the host, then run again.") from None
-            except (paramiko.SSHException, EOFError, OSError):  # lost before the command was sent
+            except (
+                paramiko.SSHException,
+                EOFError,
+                OSError,
+            ):  # lost before the command was sent, or dead
                 return Outcome(exit_code=None, stdout=b"", stderr=b"")
 
     def _session(self, timeout_s: float) -> paramiko.Channel:
@@ -101,8 +112,12 @@ class SshHost:
 class _Exchange:
     """Sends standard input and collects both outputs at once, so that neither side waits for the other."""
 
-    def __init__(self, channel: paramiko.Channel, stdin: bytes, *, hold_stdin: bool) -> None:
+    def __init__(
+        self, channel: paramiko.Channel, stdin: bytes, reply: Reply | None, *, hold_stdin: bool
+    ) -> None:
         self._channel = channel
+        self._pulse = Pulse(channel.get_transport())
+        self._reply = reply
         self._unsent = memoryview(stdin)
         self._hold_stdin = hold_stdin
         self._stdout: list[bytes] = []
@@ -114,6 +129,7 @@ class _Exchange:
 
         Raises:
             TimeoutError: the deadline passed first.
+            EOFError: the peer gives no sign of life.
         """
         channel = self._channel
         self._send()
@@ -130,8 +146,9 @@ class _Exchange:
             if self._unsent:
                 self._send()
                 left = min(left, SENDING_POLL_S)
+            next_look_s = self._pulse.check()
             if not got:
-                poll.poll(left * 1000)
+                poll.poll(min(left, next_look_s or left) * 1000)
         if not channel.status_event.wait(max(deadline - time.monotonic(), 0)):
             raise TimeoutError
         return Outcome(
@@ -168,6 +185,12 @@ class _Exchange:
         while self._channel.recv_stderr_ready():
             self._stderr.append(self._channel.recv_stderr(CHUNK_BYTES))
             got = True
+        if got and self._reply is not None:
+            said = self._reply(b"".join(self._stderr))
+            if said is None:
+                self._reply = None
+            else:
+                self._unsent = memoryview(bytes(self._unsent) + said)
         return got
 
 

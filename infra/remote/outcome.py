@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
+
+Reply = Callable[[bytes], "bytes | None"]
+"""From all of standard error so far, what to send next; None when nothing more will be said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +34,13 @@ class Host(Protocol):
         ...
 
     def run(
-        self, command: str, *, stdin: bytes = b"", timeout_s: float, hold_stdin: bool = False
+        self,
+        command: str,
+        *,
+        stdin: bytes = b"",
+        timeout_s: float,
+        hold_stdin: bool = False,
+        reply: Reply | None = None,
     ) -> Outcome:
         """Run a command in the login's shell.
 
@@ -40,6 +50,8 @@ class Host(Protocol):
             timeout_s: limit of the command, connecting apart.
             hold_stdin: leave standard input open until the command ends, so that its end of file
                 means that nobody waits any more.
+            reply: for a program that asks before it reads on: called when it has said something; what it raises
+                ends the command. Needs `hold_stdin`.
 
         Raises:
             HostsFailed: no connection can be made, or the limit passed (`OverTime`).

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import shlex
 import socket
 import subprocess
-from typing import Protocol
 
 import paramiko
 
 from infra.remote.failures import Unreachable
+from infra.remote.pulse import HeardWire, Wire
 from infra.remote.ssh_target import SshTarget
 
 # A dead peer is noticed within 15 s: paramiko's own keep-alive never notices one (facts/hosts.md, fact 6).
-KEEPALIVE_IDLE_S = 5
-KEEPALIVE_INTERVAL_S = 5
-KEEPALIVE_COUNT = 2
-USER_TIMEOUT_MS = 15000
+# The kernel ends a connection this long after the last sign of life, and needs a moment to do so.
+KEEPALIVE_IDLE_S = 3
+KEEPALIVE_INTERVAL_S = 3
+KEEPALIVE_COUNT = 3
+USER_TIMEOUT_MS = 12000
 _PROXY_END_S = 2.0
-
-
-class Wire(Protocol):
-    """What paramiko needs of a socket."""
-
-    def close(self) -> None:
-        """Hang up."""
-        ...
+_PROXY_WORDS_S = 0.5
 
 
 class QuickSocket(socket.socket):
@@ -47,6 +42,24 @@ class QuickSocket(socket.socket):
 
 class _ProxyProgram(paramiko.ProxyCommand):
     """A ProxyCommand that is gone after hanging up; paramiko's leaves the process and its pipes."""
+
+    def send(self, content: bytes) -> int:
+        """Send what the program takes now; paramiko's waits for ever for one that takes nothing."""
+        pipe = self.process.stdin.fileno()
+        _, writable, _ = select.select([], [pipe], [], self.timeout)
+        if not writable:
+            raise TimeoutError
+        return os.write(pipe, content[: select.PIPE_BUF])
+
+    def last_words(self) -> str | None:
+        """What the program said before it failed, None while it runs or when it ended well."""
+        program: subprocess.Popen[bytes] = self.process
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            program.wait(_PROXY_WORDS_S)
+        if not program.returncode or program.stderr is None:
+            return None
+        lines = os.fsdecode(program.stderr.read()).strip().splitlines()
+        return lines[-1] if lines else f"exit code {program.returncode}"
 
     def close(self) -> None:
         """End the program."""
@@ -73,7 +86,17 @@ def dial(target: SshTarget) -> Wire:
         return _dial_tcp(target)
     if target.proxy_passes_socket:
         return _dial_passed(target, target.proxy_command)
-    return _ProxyProgram(target.proxy_command)
+    return HeardWire(_ProxyProgram(target.proxy_command))
+
+
+def proxy_failure(target: SshTarget, wire: Wire) -> Unreachable | None:
+    """The failure of a proxy program that has ended by itself, None when that is not what happened."""
+    program = wire.inner if isinstance(wire, HeardWire) else None
+    words = program.last_words() if isinstance(program, _ProxyProgram) else None
+    if words is None:
+        return None
+    what = f"its ProxyCommand failed: {words.rstrip('.')}."
+    return Unreachable(target.name, what, f"Try it by hand: {target.proxy_command}")
 
 
 def tuned(plain: socket.socket, timeout_s: float) -> socket.socket:

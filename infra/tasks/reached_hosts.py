@@ -24,6 +24,7 @@ from infra.tasks.options import Options
 from infra.tasks.output import Output
 from infra.tasks.stack_options import chosen_name, needed_inventory
 from infra.tasks.stack_secrets import read_secrets
+from infra.tasks.sudo_password import sudo_password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +41,10 @@ def open_fleet(options: Options, hosts: Mapping[str, InventoryHost]) -> Iterator
     """The hosts over SSH; their connections are closed in the end.
 
     Raises:
-        StackError: a host's ssh arguments are wrong.
+        StackError: a host's ssh arguments are wrong, or the password for sudo is not to be had.
     """
     defaults = SshDefaults(accept_new=options.is_on("accept-new"))
-    fleet = SshFleet(hosts, SshOptions(defaults=defaults))
+    fleet = SshFleet(hosts, SshOptions(defaults=defaults, sudo=sudo_password(options)))
     try:
         yield fleet
     finally:

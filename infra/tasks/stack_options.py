@@ -57,6 +57,9 @@ def same_choice(options: Options) -> str:
         for word in (f"--{name}", value)
     ]
     words += [word for value in options.words("set") for word in ("--set", value)]
+    words += ["--ask-sudo-password"] if options.is_on("ask-sudo-password") else []
+    if (reference := options.text("sudo-password-from")) is not None:
+        words += ["--sudo-password-from", reference]
     return shlex.join(words)
 
 

@@ -32,7 +32,11 @@ ACCEPT_NEW = Option(
     "accept-new", "switch", "trust and remember the key of a host never seen before"
 )
 FORCE = Option("force", "words", "go on although this check says no, e.g. lease; may be repeated")
-HOSTS = (*STACK, INVENTORY, ACCEPT_NEW, JSON)
+ASK_SUDO = Option(
+    "ask-sudo-password", "switch", "ask for the password of hosts whose sudo wants one"
+)
+SUDO_FROM = Option("sudo-password-from", "text", "env:NAME or file:PATH, where no terminal can ask")
+HOSTS = (*STACK, INVENTORY, ACCEPT_NEW, ASK_SUDO, SUDO_FROM, JSON)
 
 GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 
 from infra.remote.failures import OverTime
-from infra.remote.outcome import Outcome
+from infra.remote.outcome import Outcome, Reply
 
 GRACE_S = 0.5
 
@@ -40,7 +40,13 @@ class FakeHost:
         self.commands: list[str] = []
 
     def run(
-        self, command: str, *, stdin: bytes = b"", timeout_s: float, hold_stdin: bool = False
+        self,
+        command: str,
+        *,
+        stdin: bytes = b"",
+        timeout_s: float,
+        hold_stdin: bool = False,
+        reply: Reply | None = None,
     ) -> Outcome:
         self.commands.append(command)
         child = subprocess.Popen(
@@ -57,10 +63,11 @@ class FakeHost:
             target=_feed, args=(child, stdin, hang_up if hold_stdin else None), daemon=True
         )
         feeder.start()
-        outputs: dict[str, bytes] = {}
+        outputs: dict[str, bytes] = {"stdout": b"", "stderr": b""}
+        talk = _Talk(child, reply)
         readers = [
-            threading.Thread(target=_drain, args=(child, which, outputs), daemon=True)
-            for which in ("stdout", "stderr")
+            threading.Thread(target=_drain, args=(child, which, outputs, talk), daemon=True)
+            for which in outputs
         ]
         for reader in readers:
             reader.start()
@@ -73,6 +80,8 @@ class FakeHost:
             _end(child)
             for thread in (feeder, *readers):
                 thread.join()
+        if talk.error is not None:
+            raise talk.error
         if self.loses_connection:
             return Outcome(exit_code=None, stdout=b"", stderr=b"")
         code = child.returncode
@@ -106,8 +115,39 @@ def _feed(child: subprocess.Popen[bytes], stdin: bytes, hang_up: threading.Event
         child.stdin.close()
 
 
-def _drain(child: subprocess.Popen[bytes], which: str, outputs: dict[str, bytes]) -> None:
+class _Talk:
+    """Answers what a child says on standard error; its error ends the child."""
+
+    def __init__(self, child: subprocess.Popen[bytes], reply: Reply | None) -> None:
+        self._child = child
+        self._reply = reply
+        self.error: BaseException | None = None
+
+    def heard(self, stderr: list[bytes]) -> None:
+        if self._reply is None or self._child.stdin is None:
+            return
+        try:
+            said = self._reply(b"".join(stderr))
+        except BaseException as error:  # noqa: BLE001 - raised again by `run`
+            self.error, said = error, None
+            os.killpg(self._child.pid, signal.SIGKILL)
+        if said is None:
+            self._reply = None
+            return
+        with contextlib.suppress(OSError):
+            self._child.stdin.write(said)
+            self._child.stdin.flush()
+
+
+def _drain(
+    child: subprocess.Popen[bytes], which: str, outputs: dict[str, bytes], talk: _Talk
+) -> None:
     stream = child.stdout if which == "stdout" else child.stderr
     assert stream is not None
+    said: list[bytes] = []
     with stream:
-        outputs[which] = stream.read()
+        while data := os.read(stream.fileno(), 1 << 16):
+            said.append(data)
+            if which == "stderr":
+                talk.heard(said)
+    outputs[which] = b"".join(said)

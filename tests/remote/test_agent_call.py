@@ -19,7 +19,7 @@ from infra.remote.failures import (
     OverTime,
     SudoRefused,
 )
-from infra.remote.outcome import Host, Outcome
+from infra.remote.outcome import Host, Outcome, Reply
 from tests.remote.fake_host import FakeHost
 
 BIN = "/usr/bin:/bin"
@@ -182,10 +182,20 @@ class Wrapped:
         self.name = host.name
 
     def run(
-        self, command: str, *, stdin: bytes = b"", timeout_s: float, hold_stdin: bool = False
+        self,
+        command: str,
+        *,
+        stdin: bytes = b"",
+        timeout_s: float,
+        hold_stdin: bool = False,
+        reply: Reply | None = None,
     ) -> Outcome:
         return self._host.run(
-            self._prefix + command, stdin=stdin, timeout_s=timeout_s, hold_stdin=hold_stdin
+            self._prefix + command,
+            stdin=stdin,
+            timeout_s=timeout_s,
+            hold_stdin=hold_stdin,
+            reply=reply,
         )
 
     def close(self) -> None:

@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
-from infra.inventory.hosts import InventoryHost
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import LabFile, LabHost, LabUser
 from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
+from infra.remote import pulse
 from infra.remote.agent_call import call_agent
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import NoPython, OverTime, SudoRefused
 from infra.remote.fan_out import run_on_all, values_of
 from infra.remote.host import SshHost, open_host
+from infra.remote.outcome import Outcome
+from tests.remote.lab_inventory import lab_host
 
 pytestmark = pytest.mark.lab
 
@@ -93,24 +95,6 @@ def options() -> Iterator[SshOptions]:
     made.resources.close()
 
 
-def inventory(lab: Lab, name: str, user: str | None = None) -> InventoryHost:
-    address = next(host.address for host in HOSTS if host.name == name)
-    return InventoryHost(
-        name=name,
-        groups=(),
-        address=address,
-        service_address=address,
-        port=22,
-        user=user,
-        private_key_file=None,
-        ssh_arguments=("-F", str(lab.ssh_config)),
-        host_key=None,
-        interface="eth0",
-        rdma_devices=(),
-        instance_id=None,
-    )
-
-
 def state(host: SshHost, mode: str, **keys: object) -> dict[str, dict[str, Any]]:
     request = {"operation": "state", "mode": mode, "stack": "s", "items": ITEMS, **keys}
     items = call_agent(host, request, timeout_s=30)["items"]
@@ -124,7 +108,7 @@ def states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 @pytest.fixture
 def plain(lab: Lab, options: SshOptions) -> Iterator[SshHost]:
-    host = open_host(inventory(lab, "plain"), options)
+    host = open_host(lab_host(lab, "plain"), options)
     yield host
     state(host, "rollback")
     host.close()
@@ -213,7 +197,7 @@ def test_units_start_stop_and_tell_their_last_words(plain: SshHost) -> None:
 
 
 def test_kernels_and_hosts_differ(lab: Lab, options: SshOptions) -> None:
-    old = open_host(inventory(lab, "old"), options)
+    old = open_host(lab_host(lab, "old"), options)
     assert states(state(old, "check")) == {
         "vm.swappiness": "changed",
         "kernel.numa_balancing": "changed",
@@ -222,7 +206,7 @@ def test_kernels_and_hosts_differ(lab: Lab, options: SshOptions) -> None:
         "ports": "changed",
     }
     old.close()
-    locked = open_host(inventory(lab, "locked", "root"), options)
+    locked = open_host(lab_host(lab, "locked", "root"), options)
     assert states(state(locked, "check"))["cost"] == "blocked"
     locked.close()
 
@@ -238,7 +222,7 @@ def test_kernels_and_hosts_differ(lab: Lab, options: SshOptions) -> None:
 def test_sudo_s_refusals_name_their_fix(
     lab: Lab, options: SshOptions, login: tuple[str, str], message: str, fix: str
 ) -> None:
-    host = open_host(inventory(lab, *login), options)
+    host = open_host(lab_host(lab, *login), options)
     with pytest.raises(SudoRefused, match=message) as caught:
         state(host, "check")
     assert fix in caught.value.fix
@@ -247,7 +231,7 @@ def test_sudo_s_refusals_name_their_fix(
 
 def test_a_sudo_with_a_terminal_of_its_own_does_no_harm(lab: Lab, options: SshOptions) -> None:
     """`use_pty` is the default of newer releases; the agent still ends when nobody waits."""
-    host = open_host(inventory(lab, "tty", "pty"), options)
+    host = open_host(lab_host(lab, "tty", "pty"), options)
     assert states(state(host, "check"))["vm.swappiness"] == "changed"
     slow = "#!/bin/sh\nexec sleep 77\n"
     lab.write_file("tty", "/usr/local/bin/docker", slow.encode(), 0o755)
@@ -273,7 +257,7 @@ def _agents(lab: Lab, name: str) -> list[tuple[str, ...]]:
 
 
 def test_a_host_without_python_says_so(lab: Lab, options: SshOptions) -> None:
-    host = open_host(inventory(lab, "strict"), options)
+    host = open_host(lab_host(lab, "strict"), options)
     with pytest.raises(NoPython):
         state(host, "check")
     host.close()
@@ -283,7 +267,7 @@ def test_max_startups_is_waited_out(lab: Lab) -> None:
     """Eight at once against `MaxStartups 2:100:2`: all get in."""
 
     def say(_: int) -> bytes:
-        host = open_host(inventory(lab, "strict"), SshOptions())
+        host = open_host(lab_host(lab, "strict"), SshOptions())
         try:
             return host.run("echo in", timeout_s=20).stdout
         finally:
@@ -296,7 +280,7 @@ def test_max_startups_is_waited_out(lab: Lab) -> None:
 def test_many_hosts_answer_at_once_in_order(lab: Lab, options: SshOptions) -> None:
     names = ["old", "plain"]
     results = run_on_all(
-        [inventory(lab, name) for name in names], lambda host: open_host(host, options)
+        [lab_host(lab, name) for name in names], lambda host: open_host(host, options)
     )
     hosts = values_of(results)
     assert list(hosts) == names
@@ -304,22 +288,54 @@ def test_many_hosts_answer_at_once_in_order(lab: Lab, options: SshOptions) -> No
         host.close()
 
 
-@pytest.mark.slow  # a silent peer is noticed after 15 s
-def test_a_cut_host_is_noticed_and_called_unknown(lab: Lab, options: SshOptions) -> None:
-    host = open_host(inventory(lab, "old"), options)
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(host.run, "touch /tmp/began; sleep 60", timeout_s=60)
-        while lab.run("old", ["test", "-e", "/tmp/began"]).returncode != 0:
-            time.sleep(0.05)
+NOTICED_S = 15.0
+
+
+@pytest.mark.slow  # a silent peer is noticed after 12 s
+def test_a_cut_host_is_noticed_and_called_unknown_also_behind_a_bastion(
+    lab: Lab, options: SshOptions
+) -> None:
+    """Directly by the kernel; behind a bastion, whose own connection stays up, by asking."""
+    jumping = ("-F", str(lab.ssh_config), "-J", "plain")
+    hosts = {
+        "began": open_host(lab_host(lab, "old"), options),
+        "began-behind": open_host(lab_host(lab, "old", arguments=jumping), options),
+    }
+    with ThreadPoolExecutor(2) as pool:
+        asked = {
+            name: pool.submit(timed, host, f"touch /tmp/{name}; sleep 60")
+            for name, host in hosts.items()
+        }
+        for name in hosts:
+            while lab.run("old", ["test", "-e", f"/tmp/{name}"]).returncode != 0:
+                time.sleep(0.05)
         lab.cut("old")
         cut_at = time.monotonic()
         try:
-            assert asked.result(timeout=40).exit_code is None
+            ends = {name: one.result(timeout=40) for name, one in asked.items()}
         finally:
             lab.heal("old")
-    assert time.monotonic() - cut_at < 18
-    assert host.run("echo back", timeout_s=10).stdout == b"back\n"
+    for name, (outcome, at) in ends.items():
+        assert outcome.exit_code is None, name
+        assert at - cut_at < NOTICED_S, name
+    for host in hosts.values():
+        assert host.run("echo back", timeout_s=10).stdout == b"back\n"
+        host.close()
+
+
+def test_a_host_that_works_in_silence_behind_a_bastion_is_not_given_up(
+    lab: Lab, options: SshOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "ASK_AFTER_S", 0.2)
+    monkeypatch.setattr(pulse, "DEAD_AFTER_S", 0.6)
+    jumping = ("-F", str(lab.ssh_config), "-J", "plain")
+    host = open_host(lab_host(lab, "old", arguments=jumping), options)
+    assert host.run("sleep 1.5; echo done", timeout_s=10).stdout == b"done\n"
     host.close()
+
+
+def timed(host: SshHost, command: str) -> tuple[Outcome, float]:
+    return host.run(command, timeout_s=60), time.monotonic()
 
 
 def test_nothing_of_a_request_is_left_on_the_host(lab: Lab, plain: SshHost, tmp_path: Path) -> None:
