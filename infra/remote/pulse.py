@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 import paramiko
 from paramiko.common import cMSG_GLOBAL_REQUEST
@@ -119,4 +119,5 @@ class Pulse:
         message.add_byte(cMSG_GLOBAL_REQUEST)
         message.add_string(QUESTION)
         message.add_boolean(True)  # noqa: FBT003 - wants a reply
-        self._transport._send_user_message(message)  # noqa: SLF001 - as above
+        transport: Any = self._transport  # the stubs leave this method out
+        transport._send_user_message(message)  # noqa: SLF001 - as above

@@ -8,6 +8,7 @@ import select
 import shlex
 import socket
 import subprocess
+from typing import cast
 
 import paramiko
 
@@ -43,9 +44,12 @@ class QuickSocket(socket.socket):
 class _ProxyProgram(paramiko.ProxyCommand):
     """A ProxyCommand that is gone after hanging up; paramiko's leaves the process and its pipes."""
 
-    def send(self, content: bytes) -> int:
+    def send(self, content: bytes) -> int:  # type: ignore[override]  # the stubs say None, paramiko returns it
         """Send what the program takes now; paramiko's waits for ever for one that takes nothing."""
-        pipe = self.process.stdin.fileno()
+        program: subprocess.Popen[bytes] = self.process
+        if program.stdin is None:
+            raise BrokenPipeError
+        pipe = program.stdin.fileno()
         _, writable, _ = select.select([], [pipe], [], self.timeout)
         if not writable:
             raise TimeoutError
@@ -86,12 +90,12 @@ def dial(target: SshTarget) -> Wire:
         return _dial_tcp(target)
     if target.proxy_passes_socket:
         return _dial_passed(target, target.proxy_command)
-    return HeardWire(_ProxyProgram(target.proxy_command))
+    return HeardWire(cast(Wire, _ProxyProgram(target.proxy_command)))
 
 
 def proxy_failure(target: SshTarget, wire: Wire) -> Unreachable | None:
     """The failure of a proxy program that has ended by itself, None when that is not what happened."""
-    program = wire.inner if isinstance(wire, HeardWire) else None
+    program: object = wire.inner if isinstance(wire, HeardWire) else None
     words = program.last_words() if isinstance(program, _ProxyProgram) else None
     if words is None:
         return None

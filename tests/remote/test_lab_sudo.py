@@ -54,7 +54,7 @@ def password_hash(password: str) -> str:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     reason = missing(observe_machine())
     if reason is not None:
-        pytest.skip(reason)
+        pytest.skip(str(reason))
     known = password_hash(RIGHT)
     names = (*LOGINS, "once", "tty", "guest", "free")
     rules = {"guest": "", "free": "ALL=(ALL) NOPASSWD:ALL"}

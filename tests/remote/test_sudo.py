@@ -102,7 +102,8 @@ def test_a_right_password_opens_every_host() -> None:
     first.reply(PROMPT.encode())
     let_in = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: (second.reply(PROMPT.encode()), let_in.set()))
+        waiting = pool.submit(second.reply, PROMPT.encode())
+        waiting.add_done_callback(lambda _: let_in.set())
         assert not let_in.wait(0.05)
         assert first.reply(f"{PROMPT}{STARTED}\n".encode()) == b"payload"
         waiting.result(timeout=5)
