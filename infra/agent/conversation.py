@@ -35,14 +35,16 @@ def main(arguments: List[str]) -> int:
 
     Args:
         arguments: nothing: the request is all of standard input. `framed`: a length line, then the
-            request, and standard input stays open while somebody wants the answer. A path: the
-            request is that file, and the exit code tells whether every item is as wanted.
+            request, and standard input stays open while somebody wants the answer. `piped`: the same,
+            but its end says nothing (Ansible closes it at once). A path: the request is that file, and
+            the exit code tells whether every item is as wanted.
     """
     host = Host(os.environ.get("MOE_INFRA_ROOT", ""))
-    if arguments == ["framed"]:
+    if arguments in (["framed"], ["piped"]):
         request = _read_frame()
         _leave_group()
-        _start_watch(host, _seconds(request), request.get("lease"))
+        watched = [0] if arguments == ["framed"] else []
+        _start_watch(host, watched, _seconds(request), request.get("lease"))
         _write_framed(answer(request, host))
         os._exit(0)  # the watch sits in a read of standard input that must not be waited for
     if arguments:
@@ -125,10 +127,18 @@ def _seconds(request: Report) -> Optional[float]:
     return float(str(deadline)) if deadline is not None else None
 
 
-def _start_watch(host: Host, deadline_s: Optional[float], lease: object) -> None:
+def _start_watch(
+    host: Host, watched: List[int], deadline_s: Optional[float], lease: object
+) -> None:
     """End with everything that was started when nobody waits any more, or when the time is over.
 
     As long as somebody waits, the lease that came with the request is renewed.
+
+    Args:
+        host: whose programs are ended.
+        watched: descriptors that stay silent while somebody waits.
+        deadline_s: how long the answer may take, None without a limit.
+        lease: the one that came with the request.
     """
     end = None if deadline_s is None else time.monotonic() + deadline_s
 
@@ -140,7 +150,7 @@ def _start_watch(host: Host, deadline_s: Optional[float], lease: object) -> None
                 if not isinstance(lease, dict)
                 else min(RENEW_S, RENEW_S if left is None else left)
             )
-            readable, _, _ = select.select([0], [], [], pause)
+            readable, _, _ = select.select(watched, [], [], pause)
             if readable or (end is not None and time.monotonic() >= end):
                 break
             if isinstance(lease, dict) and not lease.get("release"):

@@ -16,6 +16,7 @@ DEFAULT_MODE = "0644"
 PRIVATE_MODE = "0600"
 FOLDER_MODE = 0o755
 MAX_DIFF_LINES = 400
+MAX_DIFF_CHARACTERS = 240
 
 
 def read_file(host: Host, item: Item) -> Reading:
@@ -124,7 +125,13 @@ def file_difference(item: Item, reading: Reading) -> str:
     if len(lines) > MAX_DIFF_LINES:
         more = len(lines) - MAX_DIFF_LINES
         lines = [*lines[:MAX_DIFF_LINES], "… {} more lines".format(more)]
-    return "\n".join(lines)
+    return "\n".join(_cut(line) for line in lines)
+
+
+def _cut(line: str) -> str:
+    """A line of a diff as far as it can be read: the stored agent holds whole modules in one."""
+    more = len(line) - MAX_DIFF_CHARACTERS
+    return line if more <= 0 else "{} … {} more characters".format(line[:MAX_DIFF_CHARACTERS], more)
 
 
 def file_item(target: str, content: bytes, mode: str = DEFAULT_MODE) -> Dict[str, object]:

@@ -39,6 +39,22 @@ def match_hosts(
 ) -> dict[str, InventoryHost]:
     """The inventory's host for each plan host; the result carries the plan's name.
 
+    Args:
+        wanted: (plan host, first role) in plan order.
+        inventory: the hosts that exist.
+
+    Raises:
+        StackError: fewer hosts than the plan needs.
+    """
+    found = serving_hosts(wanted, inventory)
+    return {name: replace(host, name=name) for name, host in found.items()}
+
+
+def serving_hosts(
+    wanted: Sequence[tuple[str, str]], inventory: Inventory
+) -> dict[str, InventoryHost]:
+    """The inventory's host for each plan host, under the inventory's own name.
+
     A plan host is matched by its name; where the inventory does not use the plan's names, the n-th
     host of the role's group serves as `<role>-<n>`.
 
@@ -61,7 +77,7 @@ def match_hosts(
         if host is None:
             raise _too_few(role, wanted, inventory, len(taken))
         taken.add(host.name)
-        matched[name] = replace(host, name=name)
+        matched[name] = host
     return matched
 
 

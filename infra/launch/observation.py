@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.engines.serving import HEALTH
+from infra.engines.serving import HEALTH, MODELS
 from infra.launch.fleet import Fleet, all_reports, rows_of
 from infra.launch.probing import HEALTH_S, SLACK_S
 from infra.launch.releases import read_releases, read_unit_states, units_of
 from infra.launch.unit_states import UnitState
 from infra.render.release_record import RecordedProcess, Release
 
-MODELS = "/v1/models"
 OK_STATUS = 200
 FIRST_SERVER_ERROR = 500
 

@@ -107,22 +107,40 @@ def call_agent(
     Raises:
         HostsFailed: by its subclass, why there is no report; `AgentFailed` when the report is an error.
     """
-    asked = {"schema_version": 1, "deadline_s": timeout_s, **request}
-    text = json.dumps(asked).encode()
-    payload = agent_program() + b"%d\n" % len(text) + text
+    payload = agent_input(request, timeout_s=timeout_s)
     if password is None or not sudo:
         command = agent_command(sudo=sudo)
         outcome = host.run(command, stdin=payload, timeout_s=timeout_s, hold_stdin=True)
     else:
         outcome = _run_with_password(host, payload, timeout_s, password)
+    return read_answer(host.name, outcome)
+
+
+def agent_input(request: Mapping[str, object], *, timeout_s: float) -> bytes:
+    """What `agent_command` reads: the program, then the request.
+
+    Args:
+        request: operation and its keys.
+        timeout_s: when the agent ends itself and what it started.
+    """
+    text = json.dumps({"schema_version": 1, "deadline_s": timeout_s, **request}).encode()
+    return agent_program() + b"%d\n" % len(text) + text
+
+
+def read_answer(name: str, outcome: Outcome) -> dict[str, object]:
+    """The report that an agent wrote.
+
+    Raises:
+        HostsFailed: by its subclass, why there is none; `AgentFailed` when the report is an error.
+    """
     report = find_report(outcome.stdout)
     if report is None:
-        raise _explained(host.name, outcome)
+        raise _explained(name, outcome)
     error = report.get("error")
     if isinstance(error, dict) and isinstance(error.get("lease"), dict):
-        raise LeaseHeld(host.name, f"{error.get('what')}.", error["lease"])
+        raise LeaseHeld(name, f"{error.get('what')}.", error["lease"])
     if isinstance(error, dict):
-        raise AgentFailed(host.name, f"{error.get('what')}.", str(error.get("fix")))
+        raise AgentFailed(name, f"{error.get('what')}.", str(error.get("fix")))
     return report
 
 
@@ -139,7 +157,7 @@ def agent_program() -> bytes:
     return b"%d\n" % len(packed) + packed
 
 
-def agent_command(*, sudo: bool, asks: bool = False) -> str:
+def agent_command(*, sudo: bool, asks: bool = False, holds_stdin: bool = True) -> str:
     """The command line that starts the agent; the same for every host and every request.
 
     `env` and `sh -c` make it independent of the login's shell, -I and -S of the host's Python set-up.
@@ -148,9 +166,11 @@ def agent_command(*, sudo: bool, asks: bool = False) -> str:
         sudo: whether a login other than root becomes root.
         asks: whether sudo may ask for a password on standard input; the program then says that it runs
             before it reads.
+        holds_stdin: whether the caller keeps standard input open, so that its end means that nobody waits.
     """
+    mode = "framed" if holds_stdin else "piped"
     become = _BECOME_ROOT % (_WITH_PASSWORD if asks else _WITHOUT_PASSWORD)
-    program = f'"{_ANNOUNCED}" framed {STARTED}' if asks else f'"{_BOOTSTRAP}" framed'
+    program = f'"{_ANNOUNCED}" {mode} {STARTED}' if asks else f'"{_BOOTSTRAP}" {mode}'
     chosen = become if sudo else 'set -- "$p"'
     script = f'{_FIND_PYTHON}; {chosen}; exec "$@" -I -S -c {program}'
     return f"env LC_ALL=C sh -c {shlex.quote(script)}"

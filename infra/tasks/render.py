@@ -8,18 +8,21 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.errors import StackError
+from infra.inventory.book import serving_hosts
+from infra.inventory.hosts import Inventory
 from infra.plan.imported import read_plan
 from infra.plan.process import Plan
 from infra.render.host_state import HostState, Tuning, host_state
 from infra.render.inventory_file import inventory_from_plan, inventory_text
+from infra.render.launch_document import launch_document, stack_document
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.reached_hosts import host_states
-from infra.tasks.stack_options import compile_chosen, refuse_kubernetes
+from infra.tasks.stack_options import chosen_inventory, compile_chosen, refuse_kubernetes
 
 
 def run(options: Options, output: Output) -> int:
-    """Write `<folder>/<host>/<path on the host>`, each host's state, and an inventory."""
+    """Write `<folder>/<host>/<path on the host>`, each host's documents, the stack's, and an inventory."""
     folder = Path(options.needed("to"))
     catalog = Catalog()
     plan_file = options.text("plan")
@@ -27,13 +30,15 @@ def run(options: Options, output: Output) -> int:
         compiled = compile_chosen(options, catalog)
         refuse_kubernetes(compiled.stack.file, compiled.plan.platform)
         plan, states = compiled.plan, host_states(compiled, catalog)
+        inventory = chosen_inventory(options, compiled.stack.name)
+        names = None if inventory is None else inventory_names(plan, inventory)
         if compiled.book.is_documentation:
             output.message("There is no inventory: addresses are documentation addresses.")
     else:
         plan = read_plan(Path(plan_file))
         refuse_kubernetes(plan_file, plan.platform)
-        states = plan_states(plan, catalog)
-    files = rendered_files(plan, states)
+        states, names = plan_states(plan, catalog), {host.name: host.name for host in plan.hosts}
+    files = rendered_files(plan, states, names)
     _write(folder, files)
     output.document(
         {
@@ -58,16 +63,31 @@ def plan_states(plan: Plan, catalog: Catalog) -> dict[str, HostState]:
     }
 
 
-def rendered_files(plan: Plan, states: Mapping[str, HostState]) -> dict[str, str]:
+def inventory_names(plan: Plan, inventory: Inventory) -> dict[str, str]:
+    """What the inventory calls each plan host."""
+    found = serving_hosts([(host.name, host.roles[0]) for host in plan.hosts], inventory)
+    return {name: host.name for name, host in found.items()}
+
+
+def rendered_files(
+    plan: Plan, states: Mapping[str, HostState], names: Mapping[str, str] | None
+) -> dict[str, str]:
     """Text by path below the folder; secrets are not among them."""
-    files = {"inventory.yml": inventory_text(inventory_from_plan(plan, user="root"))}
+    files = {
+        "inventory.yml": inventory_text(inventory_from_plan(plan, user="root")),
+        "stack.json": _document(stack_document(plan, names)),
+    }
     for host, state in states.items():
-        document = json.dumps(state.as_document(), indent=1, ensure_ascii=False)
-        files[f"{host}/host-state.json"] = document + "\n"
+        files[f"{host}/host-state.json"] = _document(state.as_document())
+        files[f"{host}/launch.json"] = _document(launch_document(plan, state))
         for item in state.of_groups("files"):
             if "content" in item.details:
                 files[host + item.target] = str(item.details["content"])
     return files
+
+
+def _document(content: Mapping[str, object]) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:

@@ -7,7 +7,12 @@ import ipaddress
 import pytest
 
 from infra.errors import StackError
-from infra.inventory.book import InventoryAddresses, documentation_hosts, match_hosts
+from infra.inventory.book import (
+    InventoryAddresses,
+    documentation_hosts,
+    match_hosts,
+    serving_hosts,
+)
 from infra.inventory.hosts import Inventory, InventoryHost
 
 WANTED = (("prefill-0", "prefill"), ("decode-0", "decode"), ("decode-1", "decode"))
@@ -50,6 +55,12 @@ def test_other_names_are_taken_in_the_order_of_the_roles_group() -> None:
     found = match_hosts(WANTED, inventory(*hosts))
     assert addresses(found) == ["2", "1", "3"]
     assert [host.name for host in found.values()] == ["prefill-0", "decode-0", "decode-1"]
+    serving = serving_hosts(WANTED, inventory(*hosts))
+    assert {plan: host.name for plan, host in serving.items()} == {
+        "prefill-0": "p",
+        "decode-0": "d",
+        "decode-1": "e",
+    }
 
 
 def test_without_groups_hosts_are_taken_in_file_order() -> None:

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from infra.errors import HostsFailed
-from infra.remote.agent_call import agent_command, agent_program, call_agent, find_report
+from infra.remote.agent_call import (
+    agent_command,
+    agent_input,
+    agent_program,
+    call_agent,
+    find_report,
+    read_answer,
+)
 from infra.remote.failures import (
     AgentFailed,
     LostConnection,
@@ -43,6 +50,14 @@ def test_a_report_comes_back(host: Host, folder: Path) -> None:
     request = {"operation": "read", "paths": [str(folder / "note"), str(folder / "none")]}
     report = call_agent(host, request, timeout_s=20, sudo=False)
     assert report["files"] == {str(folder / "note"): "grüße\n", str(folder / "none"): None}
+
+
+def test_a_caller_that_closes_standard_input_at_once_gets_its_report(folder: Path) -> None:
+    host = FakeHost(noise=b"Welcome!\n")
+    stdin = agent_input({"operation": "read", "paths": ["/none"]}, timeout_s=20)
+    command = agent_command(sudo=False, holds_stdin=False)
+    outcome = host.run(command, stdin=stdin, timeout_s=20)
+    assert read_answer(host.name, outcome)["files"] == {"/none": None}
 
 
 def test_an_error_of_the_agent_is_raised_with_its_fix(host: Host) -> None:
