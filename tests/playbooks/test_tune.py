@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,10 +132,6 @@ def test_a_folder_that_was_rendered_without_an_inventory_is_refused(
     refused = hosts.play("tune.yml", "--check", "-e", f"rendered={folder}")
     assert refused.code == 2
     assert "its addresses are examples" in refused.out
-    shutil.rmtree(folder)
-    missing = hosts.play("tune.yml", "--check", "-e", f"rendered={folder}")
-    assert missing.code == 2
-    assert "fab render --stack NAME --to DIR" in missing.out
 
 
 def test_a_stack_that_is_wrong_is_refused_in_the_words_of_fab(hosts: KeptHosts) -> None:
