@@ -7,7 +7,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     {"schema_version": 1, "operation": …, …}            the report
     state      mode check|apply|rollback|remove, stack,  {"items": [{id, group, kind, state, before, wanted,
                release, items, groups, diff, secrets,      after, why, needs, diff}], "daemon_reloaded"}
-               operator
+               operator, allow
     units      action start|stop|restart|status|         {"units": [{unit, load_state, active_state, sub_state,
                enable|disable, units, timeout_s,           result, exec_main_status, main_pid, n_restarts,
                log_lines                                   since, log_tail}], "message": systemctl's words or null}
@@ -15,6 +15,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     listening  ports                                     {"listening": [{port, address, pid, command}]}
     read       paths                                     {"files": {path: text or null}}
     journal    units, lines, since, grep                 {"journal": [{unit, time, message}]}
+    identity                                             {"architecture", "cpu_implementer", "cpu_part", "cpu_vendor",
+                                                           "is_virtual", "pci_vendors", "device_files", "drivers"}
     lease                                                {"lease": whether one came with the request}
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before

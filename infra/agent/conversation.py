@@ -24,6 +24,7 @@ OPERATIONS = {
     "read": ".reading",
     "journal": ".journal",
     "lease": ".lease",
+    "identity": ".identity",
 }
 BAD_STATES = ("failed", "blocked")
 

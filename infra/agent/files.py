@@ -147,6 +147,11 @@ def file_item(target: str, content: bytes, mode: str = DEFAULT_MODE) -> Dict[str
     }
 
 
+def text_state(host: Host, text: str, mode: str = DEFAULT_MODE) -> Parts:
+    """The state of a file of ours that holds this text."""
+    return _file_state(text.encode("utf-8"), mode, host.owner[0], host.owner[1])
+
+
 def _wanted_state(host: Host, item: Item) -> Parts:
     link = item.text("link")
     if link is not None:

@@ -37,6 +37,10 @@ class Item(NamedTuple):
         value = self.document.get(key)
         return None if value is None else str(value)
 
+    def is_on(self, key: str) -> bool:
+        """Whether a key of the kind is true."""
+        return bool(self.document.get(key))
+
     def number(self, key: str) -> Optional[int]:
         """A key of the kind that holds a whole number, None when it is not there."""
         value = self.document.get(key)
@@ -54,6 +58,7 @@ class Reading(NamedTuple):
         absent: why the item does not exist here, else None.
         locked: why it can be neither brought to the wanted state nor called absent, else None.
         note: something the operator should know although nothing is wrong.
+        todo: what an item that waits for a drain or a reboot lacks, and what to do.
     """
 
     value: Optional[str]
@@ -63,6 +68,7 @@ class Reading(NamedTuple):
     absent: Optional[str] = None
     locked: Optional[str] = None
     note: str = ""
+    todo: str = ""
 
     def differing(self) -> List[str]:
         """The parts that are not as wanted, in their order."""

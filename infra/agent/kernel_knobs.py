@@ -1,4 +1,4 @@
-"""Kernel knobs: sysctls, sysfs files, bracketed choices, the migration cost, reserved ports."""
+"""Kernel knobs: sysctls, sysfs files, bracketed choices, the migration cost, reserved ports, read-ahead."""
 
 import errno
 import glob
@@ -11,6 +11,9 @@ MIGRATION_COST_SYSCTL = "/proc/sys/kernel/sched_migration_cost_ns"
 MIGRATION_COST_DEBUGFS = "/sys/kernel/debug/sched/migration_cost_ns"
 RESERVED_PORTS = "/proc/sys/net/ipv4/ip_local_reserved_ports"
 LOCKDOWN = "/sys/kernel/security/lockdown"
+NFS_VOLUMES = "/proc/fs/nfsfs/volumes"
+NFS_READ_AHEAD = "/sys/class/bdi/{}/read_ahead_kb"
+DEVICE = 3  # its column
 MAX_PORT = 65535
 
 
@@ -24,7 +27,7 @@ def read_sysctl(host: Host, item: Item) -> Reading:
     path = sysctl_path(item.target)
     if not host.exists(path):
         return absent_reading(item, "this kernel has no {}".format(item.target))
-    return _reading_of({path: host.read_word(path)}, item.want)
+    return _reading_of({path: host.read_word(path)}, item)
 
 
 def read_sysfs(host: Host, item: Item) -> Reading:
@@ -33,7 +36,24 @@ def read_sysfs(host: Host, item: Item) -> Reading:
     paths = [path[len(host.root) :] for path in found]
     if not paths:
         return absent_reading(item, "no file matches {} on this host".format(item.target))
-    return _reading_of({path: host.read_word(path) for path in paths}, item.want)
+    return _reading_of({path: host.read_word(path) for path in paths}, item)
+
+
+def read_nfs_read_ahead(host: Host, item: Item) -> Reading:
+    """The read-ahead of every NFS file system that is mounted; each has a bdi of its own."""
+    if not host.exists(NFS_VOLUMES):
+        return absent_reading(item, "no NFS file system is mounted")
+    table = host.read_bytes(NFS_VOLUMES).decode("utf-8", "replace")
+    paths = [NFS_READ_AHEAD.format(device) for device in parse_nfs_devices(table)]
+    if not paths:
+        return absent_reading(item, "no NFS file system is mounted")
+    return _reading_of({path: host.read_word(path) for path in paths}, item)
+
+
+def parse_nfs_devices(table: str) -> List[str]:
+    """The devices (`0:52`) of /proc/fs/nfsfs/volumes, whose fourth column they are."""
+    rows = [line.split() for line in table.splitlines()[1:]]
+    return sorted({row[DEVICE] for row in rows if len(row) > DEVICE and ":" in row[DEVICE]})
 
 
 def read_choice(host: Host, item: Item) -> Reading:
@@ -44,7 +64,7 @@ def read_choice(host: Host, item: Item) -> Reading:
     chosen = [word[1:-1] for word in text.split() if word[:1] == "[" and word[-1:] == "]"]
     if len(chosen) != 1:
         raise Refused("{} holds {!r}, no choice in brackets".format(item.target, text))
-    reading = _reading_of({item.target: chosen[0]}, item.want)
+    reading = _reading_of({item.target: chosen[0]}, item)
     choices = [word.strip("[]") for word in text.split()]
     if item.want is not None and item.want not in choices:
         return reading._replace(locked="this kernel offers only {}".format(", ".join(choices)))
@@ -66,7 +86,7 @@ def read_migration_cost(host: Host, item: Item) -> Reading:
             return _locked(item, "{} (kernel lockdown: {})".format(reason, lockdown))
         return absent_reading(item, reason)
     try:
-        return _reading_of({path: host.read_word(path)}, item.want)
+        return _reading_of({path: host.read_word(path)}, item)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EACCES):
             raise
@@ -83,7 +103,7 @@ def read_reserved_ports(host: Host, item: Item) -> Reading:
     if item.want is not None:
         there, ours = parse_ports(text), parse_ports(item.want)
         merged = text if ours <= there else render_ports(there | ours)
-    return _reading_of({RESERVED_PORTS: text}, merged)
+    return _reading_of({RESERVED_PORTS: text}, item._replace(want=merged))
 
 
 def write_knob(host: Host, _item: Item, part: str, value: object) -> None:
@@ -121,15 +141,30 @@ def render_ports(ports: Set[int]) -> str:
     return ",".join(str(a) if a == b else "{}-{}".format(a, b) for a, b in runs)
 
 
-def _reading_of(values: Dict[str, str], wanted: Optional[str]) -> Reading:
+def _reading_of(values: Dict[str, str], item: Item) -> Reading:
     parts: Parts = dict(values)
-    plain = None if wanted is None else " ".join(wanted.split())
+    if item.want is None:
+        return Reading(_shown(list(values.values())), parts, None, {})
+    plain = " ".join(item.want.split())
+    wanted = {
+        path: value if item.is_on("at_least") and _is_enough(value, plain) else plain
+        for path, value in values.items()
+    }
+    wanted_parts: Parts = dict(wanted)
     return Reading(
         value=_shown(list(values.values())),
         parts=parts,
-        wanted=plain,
-        wanted_parts={} if plain is None else dict.fromkeys(values, plain),
+        wanted=_shown(list(wanted.values())),
+        wanted_parts=wanted_parts,
     )
+
+
+def _is_enough(value: str, least: str) -> bool:
+    """Whether every number of a value is as large as the one of the wanted value in its place."""
+    found, wanted = value.split(), least.split()
+    if len(found) != len(wanted) or not all(word.isdigit() for word in found + wanted):
+        return False
+    return all(int(one) >= int(other) for one, other in zip(found, wanted))
 
 
 def _shown(values: List[str]) -> str:

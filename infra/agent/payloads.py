@@ -10,6 +10,7 @@ from .item import Item, Reading, absent_reading
 INSPECT_S = 20.0
 PULL_S = 3600.0
 PRELOAD_S = 5.0
+IMAGE_PRELOAD_S = 60.0
 MAX_NAMED_FILES = 3
 RUNTIMES = ("docker", "podman")
 
@@ -72,7 +73,12 @@ def read_weights(host: Host, item: Item) -> Reading:
 
 
 def read_preload(host: Host, item: Item) -> Reading:
-    """A library for LD_PRELOAD: it exists, and a program starts with it on this page size."""
+    """A library for LD_PRELOAD: it exists, and a program starts with it on this page size.
+
+    With a `reference` it is proven inside that image: the host's own copy says nothing about it.
+    """
+    if item.text("reference") is not None:
+        return _preload_in_image(host, item)
     if not host.exists(item.target):
         return absent_reading(item, "{} does not exist".format(item.target))
     pages = os.sysconf("SC_PAGE_SIZE") // 1024
@@ -82,6 +88,22 @@ def read_preload(host: Host, item: Item) -> Reading:
         return Reading("unusable", {}, item.want, {}, locked=why)
     value = "usable" if item.want is None else item.want
     return Reading(value, {}, item.want, {}, note="usable with {} KiB pages".format(pages))
+
+
+def _preload_in_image(host: Host, item: Item) -> Reading:
+    """Start /bin/true in the image with the library; ld.so only warns of a missing one, and goes on."""
+    runtime, reference = item.text("runtime") or "", item.text("reference") or ""
+    argv = [runtime, "run", "--rm", "--pull=never", "--network=none", "--entrypoint=/bin/true"]
+    tried = host.run([*argv, "--env", "LD_PRELOAD=" + item.target, reference], IMAGE_PRELOAD_S)
+    if tried.exit_code is None or _says_missing(tried.stderr):
+        return absent_reading(item, "{} is not on this host yet".format(reference))
+    pages = os.sysconf("SC_PAGE_SIZE") // 1024
+    if tried.exit_code != 0 or tried.stderr.strip():
+        why = "{} cannot be preloaded in {} with {} KiB pages: {}; engines start without it"
+        words = why.format(item.target, reference, pages, tried.last_words)
+        return Reading("unusable", {}, item.want, {}, locked=words)
+    note = "{} is usable in {} with {} KiB pages".format(item.target, reference, pages)
+    return Reading(item.want or "usable", {}, item.want, {}, note=note)
 
 
 def write_nothing(_host: Host, item: Item, _part: str, _value: object) -> None:

@@ -2,16 +2,20 @@
 
 import json
 import os
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from .declared import Declared
 from .files import make_folders, missing_folders, replace_file, state_of
 from .host import Host, Refused
 from .item import Item, Kind, Parts, parse_item, same
+from .steps import Step
 
 STATE_FOLDER = "/var/lib/moe-infra"
 ROLLBACK_FOLDER = STATE_FOLDER + "/rollback"
+MAX_EARLIER = 8
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
+HOST_SCOPE = ".host"  # no stack's name begins with a dot
 CONTENT_KEYS = ("content", "content_base64")
 
 
@@ -23,23 +27,32 @@ class Entry(NamedTuple):
         part: the path or property that was written.
         original: its state before our first write, in the form that brings it back.
         ours: the state that we gave it last; a file without its content.
+        earlier: states that we gave it before: a run that was killed may have left it there.
     """
 
     item: Item
     part: str
     original: object
     ours: object
+    earlier: Tuple[object, ...] = ()
 
 
 class Record(NamedTuple):
-    """Everything that was written for one stack, oldest first, and the folders made for it."""
+    """What was written in one scope, a stack's files or the host's tuning.
+
+    Args:
+        entries: oldest first.
+        folders: made for them.
+        declared: by owner, the tuning items that it wants of this host; {} for a stack's files.
+    """
 
     entries: List[Entry]
     folders: List[str]
+    declared: Declared
 
 
 def record_path(stack: str) -> str:
-    """Where a stack's record lies."""
+    """Where the record of a stack, or of `HOST_SCOPE`, lies."""
     return "{}/{}/record.json".format(ROLLBACK_FOLDER, stack)
 
 
@@ -48,12 +61,19 @@ def load_record(host: Host, stack: str) -> Record:
     try:
         document = json.loads(host.read_bytes(record_path(stack)).decode("utf-8"))
         entries = [
-            Entry(parse_item(row["item"]), row["part"], row["original"], row["ours"])
+            Entry(
+                parse_item(row["item"]),
+                row["part"],
+                row["original"],
+                row["ours"],
+                tuple(row.get("earlier", ())),
+            )
             for row in document["entries"]
         ]
-        return Record(entries, [str(folder) for folder in document["folders"]])
+        folders = [str(folder) for folder in document["folders"]]
+        return Record(entries, folders, dict(document.get("declared", {})))
     except FileNotFoundError:
-        return Record([], [])
+        return Record([], [], {})
     except (ValueError, KeyError, TypeError) as error:
         message = "the rollback record {} cannot be read: {!r}"
         raise Refused(message.format(record_path(stack), error)) from error
@@ -62,7 +82,7 @@ def load_record(host: Host, stack: str) -> Record:
 def save_record(host: Host, stack: str, record: Record) -> None:
     """Write the record and force it to disk, or delete it when nothing is left to bring back."""
     path = host.path(record_path(stack))
-    if not record.entries and not record.folders:
+    if not record.entries and not record.folders and not record.declared:
         if os.path.exists(path):
             os.unlink(path)
         own = [os.path.dirname(record_path(stack)), ROLLBACK_FOLDER, STATE_FOLDER]
@@ -70,7 +90,13 @@ def save_record(host: Host, stack: str, record: Record) -> None:
         return
     make_folders(os.path.dirname(path), PRIVATE_FOLDER)
     rows = [_row(entry) for entry in record.entries]
-    document = {"schema_version": 1, "stack": stack, "entries": rows, "folders": record.folders}
+    document = {
+        "schema_version": 1,
+        "stack": stack,
+        "entries": rows,
+        "folders": record.folders,
+        "declared": record.declared,
+    }
     replace_file(path, json.dumps(document, sort_keys=True).encode("utf-8"), PRIVATE_FILE)
 
 
@@ -91,24 +117,44 @@ def remembered(host: Host, record: Record, item: Item, changes: Dict[str, Parts]
         if place is None:
             entries.append(Entry(item, part, change["before"], ours))
         else:
-            entries[place] = Entry(item, part, entries[place].original, ours)
-        if item.kind == "file":
+            entries[place] = with_ours(entries[place]._replace(item=item), ours)
+        if isinstance(change["after"], dict):  # a file or a link
             root = len(host.root)
             made = missing_folders(os.path.dirname(host.path(part)))
             folders.extend(path[root:] for path in made if path[root:] not in folders)
-    return Record(entries, folders)
+    return Record(entries, folders, record.declared)
+
+
+def with_ours(entry: Entry, ours: object) -> Entry:
+    """An entry that we are about to give another state."""
+    if same(entry.ours, ours):
+        return entry
+    earlier = tuple(state for state in entry.earlier if not same(state, ours))
+    return entry._replace(ours=ours, earlier=(*earlier, entry.ours)[-MAX_EARLIER:])
+
+
+def remembered_step(host: Host, record: Record, step: Step) -> Record:
+    """The record with what a step is about to change."""
+    if step.kind is None or step.reading is None or not step.kind.recorded:
+        return record
+    reading = step.reading
+    changes: Dict[str, Parts] = {
+        part: {"before": reading.parts.get(part), "after": reading.wanted_parts[part]}
+        for part in reading.differing()
+    }
+    return remembered(host, record, step.item, changes)
 
 
 def current_state(host: Host, kind: Kind, entry: Entry) -> object:
     """What the recorded part is now; None when it is not there."""
-    if entry.item.kind == "file":
+    if isinstance(entry.ours, dict) or isinstance(entry.original, dict):  # a file or a link
         return state_of(host, entry.part)
     return kind.read(host, entry.item).parts.get(entry.part)
 
 
 def left_alone(entry: Entry, current: object) -> Optional[str]:
     """Why an entry must not be brought back: something else has changed it since; None when it may."""
-    if same(current, entry.ours):
+    if any(same(current, state) for state in (entry.ours, *entry.earlier)):
         return None
     message = "something else has changed {} since: it was {} and became {} by us, now it is {}"
     states = (entry.original, entry.ours, current)
@@ -142,7 +188,13 @@ def remove_empty(host: Host, folders: List[str]) -> List[str]:
 
 def _row(entry: Entry) -> Dict[str, object]:
     item = {key: value for key, value in entry.item.document.items() if key not in CONTENT_KEYS}
-    return {"item": item, "part": entry.part, "original": entry.original, "ours": entry.ours}
+    return {
+        "item": item,
+        "part": entry.part,
+        "original": entry.original,
+        "ours": entry.ours,
+        "earlier": list(entry.earlier),
+    }
 
 
 def _without_content(state: object) -> object:

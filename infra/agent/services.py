@@ -41,11 +41,16 @@ def read_service(host: Host, item: Item) -> Reading:
 
 def write_service(host: Host, item: Item, _part: str, value: object) -> None:
     """Start, stop, enable or disable the unit."""
-    verb = VERBS[str(value)]
+    change_service(host, item.target, str(value))
+
+
+def change_service(host: Host, unit: str, state: str) -> None:
+    """Bring a unit to active, inactive, enabled or disabled."""
+    verb = VERBS[state]
     options = ["--no-reload"] if verb in ("enable", "disable") else []
-    done = host.run(["systemctl", verb, *options, "--", item.target], CHANGE_S)
+    done = host.run(["systemctl", verb, *options, "--", unit], CHANGE_S)
     if done.exit_code != 0:
-        raise Refused("systemctl {} {}: {}".format(verb, item.target, done.last_words))
+        raise Refused("systemctl {} {}: {}".format(verb, unit, done.last_words))
 
 
 def parse_properties(text: str) -> Dict[str, str]:

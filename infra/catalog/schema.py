@@ -245,6 +245,24 @@ class RouterRelease(SourcedEntry):
 
 
 NeedsKind = Literal["live", "engine-restart", "drain", "reboot"]
+TuningKind = Literal[
+    "choice",
+    "clock",
+    "gpu-persistence",
+    "imex-nodes",
+    "kernel-arguments",
+    "login-limits",
+    "migration-cost",
+    "mtu",
+    "nfs-read-ahead",
+    "numa-policy",
+    "preload",
+    "reserved-ports",
+    "service",
+    "sysctl",
+    "sysfs",
+    "unit-limits",
+]
 
 
 class TuningItem(Entry):
@@ -255,6 +273,8 @@ class TuningItem(Entry):
         kind: which mechanism of the agent reads and writes it.
         want: the wanted value; None reads only and leaves it alone (then `why` says why).
         target: sysctl key, sysfs glob, unit name or path, as the kind needs; default is the id.
+            Of `login-limits`, the file; `want` is then its text.
+        at_least: a host that has more is left as it is.
         needs: when a change takes effect.
         tolerate_absent: a host without it is `not_applicable`, not `failed`.
         enabled: whether the profile applies it unless the stack's `tuning.enable` names it.
@@ -262,13 +282,12 @@ class TuningItem(Entry):
     """
 
     id: StrictStr
-    kind: Literal[
-        "sysctl", "sysfs", "migration-cost", "reserved-ports", "service", "preload", "choice"
-    ]
+    kind: TuningKind
     want: StrictStr | None
     target: StrictStr | None = None
     needs: NeedsKind = "live"
     tolerate_absent: StrictBool = False
+    at_least: StrictBool = False
     enabled: StrictBool = True
     opt_in: StrictStr | None = None
     why: StrictStr

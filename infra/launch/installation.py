@@ -12,6 +12,7 @@ from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.plan.process import Process
 from infra.render.host_state import Group, Item
 from infra.render.reserved_ports import RESERVED_PORTS_ID, ports_at_risk
+from infra.render.wanted_tuning import JEMALLOC_ID
 
 MAX_NAMED = 3
 
@@ -35,6 +36,7 @@ def install(deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: boo
         _refuse_unreserved_ports(deployment, found)
     _refuse_missing_weights(found)
     _refuse_taken_ports(deployment, running)
+    _say_unusable_libraries(deployment, found)
     _apply(deployment, found, secrets, tunes=tunes)
 
 
@@ -62,7 +64,7 @@ def _observe(
             [
                 item
                 for item in state.items
-                if item.group != "tuning" or item.id == RESERVED_PORTS_ID
+                if item.group != "tuning" or item.id in (RESERVED_PORTS_ID, JEMALLOC_ID)
             ],
             "check",
             secrets,
@@ -120,6 +122,19 @@ def _refuse_unreserved_ports(
                 "connections, and are not reserved.",
                 f"Run `fab tune-hosts --stack {deployment.plan.stack}`.",
             )
+
+
+def _say_unusable_libraries(
+    deployment: Deployment, found: Mapping[str, Sequence[Mapping[str, object]]]
+) -> None:
+    """Engines start without a library that cannot be preloaded; the operator must not learn it from speed."""
+    hosts_of: dict[str, list[str]] = {}
+    for host, rows in found.items():
+        for row in rows:
+            if row["id"] == JEMALLOC_ID and row["state"] in {"blocked", "failed"}:
+                hosts_of.setdefault(str(row["why"]), []).append(host)
+    for why, hosts in hosts_of.items():
+        deployment.say(f"{', '.join(hosts)}: {JEMALLOC_ID}: {why}")
 
 
 def _refuse_missing_weights(found: Mapping[str, Sequence[Mapping[str, object]]]) -> None:

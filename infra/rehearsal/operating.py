@@ -22,7 +22,8 @@ from infra.launch.verification import verify
 from infra.plan.process import Plan
 from infra.rehearsal.report import counted
 from infra.remote.connecting import SshOptions
-from infra.render.host_state import Tuning, host_state
+from infra.render.host_state import host_state
+from infra.render.wanted_tuning import Tuning
 
 # A simulated engine loads in under a second; what takes longer than this will never come.
 READY_S = 60.0

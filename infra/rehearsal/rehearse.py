@@ -34,8 +34,8 @@ from infra.rehearsal.simulated_hosts import (
     simulate_hosts,
 )
 from infra.render.host_paths import unit_name
-from infra.render.host_state import Tuning
 from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
+from infra.render.wanted_tuning import Tuning
 from infra.spec.load import LoadedStack
 from infra.spec.stack import Tuning as SpecTuning
 

@@ -29,6 +29,17 @@ REQUESTS = f"{STATE}/requests.jsonl"
 _DRIVERS = {"nvidia": "580.95.05", "amd": "6.14.14", "ascend": "25.2.0", "cpu": "0"}
 
 
+# A clock service and its verdict: the lab's hosts share the machine's clock, which none of them may set.
+_CLOCK = {
+    "/usr/lib/systemd/system/chrony.service": LabFile(
+        content=b"[Service]\nType=exec\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+    ),
+    "/usr/local/bin/timedatectl": LabFile(
+        content=b"#!/bin/sh\necho NTPSynchronized=yes\n", mode=0o755
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How fast simulated time runs.
@@ -79,6 +90,7 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
     for path, (source, mode) in _programs(plan, accelerator).items():
         files[path] = LabFile(content=Path(source).read_bytes(), mode=mode)
     files.update(_router_programs(world.catalog))
+    files.update(_CLOCK)
     sparse: dict[str, int] = {}
     for checkpoint in world.checkpoints:
         for name, text in checkpoint.documents.items():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import Mount, RouterRelease, TuningItem, TuningProfile
+from infra.catalog.schema import Mount, RouterRelease
 from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
@@ -27,12 +27,14 @@ from infra.render.host_paths import (
 )
 from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
 from infra.render.release_record import release_record
-from infra.render.reserved_ports import RESERVED_PORTS_ID, ports_to_reserve, reserved_ports_text
 from infra.render.units import cleanup_unit_text, process_unit
+from infra.render.wanted_tuning import Tuning, WantedTuning, plan_tuning, profile_tuning
 from infra.spec.stack import Runtime
 
 SCHEMA_VERSION = 1
 Group = Literal["tuning", "files", "images", "weights"]
+# What is tuned without a stack belongs to this owner; no stack's name begins so.
+HOSTS_OWNER = "@hosts"
 GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
 
 
@@ -87,14 +89,6 @@ class HostState:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
-    """The profile of a stack's hosts, and the ids of items that the stack switches on beyond it."""
-
-    profile: TuningProfile
-    enable: tuple[str, ...] = field(default=())
-
-
 def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> HostState:
     """All that a host must hold.
 
@@ -106,7 +100,7 @@ def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> Ho
         host=host,
         release=plan.hash,
         items=(
-            *_tuning_items(tuning, plan.on_host(host)),
+            *(_tuning_item(wanted) for wanted in plan_tuning(tuning, plan, host, catalog)),
             *_file_items(plan, host, catalog),
             *_image_items(plan, host, catalog),
             *_weights_items(plan, host, catalog),
@@ -114,51 +108,24 @@ def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> Ho
     )
 
 
-def _tuning_items(tuning: Tuning, processes: Sequence[Process]) -> Iterable[Item]:
-    known = {item.id for item in tuning.profile.items}
-    for name in tuning.enable:
-        if name not in known:
-            what = f"The profile {tuning.profile.id} has no item {name}."
-            raise StackError("tuning.enable", what, f"It has {', '.join(sorted(known))}.")
-    ports = ports_to_reserve(processes)
-    for item in tuning.profile.items:
-        if item.id == RESERVED_PORTS_ID and item.want is not None:
-            yield _tuning_item(item, reserved_ports_text(item.want, ports), item.why)
-        else:
-            want, why = _wanted(item, is_named=item.id in tuning.enable)
-            yield _tuning_item(item, want, why)
-    if ports and RESERVED_PORTS_ID not in known:
-        yield Item(
-            id=RESERVED_PORTS_ID,
-            group="tuning",
-            kind="reserved-ports",
-            target=RESERVED_PORTS_ID,
-            why="The kernel must not give these ports of the stack to outgoing connections.",
-            details={
-                "want": reserved_ports_text("", ports),
-                "needs": "live",
-                "tolerate_absent": False,
-            },
-        )
+def hosts_state(host: str, tuning: Tuning) -> HostState:
+    """What a profile alone wants of a host that no stack names; its owner is `HOSTS_OWNER`.
+
+    Raises:
+        StackError: an item is switched on that the profile lacks.
+    """
+    items = tuple(_tuning_item(wanted) for wanted in profile_tuning(tuning))
+    return HostState(stack=HOSTS_OWNER, host=host, release="", items=items)
 
 
-def _wanted(item: TuningItem, *, is_named: bool) -> tuple[str | None, str]:
-    """What the stack wants of an item, and why."""
-    if is_named:
-        return (item.opt_in if item.opt_in is not None else item.want), item.why
-    if item.enabled:
-        return item.want, item.why
-    return None, f"Left alone unless tuning.enable names it. {item.why}"
-
-
-def _tuning_item(item: TuningItem, want: str | None, why: str) -> Item:
+def _tuning_item(wanted: WantedTuning) -> Item:
     return Item(
-        id=item.id,
+        id=wanted.id,
         group="tuning",
-        kind=item.kind,
-        target=item.target or item.id,
-        why=why,
-        details={"want": want, "needs": item.needs, "tolerate_absent": item.tolerate_absent},
+        kind=wanted.kind,
+        target=wanted.target,
+        why=wanted.why,
+        details={"want": wanted.want, **wanted.details},
     )
 
 

@@ -20,6 +20,7 @@ from infra.render.container import (
 from infra.render.environment_file import odd_variables
 from infra.render.host_paths import CONTAINER_SECRETS, container_name, process_folder
 
+PRELOAD = "LD_PRELOAD"
 NO_CREDENTIAL_EXIT = 78  # EX_CONFIG of sysexits.h
 NOT_INSTALLED_EXIT = 127  # what a shell says of a missing program
 
@@ -145,8 +146,26 @@ def _in_environment(
 def _prepending(env_prepend: Mapping[str, str], separator: str) -> str:
     """Shell lines that put each value before what the variable holds already."""
     return separator.join(
-        f'export {name}={shlex.quote(value)}"${{{name}:+:${name}}}"'
+        _proven_preload(value) if name == PRELOAD else _export(name, value)
         for name, value in env_prepend.items()
+    )
+
+
+def _export(name: str, value: str) -> str:
+    return f'export {name}={shlex.quote(value)}"${{{name}:+:${name}}}"'
+
+
+def _proven_preload(value: str) -> str:
+    """Preload what a program starts with, else say why not.
+
+    ld.so goes on without a missing library, and a jemalloc built for other pages ends every process.
+    """
+    library = shlex.quote(value)
+    head = shlex.quote(f"moe-infra: LD_PRELOAD={value} is left out: ")
+    says = f'echo {head}"${{said:-a program ends at once with it}}" >&2'
+    return (
+        f'if said=$(LD_PRELOAD={library} /bin/true 2>&1) && test -z "$said"; '
+        f"then {_export(PRELOAD, value)}; else {says}; fi"
     )
 
 

@@ -17,7 +17,8 @@ from infra.launch.secret import Secret
 from infra.plan.compile import CompiledStack
 from infra.remote.connecting import SshOptions
 from infra.remote.ssh_target import SshDefaults
-from infra.render.host_state import HostState, Tuning, host_state
+from infra.render.host_state import HostState, host_state
+from infra.render.wanted_tuning import Tuning
 from infra.spec.load import find_stack
 from infra.spec.stack import Tuning as SpecTuning
 from infra.tasks.options import Options

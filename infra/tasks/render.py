@@ -12,9 +12,10 @@ from infra.inventory.book import serving_hosts
 from infra.inventory.hosts import Inventory
 from infra.plan.imported import read_plan
 from infra.plan.process import Plan
-from infra.render.host_state import HostState, Tuning, host_state
+from infra.render.host_state import HostState, host_state
 from infra.render.inventory_file import inventory_from_plan, inventory_text
 from infra.render.launch_document import launch_document, stack_document
+from infra.render.wanted_tuning import Tuning
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.reached_hosts import host_states

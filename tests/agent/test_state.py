@@ -16,7 +16,7 @@ from tests.agent.stubborn_host import StubbornHost
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 GOVERNOR = "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
-RECORD = "/var/lib/moe-infra/rollback/s/record.json"
+RECORD = "/var/lib/moe-infra/rollback/.host/record.json"
 TUNING_UNIT = "/etc/systemd/system/moe-infra-tuning.service"
 ITEMS: list[dict[str, object]] = [
     {"id": "vm.swappiness", "group": "tuning", "kind": "sysctl", "want": "0", "why": "w"},

@@ -16,7 +16,8 @@ from infra.plan.compile import compile_file
 from infra.plan.process import Plan, Process
 from infra.remote.failures import LostConnection
 from infra.render.host_paths import release_path, unit_name
-from infra.render.host_state import Tuning, host_state
+from infra.render.host_state import host_state
+from infra.render.wanted_tuning import Tuning
 
 Respond = Callable[[str, Mapping[str, object]], Mapping[str, object]]
 

@@ -21,7 +21,8 @@ from infra.engines.command_line import parse_flags
 from infra.plan.compile import CompiledStack, compile_file
 from infra.plan.process import Process
 from infra.render.host_paths import process_folder
-from infra.render.host_state import Tuning, host_state
+from infra.render.host_state import host_state
+from infra.render.wanted_tuning import Tuning
 from infra.spec.load import stack_names
 
 HERE = Path(__file__).parent

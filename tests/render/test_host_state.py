@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from infra.agent.kinds import KINDS as AGENT_KINDS
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, StackError
 from infra.plan.compile import compile_file
 from infra.plan.process import Plan
 from infra.render.environment_file import environment_file, is_plain, odd_variables
 from infra.render.host_paths import stack_folder, unit_name
-from infra.render.host_state import HostState, Tuning, host_state
+from infra.render.host_state import HostState, host_state
 from infra.render.release_record import read_release
 from infra.render.reserved_ports import (
     RESERVED_PORTS_ID,
@@ -23,10 +24,9 @@ from infra.render.reserved_ports import (
     read_ports,
     reserved_ports_text,
 )
+from infra.render.wanted_tuning import Tuning
 
-KINDS = {
-    "sysctl", "sysfs", "choice", "migration-cost", "reserved-ports", "service", "preload", "file", "image", "weights",
-}  # fmt: skip
+KINDS = set(AGENT_KINDS)
 STACKS = ("gb200-2p1d", "a3-2p1d", "h200-sglang-tp8", "mi300x-tp8", "vllm-podman", "vllm-native")
 
 

@@ -16,8 +16,9 @@ from infra.plan.process import Process
 from infra.render.container import DeviceAccess, device_options, mount_options
 from infra.render.environment_file import environment_file
 from infra.render.host_paths import process_folder
-from infra.render.host_state import Tuning, host_state
+from infra.render.host_state import host_state
 from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
+from infra.render.wanted_tuning import Tuning
 from tests.render.fake_runtime import FakeRuntime, Said
 
 KEY = Credential(name="api_key", variable="VLLM_API_KEY", holds="value")
@@ -55,6 +56,10 @@ def a_process(
         flag_origins={},
         env_origins={},
     )
+
+
+# What glibc itself brings, so that any program starts with it.
+LIBRARY = next(str(path) for path in Path("/lib").glob("*-linux-gnu/libm.so.6"))
 
 
 def a_container(
@@ -132,12 +137,19 @@ def test_a_native_process_gets_exactly_its_arguments(
 
 
 def test_values_are_put_before_what_the_image_has(runtime: FakeRuntime) -> None:
-    process = a_process(
-        ("vllm", "serve"), prepend={"LD_PRELOAD": "/lib/a b.so", "LD_LIBRARY_PATH": "/x"}
-    )
+    process = a_process(("vllm", "serve"), prepend={"LD_PRELOAD": LIBRARY, "LD_LIBRARY_PATH": "/x"})
     said = run_container(runtime, process, image_env={"LD_LIBRARY_PATH": "/image/lib"})
     assert said.env["LD_LIBRARY_PATH"] == "/x:/image/lib"
-    assert said.env["LD_PRELOAD"] == "/lib/a b.so"
+    assert said.env["LD_PRELOAD"] == LIBRARY
+
+
+@pytest.mark.parametrize("library", ["/nowhere/libjemalloc.so.2", "/bin/sh", "/lib/$(exit) b.so"])
+def test_a_library_that_no_program_starts_with_is_left_out(
+    runtime: FakeRuntime, library: str
+) -> None:
+    said = run_container(runtime, a_process(("vllm", "serve"), prepend={"LD_PRELOAD": library}))
+    assert "LD_PRELOAD" not in said.env
+    assert said.argv == ("vllm", "serve")
 
 
 def test_a_left_over_container_is_removed_first(runtime: FakeRuntime) -> None:

@@ -1,0 +1,147 @@
+"""What only the next boot brings: kernel arguments, and systemd's NUMA policy where GPU memory is a node."""
+
+from typing import List, Set
+
+from .files import state_of, text_state, write_file
+from .host import Host, Refused
+from .item import Item, Parts, Reading, absent_reading
+
+COMMAND_LINE = "/proc/cmdline"
+GRUB_FOLDER = "/etc/default/grub.d"
+GRUB_FILE = GRUB_FOLDER + "/60-moe-infra.cfg"
+GRUBBY = "/usr/sbin/grubby"
+GRUBBY_PART = "grubby"
+LOADER_S = 120.0
+HEAD = "# Written by moe-infra; `fab tune-hosts --rollback` takes it back.\n"
+
+NODES = "/sys/devices/system/node"
+FIRST_MAPS = "/proc/1/numa_maps"
+NUMA_FILE = "/etc/systemd/system.conf.d/60-moe-infra-numa.conf"
+
+
+def read_kernel_arguments(host: Host, item: Item) -> Reading:
+    """Words of the running kernel's command line, and what the boot loader holds for the next one."""
+    running = host.read_word(COMMAND_LINE).split()
+    if item.want is None:
+        return Reading(" ".join(running), {}, None, {})
+    wanted = item.want.split()
+    missing = [word for word in wanted if word not in running]
+    keys = {word.partition("=")[0] for word in wanted}
+    related = [word for word in running if word.partition("=")[0] in keys]
+    shown = " ".join(related) or "none of them"
+    reading = _loader_reading(host, item, shown, wanted)
+    if not missing:
+        return reading._replace(wanted_parts={}, locked=None)
+    lacks = "{} lacks {}".format(COMMAND_LINE, " ".join(missing))
+    if reading.locked is not None:
+        return reading._replace(locked="{}; {}".format(lacks, reading.locked))
+    if not reading.differing():
+        return reading._replace(locked="{}; the boot loader has it: reboot this host".format(lacks))
+    return reading._replace(todo="{}; {}, then reboot".format(lacks, _by_hand(reading, wanted)))
+
+
+def write_kernel_arguments(host: Host, item: Item, part: str, value: object) -> None:
+    """Write the one file that we own and have GRUB read it, or tell grubby."""
+    if part == GRUBBY_PART:
+        hold = str(value or "").split()
+        drop = [word for word in (item.want or "").split() if word not in hold]
+        argv = ["grubby", "--update-kernel=ALL"]
+        argv += ["--args=" + " ".join(hold)] if hold else []
+        argv += ["--remove-args=" + " ".join(drop)] if drop else []
+        _run_loader(host, argv)
+        return
+    write_file(host, item, part, value)
+    _run_loader(host, ["update-grub"])
+
+
+def read_numa_policy(host: Host, item: Item) -> Reading:
+    """Whether systemd keeps services off memory that has no CPU (the GPUs' own, on Grace without CDMM)."""
+    if not host.exists(NODES + "/has_memory"):
+        return absent_reading(item, "this kernel knows no NUMA nodes")
+    with_memory = parse_list(host.read_word(NODES + "/has_memory"))
+    cpu_nodes = host.read_word(NODES + "/has_cpu")
+    current = state_of(host, NUMA_FILE)
+    parts: Parts = {NUMA_FILE: current}
+    lone = sorted(with_memory - parse_list(cpu_nodes))
+    if item.want is None:
+        return Reading("{} nodes without CPU".format(len(lone)), parts, None, {})
+    wanted = "{}:{}".format(item.want, cpu_nodes)
+    if not lone:
+        note = "every node with memory has CPUs, so there is nothing to keep away from"
+        return Reading("not needed", parts, wanted, {NUMA_FILE: current}, note=note)
+    shown = _policy_of_first(host)
+    text = HEAD + "[Manager]\nNUMAPolicy={}\nNUMAMask={}\n".format(item.want, cpu_nodes)
+    reading = Reading(shown, parts, wanted, {NUMA_FILE: text_state(host, text)})
+    if shown == wanted:
+        return reading._replace(wanted_parts={NUMA_FILE: current})
+    nodes = "memory of node {} has no CPU: it is a GPU's".format(", ".join(map(str, lone)))
+    if not reading.differing():
+        return reading._replace(locked="{}; {} says so: reboot this host".format(nodes, NUMA_FILE))
+    return reading._replace(
+        todo="{}; {} must hold the policy, then reboot".format(nodes, NUMA_FILE)
+    )
+
+
+def parse_list(text: str) -> Set[int]:
+    """The numbers of a kernel list such as `0-1,4`.
+
+    Raises:
+        Refused: it is none.
+    """
+    numbers: Set[int] = set()
+    for word in filter(None, text.split(",")):
+        first, _, last = word.partition("-")
+        try:
+            numbers.update(range(int(first), int(last or first) + 1))
+        except ValueError as error:
+            raise Refused("{!r} is not a list of nodes".format(text)) from error
+    return numbers
+
+
+def parse_grubby(text: str) -> List[str]:
+    """The arguments of the first kernel that `grubby --info` describes."""
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals and key.strip() == "args":
+            return value.strip().strip('"').split()
+    return []
+
+
+def _loader_reading(host: Host, item: Item, shown: str, wanted: List[str]) -> Reading:
+    """What the boot loader holds of the arguments, in the form that brings it back."""
+    if host.exists(GRUB_FOLDER):
+        text = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {}"\n'.format(item.want)
+        current = state_of(host, GRUB_FILE)
+        wanted_parts: Parts = {GRUB_FILE: text_state(host, HEAD + text)}
+        return Reading(shown, {GRUB_FILE: current}, item.want, wanted_parts)
+    if host.exists(GRUBBY):
+        answer = host.run(["grubby", "--info=DEFAULT"], LOADER_S)
+        if answer.exit_code != 0:
+            raise Refused("grubby --info=DEFAULT: {}".format(answer.last_words))
+        held = [word for word in parse_grubby(answer.stdout) if word in wanted]
+        parts: Parts = {GRUBBY_PART: " ".join(sorted(held))}
+        return Reading(shown, parts, item.want, {GRUBBY_PART: " ".join(sorted(wanted))})
+    why = "neither {} nor {} is here: add it to the boot loader by hand, then reboot"
+    return Reading(shown, {}, item.want, {}, locked=why.format(GRUB_FOLDER, GRUBBY))
+
+
+def _by_hand(reading: Reading, wanted: List[str]) -> str:
+    if GRUBBY_PART in reading.parts:
+        return "`grubby --update-kernel=ALL --args='{}'`".format(" ".join(wanted))
+    return "{} must add it and `update-grub` run".format(GRUB_FILE)
+
+
+def _run_loader(host: Host, argv: List[str]) -> None:
+    done = host.run(argv, LOADER_S)
+    if done.exit_code != 0:
+        raise Refused("{}: {}".format(argv[0], done.last_words))
+
+
+def _policy_of_first(host: Host) -> str:
+    """The memory policy of PID 1, which its services inherit: `default` or `bind:0-1`."""
+    try:
+        lines = host.read_bytes(FIRST_MAPS).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return "unknown"
+    words = lines[0].split() if lines else []
+    return words[1] if len(words) > 1 else "unknown"
