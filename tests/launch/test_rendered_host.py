@@ -13,8 +13,9 @@ from infra.errors import StackError
 from infra.launch.rendered_host import read_rendered
 from infra.launch.result_words import state_result
 from infra.plan.compile import compile_file
-from infra.render.host_state import Tuning, host_state
+from infra.render.host_state import host_state
 from infra.render.launch_document import launch_document, stack_document
+from infra.render.wanted_tuning import Tuning
 
 
 def rendered(folder: Path, stack: str, catalog: Catalog) -> dict[str, str]:
