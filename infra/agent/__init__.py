@@ -14,9 +14,10 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     probe      probes [{id, steps}], parallel            {"probes": [{id, steps: [{status, body, elapsed_s, error}]}]}
     listening  ports                                     {"listening": [{port, address, pid, command}]}
     read       paths                                     {"files": {path: text or null}}
-    journal    units, lines, since, grep                 {"journal": [{unit, time, message}]}
     identity                                             {"architecture", "cpu_implementer", "cpu_part", "cpu_vendor",
                                                            "is_virtual", "pci_vendors", "device_files", "drivers"}
+    logs       record, process, role, lines, since,      {"processes": [{id, role}]} behind a stream of lines (`logs`)
+               after, grep, follow
     lease                                                {"lease": whether one came with the request}
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before

@@ -8,7 +8,7 @@ import select
 import sys
 import threading
 import time
-from typing import Dict, List, Optional, cast
+from typing import Any, Callable, Dict, List, Optional, cast
 
 from .host import Host, Refused
 from .lease import RENEW_S, LeaseRefused, keep_lease, release_lease, renew_lease
@@ -22,10 +22,15 @@ OPERATIONS = {
     "probe": ".probe",
     "listening": ".listening",
     "read": ".reading",
-    "journal": ".journal",
     "lease": ".lease",
     "identity": ".identity",
 }
+# They send chunks of any size before their report, and only to somebody who reads them as they come.
+STREAMS = {"logs": ".logs"}
+STREAM = "moe-infra-stream"
+# Whoever reads a stream says so in between: a peer that is silent for so long is gone.
+PULSE_LIMIT_S = 90.0
+PULSE_BYTES = 1024
 BAD_STATES = ("failed", "blocked")
 
 Report = Dict[str, object]
@@ -45,8 +50,9 @@ def main(arguments: List[str]) -> int:
         request = _read_frame()
         _leave_group()
         watched = [0] if arguments == ["framed"] else []
-        _start_watch(host, watched, _seconds(request), request.get("lease"))
-        _write_framed(answer(request, host))
+        streams = request.get("operation") in STREAMS
+        _start_watch(host, watched, _seconds(request), request.get("lease"), has_pulse=streams)
+        _write_framed(answer_stream(request, host) if streams else answer(request, host))
         os._exit(0)  # the watch sits in a read of standard input that must not be waited for
     if arguments:
         with open(arguments[0], encoding="utf-8") as stream:
@@ -66,9 +72,33 @@ def answer(request: Report, host: Host) -> Report:
     if operation not in OPERATIONS:
         what = "{!r} is not an operation of this agent".format(operation)
         return failure(what, "It knows {}.".format(", ".join(OPERATIONS)))
-    module = importlib.import_module(OPERATIONS[operation], __package__)
+    return _reported(operation, lambda: _answer_leased(_module(OPERATIONS[operation]), request, host))
+
+
+def answer_stream(request: Report, host: Host) -> Report:
+    """Send the chunks of one request, each behind its length, then 0; returns the report behind them."""
+    operation = str(request.get("operation"))
+    out = sys.stdout.buffer
+
+    def write(chunk: bytes) -> None:
+        if chunk:
+            out.write(b"%d\n" % len(chunk) + chunk)
+            out.flush()
+
+    out.write("\n{}\n".format(STREAM).encode("ascii"))
+    report = _reported(operation, lambda: _module(STREAMS[operation]).stream(request, host, write))
+    out.write(b"0\n")
+    return report
+
+
+def _module(name: str) -> Any:  # whatever the operation's module holds
+    return importlib.import_module(name, __package__)
+
+
+def _reported(operation: str, work: Callable[[], Report]) -> Report:
+    """What the work returns; a failure is a report too."""
     try:
-        return _answer_leased(module, request, host)
+        return work()
     except Refused as error:
         report = failure(str(error), "Nothing was changed.")
         if isinstance(error, LeaseRefused):
@@ -129,7 +159,7 @@ def _seconds(request: Report) -> Optional[float]:
 
 
 def _start_watch(
-    host: Host, watched: List[int], deadline_s: Optional[float], lease: object
+    host: Host, watched: List[int], deadline_s: Optional[float], lease: object, *, has_pulse: bool
 ) -> None:
     """End with everything that was started when nobody waits any more, or when the time is over.
 
@@ -140,19 +170,22 @@ def _start_watch(
         watched: descriptors that stay silent while somebody waits.
         deadline_s: how long the answer may take, None without a limit.
         lease: the one that came with the request.
+        has_pulse: whether standard input tells now and then that somebody still reads.
     """
     end = None if deadline_s is None else time.monotonic() + deadline_s
 
     def watch() -> None:
+        heard = time.monotonic()
         while True:
-            left = None if end is None else max(end - time.monotonic(), 0.0)
-            pause = (
-                left
-                if not isinstance(lease, dict)
-                else min(RENEW_S, RENEW_S if left is None else left)
-            )
+            ends = ([] if end is None else [end]) + ([heard + PULSE_LIMIT_S] if has_pulse else [])
+            pause = max(min(ends) - time.monotonic(), 0.0) if ends else None
+            if isinstance(lease, dict):
+                pause = RENEW_S if pause is None else min(RENEW_S, pause)
             readable, _, _ = select.select(watched, [], [], pause)
-            if readable or (end is not None and time.monotonic() >= end):
+            if readable and has_pulse and os.read(0, PULSE_BYTES):
+                heard = time.monotonic()
+                continue
+            if readable or (ends and time.monotonic() >= min(ends)):
                 break
             if isinstance(lease, dict) and not lease.get("release"):
                 renew_lease(host, lease)

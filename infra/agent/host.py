@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import threading
-from typing import Dict, List, NamedTuple, Optional, Set
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 MAX_TEXT_BYTES = 262144
 REAP_S = 1.0
@@ -101,6 +101,38 @@ class Host:
             self._children.add(child.pid)
         try:
             return _communicate(child, argv[0], timeout_s)
+        finally:
+            with self._guard:
+                self._children.discard(child.pid)
+
+    @contextlib.contextmanager
+    def open(self, argv: List[str]) -> "Iterator[subprocess.Popen[bytes]]":
+        """A program whose output is read while it runs; it is killed, with its children, in the end.
+
+        Raises:
+            Refused: there is no such program.
+        """
+        variables = dict(os.environ, LC_ALL="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="")
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=variables,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Refused("{}: {}".format(argv[0], error.strerror)) from error
+        with self._guard:
+            self._children.add(child.pid)
+        try:
+            with child:
+                try:
+                    yield child
+                finally:
+                    if child.poll() is None:
+                        _kill_group(child.pid)
         finally:
             with self._guard:
                 self._children.discard(child.pid)

@@ -1,41 +1,36 @@
-"""The operation `journal`: what units have written, as journald keeps it."""
+"""What journald keeps of units: read in its export format, entry by entry, whatever the size."""
 
-import json
 import re
-from typing import Dict, List, Optional
+import struct
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .host import Host, Refused
 
-READ_S = 20.0
 TAIL_S = 5.0
-DEFAULT_LINES = 200
-GREP_LINES = 100000
+# journald's own limit of one field is 768 MiB; a log line of such a size is none.
+MAX_FIELD_BYTES = 1 << 26
+# UNIT: lines of systemd itself about a unit; COREDUMP_UNIT and OBJECT_SYSTEMD_UNIT: of others about it.
+UNIT_FIELDS = (b"_SYSTEMD_UNIT", b"UNIT", b"OBJECT_SYSTEMD_UNIT", b"COREDUMP_UNIT")
+EXPORT = [
+    "journalctl",
+    "--no-pager",
+    "-q",
+    "-o",
+    "export",
+    "--output-fields=MESSAGE," + ",".join(name.decode() for name in UNIT_FIELDS),
+]
+# One entry without binary fields: `NAME=text` lines, then an empty one (systemd.journal-export).
+_TEXT_ENTRY = re.compile(rb"((?:[A-Za-z0-9_]+=[^\n]*\n)+)\n")
+_SIZE = struct.Struct("<Q")
 
 
-def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
-    """The last lines of units, oldest first; with `grep`, the last lines that match it."""
-    listed = request.get("units")
-    units = [str(unit) for unit in listed] if isinstance(listed, list) else []
-    num_lines = int(str(request.get("lines") or DEFAULT_LINES))
-    grep = request.get("grep")
-    pattern = None
-    if grep is not None:
-        try:
-            pattern = re.compile(str(grep))
-        except re.error as error:
-            raise Refused("{!r} is not a pattern: {}".format(grep, error)) from error
-    argv = ["journalctl", "-o", "json", "--no-pager", "-q"]
-    argv += ["-n", str(GREP_LINES if pattern else num_lines)]
-    argv += ["--since={}".format(_since(request["since"]))] if request.get("since") else []
-    for unit in units:
-        argv += ["-u", unit]
-    done = host.run(argv, float(str(request.get("timeout_s") or READ_S)))
-    if done.exit_code != 0:
-        raise Refused("journalctl: {}".format(done.last_words))
-    entries = [entry for entry in map(parse_entry, done.stdout.splitlines()) if entry is not None]
-    if pattern is not None:
-        entries = [entry for entry in entries if pattern.search(str(entry["message"]))]
-    return {"schema_version": 1, "journal": entries[-num_lines:]}
+class Entry(NamedTuple):
+    """One line of the journal; `time_us` since 1970."""
+
+    cursor: bytes
+    time_us: int
+    unit: str
+    message: bytes
 
 
 def last_lines(host: Host, unit: str, num_lines: int) -> List[str]:
@@ -47,26 +42,72 @@ def last_lines(host: Host, unit: str, num_lines: int) -> List[str]:
     return done.stdout.splitlines()[-num_lines:]
 
 
-def parse_entry(line: str) -> Optional[Dict[str, object]]:
-    """Unit, time in seconds and message of one line of `journalctl -o json`; None for anything else.
+class Parser:
+    """Turns pieces of journalctl's export format into entries.
 
-    A message that is not UTF-8 comes as a list of bytes, one that is too long as null.
+    Args:
+        units: what was asked for; an entry is of the first of its unit fields that is among them.
     """
-    try:
-        entry = json.loads(line)
-        time_s = int(entry["__REALTIME_TIMESTAMP"]) / 1e6
-        message = entry.get("MESSAGE")
-        unit = entry.get("_SYSTEMD_UNIT") or entry.get("UNIT") or ""
-        if unit == "init.scope":  # systemd's own lines about the unit
-            unit = entry.get("UNIT") or unit
-        if isinstance(message, list):
-            message = bytes(message).decode("utf-8", "replace")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    text = "(too long for journalctl)" if message is None else str(message)
-    return {"unit": str(unit), "time": time_s, "message": text}
+
+    def __init__(self, units: List[str]) -> None:
+        """Begin with nothing."""
+        self._units = {unit.encode(): unit for unit in units}
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> Iterator[Entry]:
+        """The entries that are whole by now."""
+        text = self._rest + piece
+        place = 0
+        while True:
+            match = _TEXT_ENTRY.match(text, place)
+            if match is not None:
+                lines = match.group(1).split(b"\n")
+                fields = dict(line.split(b"=", 1) for line in lines if line)
+                place = match.end()
+            else:
+                fields, end = _binary_entry(text, place)
+                if end is None:
+                    break
+                place = end
+            if fields:
+                yield self._entry(fields)
+        self._rest = text[place:]
+
+    def _entry(self, fields: Dict[bytes, bytes]) -> Entry:
+        unit = ""
+        for name in UNIT_FIELDS:
+            known = self._units.get(fields.get(name, b""))
+            if known is not None:
+                unit = known
+                break
+        time_us = int(fields.get(b"__REALTIME_TIMESTAMP", b"0"))
+        message = fields.get(b"MESSAGE", b"(too long for journalctl)")
+        return Entry(fields.get(b"__CURSOR", b""), time_us, unit, message)
 
 
-def _since(value: object) -> str:
-    """Seconds since 1970 in journalctl's spelling; a text is passed on."""
-    return "@{:.6f}".format(value) if isinstance(value, (int, float)) else str(value)
+def _binary_entry(text: bytes, place: int) -> Tuple[Dict[bytes, bytes], Optional[int]]:
+    """The fields of an entry, some of which hold any bytes, and its end; None while it is not whole.
+
+    Raises:
+        Refused: it is no entry.
+    """
+    fields: Dict[bytes, bytes] = {}
+    while True:
+        end = text.find(b"\n", place)
+        if end < 0:
+            return fields, None
+        name, equals, value = text[place:end].partition(b"=")
+        place = end + 1
+        if not name and not equals:
+            return fields, place
+        if not equals:
+            if len(text) < place + _SIZE.size:
+                return fields, None
+            size = _SIZE.unpack_from(text, place)[0]
+            if size > MAX_FIELD_BYTES:
+                raise Refused("what journalctl printed is not journald's export format")
+            start = place + _SIZE.size
+            if len(text) <= start + size:
+                return fields, None
+            value, place = text[start : start + size], start + size + 1
+        fields[name] = value

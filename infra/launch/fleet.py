@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -9,9 +10,10 @@ from typing import Protocol
 from infra.errors import InfraError
 from infra.inventory.hosts import InventoryHost
 from infra.remote.agent_call import call_agent
+from infra.remote.agent_stream import AgentStream, open_agent_stream
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import HostFailure, LostConnection, SeveralHostsFailed
-from infra.remote.fan_out import run_on_all
+from infra.remote.fan_out import DEFAULT_LIMIT, run_on_all
 from infra.remote.host import SshHost
 from infra.remote.ssh_target import resolve_target
 
@@ -65,6 +67,7 @@ class SshFleet:
             StackError: a host's ssh arguments are wrong.
         """
         self._options = options
+        self._opening = threading.Semaphore(DEFAULT_LIMIT)
         self._hosts = {
             name: SshHost(
                 resolve_target(host, options.defaults, options.resources.ssh_config), options
@@ -86,6 +89,22 @@ class SshFleet:
         for name, result in results.items():
             answers[name] = result.error if result.error is not None else result.unwrap()
         return answers
+
+    def open_stream(
+        self, host: str, request: Request, *, timeout_s: float | None = None
+    ) -> AgentStream:
+        """A streamed answer of one host.
+
+        Raises:
+            HostsFailed: there is no connection to it.
+        """
+        with self._opening:
+            return open_agent_stream(
+                self._hosts[host],
+                request,
+                timeout_s=timeout_s,
+                password=self._options.sudo,
+            )
 
     def close(self) -> None:
         """Close every connection."""

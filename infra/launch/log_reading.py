@@ -1,27 +1,26 @@
-"""The logs of a recorded deployment, merged by time."""
+"""The logs of a recorded deployment, merged by time, from all hosts at once and whatever their size."""
 
 from __future__ import annotations
 
+import bisect
+import queue
 import re
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
 
-from infra.errors import StackError
-from infra.launch.fleet import Clock, Fleet, ask_all, rows_of
-from infra.launch.releases import units_of
-from infra.render.release_record import Release
+from infra.errors import InfraError, StackError
+from infra.launch.log_stream import Batch, HostLog, LogLine, RecordedId
+from infra.remote.failures import HostFailure
+from infra.render.host_paths import release_path
 
-FOLLOW_PAUSE_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LogLine:
-    """One line; `time_s` counts seconds since 1970."""
-
-    time_s: float
-    process: str
-    message: str
+# Batches of one host that may wait to be merged; a batch is at most 64 KiB of text.
+WAITING_BATCHES = 4
+# Following, lines are put in order among those that came within this time.
+HOLD_S = 0.25
+_time_of = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,119 +29,182 @@ class LogQuery:
 
     Args:
         process: only this one, None for all.
+        role: only the processes of this role, None for all.
         grep: only lines that match, None for all.
-        lines: of each process.
-        since: as journalctl takes it, None for the last lines whenever they were written.
+        lines: the last ones of each process, None for all since the moment.
+        since: as journalctl takes it, None for whenever they were written.
+        follow: go on for ever.
     """
 
     process: str | None
+    role: str | None
     grep: str | None
-    lines: int
+    lines: int | None
     since: str | None
+    follow: bool
+
+    def request(self, stack: str) -> dict[str, object]:
+        """The request to a host's agent."""
+        return {
+            "operation": "logs",
+            "record": release_path(stack),
+            "process": self.process,
+            "role": self.role,
+            "grep": self.grep,
+            "lines": self.lines,
+            "since": self.since,
+            "follow": self.follow,
+        }
 
 
-def read_logs(
-    fleet: Fleet, releases: Mapping[str, Release], query: LogQuery, *, timeout_s: float
-) -> list[LogLine]:
-    """The lines that a query asks for, oldest first.
+@dataclass(slots=True)
+class _Source:
+    """What has come of one host and is not merged yet."""
 
-    Raises:
-        StackError: there is no such process, or the expression is none.
-        HostsFailed: a host cannot be asked.
+    log: HostLog
+    slots: threading.Semaphore
+    num_held: int = 0
+    lines: list[LogLine] = field(default_factory=list)
+    is_over: bool = False
+    is_caught_up: bool = False
+    error: InfraError | None = None
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether lines of others may have to wait for its next one."""
+        return not (self.is_over or self.is_caught_up)
+
+    def let_go(self) -> None:
+        """Read on once nothing of it waits: the host whose lines are the oldest is always let go."""
+        if not self.lines:
+            for _ in range(self.num_held):
+                self.slots.release()
+            self.num_held = 0
+
+
+class LogMerge:
+    """The lines of several hosts as one sequence.
+
+    Every host is read by a thread of its own; one that is ahead of the others waits, so that memory is
+    bounded by the number of hosts.
     """
-    units = _chosen_units(releases, query)
-    requests = {
-        host: {
-            "operation": "journal",
-            "units": list(names),
-            "lines": query.lines * len(names),
-            "since": query.since,
-            "grep": query.grep,
+
+    def __init__(self, logs: Sequence[HostLog]) -> None:
+        """Begin to read."""
+        self._sources = {
+            log.name: _Source(log=log, slots=threading.Semaphore(WAITING_BATCHES)) for log in logs
         }
-        for host, names in units.items()
-    }
-    return _lines(ask_all(fleet, requests, timeout_s=timeout_s), units)
-
-
-def follow_logs(
-    fleet: Fleet,
-    releases: Mapping[str, Release],
-    query: LogQuery,
-    clock: Clock,
-    *,
-    timeout_s: float,
-) -> Iterator[list[LogLine]]:
-    """Lines as they are written, a batch at a time, for ever.
-
-    Raises:
-        StackError: there is no such process, or the expression is none.
-        HostsFailed: a host cannot be asked.
-    """
-    units = _chosen_units(releases, query)
-    batch = read_logs(fleet, releases, query, timeout_s=timeout_s)
-    yield batch
-    shown = set(batch)
-    newest = {host: _newest(batch, names) for host, names in units.items()}
-    while True:
-        clock.sleep(FOLLOW_PAUSE_S)
-        requests = {
-            host: {
-                "operation": "journal",
-                "units": list(names),
-                "lines": 100_000,
-                "since": newest[host],
-                "grep": query.grep,
-            }
-            for host, names in units.items()
-        }
-        found = _lines(ask_all(fleet, requests, timeout_s=timeout_s), units)
-        fresh = [line for line in found if line not in shown]
-        newest = {
-            host: max(newest[host], _newest(fresh, names, 0.0)) for host, names in units.items()
-        }
-        # journalctl gives the second of `since` again: only those lines can come twice
-        shown = {
-            line
-            for line in (*shown, *fresh)
-            if line.time_s >= min(newest.values()) - FOLLOW_PAUSE_S
-        }
-        yield fresh
-
-
-def _chosen_units(releases: Mapping[str, Release], query: LogQuery) -> dict[str, dict[str, str]]:
-    if query.grep is not None:
-        try:
-            re.compile(query.grep)
-        except re.error as error:
-            what = f"{query.grep!r} is not an expression: {error}."
-            raise StackError(
-                "--grep", what, "Quote special characters with a backslash."
-            ) from error
-    everyone = [process for release in releases.values() for process in release.processes]
-    chosen = [p for p in everyone if query.process in (None, p.id)]
-    if not chosen and everyone:
-        known = ", ".join(process.id for process in everyone)
-        raise StackError("--rank", f"There is no process {query.process}.", f"There are {known}.")
-    return units_of(releases, chosen)
-
-
-def _lines(
-    reports: Mapping[str, Mapping[str, object]], units: Mapping[str, Mapping[str, str]]
-) -> list[LogLine]:
-    found = [
-        LogLine(
-            float(str(row["time"])), units[host].get(str(row["unit"]), host), str(row["message"])
+        self._arrived: queue.SimpleQueue[tuple[str, Batch | InfraError | BaseException | None]] = (
+            queue.SimpleQueue()
         )
-        for host, report in reports.items()
-        for row in rows_of(report, "journal")
-    ]
-    return sorted(found, key=lambda line: line.time_s)
+        self._threads = [
+            threading.Thread(target=self._read, args=(source,), name=f"log {name}", daemon=True)
+            for name, source in self._sources.items()
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def batches(self) -> Iterator[list[LogLine]]:
+        """Lines, oldest first; what has been written is merged exactly, what comes then nearly.
+
+        A host that fails ends alone; see `failures`.
+        """
+        while not self._is_over():
+            self._take(None)
+            if any(source.holds_up for source in self._sources.values()):
+                ready = self._in_order()
+            else:
+                until = time.monotonic() + HOLD_S
+                while not self._is_over() and self._take(max(until - time.monotonic(), 0.0)):
+                    pass
+                ready = self._in_order()
+            if ready:
+                yield ready
+
+    @property
+    def failures(self) -> tuple[HostFailure, ...]:
+        """The hosts whose logs did not come to their end, and why."""
+        return tuple(
+            HostFailure(host=name, error=source.error)
+            for name, source in self._sources.items()
+            if source.error is not None
+        )
+
+    @property
+    def processes(self) -> tuple[RecordedId, ...]:
+        """What is recorded on the hosts that answered, once they are over."""
+        return tuple(each for source in self._sources.values() for each in source.log.processes)
+
+    def close(self) -> None:
+        """Stop reading, here and on the hosts."""
+        for source in self._sources.values():
+            source.log.close()
+            source.slots.release()  # a reader that waits for its turn sees that it is over
+
+    def _read(self, source: _Source) -> None:
+        """Pass a host's batches on; runs in its thread."""
+        name = source.log.name
+        try:
+            for batch in source.log.batches():
+                source.slots.acquire()
+                self._arrived.put((name, batch))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is taken
+            self._arrived.put((name, error))
+        else:
+            self._arrived.put((name, None))
+
+    def _take(self, timeout_s: float | None) -> bool:
+        """Wait for one more arrival; whether there was one."""
+        try:
+            name, arrived = self._arrived.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        source = self._sources[name]
+        if isinstance(arrived, Batch):
+            source.lines += arrived.lines
+            source.num_held += 1
+            source.is_caught_up = source.is_caught_up or arrived.is_caught_up
+            source.let_go()
+            return True
+        source.is_over = True
+        if isinstance(arrived, InfraError):
+            source.error = arrived
+        elif arrived is not None:
+            raise arrived
+        return True
+
+    def _is_over(self) -> bool:
+        return all(source.is_over for source in self._sources.values())
+
+    def _in_order(self) -> list[LogLine]:
+        """The lines that no line still to come can stand before; all of them when none is waited for."""
+        sources = self._sources.values()
+        awaited = [source for source in sources if source.holds_up]
+        if any(not source.lines for source in awaited):
+            return []
+        ready: list[LogLine] = []
+        limit = min((source.lines[-1].time_us for source in awaited), default=None)
+        for source in sources:
+            cut = len(source.lines)
+            if limit is not None:
+                cut = bisect.bisect_right(source.lines, limit, key=_time_of)
+            ready += source.lines[:cut]
+            del source.lines[:cut]
+            source.let_go()
+        ready.sort(key=_time_of)
+        return ready
 
 
-def _newest(
-    lines: Sequence[LogLine], units: Mapping[str, str], default: float | None = None
-) -> float:
-    """When the last line of some units was written; by default now."""
-    own = [line.time_s for line in lines if line.process in units.values()]
-    fallback = time.time() if default is None else default
-    return max(own, default=fallback)
+def judge_query(query: LogQuery) -> None:
+    """Refuse an expression that is none, before any host is asked.
+
+    Raises:
+        StackError: it is none.
+    """
+    if query.grep is None:
+        return
+    try:
+        re.compile(query.grep)
+    except re.error as error:
+        what = f"{query.grep!r} is not an expression: {error}."
+        raise StackError("--grep", what, "Quote special characters with a backslash.") from error

@@ -135,7 +135,7 @@ def read_answer(name: str, outcome: Outcome) -> dict[str, object]:
     """
     report = find_report(outcome.stdout)
     if report is None:
-        raise _explained(name, outcome)
+        raise failure_of(name, outcome)
     error = report.get("error")
     if isinstance(error, dict) and isinstance(error.get("lease"), dict):
         raise LeaseHeld(name, f"{error.get('what')}.", error["lease"])
@@ -197,17 +197,26 @@ def _run_with_password(
     command = agent_command(sudo=True, asks=True)
     try:
         outcome = host.run(command, timeout_s=timeout_s, hold_stdin=True, reply=dialogue.reply)
-        if dialogue.has_answered and not dialogue.has_started:
-            if outcome.exit_code is not None and _WRONG_PASSWORD in outcome.stderr:
-                raise dialogue.wrong()
-            if any(sign.encode() in outcome.stderr for sign in _NOT_ALLOWED):
-                password.accepted()  # sudo looks at its rules after the password
+        judge_dialogue(dialogue, password, outcome)
         return outcome
     finally:
         dialogue.close()
 
 
-def _explained(name: str, outcome: Outcome) -> HostsFailed:
+def judge_dialogue(dialogue: Dialogue, password: SudoPassword, outcome: Outcome) -> None:
+    """Note what sudo thought of the password, where the program was not started.
+
+    Raises:
+        SudoRefused: it is wrong.
+    """
+    if dialogue.has_answered and not dialogue.has_started:
+        if outcome.exit_code is not None and _WRONG_PASSWORD in outcome.stderr:
+            raise dialogue.wrong()
+        if any(sign.encode() in outcome.stderr for sign in _NOT_ALLOWED):
+            password.accepted()  # sudo looks at its rules after the password
+
+
+def failure_of(name: str, outcome: Outcome) -> HostsFailed:
     """Why there is no report."""
     if outcome.exit_code is None:
         what = "the connection was lost before the answer: what happened there is unknown."

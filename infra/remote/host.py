@@ -11,10 +11,11 @@ import paramiko
 
 from infra.inventory.hosts import InventoryHost
 from infra.remote.connecting import CHANNEL_S, SshOptions, connect
-from infra.remote.failures import OverTime, Unreachable
+from infra.remote.failures import LostConnection, OverTime, Unreachable
 from infra.remote.outcome import Outcome, Reply
 from infra.remote.pulse import Pulse
 from infra.remote.ssh_target import SshTarget, resolve_target
+from infra.remote.streaming import WINDOW_BYTES, SshStream
 
 CHUNK_BYTES = 1 << 18
 # While standard input waits for the peer's window, nothing wakes the poll: look again after this.
@@ -84,15 +85,28 @@ class SshHost:
             ):  # lost before the command was sent, or dead
                 return Outcome(exit_code=None, stdout=b"", stderr=b"")
 
-    def _session(self, timeout_s: float) -> paramiko.Channel:
+    def stream(
+        self, command: str, *, stdin: bytes = b"", reply: Reply | None = None
+    ) -> SshStream:
+        """Start a command whose output is read while it runs; see `outcome.Host`."""
+        channel = self._session(CHANNEL_S, window_bytes=WINDOW_BYTES)
+        try:
+            channel.exec_command(command)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            channel.close()
+            what = "the connection was lost before anything was asked."
+            raise LostConnection(self.name, what, "Run the command again.") from error
+        return SshStream(channel, stdin, reply)
+
+    def _session(self, timeout_s: float, window_bytes: int | None = None) -> paramiko.Channel:
         """A channel; a connection that died while it was idle is replaced once: nothing was asked yet."""
         limit_s = min(timeout_s, CHANNEL_S)
         try:
-            return self.open().open_session(timeout=limit_s)
+            return self.open().open_session(window_size=window_bytes, timeout=limit_s)
         except (paramiko.SSHException, EOFError, OSError):
             self.close()
         try:
-            return self.open().open_session(timeout=limit_s)
+            return self.open().open_session(window_size=window_bytes, timeout=limit_s)
         except (paramiko.SSHException, EOFError, OSError) as error:
             what = f"it lets nobody ask anything: {error or type(error).__name__}."
             raise Unreachable(self.name, what, "Look at sshd there (MaxSessions, load).") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,25 @@ class Outcome:
     exit_code: int | None
     stdout: bytes
     stderr: bytes
+
+
+class Stream(Protocol):
+    """A command that runs, and its output as it comes.
+
+    Memory is bounded however much it writes: while nobody takes the next chunk, the command is not read.
+    """
+
+    def chunks(self) -> Iterator[bytes]:
+        """Standard output until the command has ended; b"" when nothing came for a while."""
+        ...
+
+    def outcome(self, timeout_s: float) -> Outcome:
+        """How it ended, without its standard output; asked after `chunks` is over."""
+        ...
+
+    def close(self) -> None:
+        """Stop reading; the command sees the end of its standard input. From any thread, any number of times."""
+        ...
 
 
 class Host(Protocol):
@@ -55,6 +74,19 @@ class Host(Protocol):
 
         Raises:
             HostsFailed: no connection can be made, or the limit passed (`OverTime`).
+        """
+        ...
+
+    def stream(self, command: str, *, stdin: bytes = b"", reply: Reply | None = None) -> Stream:
+        """Start a command whose output is read while it runs; standard input stays open.
+
+        Args:
+            command: shell text; it is visible to everybody on the host.
+            stdin: what the command reads first.
+            reply: see `run`; what it raises comes out of `Stream.chunks`.
+
+        Raises:
+            HostsFailed: no connection can be made.
         """
         ...
 

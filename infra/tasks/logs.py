@@ -2,66 +2,158 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from infra.errors import StackError
-from infra.launch.deployment import Limits
-from infra.launch.fleet import SystemClock
-from infra.launch.log_reading import LogLine, LogQuery, follow_logs, read_logs
-from infra.launch.releases import read_releases
+from infra.errors import HostsFailed, StackError
+from infra.launch.log_reading import LogMerge, LogQuery, judge_query
+from infra.launch.log_stream import HostLog, LogLine
+from infra.remote.failures import failure_table
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.reached_hosts import open_recorded
+from infra.tasks.reached_hosts import ReachedStack, open_recorded
 from infra.tasks.stack_options import same_choice
 
 DEFAULT_LINES = 50
+_SECOND_US = 1_000_000
 
 
 def run(options: Options, output: Output) -> int:
-    """Print the lines; with --follow, go on until interrupted."""
-    follows = options.is_on("follow")
-    if follows and output.wants_json:
-        what = "--json prints one document, --follow never ends."
-        raise StackError("command line", what, "Leave one of them out.")
-    query = LogQuery(
-        process=options.text("rank"),
-        grep=options.text("grep"),
-        lines=int(options.number("lines") or DEFAULT_LINES),
-        since=options.text("since"),
-    )
-    limit = Limits().ask_s
+    """Print the lines; with --follow, go on until interrupted. 4 when a host's are missing."""
+    query = _query(options, output)
+    judge_query(query)
     with open_recorded(options) as reached:
-        releases = read_releases(reached.fleet, reached.hosts, reached.name, timeout_s=limit)
-        if not releases:
+        merge = LogMerge(_host_logs(reached, query, output))
+        shown = _Shown(output, reached.name)
+        try:
+            for batch in merge.batches():
+                shown.show(batch)
+        finally:
+            merge.close()
+    failures = merge.failures
+    if not failures:
+        _judge_choice(query, merge)
+        if not merge.processes:
             output.message(f"Nothing of {reached.name} is on these {len(reached.hosts)} hosts.")
-        if follows and releases:
-            for batch in follow_logs(
-                reached.fleet, releases, query, SystemClock(), timeout_s=limit
-            ):
-                _show(batch, output)
-        lines = read_logs(reached.fleet, releases, query, timeout_s=limit) if releases else []
-    output.document(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "stack": reached.name,
-            "ok": bool(releases),
-            "lines": [
-                {"time": line.time_s, "process": line.process, "message": line.message}
-                for line in lines
-            ],
-        }
-    )
-    _show(lines, output)
+    missing = {failure.host: failure.error.what for failure in failures}
+    shown.end(ok=bool(merge.processes) and not failures, missing=missing)
+    if failures:
+        output.message(output.toned("These hosts' lines are missing:", "bad"))
+        output.message(failure_table(failures))
+        return HostsFailed.exit_code
     output.next_command(f"fab status {same_choice(options)}")
     return 0
 
 
-def _show(lines: Sequence[LogLine], output: Output) -> None:
-    for line in lines:
-        output.data(f"{clock_stamp(line.time_s)} {line.process:<12} {line.message}")
+def _query(options: Options, output: Output) -> LogQuery:
+    """What the options ask for.
+
+    Raises:
+        StackError: --json and --follow exclude each other.
+    """
+    follows, since, lines = (
+        options.is_on("follow"),
+        options.text("since"),
+        options.number("lines"),
+    )
+    if follows and output.wants_json:
+        what = "--json prints one document, --follow never ends."
+        raise StackError("command line", what, "Leave one of them out.")
+    default = DEFAULT_LINES if since is None else None
+    return LogQuery(
+        process=options.text("rank"),
+        role=options.text("role"),
+        grep=options.text("grep"),
+        lines=default if lines is None else int(lines),
+        since=since,
+        follow=follows,
+    )
 
 
-def clock_stamp(time_s: float) -> str:
+def _host_logs(reached: ReachedStack, query: LogQuery, output: Output) -> list[HostLog]:
+    request = query.request(reached.name)
+    return [
+        HostLog(
+            name=host,
+            open_stream=functools.partial(reached.fleet.open_stream, host),
+            request=request,
+            say=output.message,
+        )
+        for host in reached.hosts
+    ]
+
+
+def _judge_choice(query: LogQuery, merge: LogMerge) -> None:
+    """Refuse a process or role that no host has.
+
+    Raises:
+        StackError: it is not recorded anywhere.
+    """
+    everyone = merge.processes
+    ids, roles = [each.id for each in everyone], sorted({each.role for each in everyone})
+    if everyone and query.process is not None and query.process not in ids:
+        what = f"There is no process {query.process}."
+        raise StackError("--rank", what, f"There are {', '.join(ids)}.")
+    if everyone and query.role is not None and query.role not in roles:
+        raise StackError(
+            "--role", f"There is no role {query.role}.", f"There are {', '.join(roles)}."
+        )
+
+
+class _Shown:
+    """Prints lines as they come; with --json as one document, which is never held as a whole."""
+
+    def __init__(self, output: Output, stack: str) -> None:
+        self._output = output
+        self._stack = stack
+        self._num_lines = 0
+
+    def show(self, lines: Sequence[LogLine]) -> None:
+        """Some more lines."""
+        if not lines:
+            return
+        if self._output.wants_json:
+            self._write_json(lines)
+        else:
+            self._output.data(
+                "\n".join(f"{clock_stamp(at)} {process:<12} {text}" for at, process, text in lines)
+            )
+        self._num_lines += len(lines)
+
+    def end(self, *, ok: bool, missing: dict[str, str]) -> None:
+        """The rest of the document.
+
+        Args:
+            ok: whether all of it came.
+            missing: why, by host.
+        """
+        rest = {"ok": ok, "missing": missing}
+        if not self._num_lines:
+            head = {"schema_version": SCHEMA_VERSION, "stack": self._stack, "lines": []}
+            self._output.document({**head, **rest})
+        elif self._output.wants_json:
+            self._output.stdout.write("], " + json.dumps(rest, ensure_ascii=False)[1:] + "\n")
+            self._output.stdout.flush()
+
+    def _write_json(self, lines: Sequence[LogLine]) -> None:
+        rows = (
+            {"time": line.time_s, "process": line.process, "message": line.message}
+            for line in lines
+        )
+        text = ", ".join(json.dumps(row, ensure_ascii=False) for row in rows)
+        head = {"schema_version": SCHEMA_VERSION, "stack": self._stack}
+        begin = json.dumps(head)[:-1] + ', "lines": ['
+        self._output.stdout.write((", " if self._num_lines else begin) + text)
+
+
+def clock_stamp(time_us: int) -> str:
     """`2026-11-20 14:00:00.123`, in UTC."""
-    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    seconds, rest = divmod(time_us, _SECOND_US)
+    return f"{_second_stamp(seconds)}.{rest // 1000:03d}"
+
+
+@functools.lru_cache(maxsize=64)
+def _second_stamp(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))

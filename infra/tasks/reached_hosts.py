@@ -34,7 +34,7 @@ class ReachedStack:
 
     name: str
     hosts: tuple[str, ...]
-    fleet: Fleet
+    fleet: SshFleet
 
 
 @contextlib.contextmanager

@@ -118,8 +118,9 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 (
                     *HOSTS,
                     Option("rank", "text", "only this process, e.g. decode-0/3"),
+                    Option("role", "text", "only the processes of this role, e.g. decode"),
                     Option("grep", "text", "only lines that match this expression"),
-                    Option("lines", "number", "lines per process; default 50"),
+                    Option("lines", "number", "lines per process; default 50, with --since all"),
                     Option("since", "text", "e.g. '10 min ago', as journalctl takes it"),
                     Option("follow", "switch", "go on until interrupted"),
                 ),

@@ -1,10 +1,9 @@
-"""The operations that only look: `listening`, `read`, `journal`; and requests that are none."""
+"""The operations that only look: `listening`, `read`; and requests that are none."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,6 @@ import pytest
 from infra.agent.conversation import answer
 from infra.agent.host import Host
 from tests.agent.stubborn_host import StubbornHost
-
-ENTRY = '{"__REALTIME_TIMESTAMP":"%d000000","_SYSTEMD_UNIT":"a.service","MESSAGE":"%s"}'
 
 
 def test_a_listener_is_named_with_its_process() -> None:
@@ -49,33 +46,6 @@ def test_small_files_are_read(host: StubbornHost) -> None:
         "/a/b": None,
         "/": None,
     }
-
-
-@pytest.fixture
-def asked(stand_in: Callable[[str, str], None], tmp_path: Path) -> Path:
-    lines = "\n".join(ENTRY % (n, word) for n, word in enumerate(("one", "two", "three")))
-    (tmp_path / "lines").write_text(lines + "\n")
-    stand_in("journalctl", f'echo "$*" > {tmp_path}/asked; cat {tmp_path}/lines')
-    return tmp_path / "asked"
-
-
-def test_lines_come_with_unit_and_time(host: StubbornHost, asked: Path) -> None:
-    report = host.ask("journal", units=["a.service", "b.service"], lines=2, since=1.5)
-    assert report["journal"] == [
-        {"unit": "a.service", "time": 1.0, "message": "two"},
-        {"unit": "a.service", "time": 2.0, "message": "three"},
-    ]
-    assert asked.read_text().endswith("-n 2 --since=@1.500000 -u a.service -u b.service\n")
-
-
-def test_lines_are_chosen_by_a_pattern(host: StubbornHost, asked: Path) -> None:
-    rows = host.ask("journal", units=["a.service"], grep="^t(wo)?")["journal"]
-    assert isinstance(rows, list)
-    assert [row["message"] for row in rows] == ["two", "three"]
-
-
-def test_a_pattern_that_is_none_is_refused(host: StubbornHost, asked: Path) -> None:
-    assert "is not a pattern" in str(host.ask("journal", units=[], grep="(")["error"])
 
 
 @pytest.mark.parametrize(

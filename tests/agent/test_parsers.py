@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from infra.agent.host import Refused
-from infra.agent.journal import parse_entry
+from infra.agent.journal import Parser
 from infra.agent.kernel_knobs import parse_ports, render_ports
 from infra.agent.listening import parse_table
 from infra.agent.payloads import parse_digests, parse_manifest
@@ -26,7 +26,10 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "proc-net-tcp": lambda text: parse_table(text, socket.AF_INET),
     "proc-net-tcp6": lambda text: parse_table(text, socket.AF_INET6),
     "systemctl-show": parse_properties,
-    "journalctl-json": lambda text: [parse_entry(line) for line in text.splitlines()],
+    "journalctl-export": lambda text: [
+        [entry.time_us, entry.unit, entry.message.decode()]
+        for entry in Parser(["moe-s-engine@0.service"]).feed(text.encode())
+    ],
     "image-inspect": parse_digests,
     "manifest": lambda text: parse_manifest(text.encode()),
     "port-list": lambda text: render_ports(parse_ports(text)),

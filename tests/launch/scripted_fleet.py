@@ -126,7 +126,6 @@ class ScriptedFleet:
             "probe": self._probe,
             "listening": self._listening,
             "read": self._read,
-            "journal": self._journal,
         }
 
     def _state(self, host: str, request: Mapping[str, object]) -> Report:
@@ -179,16 +178,6 @@ class ScriptedFleet:
         paths = request["paths"]
         assert isinstance(paths, list)
         return {"files": {path: self.files[host].get(path) for path in paths}}
-
-    def _journal(self, host: str, request: Mapping[str, object]) -> Report:
-        names = request["units"]
-        assert isinstance(names, list)
-        rows = [
-            {"unit": name, "time": number + 0.5 * len(host), "message": line}
-            for name in names
-            for number, line in enumerate(self.units[host, name].log)
-        ]
-        return {"journal": rows}
 
     def _probe(self, _host: str, request: Mapping[str, object]) -> Report:
         probes = request["probes"]

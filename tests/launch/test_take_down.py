@@ -6,7 +6,6 @@ from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, StackError
 from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment, Pace
-from infra.launch.log_reading import LogQuery, follow_logs, read_logs
 from infra.launch.observation import observe, status_document
 from infra.launch.releases import read_releases
 from infra.launch.take_down import take_down
@@ -135,47 +134,6 @@ def test_a_damaged_record_is_a_named_failure(
     fleet.files["decode-0"]["/etc/moe-infra/gb200-2p1d/release.json"] = "{"
     with pytest.raises(HostsFailed, match=r"decode-0:/etc/moe-infra/gb200-2p1d/release.json"):
         read_releases(fleet, list(deployment.states), STACK, timeout_s=10.0)
-
-
-def query(process: str | None = None, grep: str | None = None) -> LogQuery:
-    return LogQuery(process=process, grep=grep, lines=10, since=None)
-
-
-def test_logs_are_merged_by_time(running: tuple[Deployment, ScriptedFleet, list[str]]) -> None:
-    deployment, fleet, _ = running
-    fleet.unit("prefill-0/0").log = ["one", "three"]
-    fleet.unit("decode-0/0").log = ["zero", "two"]
-    releases = read_releases(fleet, list(deployment.states), STACK, timeout_s=10.0)
-    lines = read_logs(fleet, releases, query(), timeout_s=10.0)
-    assert [line.time_s for line in lines] == sorted(line.time_s for line in lines)
-    assert {line.process for line in lines} == {"prefill-0/0", "decode-0/0"}
-    only = read_logs(fleet, releases, query("decode-0/0"), timeout_s=10.0)
-    assert [line.message for line in only] == ["zero", "two"]
-
-
-def test_logs_of_nobody_and_bad_expressions_are_refused(
-    running: tuple[Deployment, ScriptedFleet, list[str]],
-) -> None:
-    deployment, fleet, _ = running
-    releases = read_releases(fleet, list(deployment.states), STACK, timeout_s=10.0)
-    with pytest.raises(StackError, match="There is no process nobody/0"):
-        read_logs(fleet, releases, query("nobody/0"), timeout_s=10.0)
-    with pytest.raises(StackError, match="is not an expression"):
-        read_logs(fleet, releases, query(grep="("), timeout_s=10.0)
-
-
-def test_following_shows_each_line_once(
-    running: tuple[Deployment, ScriptedFleet, list[str]],
-) -> None:
-    deployment, fleet, _ = running
-    unit = fleet.unit("prefill-0/0")
-    unit.log = ["one"]
-    releases = read_releases(fleet, list(deployment.states), STACK, timeout_s=10.0)
-    batches = follow_logs(fleet, releases, query("prefill-0/0"), deployment.clock, timeout_s=10.0)
-    assert [line.message for line in next(batches)] == ["one"]
-    assert next(batches) == []
-    unit.log.append("two")
-    assert [line.message for line in next(batches)] == ["two"]
 
 
 def test_verify_asks_every_rank_and_the_router_for_every_capability(

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from infra.remote.failures import OverTime
 from infra.remote.outcome import Outcome, Reply
@@ -91,8 +91,58 @@ class FakeHost:
             stderr=outputs["stderr"],
         )
 
+    def stream(
+        self, command: str, *, stdin: bytes = b"", reply: Reply | None = None
+    ) -> FakeStream:
+        assert reply is None  # a shell here asks for nothing
+        self.commands.append(command)
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], **self.environment},
+            start_new_session=True,
+        )
+        return FakeStream(child, stdin)
+
     def close(self) -> None:
         pass
+
+
+class FakeStream:
+    """A local command whose output is read while it runs."""
+
+    def __init__(self, child: subprocess.Popen[bytes], stdin: bytes) -> None:
+        self.child = child
+        self.hang_up = threading.Event()
+        self.feeder = threading.Thread(target=_feed, args=(child, stdin, self.hang_up), daemon=True)
+        self.feeder.start()
+
+    def chunks(self) -> Iterator[bytes]:
+        assert self.child.stdout is not None
+        while not self.hang_up.is_set():
+            piece = os.read(self.child.stdout.fileno(), 1 << 16)
+            if not piece:
+                return
+            yield piece
+
+    def outcome(self, timeout_s: float) -> Outcome:
+        code = self.child.wait(timeout=timeout_s)
+        assert self.child.stderr is not None
+        stderr = self.child.stderr.read()
+        self.close()
+        return Outcome(
+            exit_code=128 + signal.SIGKILL if code < 0 else code, stdout=b"", stderr=stderr
+        )
+
+    def close(self) -> None:
+        self.hang_up.set()
+        _end(self.child)
+        self.feeder.join()
+        for pipe in (self.child.stdout, self.child.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

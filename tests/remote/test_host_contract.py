@@ -103,3 +103,53 @@ def test_a_lost_connection_is_unknown_and_the_next_run_connects_again(
     assert outcome.exit_code is None
     assert host.run("echo back", timeout_s=10).stdout == b"back\n"
     host.close()
+
+
+def test_streamed_output_comes_while_the_command_runs(host: Host, folder: Path) -> None:
+    go = folder / "go"
+    stream = host.stream(f"echo first; while ! test -e {go}; do sleep 0.02; done; echo second")
+    chunks = stream.chunks()
+    assert next(chunk for chunk in chunks if chunk) == b"first\n"
+    go.touch()
+    assert b"".join(chunks) == b"second\n"
+    assert stream.outcome(5).exit_code == 0
+    stream.close()
+
+
+def test_a_streamed_command_gets_its_input_and_keeps_its_last_words(host: Host) -> None:
+    sent = bytes(range(256)) * 8000
+    stream = host.stream(f"head -c {len(sent)}; echo no >&2; exit 7", stdin=sent)
+    assert b"".join(stream.chunks()) == sent
+    outcome = stream.outcome(5)
+    assert (outcome.exit_code, outcome.stderr) == (7, b"no\n")
+    stream.close()
+
+
+def test_a_slow_reader_slows_the_writer(host: Host, folder: Path) -> None:
+    written = folder / "written"
+    loop = f"for i in $(seq 400); do head -c 100000 /dev/zero; echo $i >{written}; done"
+    stream = host.stream(loop)
+    chunks = stream.chunks()
+    assert next(chunk for chunk in chunks if chunk)
+    time.sleep(0.5)
+    so_far = int(written.read_text()) if written.exists() else 0
+    assert so_far < 200  # of 40 MB: one window, sshd's buffers, the sockets'
+    assert sum(len(chunk) for chunk in chunks) > 39_000_000
+    stream.close()
+
+
+def test_closing_a_stream_ends_the_commands_input(host: Host, folder: Path) -> None:
+    seen = folder / "end-of-file"
+    stream = host.stream(f"echo go; cat >/dev/null; touch {seen}")
+    assert next(chunk for chunk in stream.chunks() if chunk) == b"go\n"
+    stream.close()
+    stream.close()
+    assert wait_for(seen)
+
+
+def test_a_stream_of_a_lost_connection_ends_unknown(sshd: Sshd, options: SshOptions) -> None:
+    host = open_host(inventory_host(sshd), options)
+    stream = host.stream("echo some; sleep 0.2; kill -9 $PPID; sleep 1")
+    assert b"".join(stream.chunks()) == b"some\n"
+    assert stream.outcome(5).exit_code is None
+    host.close()
