@@ -72,7 +72,9 @@ def answer(request: Report, host: Host) -> Report:
     if operation not in OPERATIONS:
         what = "{!r} is not an operation of this agent".format(operation)
         return failure(what, "It knows {}.".format(", ".join(OPERATIONS)))
-    return _reported(operation, lambda: _answer_leased(_module(OPERATIONS[operation]), request, host))
+    return _reported(
+        operation, lambda: _answer_leased(_module(OPERATIONS[operation]), request, host)
+    )
 
 
 def answer_stream(request: Report, host: Host) -> Report:

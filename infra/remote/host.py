@@ -85,9 +85,7 @@ class SshHost:
             ):  # lost before the command was sent, or dead
                 return Outcome(exit_code=None, stdout=b"", stderr=b"")
 
-    def stream(
-        self, command: str, *, stdin: bytes = b"", reply: Reply | None = None
-    ) -> SshStream:
+    def stream(self, command: str, *, stdin: bytes = b"", reply: Reply | None = None) -> SshStream:
         """Start a command whose output is read while it runs; see `outcome.Host`."""
         channel = self._session(CHANNEL_S, window_bytes=WINDOW_BYTES)
         try:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.errors import HostsFailed, StackError
+from infra.errors import HostsFailed
 from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment, Pace
 from infra.launch.observation import observe, status_document

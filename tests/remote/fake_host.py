@@ -91,9 +91,7 @@ class FakeHost:
             stderr=outputs["stderr"],
         )
 
-    def stream(
-        self, command: str, *, stdin: bytes = b"", reply: Reply | None = None
-    ) -> FakeStream:
+    def stream(self, command: str, *, stdin: bytes = b"", reply: Reply | None = None) -> FakeStream:
         assert reply is None  # a shell here asks for nothing
         self.commands.append(command)
         child = subprocess.Popen(
