@@ -77,7 +77,7 @@ def _host_logs(reached: ReachedStack, query: LogQuery, output: Output) -> list[H
     return [
         HostLog(
             name=host,
-            open_stream=functools.partial(reached.fleet.open_stream, host),
+            open_stream=functools.partial(reached.streams.open_stream, host),
             request=request,
             say=output.message,
         )

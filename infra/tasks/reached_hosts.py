@@ -30,11 +30,17 @@ from infra.tasks.sudo_password import sudo_password
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachedStack:
-    """Hosts that may hold a stack, whatever its file says by now."""
+    """Hosts that may hold a stack, whatever its file says by now.
+
+    Args:
+        fleet: for requests; it brings the lease along where the task holds one.
+        streams: for streamed requests, which change nothing.
+    """
 
     name: str
     hosts: tuple[str, ...]
-    fleet: SshFleet
+    fleet: Fleet
+    streams: SshFleet
 
 
 @contextlib.contextmanager
@@ -91,7 +97,7 @@ def open_recorded(options: Options, *, changes: str | None = None) -> Iterator[R
     inventory = needed_inventory(options, name)
     hosts = {host.name: host for host in inventory.hosts}
     with open_fleet(options, hosts) as fleet:
-        reached = ReachedStack(name=name, hosts=tuple(hosts), fleet=fleet)
+        reached = ReachedStack(name=name, hosts=tuple(hosts), fleet=fleet, streams=fleet)
         if changes is None:
             yield reached
             return
