@@ -14,6 +14,7 @@ from infra.plan.process import Process
 # Some figures are vendors' nominal ones, and the overhead was measured once: a shortfall below this share of the KV
 # budget only warns. GB200 with TP4 at vLLM 0.17.0's defaults was published, and comes out 0.6 GiB short.
 TOLERANCE = 0.1
+UNSAID = 1 << 40  # no limit that matters
 
 
 def context_within_model(view: PlanView) -> Iterator[Finding]:
@@ -21,7 +22,7 @@ def context_within_model(view: PlanView) -> Iterator[Finding]:
     shape = view.checkpoint.shape if view.checkpoint else None
     if shape is None:
         return
-    for process in view.leaders:
+    for process in view.variants:
         length = _max_length(view, process)
         if length > shape.max_context:
             what = f"max_model_len {length} is greater than the model's {shape.max_context}."
@@ -35,33 +36,43 @@ def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
     """A batch has room for one step of every sequence, and for a whole prompt when it is not chunked."""
     if view.family != "vllm":
         return
-    for process in view.leaders:
+    for process in view.variants:
         flags = view.flags(process)
-        tokens, sequences = (
-            as_int(flags.get("max-num-batched-tokens"), 0),
-            as_int(flags.get("max-num-seqs"), 0),
-        )
+        tokens = as_int(flags.get("max-num-batched-tokens"), UNSAID)
+        sequences = max(as_int(flags.get("max-num-seqs"), 0), 1)
         field = f"roles.{process.role}.max_num_batched_tokens"
         step = step_tokens(view, process)
-        if tokens and sequences and tokens < sequences * step:
+        if tokens < sequences * step:
             drafted = f" x {step} (draft tokens + 1)" if step > 1 else ""
             what = f"max_num_batched_tokens {tokens} is smaller than max_num_seqs {sequences}{drafted}."
             fix = f"Use at least {sequences * step}."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
         length = _max_length(view, process)
-        if tokens and flags.get("enable-chunked-prefill") is False and tokens < length:
+        if flags.get("enable-chunked-prefill") is False and tokens < length:
             what = f"Without chunked prefill max_num_batched_tokens {tokens} must hold max_model_len {length}."
             yield Finding(field=field, what=what, fix=f"Use at least {length}.", process=process.id)
 
 
 def weights_fit(view: PlanView) -> Iterator[Finding]:
     """Weights are smaller than what the engine may use of a device."""
-    for process in view.leaders:
+    for process in view.variants:
         room = device_room(view, process)
         if room is not None and room.left_gib <= 0:
             what = f"{room.weights_gib:.1f} GiB of weights per device do not fit {room.usable_gib:.1f} GiB."
             fix = "Use more devices per replica, expert parallel, or a smaller checkpoint."
             yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
+
+
+def memory_share_possible(view: PlanView) -> Iterator[Finding]:
+    """The share of a device's memory lies above 0 and is no more than 1."""
+    for process in view.variants:
+        for flag in ("gpu-memory-utilization", "mem-fraction-static"):
+            share = view.flags(process).get(flag)
+            if isinstance(share, float | int) and not 0 < share <= 1:
+                what = f"--{flag} is {share}: the share of a device's memory."
+                field = f"roles.{process.role}.gpu_memory_utilization"
+                fix = "Use a number above 0 and up to 1."
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def kv_cache_fits(view: PlanView) -> Iterator[Finding]:
@@ -86,7 +97,8 @@ def device_room(view: PlanView, process: Process) -> Room | None:
     layout = layout_of(view, process)
     accelerator = view.accelerators[process.host]
     flag = "mem-fraction-static" if view.family == "sglang" else "gpu-memory-utilization"
-    share = float(str(view.flags(process).get(flag) or view.release.gpu_memory_utilization))
+    given = view.flags(process).get(flag)
+    share = float(str(view.release.gpu_memory_utilization if given is None else given))
     return Room(
         usable_gib=accelerator.memory_mib / 1024 * share,
         weights_gib=weight_bytes_per_device(checkpoint, layout) / GIB,
@@ -114,7 +126,7 @@ def _requests(view: PlanView) -> Iterator[tuple[Process, float, float]]:
     shape = view.checkpoint.shape if view.checkpoint else None
     if shape is None:
         return
-    for process in view.leaders:
+    for process in view.variants:
         room = device_room(view, process)
         if room is None or room.left_gib <= 0:
             continue

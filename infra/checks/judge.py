@@ -13,10 +13,12 @@ from infra.checks import (
     derived,
     experts,
     exposure,
+    launch_modes,
     layout,
     network,
     pairing,
     settings,
+    sglang,
     speculation,
     surroundings,
 )
@@ -40,6 +42,19 @@ RULES: Mapping[str, Rule] = {
     "parser-name": Rule(
         severity="error", source="infra/catalog/fields/", check=settings.parsers_registered
     ),
+    "quantization-method": Rule(
+        severity="error", source="infra/catalog/fields/", check=settings.quantization_registered
+    ),
+    "model-path": Rule(
+        severity="error",
+        source="vllm transformers_utils/config.py@0.22.1; sglang srt/server_args.py@0.5.9",
+        check=pairing.model_path_given,
+    ),
+    "server-arguments": Rule(
+        severity="error",
+        source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        check=sglang.arguments_agree,
+    ),
     "chat-template": Rule(
         severity="error",
         source="sglang srt/parser/conversation.py, managers/template_manager.py@0.5.9, 0.5.23",
@@ -52,6 +67,9 @@ RULES: Mapping[str, Rule] = {
     ),
     "unread-variable": Rule(
         severity="warning", source="infra/catalog/envs/", check=surroundings.variables_read
+    ),
+    "port-variable": Rule(
+        severity="error", source="vllm envs.py@0.22.1", check=surroundings.port_variables_numbers
     ),
     "internal-port": Rule(
         severity="error",
@@ -111,6 +129,16 @@ RULES: Mapping[str, Rule] = {
     ),
     "ranks-incomplete": Rule(severity="error", source=_VLLM, check=layout.ranks_complete),
     "group-flags-differ": Rule(severity="error", source=_VLLM, check=layout.group_flags_equal),
+    "balancing-modes": Rule(severity="error", source=_VLLM, check=launch_modes.one_mode),
+    "local-ranks": Rule(
+        severity="error", source=_VLLM, check=launch_modes.local_ranks_within_group
+    ),
+    "node-place": Rule(severity="error", source=_VLLM, check=launch_modes.node_place),
+    "api-servers": Rule(
+        severity="error",
+        source="vllm entrypoints/cli/serve.py@0.22.1",
+        check=launch_modes.api_servers_possible,
+    ),
     "headless-mode": Rule(severity="error", source=_VLLM, check=layout.headless_followers),
     "ranks-per-host": Rule(severity="error", source=_VLLM, check=layout.hybrid_local_size),
     "sglang-data-parallel": Rule(
@@ -173,6 +201,11 @@ RULES: Mapping[str, Rule] = {
         source="vllm nixl_connector.py@0.17.0, nixl/*@0.33.0",
         check=pairing.side_channel_base_shared,
     ),
+    "kv-connector": Rule(
+        severity="error",
+        source="vllm kv_connector/factory.py@0.17.0, 0.22.1, 0.33.0",
+        check=pairing.connector_known,
+    ),
     "kv-role": Rule(
         severity="error", source="vllm config/kv_transfer.py@0.22.1", check=pairing.kv_role_matches
     ),
@@ -223,10 +256,18 @@ RULES: Mapping[str, Rule] = {
         source="vllm config/scheduler.py@0.22.1",
         check=capacity.batch_holds_sequences,
     ),
+    "draft-incomplete": Rule(
+        severity="error",
+        source="vllm config/speculative.py@0.17.0, 0.22.1",
+        check=speculation.draft_complete,
+    ),
     "capture-sizes": Rule(
         severity="warning",
         source="vllm config/compilation.py, config/vllm.py@0.22.1",
         check=speculation.capture_sizes_cover,
+    ),
+    "memory-share": Rule(
+        severity="error", source="vllm config/cache.py@0.22.1", check=capacity.memory_share_possible
     ),
     "weights-memory": Rule(
         severity="error", source="config.json and modelling code", check=capacity.weights_fit

@@ -9,6 +9,11 @@ from infra.engines.command_line import as_int, as_map
 
 # NIXL's compatibility hash (vllm nixl_connector.py@0.17.0, nixl/*@0.33.0): a difference refuses every transfer.
 HASHED = ("model", "dtype", "kv-cache-dtype", "attention-backend", "quantization")
+# Beginnings of the names of connectors: vllm kv_connector/factory.py@0.17.0, 0.22.1, 0.33.0, and vllm-ascend's own.
+CONNECTORS = (
+    "Nixl", "Mooncake", "MoRIIO", "LMCache", "Multi", "Offloading", "SimpleCPUOffload", "FlexKV", "HF3FS", "HiSparse",
+    "Example", "SharedStorage", "P2pNccl", "DecodeBench", "Ascend", "CPUOffloading", "LLMDataDist", "UCM",
+)  # fmt: skip
 KV_ROLES = {"prefill": ("kv_producer", "kv_both"), "decode": ("kv_consumer", "kv_both")}
 
 
@@ -29,6 +34,42 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
                 fix="Make them equal.",
                 process=decode.id,
             )
+
+
+def connector_known(view: PlanView) -> Iterator[Finding]:
+    """Prefill and decode each name a connector that the engine has, or bring its module."""
+    if view.family != "vllm":
+        return
+    for process in view.variants:
+        config = view.kv_config(process)
+        name, own = config.get("kv_connector"), config.get("kv_connector_module_path")
+        if name is None and process.role in KV_ROLES:
+            what = f"{process.role} names no kv_connector: nothing would be transferred."
+        elif name is not None and own is None and not str(name).startswith(CONNECTORS):
+            what = f"{view.release.engine} has no connector {name}."
+        else:
+            continue
+        fix = "Use kv_transfer: nixl or mooncake."
+        yield Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
+
+
+def model_path_given(view: PlanView) -> Iterator[Finding]:
+    """The model is a path or a repository, and the same on every rank of a group."""
+    flag = "model-path" if view.family == "sglang" else "model"
+    for group, members in view.groups.items():
+        first = view.flags(members[0]).get(flag)
+        for process in members:
+            model = view.flags(process).get(flag)
+            if model is None or (not str(model).startswith("/") and str(model).count("/") != 1):
+                what = f"{process.id} serves {model}: neither a path nor a repository."
+            elif model != first:
+                what = (
+                    f"{process.id} serves {model}, and {members[0].id} of {group} serves {first}."
+                )
+            else:
+                continue
+            fix = "Give every rank of a group the path of one checkpoint."
+            yield Finding(field="checkpoint", what=what, fix=fix, process=process.id)
 
 
 def prefill_blocks_smaller(view: PlanView) -> Iterator[Finding]:

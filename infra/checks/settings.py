@@ -46,6 +46,23 @@ def parsers_registered(view: PlanView) -> Iterator[Finding]:
                 yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
+def quantization_registered(view: PlanView) -> Iterator[Finding]:
+    """The quantisation method is one that the release registers; `ascend` is the Ascend plugin's."""
+    if view.fields is None:
+        return
+    kinds = view.fields.flag_kinds.get("quantization", ())
+    known = {kind.removeprefix("literal:") for kind in kinds if kind.startswith("literal:")}
+    if view.release.engine == "vllm-ascend":
+        known.add("ascend")
+    for process in view.variants:
+        method = view.flags(process).get("quantization")
+        if method is not None and known and method not in known:
+            what = f"{view.release.engine} {view.release.version} knows no quantisation {method}."
+            field = f"roles.{process.role}.flags.quantization"
+            fix = "Leave it out (the checkpoint says which), or name one of the release's."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
 def chat_template_exists(view: PlanView) -> Iterator[Finding]:
     """SGLang's chat template is a built-in name or a path."""
     names = view.release.chat_templates

@@ -32,6 +32,28 @@ def capture_sizes_cover(view: PlanView) -> Iterator[Finding]:
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
+def draft_complete(view: PlanView) -> Iterator[Finding]:
+    """A draft has a model, and says how many tokens it guesses."""
+    if view.family != "vllm":
+        return
+    for process in view.variants:
+        given = view.flags(process).get("speculative-config")
+        config = as_map(given)
+        if given is None:
+            continue
+        needs_model = config.get("method") not in ("ngram", "mtp", "deepseek_mtp", "suffix")
+        tokens = config.get("num_speculative_tokens")
+        model = config.get("model")
+        if needs_model and (model is None or "/" not in str(model)):
+            what = f"The draft model is {model}: neither a path nor a repository."
+        elif needs_model and as_int(tokens, 0) < 1:
+            what = "The speculative configuration names a draft and not how many tokens it guesses."
+        else:
+            continue
+        fix = "Write draft: {checkpoint, num_speculative_tokens}."
+        yield Finding(field="draft", what=what, fix=fix, process=process.id)
+
+
 def step_tokens(view: PlanView, process: Process) -> int:
     """Tokens that one decode step takes per request: the draft's and the one that is verified."""
     config = as_map(view.flags(process).get("speculative-config"))

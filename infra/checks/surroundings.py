@@ -15,6 +15,7 @@ ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
     ("aarch64", "aarch64"),
     ("arm64", "aarch64"),
 )
+PORT_VARIABLES = ("VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
 LIBRARY_VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 
 
@@ -50,6 +51,17 @@ def internal_port_number(view: PlanView) -> Iterator[Finding]:
             continue
         field = f"roles.{process.role}.env.VLLM_PORT"
         yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def port_variables_numbers(view: PlanView) -> Iterator[Finding]:
+    """Variables that hold a port hold a number."""
+    for process in view.engines:
+        for name in PORT_VARIABLES:
+            value = process.env.get(name)
+            if value is not None and not value.isdigit():
+                what = f"{name} is {value!r}, and no number."
+                field = f"roles.{process.role}.env.{name}"
+                yield Finding(field=field, what=what, fix="Leave it out.", process=process.id)
 
 
 def libraries_for_architecture(view: PlanView) -> Iterator[Finding]:

@@ -133,7 +133,18 @@ def model(path: str) -> Change:
 
     def change(document: Document) -> None:
         for row in document["processes"]:
-            row["argv"][row["argv"].index("serve") + 1] = path
+            if row["kind"] == "engine":
+                row["argv"][row["argv"].index("serve") + 1] = path
+
+    return change
+
+
+def one_model(name: str, path: str) -> Change:
+    """Another path of the checkpoint on one process."""
+
+    def change(document: Document) -> None:
+        argv = process(document, name)["argv"]
+        argv[argv.index("serve") + 1] = path
 
     return change
 
@@ -195,6 +206,8 @@ def forgotten_connect(document: Document) -> None:
 
 
 GB200, A3 = "gb200-2p1d", "a3-2p1d"
+NO_MODEL = '{"method": "eagle3", "num_speculative_tokens": 3}'
+NO_TOKENS = '{"method": "eagle3", "model": "/models/kimi-k2.5-eagle3/main"}'
 SHORT = '{"cudagraph_capture_sizes": [4, 8, 160]}'
 flashcomm = env("unified-0/0", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1")
 THREE_KEYS = {"prefill": {"dp_size": 4, "tp_size": 8}, "decode": {"dp_size": 32, "tp_size": 1}}
@@ -217,6 +230,23 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("h200-tp8", flag("unified-0/0", "--tool-call-parser", "kimi_k3"), "no tool-call-parser kimi_k3"),
         Case("h200-tp8", flag("unified-0/0", "--tool-call-parser", None), "needs --tool-call-parser"),
     ),
+    "quantization-method": (
+        Case("h200-tp8", flag("unified-0/0", "--quantization", "int3"), "knows no quantisation int3"),
+        Case("h200-tp8", flag("unified-0/0", "--quantization", "ascend"), "vllm 0.22.1 knows no quantisation ascend"),
+    ),
+    "model-path": (
+        Case(GB200, model("weights"), "decode-0/0 serves weights: neither a path nor a repository"),
+        Case(GB200, one_model("decode-3/1", "/models/kimi-k2.5-nvfp4/other"), "and decode-0/0 of decode/0 serves"),
+        Case("h200-sglang-tp8", flag("unified-0/0", "--model-path", None), "unified-0/0 serves None"),
+    ),
+    "server-arguments": (
+        Case("h200-sglang-tp8", flag("unified-0/0", "--page-size", "7"), "page-size 7 does not divide"),
+        Case("h200-sglang-tp8", flag("unified-0/0", "--enable-two-batch-overlap", ""), "needs a transport"),
+        Case("sglang-2n-tp16", flag("unified-0/0", "--tp-size", "17"), "17 devices do not spread evenly over 2 nodes"),
+        Case("sglang-pd-nixl", flag("decode-0/0", "--disaggregation-decode-tp", "8"), "is for prefill", "decode-0/0"),
+        Case("sglang-pd-nixl", flag("prefill-0/0", "--disaggregation-decode-tp", "3"), "no multiples of each other"),
+        Case("sglang-pd-nixl", flag("prefill-0/0", "--disaggregation-ib-device", "mlx5_0,mlx5_0"), "a device twice"),
+    ),
     "chat-template": (
         Case("h200-sglang-tp8", flag("unified-0/0", "--chat-template", "kimi_k2"), "neither built into sglang 0.5.9"),
     ),
@@ -226,6 +256,9 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "unread-variable": (
         Case("h200-tp8", env("unified-0/0", "VLLM_USE_V1", "1"), "does not read VLLM_USE_V1"),
         Case(A3, env("decode-1/3", "VLLM_ASCEND_ENABLE_CONTEXT_PARALLEL", "1"), "does not read", "decode-1/3"),
+    ),
+    "port-variable": (
+        Case(GB200, env("decode-0/0", "VLLM_NIXL_SIDE_CHANNEL_PORT", "any"), "is 'any', and no number", "decode-0/0"),
     ),
     "internal-port": (
         Case("h200-tp8", env("unified-0/0", "VLLM_PORT", "tcp://192.0.2.9:8000"), "called vllm injects"),
@@ -281,6 +314,23 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "group-flags-differ": (
         Case(GB200, flag("decode-1/0", "--enable-expert-parallel", None), "--enable-expert-parallel", "decode-1/0"),
         Case(GB200, flag("decode-1/0", "--all2all-backend", "deepep_low_latency"), "--all2all-backend", "decode-1/0"),
+    ),
+    "balancing-modes": (
+        Case(GB200, flag("decode-1/0", "--data-parallel-hybrid-lb", ""), "several load-balancing modes", "decode-1/0"),
+        Case("h200-tp8", flag("unified-0/0", "--data-parallel-external-lb", ""), "and no rank"),
+        Case(GB200, flag("decode-1/0", "--data-parallel-size-local", "4"), "holds one rank and is told", "decode-1/0"),
+    ),
+    "local-ranks": (
+        Case("vllm-internal-2n", flag("unified-0/0", "--data-parallel-size-local", "9"), "9 is more than the group's"),
+    ),
+    "node-place": (
+        Case("h200-2n-tp16", flag("unified-1/0", "--node-rank", "2"), "--node-rank 2 is not below --nnodes 2"),
+        Case("h200-2n-tp16", flag("unified-1/0", "--nnodes", "3"), "16 devices do not spread evenly"),
+        Case("h200-2n-tp16", flag("unified-0/0", "--distributed-executor-backend", "ray"), "ray does not span nodes"),
+    ),
+    "api-servers": (
+        Case("h200-2n-tp16", flag("unified-1/0", "--api-server-count", "2"), "headless and asks for 2 API servers"),
+        Case("vllm-multi-port", flag("unified-0/0", "--api-server-count", "2"), "one API server per rank"),
     ),
     "headless-mode": (
         Case(GB200, flag("decode-1/0", "--headless", ""), "is headless", "decode-1/0"),
@@ -365,6 +415,10 @@ CASES: Mapping[str, tuple[Case, ...]] = {
             "kv_both is deprecated since vLLM 0.33.0; decode has it",
         ),
     ),
+    "kv-connector": (
+        Case(GB200, flag("decode-0/0", "--kv-transfer-config", None), "decode names no kv_connector", "decode-0/0"),
+        Case(GB200, kv_config("decode-0/0", kv_connector="NIXL"), "vllm has no connector NIXL", "decode-0/0"),
+    ),
     "kv-role": (Case(GB200, kv_config("decode-0/0", kv_role="kv_producer"), "kv_role is kv_producer", "decode-0/0"),),
     "instance-sizes": (
         Case(A3, kv_config("prefill-0/0", kv_connector_extra_config=THREE_KEYS), "dp_size, tp_size are 4, 8"),
@@ -413,6 +467,10 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(A3, kv_config("prefill-1/0", kv_port="16990"), "lie in 15000-17000", "prefill-1/0"),
     ),
     "kv-port-low": (Case(A3, kv_config("prefill-0/0", kv_port="30000"), "Mooncake before 0.3.8", "prefill-0/0"),),
+    "draft-incomplete": (
+        Case("h200-tp8-eagle3", flag("unified-0/0", "--speculative-config", NO_MODEL), "The draft model is None"),
+        Case("h200-tp8-eagle3", flag("unified-0/0", "--speculative-config", NO_TOKENS), "not how many tokens"),
+    ),
     "capture-sizes": (
         Case(
             "h200-tp8-eagle3",
@@ -434,6 +492,10 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(A3, flag("decode-0/0", "--max-num-batched-tokens", "16"), "16 is smaller than max_num_seqs 48"),
         Case(A3, flag("decode-0/0", "--max-num-batched-tokens", "191"), "48 x 4 (draft tokens + 1)"),
         Case(A3, flag("decode-0/0", "--no-enable-chunked-prefill", ""), "must hold max_model_len 32768"),
+    ),
+    "memory-share": (
+        Case(GB200, flag("decode-0/2", "--gpu-memory-utilization", "1.5"), "is 1.5", "decode-0/2"),
+        Case("h200-sglang-tp8", flag("unified-0/0", "--mem-fraction-static", "0.0"), "is 0.0"),
     ),
     "weights-memory": (Case(GB200, flag("decode-0/0", "--gpu-memory-utilization", "0.3"), "GiB of weights"),),
     "kv-memory": (

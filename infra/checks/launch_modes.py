@@ -1,0 +1,103 @@
+"""Rules about how a vLLM process is told its place: load-balancing modes, nodes, API servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from infra.checks.view import Finding, PlanView
+from infra.engines.command_line import as_int
+from infra.plan.process import Process
+
+MODE_FLAGS = (
+    "data-parallel-multi-port-external-lb",
+    "data-parallel-external-lb",
+    "data-parallel-hybrid-lb",
+)
+NODE_EXECUTORS = ("mp", "uni", "external_launcher")
+
+
+def one_mode(view: PlanView) -> Iterator[Finding]:
+    """A process has one load-balancing mode, and the flags that the mode needs."""
+    if view.family != "vllm":
+        return
+    for process in view.engines:
+        for what, fix in _mode_problems(view.flags(process)):
+            field = f"roles.{process.role}.load_balancing"
+            yield Finding(field=field, what=f"{process.id} {what}", fix=fix, process=process.id)
+
+
+def _mode_problems(flags: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    modes = {name for name in MODE_FLAGS if flags.get(name)}
+    rank, local = flags.get("data-parallel-rank"), flags.get("data-parallel-size-local")
+    if rank is not None:
+        modes.add("data-parallel-external-lb")
+    starts = flags.get("data-parallel-start-rank") is not None and not flags.get("headless")
+    if starts and "data-parallel-multi-port-external-lb" not in modes:
+        modes.add("data-parallel-hybrid-lb")
+    if len(modes) > 1:
+        listed = ", ".join(f"--{mode}" for mode in sorted(modes))
+        yield f"asks for several load-balancing modes ({listed}).", "Keep one of them."
+        return
+    if "data-parallel-external-lb" not in modes:
+        return
+    one_rank = as_int(flags.get("data-parallel-size"), 1) == 1
+    if rank is None and (one_rank or as_int(flags.get("nnodes"), 1) == 1):
+        yield "has --data-parallel-external-lb and no rank.", "Add --data-parallel-rank."
+    elif local is not None and as_int(local, 1) != 1:
+        what = f"holds one rank and is told --data-parallel-size-local {local}."
+        yield what, "Leave --data-parallel-size-local out."
+
+
+def node_place(view: PlanView) -> Iterator[Finding]:
+    """A process that spans nodes has a rank below their number, a divisible world, and a fitting executor."""
+    if view.family != "vllm":
+        return
+    for process in view.engines:
+        flags = view.flags(process)
+        nodes, node = as_int(flags.get("nnodes"), 1), as_int(flags.get("node-rank"), 0)
+        executor = flags.get("distributed-executor-backend")
+        world = view.size(process, "tensor-parallel-size") * view.readings[process.id].group_size
+        world *= view.size(process, "pipeline-parallel-size")
+        if nodes <= 1:
+            continue
+        if not 0 <= node < nodes:
+            yield _of_role(
+                process, f"--node-rank {node} is not below --nnodes {nodes}.", "Count from 0."
+            )
+        if world % nodes:
+            what = f"{world} devices do not spread evenly over --nnodes {nodes}."
+            yield _of_role(process, what, "Use a number of nodes that divides the devices.")
+        if executor not in (None, *NODE_EXECUTORS):
+            what = f"--distributed-executor-backend {executor} does not span nodes with --nnodes."
+            yield _of_role(process, what, f"Use {' or '.join(NODE_EXECUTORS)}, or leave it out.")
+
+
+def local_ranks_within_group(view: PlanView) -> Iterator[Finding]:
+    """A process holds no more ranks than its group has."""
+    if view.family != "vllm":
+        return
+    for process in view.engines:
+        local = as_int(view.flags(process).get("data-parallel-size-local"), 1)
+        size = view.readings[process.id].group_size
+        if local > size:
+            what = f"--data-parallel-size-local {local} is more than the group's {size} ranks."
+            yield _of_role(process, what, f"Use at most {size}.")
+
+
+def api_servers_possible(view: PlanView) -> Iterator[Finding]:
+    """API servers are counted only where one is started, and once per multi-port host."""
+    if view.family != "vllm":
+        return
+    for process in view.engines:
+        flags = view.flags(process)
+        count = as_int(flags.get("api-server-count"), 0)
+        if count and flags.get("headless"):
+            what = f"{process.id} is headless and asks for {count} API servers."
+            yield _of_role(process, what, "Remove --api-server-count there.")
+        elif count > 1 and flags.get("data-parallel-multi-port-external-lb"):
+            what = f"multi-port starts one API server per rank; {process.id} asks for {count}."
+            yield _of_role(process, what, "Remove --api-server-count.")
+
+
+def _of_role(process: Process, what: str, fix: str) -> Finding:
+    return Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)

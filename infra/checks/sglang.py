@@ -1,0 +1,57 @@
+"""Rules about what SGLang's server checks when it reads its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from infra.checks.view import Finding, PlanView
+from infra.engines.command_line import as_int
+
+DEFAULT_CHUNK = 8192  # server_args.py@0.5.9, where no chunk size is named
+
+
+def arguments_agree(view: PlanView) -> Iterator[Finding]:
+    """What SGLang's ServerArgs assert about sizes, pages, overlap and prefill/decode holds."""
+    if view.family != "sglang":
+        return
+    for process in view.variants:
+        for flag, what, fix in _problems(view.flags(process)):
+            field = f"roles.{process.role}.flags.{flag}"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def _problems(flags: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """(flag, fact, fix) of each assertion that would fail."""
+    tensor, pipeline, nodes, data, page = (
+        max(as_int(flags.get(name), 1), 1)
+        for name in (
+            "tensor-parallel-size",
+            "pipeline-parallel-size",
+            "nnodes",
+            "data-parallel-size",
+            "page-size",
+        )
+    )
+    mode = flags.get("disaggregation-mode")
+    if tensor * pipeline % nodes:
+        what = f"{tensor * pipeline} devices do not spread evenly over {nodes} nodes."
+        yield "tp-size", what, "Use a number of nodes that divides the devices."
+    chunk = as_int(flags.get("chunked-prefill-size"), DEFAULT_CHUNK)
+    chunk //= data if flags.get("enable-dp-attention") else 1
+    if chunk > 0 and mode != "decode" and chunk % page:
+        what = f"page-size {page} does not divide the chunk of {chunk} tokens."
+        yield "page-size", what, "Use a power of two."
+    if flags.get("enable-two-batch-overlap") and flags.get("moe-a2a-backend", "none") == "none":
+        what = "Two-batch overlap needs a transport between experts."
+        yield "enable-two-batch-overlap", what, "Set moe-a2a-backend, or remove it."
+    devices = [name.strip() for name in str(flags.get("disaggregation-ib-device") or "").split(",")]
+    if len(devices) != len(set(devices)):
+        what = f"disaggregation-ib-device names a device twice: {', '.join(devices)}."
+        yield "disaggregation-ib-device", what, "Name each once."
+    decode = as_int(flags.get("disaggregation-decode-tp"), 0)
+    if decode and mode == "decode":
+        what = "disaggregation-decode-tp is for prefill: it says how wide its decode peers are."
+        yield "disaggregation-decode-tp", what, "Remove it there."
+    elif decode and max(tensor, decode) % min(tensor, decode):
+        what = f"decode's {decode} and prefill's {tensor} tensor-parallel ranks are no multiples of each other."
+        yield "disaggregation-decode-tp", what, "Use sizes of which one divides the other."
