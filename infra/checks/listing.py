@@ -14,7 +14,8 @@ HEAD = """\
 
 Written by `python -m infra.checks.listing` from `infra/checks/`; a test keeps it current. `fab check` applies every
 rule to the plan of a stack, or to a plan document with `--plan FILE`. An error refuses the stack and leaves with 2;
-a warning is printed. A stack accepts a finding with `waive: [{rule: ID, reason: WHY}]`; it is printed all the same.
+a warning is printed; `fab check --explain RULE` prints one rule. A stack accepts a finding with
+`waive: [{rule: ID, reason: WHY}]`; it is printed all the same.
 
 What cannot be read or placed at all (an unknown key, a wrong type, an id that the catalogue lacks, devices left idle
 without being declared) is reported with its line before these rules.
@@ -29,9 +30,14 @@ def rules_document() -> str:
     return HEAD + "".join(_row(name, rule) for name, rule in RULES.items())
 
 
+def explained(rule: Rule) -> tuple[str, str]:
+    """What holds, in one sentence, and what is to be said beyond it; the latter may be empty."""
+    sentence, _, reason = (inspect.getdoc(rule.check) or "").partition("\n\n")
+    return sentence.replace("\n", " "), reason
+
+
 def _row(name: str, rule: Rule) -> str:
-    sentence = (inspect.getdoc(rule.check) or "").partition("\n\n")[0].replace("\n", " ")
-    cells = (f"`{name}`", rule.severity, sentence, rule.source)
+    cells = (f"`{name}`", rule.severity, explained(rule)[0], rule.source)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 

@@ -6,12 +6,13 @@ import shlex
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import judge_plan, judge_stack
+from infra.checks.judge import RULES, judge_plan, judge_stack
+from infra.checks.listing import explained
 from infra.errors import Problem, ProblemsFound, StackError
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan
 from infra.plan.imported import read_plan
-from infra.spec.load import LoadedStack
+from infra.spec.load import LoadedStack, nearest
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, Tone
 from infra.tasks.stack_options import (
@@ -25,6 +26,9 @@ from infra.tasks.stack_options import (
 
 def run(options: Options, output: Output) -> int:
     """Print every problem; 0 when there are only warnings, else 2."""
+    rule = options.text("explain")
+    if rule is not None:
+        return _explain(rule, output)
     subject, problems = judge_chosen(options)
     is_ok = not any(problem.blocks for problem in problems)
     output.document(
@@ -47,6 +51,28 @@ def run(options: Options, output: Output) -> int:
         again = same_choice(options) if plan_file is None else f"--plan {shlex.quote(plan_file)}"
         output.next_command(f"fab {'plan' if plan_file is None else 'rehearse'} {again}")
     return 0 if is_ok else StackError.exit_code
+
+
+def _explain(name: str, output: Output) -> int:
+    """One rule: what holds, how much it weighs, and where that was read.
+
+    Raises:
+        StackError: there is no such rule.
+    """
+    rule = RULES.get(name)
+    if rule is None:
+        raise StackError("--explain", f"There is no rule {name}.", nearest(name, RULES))
+    holds, reason = explained(rule)
+    facts = {"rule": name, "severity": rule.severity, "holds": holds, "source": rule.source}
+    output.document({"schema_version": SCHEMA_VERSION, "ok": True, **facts, "reason": reason})
+    output.data(f"{name} ({rule.severity}): {holds}")
+    if reason:
+        output.data(reason)
+    output.data(f"Source: {rule.source}.")
+    accept = f"waive: [{{rule: {name}, reason: WHY}}]"
+    output.data(f"A stack that has to live with it writes {accept}; the finding is still printed.")
+    output.next_command("fab check --stack NAME")
+    return 0
 
 
 def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...]]:

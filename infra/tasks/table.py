@@ -52,7 +52,13 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "check",
                 "check",
                 "Judge a stack with every rule that needs no host",
-                (*STACK, INVENTORY, PLAN, JSON),
+                (
+                    *STACK,
+                    INVENTORY,
+                    PLAN,
+                    Option("explain", "text", "say what one rule asks for, and why"),
+                    JSON,
+                ),
             ),
             Entry(
                 "plan",

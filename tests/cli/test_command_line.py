@@ -266,3 +266,15 @@ def test_check_names_the_same_stack_again_and_says_where_addresses_come_from(
         "There is no inventory: addresses are documentation addresses.",
         f"Next: fab plan --file {file} --set port=9000",
     ]
+
+
+def test_a_rule_is_explained_by_its_id() -> None:
+    done = fab("check", "--explain", "kv-role", "--json")
+    assert done.returncode == 0
+    document = json.loads(done.stdout)
+    assert (document["rule"], document["severity"]) == ("kv-role", "error")
+    assert "decode consumes" in document["holds"]
+    assert "vllm" in document["source"]
+    unknown = fab("check", "--explain", "kv-rol")
+    assert unknown.returncode == 2
+    assert "Did you mean kv-role" in unknown.stderr
