@@ -16,6 +16,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     read       paths                                     {"files": {path: text or null}}
     identity                                             {"architecture", "cpu_implementer", "cpu_part", "cpu_vendor",
                                                            "is_virtual", "pci_vendors", "device_files", "drivers"}
+    status     record, paths by kind                     the report of `units`, {"record": text or null, "answers":
+                                                           {process: HTTP status or null}}
     logs       record, process, role, lines, since,      {"processes": [{id, role}]} behind a stream of lines (`logs`)
                after, grep, follow
     lease                                                {"lease": whether one came with the request}

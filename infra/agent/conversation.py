@@ -22,6 +22,7 @@ OPERATIONS = {
     "probe": ".probe",
     "listening": ".listening",
     "read": ".reading",
+    "status": ".status",
     "lease": ".lease",
     "identity": ".identity",
 }

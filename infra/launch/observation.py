@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.engines.serving import HEALTH, MODELS
-from infra.launch.fleet import Fleet, all_reports, rows_of
-from infra.launch.probing import HEALTH_S, SLACK_S
-from infra.launch.releases import read_releases, read_unit_states, units_of
-from infra.launch.unit_states import UnitState
-from infra.render.release_record import RecordedProcess, Release
+from infra.errors import InfraError
+from infra.launch.fleet import Fleet, Report
+from infra.launch.releases import units_of
+from infra.launch.unit_states import UnitState, read_units
+from infra.render.host_paths import release_path
+from infra.render.release_record import RecordedProcess, read_release
 
+UNKNOWN = "unknown"
 OK_STATUS = 200
 FIRST_SERVER_ERROR = 500
 
@@ -23,6 +25,7 @@ class ProcessStatus:
     Args:
         ready: it runs, and its endpoint (or its group's, when it has none) answers.
         epoch: how often its group has been restarted as one; 0 until groups are.
+        problem: why its host cannot be asked, None where it can; its state is then `unknown`.
     """
 
     id: str
@@ -35,6 +38,7 @@ class ProcessStatus:
     epoch: int
     restarts: int
     devices: tuple[int, ...]
+    problem: str | None
 
     def as_document(self) -> dict[str, object]:
         """The row of `up --json` and `status --json`."""
@@ -56,21 +60,37 @@ def observe(
 ) -> tuple[ProcessStatus, ...]:
     """Every recorded process of a stack, engines in the order of the hosts, the router last.
 
-    Raises:
-        HostsFailed: a host cannot be asked.
+    Every host is asked once; one that is out of reach is a row of its own, `unknown`.
     """
-    releases = read_releases(fleet, hosts, stack, timeout_s=timeout_s)
-    states = read_unit_states(fleet, units_of(releases), timeout_s=timeout_s)
-    answering = _answering(fleet, releases, states, timeout_s)
-    rows = [
-        _status(
-            process, host, states[process.id], _is_ready(process, release_rows, answering, states)
-        )
-        for release_rows in [[p for release in releases.values() for p in release.processes]]
-        for host, release in releases.items()
-        for process in release.processes
-    ]
-    return tuple(sorted(rows, key=lambda row: row.kind == "router"))
+    request = {
+        "operation": "status",
+        "record": release_path(stack),
+        "paths": {"engine": HEALTH, "router": MODELS},
+    }
+    reports: dict[str, Report] = {}
+    rows: list[ProcessStatus] = []
+    for host, answer in fleet.ask({host: request for host in hosts}, timeout_s=timeout_s).items():
+        if isinstance(answer, InfraError):
+            rows.append(_out_of_reach(host, answer))
+        else:
+            reports[host] = answer
+    rows += _rows(reports, stack)
+    places = {host: place for place, host in enumerate(hosts)}
+    return tuple(sorted(rows, key=lambda row: (row.kind == "router", places[row.host])))
+
+
+def remembered(
+    rows: Sequence[ProcessStatus], before: Sequence[ProcessStatus]
+) -> tuple[ProcessStatus, ...]:
+    """The rows, with what was known before of a host that is out of reach now."""
+    found: list[ProcessStatus] = []
+    for row in rows:
+        known = [old for old in before if old.host == row.host and old.id != row.host]
+        if row.state != UNKNOWN or not known:
+            found.append(row)
+            continue
+        found += [replace(old, state=UNKNOWN, ready=False, problem=row.problem) for old in known]
+    return tuple(sorted(found, key=lambda row: row.kind == "router"))
 
 
 def status_document(stack: str, rows: Sequence[ProcessStatus]) -> dict[str, object]:
@@ -86,29 +106,33 @@ def status_document(stack: str, rows: Sequence[ProcessStatus]) -> dict[str, obje
     }
 
 
-def _answering(
-    fleet: Fleet, releases: Mapping[str, Release], states: Mapping[str, UnitState], timeout_s: float
-) -> set[str]:
-    """Processes whose endpoint answers; asked from their own hosts."""
-    probes: dict[str, list[dict[str, object]]] = {}
-    for host, release in releases.items():
-        for process in release.processes:
-            if process.endpoint is not None and states[process.id].is_running:
-                path = HEALTH if process.kind == "engine" else MODELS
-                step = {"method": "GET", "url": process.endpoint + path, "timeout_s": HEALTH_S}
-                probe: dict[str, object] = {"id": process.id, "steps": [step]}
-                probes.setdefault(host, []).append(probe)
-    requests = {
-        host: {"operation": "probe", "probes": listed, "parallel": len(listed)}
-        for host, listed in probes.items()
+def _rows(reports: Mapping[str, Report], stack: str) -> list[ProcessStatus]:
+    """The rows of the hosts that answered.
+
+    Raises:
+        HostsFailed: a host's record is damaged.
+    """
+    releases = {
+        host: read_release(host, stack, str(report["record"]))
+        for host, report in reports.items()
+        if report.get("record") is not None
     }
-    reports = all_reports(fleet.ask(requests, timeout_s=timeout_s + SLACK_S))
-    return {
-        str(row["id"])
-        for report in reports.values()
-        for row in rows_of(report, "probes")
-        if any(_is_answer(step.get("status"), str(row["id"])) for step in rows_of(row, "steps"))
-    }
+    states: dict[str, UnitState] = {}
+    answering: set[str] = set()
+    for host, units in units_of(releases).items():
+        states.update(read_units(host, reports[host], units))
+        answers = reports[host].get("answers")
+        for process, status in (answers if isinstance(answers, Mapping) else {}).items():
+            if _is_answer(status, str(process)):
+                answering.add(str(process))
+    everyone = [process for release in releases.values() for process in release.processes]
+    return [
+        _status(
+            process, host, states[process.id], _is_ready(process, everyone, answering, states)
+        )
+        for host, release in releases.items()
+        for process in release.processes
+    ]
 
 
 def _is_answer(status: object, process: str) -> bool:
@@ -145,4 +169,22 @@ def _status(process: RecordedProcess, host: str, state: UnitState, ready: bool) 
         epoch=0,
         restarts=state.restarts,
         devices=process.devices,
+        problem=None,
+    )
+
+
+def _out_of_reach(host: str, error: InfraError) -> ProcessStatus:
+    """The row of a host that cannot be asked: what runs there is not known."""
+    return ProcessStatus(
+        id=host,
+        host=host,
+        unit="",
+        kind="engine",
+        state=UNKNOWN,
+        ready=False,
+        since=None,
+        epoch=0,
+        restarts=0,
+        devices=(),
+        problem=f"{error.what} {error.fix}",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from infra.launch.fleet import Fleet, ask_all
-from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.render.host_paths import release_path
 from infra.render.release_record import RecordedProcess, Release, read_release
 
@@ -39,20 +38,3 @@ def units_of(
         for host, release in releases.items()
     }
     return {host: units for host, units in found.items() if units}
-
-
-def read_unit_states(
-    fleet: Fleet, units: Mapping[str, Mapping[str, str]], *, timeout_s: float
-) -> dict[str, UnitState]:
-    """The state of units by process id.
-
-    Raises:
-        HostsFailed: a host cannot be asked.
-    """
-    requests = {host: units_request("status", list(names)) for host, names in units.items()}
-    reports = ask_all(fleet, requests, timeout_s=timeout_s)
-    return {
-        process: state
-        for host, report in reports.items()
-        for process, state in read_units(host, report, units[host]).items()
-    }

@@ -2,35 +2,80 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import NoReturn
 
-from infra.errors import NotReady
+from infra.errors import HostsFailed, NotReady, StackError
 from infra.launch.deployment import Limits
-from infra.launch.observation import ProcessStatus, observe, status_document
+from infra.launch.observation import (
+    UNKNOWN,
+    ProcessStatus,
+    observe,
+    remembered,
+    status_document,
+)
 from infra.tasks.options import Options
 from infra.tasks.output import Output, table
-from infra.tasks.reached_hosts import open_recorded
+from infra.tasks.reached_hosts import ReachedStack, open_recorded
 from infra.tasks.stack_options import same_choice
+
+WATCH_S = 2.0
+# To the upper left corner, and everything below it away.
+CLEAR = "\033[H\033[J"
 
 
 def run(options: Options, output: Output) -> int:
-    """Print one row per process; 5 when one is not ready."""
+    """Print one row per process; 4 when a host is out of reach, 5 when a process is not ready."""
+    watches = options.is_on("watch")
+    if watches and output.wants_json:
+        what = "--json prints one document, --watch never ends."
+        raise StackError("command line", what, "Leave one of them out.")
     with open_recorded(options) as reached:
+        if watches:
+            _watch(reached, output)
         rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
-    document = status_document(reached.name, rows)
-    output.document(document)
+    output.document(status_document(reached.name, rows))
     if not rows:
         output.message(f"Nothing of {reached.name} is on these {len(reached.hosts)} hosts.")
         output.next_command(f"fab up {same_choice(options)}")
         return NotReady.exit_code
     output.data(status_table(rows))
-    waiting = [row.id for row in rows if not row.ready]
+    return _verdict(rows, options, output)
+
+
+def _verdict(rows: Sequence[ProcessStatus], options: Options, output: Output) -> int:
+    """The exit code, and what to type next."""
+    unknown = [row for row in rows if row.state == UNKNOWN]
+    waiting = [row.id for row in rows if not row.ready and row.state != UNKNOWN]
     if waiting:
         output.message(output.toned(f"Not ready: {', '.join(waiting)}.", "bad"))
+    for row in unknown:
+        output.message(output.toned(f"Out of reach: {row.host}: {row.problem}", "bad"))
+    if unknown:
+        output.next_command(f"fab status {same_choice(options)}")
+        return HostsFailed.exit_code
+    if waiting:
         output.next_command(f"fab logs {same_choice(options)} --rank {waiting[0]}")
         return NotReady.exit_code
     output.next_command(f"fab verify {same_choice(options)}")
     return 0
+
+
+def _watch(reached: ReachedStack, output: Output) -> NoReturn:
+    """Show the rows until interrupted: redrawn on a terminal, else appended when they have changed."""
+    redraws, shown = output.stdout.isatty(), ""
+    before: tuple[ProcessStatus, ...] = ()
+    while True:
+        rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
+        before = rows = remembered(rows, before)
+        text = status_table(rows) if rows else f"Nothing of {reached.name} is on these hosts."
+        if redraws or text != shown:
+            stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+            head = f"{reached.name} at {stamp} UTC, every {WATCH_S:g} s; Ctrl-C ends"
+            output.data(f"{CLEAR if redraws else ''}{head}\n{text}")
+            shown = text
+        time.sleep(WATCH_S)
 
 
 def status_table(rows: Sequence[ProcessStatus]) -> str:

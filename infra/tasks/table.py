@@ -116,7 +116,12 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     FORCE,
                 ),
             ),
-            Entry("status", "status", "The state of every process, from its host", HOSTS),
+            Entry(
+                "status",
+                "status",
+                "The state of every process, from its host",
+                (*HOSTS, Option("watch", "switch", "go on until interrupted")),
+            ),
             Entry(
                 "logs",
                 "logs",

@@ -64,6 +64,7 @@ def served_rows(deployment: Deployment, served: Served) -> list[ProcessStatus]:
             epoch=0,
             restarts=served.units[process.id].restarts,
             devices=process.devices,
+            problem=None,
         )
         for process in deployment.plan.processes
         if process.id in served.units

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,27 @@ def test_a_bug_is_a_report_too(host: StubbornHost, capfd: pytest.CaptureFixture[
     report = host.ask("read", paths=["\0"])
     assert "a bug in the agent" in str(report["error"])
     assert "Traceback" in capfd.readouterr().err
+
+
+def test_status_without_a_record_is_empty(host: StubbornHost) -> None:
+    report = host.ask("status", record="/etc/moe-infra/s/release.json")
+    assert (report["record"], report["units"], report["answers"]) == (None, [], {})
+
+
+def test_status_asks_the_endpoints_of_what_runs(
+    host: StubbornHost, stand_in: Callable[[str, str], None]
+) -> None:
+    rows = [
+        {"id": "a/0", "unit": "a.service", "kind": "engine", "endpoint": "http://127.0.0.1:1"},
+        {"id": "a/1", "unit": "b.service", "kind": "engine", "endpoint": None},
+    ]
+    host.put("/etc/moe-infra/s/release.json", json.dumps({"processes": rows}))
+    host.put("/run/systemd/system/x", "")
+    blocks = r"Id=a.service\nActiveState=active\n\nId=b.service\nActiveState=active\n"
+    stand_in("systemctl", f"printf '{blocks}'")
+    report = host.ask("status", record="/etc/moe-infra/s/release.json", paths={"engine": "/health"})
+    assert report["answers"] == {"a/0": None}
+    assert json.loads(str(report["record"])) == {"processes": rows}
+    units = report["units"]
+    assert isinstance(units, list)
+    assert [row["active_state"] for row in units] == ["active", "active"]

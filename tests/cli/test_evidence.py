@@ -162,3 +162,25 @@ def test_following_goes_on_after_a_cut_and_loses_and_repeats_nothing(kept: Kept,
         assert len(ticks) > 30
         assert ticks == list(range(ticks[0], ticks[0] + len(ticks)))
         assert wait_until(lambda host=host: kept.ssh(host, "pgrep journalctl") == "")  # type: ignore[misc]  # bound now
+
+
+def test_status_asks_each_host_once_and_shows_who_is_out_of_reach(
+    kept: Kept, second_is_down: None
+) -> None:
+    done = kept.fab("status", "--json")
+    assert done.returncode == 4
+    document = json.loads(done.stdout)
+    assert document["ok"] is False
+    states = {row["host"]: row["state"] for row in document["processes"]}
+    assert states == {FIRST: "active", SECOND: "unknown"}
+    assert SECOND in done.stderr
+
+
+def test_watching_appends_only_what_has_changed(kept: Kept) -> None:
+    watching = kept.start("status", "--watch")
+    time.sleep(6)
+    watching.send_signal(signal.SIGINT)
+    shown, _ = watching.communicate(timeout=20)
+    assert watching.returncode == 130
+    assert shown.count("Ctrl-C ends") == 1
+    assert "\033" not in shown

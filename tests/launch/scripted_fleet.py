@@ -126,6 +126,7 @@ class ScriptedFleet:
             "probe": self._probe,
             "listening": self._listening,
             "read": self._read,
+            "status": self._status,
         }
 
     def _state(self, host: str, request: Mapping[str, object]) -> Report:
@@ -168,6 +169,24 @@ class ScriptedFleet:
                 unit.active_state = "inactive"
             rows.append(unit.row(name, int(str(request.get("log_lines") or 0))))
         return {"units": rows, "message": None}
+
+    def _status(self, host: str, request: Mapping[str, object]) -> Report:
+        text = self.files[host].get(str(request["record"]))
+        try:
+            rows = json.loads(text)["processes"] if text is not None else []
+        except ValueError as error:
+            raise AssertionError("the agent refuses a damaged record") from error
+        names = [row["unit"] for row in rows]
+        report = dict(self._units(host, {"action": "status", "units": names}))
+        paths = request["paths"]
+        assert isinstance(paths, Mapping)
+        report["record"] = text
+        report["answers"] = {
+            row["id"]: self._respond({"url": row["endpoint"] + paths[row["kind"]]}, [])["status"]
+            for row in rows
+            if row["endpoint"] is not None and self.units[host, row["unit"]].active_state == "active"
+        }
+        return report
 
     def _listening(self, host: str, request: Mapping[str, object]) -> Report:
         ports = request["ports"]

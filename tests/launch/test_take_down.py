@@ -6,7 +6,7 @@ from infra.catalog.load import Catalog
 from infra.errors import HostsFailed
 from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment, Pace
-from infra.launch.observation import observe, status_document
+from infra.launch.observation import observe, remembered, status_document
 from infra.launch.releases import read_releases
 from infra.launch.take_down import take_down
 from infra.launch.verification import verify
@@ -99,6 +99,33 @@ def test_status_follows_the_record(running: tuple[Deployment, ScriptedFleet, lis
     fleet.silent.add("prefill-1/0")
     rows = observe(fleet, list(deployment.states), STACK, timeout_s=10.0)
     assert [row.id for row in rows if not row.ready] == ["prefill-1/0", "decode-0/1"]
+
+
+def test_status_asks_every_host_once(running: tuple[Deployment, ScriptedFleet, list[str]]) -> None:
+    deployment, fleet, _ = running
+    observe(fleet, list(deployment.states), STACK, timeout_s=10.0)
+    assert [(host, operation) for host, operation, _ in fleet.asked] == [
+        (host, "status") for host in deployment.states
+    ]
+
+
+def test_a_host_out_of_reach_is_a_row_and_hides_nobody(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    before = observe(fleet, list(deployment.states), STACK, timeout_s=10.0)
+    fleet.fails["decode-1"] = HostsFailed("decode-1", "decode-1 does not answer.", "Look at it.")
+    rows = observe(fleet, list(deployment.states), STACK, timeout_s=10.0)
+    unknown = [row for row in rows if row.state == "unknown"]
+    assert [(row.id, row.host, row.ready) for row in unknown] == [("decode-1", "decode-1", False)]
+    assert "does not answer" in str(unknown[0].problem)
+    assert sum(row.ready for row in rows) == 21
+    assert status_document(STACK, rows)["ok"] is False
+    known = remembered(rows, before)
+    assert [row.id for row in known if row.state == "unknown"] == [
+        f"decode-1/{index}" for index in range(4)
+    ]
+    assert len(known) == len(before)
 
 
 def test_a_router_that_wants_a_key_is_ready_all_the_same(
