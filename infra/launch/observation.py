@@ -69,7 +69,7 @@ def observe(
     }
     reports: dict[str, Report] = {}
     rows: list[ProcessStatus] = []
-    for host, answer in fleet.ask({host: request for host in hosts}, timeout_s=timeout_s).items():
+    for host, answer in fleet.ask(dict.fromkeys(hosts, request), timeout_s=timeout_s).items():
         if isinstance(answer, InfraError):
             rows.append(_out_of_reach(host, answer))
         else:
@@ -127,9 +127,7 @@ def _rows(reports: Mapping[str, Report], stack: str) -> list[ProcessStatus]:
                 answering.add(str(process))
     everyone = [process for release in releases.values() for process in release.processes]
     return [
-        _status(
-            process, host, states[process.id], _is_ready(process, everyone, answering, states)
-        )
+        _status(process, host, states[process.id], _is_ready(process, everyone, answering, states))
         for host, release in releases.items()
         for process in release.processes
     ]

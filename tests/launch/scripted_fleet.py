@@ -184,7 +184,8 @@ class ScriptedFleet:
         report["answers"] = {
             row["id"]: self._respond({"url": row["endpoint"] + paths[row["kind"]]}, [])["status"]
             for row in rows
-            if row["endpoint"] is not None and self.units[host, row["unit"]].active_state == "active"
+            if row["endpoint"] is not None
+            and self.units[host, row["unit"]].active_state == "active"
         }
         return report
 
