@@ -133,6 +133,17 @@ def _is_program(view: PlanView, name: str, router: Process) -> bool:
     return list(router.argv[: len(program)]) == list(program)
 
 
+def draft_runs_on_accelerator(view: PlanView) -> Iterator[Finding]:
+    """SGLang's speculation with Kimi's drafts runs on NVIDIA devices."""
+    for process in view.variants:
+        drafts = "speculative-draft-model-path" in view.flags(process)
+        accelerator = view.accelerator(process)
+        if view.family == "sglang" and drafts and accelerator.vendor == "amd":
+            what = f"SGLang does not speculate with this draft on {accelerator.id} (AMD)."
+            fix = "Remove draft."
+            yield Finding(field="draft", what=what, fix=fix, process=process.id)
+
+
 def draft_fits_checkpoint(view: PlanView) -> Iterator[Finding]:
     """A draft was trained for the checkpoint, and the release loads it; no draft serves by itself."""
     if view.checkpoint is not None and view.checkpoint.kind == "draft":

@@ -117,6 +117,11 @@ RULES: Mapping[str, Rule] = {
         source="vllm config/speculative.py@0.17.0, 0.18.0",
         check=compatibility.draft_fits_checkpoint,
     ),
+    "draft-accelerator": Rule(
+        severity="error",
+        source="SGLang cookbook, KimiK25ConfigGenerator at commit fe41c7f",
+        check=compatibility.draft_runs_on_accelerator,
+    ),
     "aiter-heads": Rule(
         severity="error",
         source="vllm rocm_aiter_mla.py@0.17.1, 0.18.0; SGLang cookbook",

@@ -203,6 +203,8 @@ def _wrong_type(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
         )
     if detail["type"] in _MAP_TYPES:
         return "wrong-type", f"{_shown(given, path)} is not a map.", "Write `key: value` under it."
+    if detail["type"] in _LIST_TYPES:
+        return "wrong-type", f"{_shown(given, path)} is not a list.", "Write [a, b]."
     if detail["type"] == "string_type" and isinstance(given, int | float):
         return "wrong-type", f"{given!r} is not text.", f'Write it in quotes: "{given}".'
     wanted = _article(detail["msg"].removeprefix("Input should be ").removeprefix("a valid "))
@@ -217,6 +219,7 @@ def _shown(value: object, path: Path) -> str:
 
 _REFERENCE_FIX = "Write `{env: NAME}` or `{file: PATH}`; the value itself never stands in a stack."
 _MAP_TYPES = ("dict_type", "model_type", "model_attributes_type")
+_LIST_TYPES = ("list_type", "tuple_type")
 
 _DESCRIPTIONS: Mapping[str, Callable[[ErrorDetails, Path], tuple[str, str, str]]] = {
     "extra_forbidden": _unknown_key,

@@ -287,6 +287,13 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("h200-tp8", top("checkpoint", "kimi-k2.5-eagle3"), "kimi-k2.5-eagle3 is a draft: it cannot serve"),
         Case("h200-tp8", spec_of("kimi-k2.5-int4"), "kimi-k2.5-int4 is no draft", "unified-0/0"),
     ),
+    "draft-accelerator": (
+        Case(
+            "sglang-rocm-tp4",
+            flag("unified-0/0", "--speculative-draft-model-path", "/models/kimi-k2.5-eagle3/main"),
+            "does not speculate with this draft on",
+        ),
+    ),
     "aiter-heads": (
         Case("mi325x-tp4", flag("unified-0/0", "--tensor-parallel-size", "8"), "8 heads per device", "unified-0/0"),
     ),

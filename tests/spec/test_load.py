@@ -119,6 +119,7 @@ def test_pulumis_own_files_are_no_stacks() -> None:
             "enable",
         ),
         ("ingress: {existing: 5}", "wrong-type", "ingress.existing", "5 is not text", "quotes"),
+        ("waive: kv-role", "wrong-type", "waive", "'kv-role' is not a list", "[a, b]"),
         ("weights: 5", "wrong-type", "weights", "5 is not a map", "key: value"),
         ("summary: 0.22", "wrong-type", "summary", "0.22 is not text", '"0.22"'),
         (
