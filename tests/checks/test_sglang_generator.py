@@ -1,4 +1,4 @@
-"""All selections of the SGLang cookbook's generator: what it offers compiles and is accepted, what it refuses is refused."""
+"""The selections of the SGLang cookbook's generator: what it offers is accepted, what it refuses is refused."""
 
 from __future__ import annotations
 
