@@ -25,6 +25,7 @@ OPERATIONS = {
     "status": ".status",
     "lease": ".lease",
     "identity": ".identity",
+    "releases": ".kept_releases",
 }
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
 STREAMS = {"logs": ".logs"}

@@ -17,6 +17,7 @@ PRIVATE_MODE = "0600"
 FOLDER_MODE = 0o755
 MAX_DIFF_LINES = 400
 MAX_DIFF_CHARACTERS = 240
+BESIDE = ".moe-infra-new"
 
 
 def read_file(host: Host, item: Item) -> Reading:
@@ -63,17 +64,40 @@ def write_file(host: Host, _item: Item, part: str, value: object) -> None:
         os.symlink(str(state["link"]), temporary)
         os.rename(temporary, path)
         return
-    owner = (int(state["uid"]), int(state["gid"])) if os.geteuid() == 0 else None
-    replace_file(path, base64.b64decode(str(state["content"])), int(str(state["mode"]), 8), owner)
+    content = base64.b64decode(str(state["content"]))
+    replace_file(path, content, int(str(state["mode"]), 8), _owner_of(state))
+
+
+def lay_out_file(host: Host, part: str, value: object) -> None:
+    """Write a wanted file beside its place; `write_file` then only has to rename it."""
+    state = value if isinstance(value, dict) else {}
+    if "sha256" not in state:
+        return
+    content = base64.b64decode(str(state["content"]))
+    _write_beside(host.path(part), content, int(str(state["mode"]), 8), _owner_of(state))
+
+
+def unlaid(host: Host, part: str) -> None:
+    """Remove what was laid out beside a path."""
+    _fresh_name(host.path(part))
 
 
 def replace_file(
     path: str, content: bytes, mode: int, owner: Optional[Tuple[int, int]] = None
 ) -> None:
     """Write a file beside its place, force it to disk, and rename it into place."""
+    temporary = path + BESIDE
+    if not _is_laid_out(temporary, content, mode):
+        _write_beside(path, content, mode, owner)
+    os.rename(temporary, path)
+
+
+def _write_beside(
+    path: str, content: bytes, mode: int, owner: Optional[Tuple[int, int]] = None
+) -> None:
     temporary = _fresh_name(path)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
@@ -81,15 +105,32 @@ def replace_file(
                 os.fchown(stream.fileno(), owner[0], owner[1])
             os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
-        os.rename(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
+    except BaseException as error:
+        _fresh_name(path)
+        if isinstance(error, OSError):
+            error.filename = path  # a failed write does not say of what
         raise
+
+
+def _is_laid_out(temporary: str, content: bytes, mode: int) -> bool:
+    """Whether the same content lies there already, written by `lay_out_file`."""
+    try:
+        status = os.lstat(temporary)
+        if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) != mode:
+            return False
+        with open(temporary, "rb") as stream:
+            return stream.read() == content
+    except OSError:
+        return False
+
+
+def _owner_of(state: Parts) -> Optional[Tuple[int, int]]:
+    return (int(str(state["uid"])), int(str(state["gid"]))) if os.geteuid() == 0 else None
 
 
 def _fresh_name(path: str) -> str:
     """A name beside a path; what a killed run has left there is removed."""
-    temporary = path + ".moe-infra-new"
+    temporary = path + BESIDE
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
     return temporary

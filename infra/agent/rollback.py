@@ -186,6 +186,21 @@ def remove_empty(host: Host, folders: List[str]) -> List[str]:
     return kept[::-1]
 
 
+def hand_over(host: Host, folders: List[str]) -> None:
+    """Folders that we made and that stay because another stack's files lie there go with that stack."""
+    root = host.path(ROLLBACK_FOLDER)
+    for stack in sorted(os.listdir(root)) if folders and os.path.isdir(root) else []:
+        record = load_record(host, stack)
+        theirs = [
+            folder
+            for folder in folders
+            if folder not in record.folders
+            and any(entry.part.startswith(folder + "/") for entry in record.entries)
+        ]
+        if theirs:
+            save_record(host, stack, record._replace(folders=theirs + record.folders))
+
+
 def _row(entry: Entry) -> Dict[str, object]:
     item = {key: value for key, value in entry.item.document.items() if key not in CONTENT_KEYS}
     return {

@@ -5,12 +5,15 @@ from typing import Dict, List, Optional, Tuple
 from .declared import is_declared, joined_with, without
 from .host import Host, Refused
 from .item import Item, Kind, Reading, parse_item
+from .kept_releases import finish_release, forget_releases, summary
 from .lasting import persistent_steps
+from .laying_out import lay_out
 from .lock import host_lock
+from .reload_guard import held_back, reload_hurts, why_not_reload
 from .report import Row, row_of
 from .rollback import HOST_SCOPE, Record, load_record, remembered_step, save_record
 from .steps import Step, change, difference, observe, promise
-from .taking_back import take_back
+from .taking_back import prune, take_back
 from .waiting import Permission, permission_of
 
 MODES = ("check", "apply", "boot", "rollback", "remove")
@@ -31,8 +34,26 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
             rows, reload_needed = take_back(request, host, [parse_item(d) for d in documents])
         else:
             rows, reload_needed = _converge(request, host, documents)
-        reloaded = reload_needed and mode != "boot" and _reload_units(host, rows)
-    return {"schema_version": 1, "items": rows, "daemon_reloaded": reloaded}
+            if request.get("prunes") and not _has_failed(rows):
+                pruned, is_unit = prune(request, host, [parse_item(d) for d in documents])
+                rows, reload_needed = rows + pruned, reload_needed or is_unit
+        reloaded = reload_needed and mode != "boot" and _reload_units(host, rows, request)
+        if not _has_failed(rows):
+            _settle_releases(request, host)
+        told = summary(host, stack) if request.get("tells_releases") else {}
+    return dict(told, schema_version=1, items=rows, daemon_reloaded=reloaded)
+
+
+def _settle_releases(request: Dict[str, object], host: Host) -> None:
+    """What is kept of releases, once all of a request has been done."""
+    if request["mode"] == "apply" and isinstance(request.get("keep"), dict):
+        finish_release(host, str(request["stack"]))
+    elif request["mode"] == "rollback" and request.get("forgets_releases"):
+        forget_releases(host, str(request["stack"]))
+
+
+def _has_failed(rows: List[Row]) -> bool:
+    return any(row["state"] in ("failed", "blocked") and row["group"] == "files" for row in rows)
 
 
 def _documents(request: Dict[str, object]) -> List[Dict[str, object]]:
@@ -72,8 +93,18 @@ def _converge(
             pending.append(place)
         else:
             rows[place] = row
+    hurts = why_not_reload(request, host, [steps[place] for place in pending])
+    for place in [place for place in pending if hurts and steps[place].item.document.get("unit")]:
+        rows[place] = held_back(steps[place], hurts)
+        pending.remove(place)
     if mode == "apply":
+        if hurts:
+            raise Refused(hurts)
+        before = {scope: load_record(host, scope) for scope in (owner, HOST_SCOPE)}
         _remember(host, owner, record, [steps[place] for place in pending])
+        undone = lay_out(host, request, {place: steps[place] for place in pending}, before)
+        rows.update(undone)
+        pending = [place for place in pending if place not in undone]
     reload_needed = False
     for place in pending:
         step, note = steps[place], notes.get(steps[place].item.id, "")
@@ -137,9 +168,15 @@ def _save(host: Host, scope: str, record: Record, steps: List[Step]) -> None:
         save_record(host, scope, record)
 
 
-def _reload_units(host: Host, rows: List[Row]) -> bool:
-    """Make systemd read the changed unit texts, once; a failure is a row of its own."""
+def _reload_units(host: Host, rows: List[Row], request: Dict[str, object]) -> bool:
+    """Make systemd read the changed unit texts, once; a failure is a row of its own.
+
+    Removed units need no reload: systemd forgets those that have ended. So it is left out where it would hurt.
+    """
     if not host.has_systemd():
+        return False
+    takes_back = request["mode"] in ("rollback", "remove")
+    if takes_back and reload_hurts(host, str(request["stack"])):
         return False
     done = host.run(["systemctl", "daemon-reload"], RELOAD_S)
     if done.exit_code != 0:

@@ -16,6 +16,7 @@ from .rollback import (
     Record,
     current_state,
     described,
+    hand_over,
     left_alone,
     load_record,
     remembered_step,
@@ -68,6 +69,21 @@ def take_back(request: Dict[str, object], host: Host, items: List[Item]) -> Tupl
         rows += [_remove_unrecorded(host, item) for item in items if item.id not in names]
     _forget(host, stack, record, settled)
     return rows, any(row["state"] == "changed" and row["id"] in units for row in rows)
+
+
+def prune(request: Dict[str, object], host: Host, items: List[Item]) -> Tuple[List[Row], bool]:
+    """Take back the recorded files that `items` no longer hold; in mode check, say what that would be."""
+    wanted = {item.id for item in items}
+    record = load_record(host, str(request["stack"]))
+    gone = [e for e in record.entries if e.item.group == "files" and e.item.id not in wanted]
+    if request["mode"] == "check":
+        rows = []
+        for entry in gone:
+            current = described(current_state(host, KINDS[entry.item.kind], entry))
+            values = (current, described(entry.original), current)
+            rows.append(row_of(entry.item, "changed", values, "no longer part of the release"))
+        return rows, False
+    return take_back(dict(request, mode="remove"), host, [entry.item for entry in gone])
 
 
 def _groups(request: Dict[str, object], items: List[Item]) -> Set[str]:
@@ -226,7 +242,7 @@ def _forget(host: Host, scope: str, record: Record, settled: List[Entry]) -> Non
     left = [entry for entry in record.entries if (entry.item.kind, entry.part) not in done]
     if not left and not record.declared:
         save_record(host, scope, Record([], [], {}))
-        remove_empty(host, record.folders)
+        hand_over(host, remove_empty(host, record.folders))
         return
     kept = remove_empty(host, record.folders)
     needed = [folder for folder in kept if any(e.part.startswith(folder + "/") for e in left)]

@@ -40,17 +40,20 @@ class Served:
     through_router: str | None
 
 
-def bring_up(deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bool) -> Served:
+def bring_up(
+    deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bool, replaces: bool = False
+) -> Served:
     """Install and start a deployment, and prove that it serves.
 
     What is there already is left as it is: brought up again after an interruption, it goes on.
+    Groups of another release that run are stopped and replaced only when that is asked for.
 
     Raises:
         PrerequisiteError: something that must be there first is not; nothing was changed.
         HostsFailed: a host failed.
         NotReady: a process ended, or was not ready in time.
     """
-    install(deployment, secrets, tunes=tunes)
+    install(deployment, secrets, tunes=tunes, replaces=replaces)
     return start(deployment, secrets)
 
 

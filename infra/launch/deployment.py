@@ -61,6 +61,8 @@ class Deployment:
         headers: for every request to an engine, e.g. the API key's.
         say: where lines about the work go.
         nonce: new for every run.
+        spares: hosts of the fleet that the plan does not use; an earlier release may have.
+        forces: checks that the operator overrules, by name.
     """
 
     plan: Plan
@@ -72,6 +74,8 @@ class Deployment:
     headers: Mapping[str, str] = field(repr=False)
     say: Say
     nonce: str
+    spares: tuple[str, ...] = ()
+    forces: tuple[str, ...] = ()
 
     def engines(self) -> tuple[Process, ...]:
         """The engine processes, in plan order."""

@@ -5,38 +5,59 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from infra.errors import HostsFailed, PrerequisiteError
-from infra.launch.deployment import Deployment
+from infra.launch.deployment import Deployment, Pace
 from infra.launch.fleet import Report, ask_all, ask_until_known, rows_of
+from infra.launch.releases import HASH_SHOWN
+from infra.launch.replacement import Replacement, plan_replacement
 from infra.launch.secret import Secret, revealed
+from infra.launch.sharing import records_of, refuse_shared
+from infra.launch.take_down import STOP_ORDER, stop_role, take_down
 from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.plan.process import Process
 from infra.render.host_state import Group, Item
+from infra.render.release_record import Release, kept_document
 from infra.render.reserved_ports import RESERVED_PORTS_ID, ports_at_risk
 from infra.render.wanted_tuning import JEMALLOC_ID
 
 MAX_NAMED = 3
+# The agent's name for a reload of systemd that would hurt somebody else's containers (agent/reload_guard.py).
+RELOAD = "daemon-reload"
 
 
-def install(deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bool) -> None:
+def install(
+    deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bool, replaces: bool = False
+) -> None:
     """Bring every host to its files and images; nothing is changed when anything speaks against it.
 
     Args:
         deployment: the plan and its hosts.
         secrets: the stack's secrets by name; they travel beside the documents.
         tunes: whether the tuning profile is applied too.
+        replaces: whether groups of another release that run are stopped for this one.
 
     Raises:
-        PrerequisiteError: weights are missing, a port is taken or not reserved, another release runs.
+        PrerequisiteError: weights are missing, a port is taken or not reserved, another release runs, another stack
+            has a device or a port.
         HostsFailed: a host failed.
     """
-    found = _observe(deployment, secrets)
-    running = _running_units(deployment)
-    _refuse_other_release(deployment, found, running)
+    reports = look(deployment, secrets)
+    found = {host: rows_of(report, "items") for host, report in reports.items()}
+    records = {host: records_of(host, report) for host, report in reports.items()}
+    refuse_shared(deployment.plan, records)
+    stack = deployment.plan.stack
+    own = {host: stacks[stack] for host, stacks in records.items() if stack in stacks}
+    replacement = plan_replacement(deployment, own, reports)
+    running = running_units(deployment, own)
+    if not replaces:
+        _refuse_other_release(deployment, replacement, running)
+    _refuse_reload(found)
     if not tunes:
         _refuse_unreserved_ports(deployment, found)
     _refuse_missing_weights(found)
-    _refuse_taken_ports(deployment, running)
+    _refuse_taken_ports(deployment, running, own)
     _say_unusable_libraries(deployment, found)
+    _say_unfinished(deployment, reports)
+    _make_way(deployment, replacement, running)
     _apply(deployment, found, secrets, tunes=tunes)
 
 
@@ -51,33 +72,39 @@ def state_request(
         "release": deployment.plan.hash,
         "items": [item.as_document() for item in items],
         "secrets": revealed(secrets),
+        "allow": [RELOAD] if RELOAD in deployment.forces else [],
     }
 
 
-def _observe(
-    deployment: Deployment, secrets: Mapping[str, Secret]
-) -> dict[str, Sequence[Mapping[str, object]]]:
-    """What every host is, item by item; changes nothing."""
+def look(deployment: Deployment, secrets: Mapping[str, Secret]) -> dict[str, Report]:
+    """What every host is, item by item, and which releases are there; changes nothing."""
     requests = {
-        host: state_request(
-            deployment,
-            [
-                item
-                for item in state.items
-                if item.group != "tuning" or item.id in (RESERVED_PORTS_ID, JEMALLOC_ID)
-            ],
-            "check",
-            secrets,
-        )
+        host: {
+            **state_request(
+                deployment,
+                [
+                    item
+                    for item in state.items
+                    if item.group != "tuning" or item.id in (RESERVED_PORTS_ID, JEMALLOC_ID)
+                ],
+                "check",
+                secrets,
+            ),
+            "tells_releases": True,
+            "prunes": True,
+        }
         for host, state in deployment.states.items()
     }
-    reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
-    return {host: rows_of(report, "items") for host, report in reports.items()}
+    return ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
 
 
-def _running_units(deployment: Deployment) -> dict[str, UnitState]:
-    """The deployment's units that run already, by process id."""
-    units = deployment.units()
+def running_units(deployment: Deployment, before: Mapping[str, Release]) -> dict[str, UnitState]:
+    """Units of the deployment, as it is wanted and as it is recorded, that run; by process id."""
+    units = {
+        host: {**recorded, **deployment.units().get(host, {})}
+        for host in deployment.states
+        for recorded in [{p.unit: p.id for p in before[host].processes} if host in before else {}]
+    }
     requests = {host: units_request("status", list(names)) for host, names in units.items()}
     reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
     states = {
@@ -89,24 +116,60 @@ def _running_units(deployment: Deployment) -> dict[str, UnitState]:
 
 
 def _refuse_other_release(
-    deployment: Deployment,
-    found: Mapping[str, Sequence[Mapping[str, object]]],
-    running: Mapping[str, UnitState],
+    deployment: Deployment, replacement: Replacement, running: Mapping[str, UnitState]
 ) -> None:
-    """Files of a running deployment are not written over."""
-    differing = [
-        f"{host}:{row['id']}"
-        for host, rows in found.items()
-        for row in rows
-        if row.get("group") == "files" and row.get("state") != "ok"
-    ]
-    if running and differing:
-        names = sorted(running)
+    """Running processes are not stopped for another release unless that is asked for."""
+    stopped = replacement.releases(running)
+    names = sorted(process.id for release in stopped.values() for process in release.processes)
+    unrecorded = sorted(
+        set(running) - {p.id for r in replacement.before.values() for p in r.processes}
+    )
+    if names or (unrecorded and replacement.reasons):
+        stack = deployment.plan.stack
         raise PrerequisiteError(
-            f"stack {deployment.plan.stack}",
-            f"Another release of it runs ({_listed(names)}), and {len(differing)} files differ.",
-            f"Run `fab down --stack {deployment.plan.stack}` first.",
+            f"stack {stack}",
+            f"Another release of it runs ({listed(names or unrecorded)}), and {len(replacement.reasons)} files differ.",
+            f"`fab diff --stack {stack}` shows what differs; `fab up --replace` stops what changes and starts it anew, "
+            f"`fab down --stack {stack}` stops all of it.",
         )
+
+
+def _refuse_reload(found: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
+    """A reload of systemd that would hurt somebody else's containers."""
+    for host, rows in found.items():
+        for row in rows:
+            if row.get("group") == "files" and row["state"] == "blocked":
+                what, _, fix = str(row["why"]).partition(". ")
+                raise PrerequisiteError(host, f"{row['id']}: {what}.", f"{fix}.")
+
+
+def _say_unfinished(deployment: Deployment, reports: Mapping[str, Report]) -> None:
+    begun = {host: str(r["unfinished"]) for host, r in reports.items() if r.get("unfinished")}
+    for release in dict.fromkeys(begun.values()):
+        hosts = [host for host, name in begun.items() if name == release]
+        deployment.say(
+            f"release {release[:HASH_SHOWN]} was not installed to the end on {listed(hosts)}"
+        )
+
+
+def _make_way(
+    deployment: Deployment, replacement: Replacement, running: Mapping[str, UnitState]
+) -> None:
+    """Stop the groups that change, and clear hosts that are not used any more."""
+    pace = Pace(limits=deployment.limits, clock=deployment.clock, say=deployment.say)
+    stopping = replacement.releases(running)
+    names = sorted({p.group for release in stopping.values() for p in release.processes})
+    if names:
+        old = sorted({release.release[:HASH_SHOWN] for release in stopping.values()})
+        deployment.say(f"replacing {listed(names)} of release {', '.join(old)}")
+    for role in STOP_ORDER:
+        stop_role(deployment.fleet, stopping, role, pace)
+    is_other = any(r.release != deployment.plan.hash for r in replacement.before.values())
+    for host in deployment.spares if is_other else ():
+        try:
+            take_down(deployment.fleet, [host], deployment.plan.stack, pace)
+        except HostsFailed as error:
+            deployment.say(f"left as it is: {error}")
 
 
 def _refuse_unreserved_ports(
@@ -118,7 +181,7 @@ def _refuse_unreserved_ports(
         if ports and not reserved:
             raise PrerequisiteError(
                 host,
-                f"Ports {_listed([str(port) for port in ports])} lie where the kernel takes ports for outgoing "
+                f"Ports {listed([str(port) for port in ports])} lie where the kernel takes ports for outgoing "
                 "connections, and are not reserved.",
                 f"Run `fab tune-hosts --stack {deployment.plan.stack}`.",
             )
@@ -154,8 +217,14 @@ def _refuse_missing_weights(found: Mapping[str, Sequence[Mapping[str, object]]])
         )
 
 
-def _refuse_taken_ports(deployment: Deployment, running: Mapping[str, UnitState]) -> None:
+def _refuse_taken_ports(
+    deployment: Deployment, running: Mapping[str, UnitState], before: Mapping[str, Release]
+) -> None:
     """Ports that somebody else listens on; our own running processes may."""
+    ours = {
+        host: {port for p in release.processes if p.id in running for port in p.ports}
+        for host, release in before.items()
+    }
     awaited = {
         host: {port: process for process in processes for port in bound_ports(process)}
         for host in deployment.states
@@ -168,6 +237,8 @@ def _refuse_taken_ports(deployment: Deployment, running: Mapping[str, UnitState]
     for host, report in reports.items():
         for row in rows_of(report, "listening"):
             port = int(str(row["port"]))
+            if port in ours.get(host, set()):
+                continue
             holder = f"process {row['pid']} ({row['command']})" if row.get("pid") else "somebody"
             raise PrerequisiteError(
                 host,
@@ -195,10 +266,17 @@ def _apply(
         if any(row.get("group") == "images" and row.get("state") != "ok" for row in rows)
     ]
     if pulling:
-        deployment.say(f"pulling {deployment.plan.engine.image} on {_listed(pulling)}")
+        deployment.say(f"pulling {deployment.plan.engine.image} on {listed(pulling)}")
     limit = deployment.limits.pull_s if pulling else deployment.limits.ask_s
     requests = {
-        host: state_request(deployment, state.of_groups(*groups), "apply", secrets)
+        host: {
+            **state_request(deployment, state.of_groups(*groups), "apply", secrets),
+            "prunes": True,
+            "keep": {
+                "hash": deployment.plan.hash,
+                "document": kept_document(deployment.plan, state.enable),
+            },
+        }
         for host, state in deployment.states.items()
     }
     reports = ask_until_known(deployment.fleet, requests, timeout_s=limit)
@@ -214,7 +292,14 @@ def _refuse_failed_items(reports: Mapping[str, Report]) -> None:
         (host, f"{row['id']}: {row['why']}")
         for host, report in reports.items()
         for row in rows_of(report, "items")
-        if row["state"] == "failed" or (row["state"] == "blocked" and row.get("group") != "tuning")
+        if row["state"] == "failed"
+    ]
+    # what was left out because of a failed one says nothing new
+    bad = bad or [
+        (host, f"{row['id']}: {row['why']}")
+        for host, report in reports.items()
+        for row in rows_of(report, "items")
+        if row["state"] == "blocked" and row.get("group") != "tuning"
     ]
     if bad:
         hosts = ", ".join(dict.fromkeys(host for host, _ in bad))
@@ -223,7 +308,7 @@ def _refuse_failed_items(reports: Mapping[str, Report]) -> None:
         raise HostsFailed(hosts, reasons, fix)
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """A few names, and how many more."""
     more = len(names) - MAX_NAMED
     return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

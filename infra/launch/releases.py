@@ -3,29 +3,103 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from infra.launch.fleet import Fleet, ask_all
+from infra.errors import InfraError, StackError
+from infra.launch.fleet import Fleet, all_reports, ask_all
 from infra.render.host_paths import release_path
-from infra.render.release_record import RecordedProcess, Release, read_release
+from infra.render.release_record import (
+    KeptRelease,
+    RecordedProcess,
+    Release,
+    read_kept,
+    read_release,
+)
+
+HASH_SHOWN = 12
+UNFINISHED = "/var/lib/moe-infra/releases/%s/unfinished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What hosts hold of a stack.
+
+    Args:
+        releases: the record by host.
+        unfinished: by host, the hash of a release whose installation was begun and not ended.
+    """
+
+    releases: Mapping[str, Release]
+    unfinished: Mapping[str, str]
+
+
+def read_recorded(fleet: Fleet, hosts: Sequence[str], stack: str, *, timeout_s: float) -> Recorded:
+    """The record of each host that has one, and what was left half installed.
+
+    Raises:
+        HostsFailed: a host cannot be asked, or its record is damaged.
+    """
+    path, mark = release_path(stack), UNFINISHED % stack
+    requests = {host: {"operation": "read", "paths": [path, mark]} for host in hosts}
+    found: dict[str, Release] = {}
+    unfinished: dict[str, str] = {}
+    for host, report in ask_all(fleet, requests, timeout_s=timeout_s).items():
+        files = report.get("files")
+        texts = files if isinstance(files, Mapping) else {}
+        if texts.get(path) is not None:
+            found[host] = read_release(host, stack, str(texts[path]))
+        if texts.get(mark) is not None:
+            unfinished[host] = str(texts[mark])
+    return Recorded(releases=found, unfinished=unfinished)
 
 
 def read_releases(
     fleet: Fleet, hosts: Sequence[str], stack: str, *, timeout_s: float
 ) -> dict[str, Release]:
-    """The record of each host that has one, by host.
+    """The record of each host that has one, by host; see `read_recorded`."""
+    return dict(read_recorded(fleet, hosts, stack, timeout_s=timeout_s).releases)
+
+
+def find_kept(
+    fleet: Fleet, hosts: Sequence[str], wanted: tuple[str, str], *, timeout_s: float
+) -> KeptRelease:
+    """A release that hosts keep, whole, from the first host that has it.
+
+    Args:
+        fleet: the hosts.
+        hosts: where to look; those that cannot be asked are passed over while another one has it.
+        wanted: the stack, and the release's hash or the beginning of it.
+        timeout_s: limit per host.
 
     Raises:
-        HostsFailed: a host cannot be asked, or its record is damaged.
+        StackError: none or several begin so; what is there is listed.
+        HostsFailed: no host can be asked, or the kept document is damaged.
     """
-    path = release_path(stack)
-    requests = {host: {"operation": "read", "paths": [path]} for host in hosts}
-    found: dict[str, Release] = {}
-    for host, report in ask_all(fleet, requests, timeout_s=timeout_s).items():
-        files = report.get("files")
-        text = files.get(path) if isinstance(files, Mapping) else None
-        if text is not None:
-            found[host] = read_release(host, stack, str(text))
-    return found
+    stack, prefix = wanted
+    request = {"operation": "releases", "stack": stack}
+    answers = fleet.ask(dict.fromkeys(hosts, request), timeout_s=timeout_s)
+    reports = {h: a for h, a in answers.items() if not isinstance(a, InfraError)}
+    if not reports:
+        all_reports(answers)
+    keepers: dict[str, str] = {}
+    for host, report in reports.items():
+        kept = report.get("kept")
+        for name in kept if isinstance(kept, list) else []:
+            keepers.setdefault(str(name), host)
+    found = [name for name in keepers if name.startswith(prefix.lower())]
+    if len(found) != 1:
+        raise _not_one(stack, prefix, found or list(keepers), several=bool(found))
+    host = keepers[found[0]]
+    asked = {host: {**request, "document": found[0]}}
+    document = ask_all(fleet, asked, timeout_s=timeout_s)[host].get("document")
+    return read_kept(host, document if isinstance(document, Mapping) else {})
+
+
+def _not_one(stack: str, prefix: str, names: Sequence[str], *, several: bool) -> StackError:
+    what = f"{'Several releases begin' if several else 'No release that hosts keep begins'} with {prefix!r}."
+    listed = ", ".join(name[:HASH_SHOWN] for name in names)
+    fix = f"Newest first, there are {listed}." if names else f"None is kept of {stack}: `fab up`."
+    return StackError("--release", what, fix)
 
 
 def units_of(

@@ -36,15 +36,15 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> boo
     limits = pace.limits
     releases = read_releases(fleet, hosts, stack, timeout_s=limits.ask_s)
     for role in STOP_ORDER:
-        _stop_role(fleet, releases, role, pace)
+        stop_role(fleet, releases, role, pace)
     _remove_containers(fleet, releases, pace)
-    removed = _remove_files(fleet, hosts, stack, limits)
+    removed = remove_files(fleet, hosts, stack, limits)
     if releases or removed:
         pace.say(f"{stack}: {removed} files removed from {len(hosts)} hosts")
     return bool(releases or removed)
 
 
-def _stop_role(fleet: Fleet, releases: Mapping[str, Release], role: str, pace: Pace) -> None:
+def stop_role(fleet: Fleet, releases: Mapping[str, Release], role: str, pace: Pace) -> None:
     """Stop every process of a role, on all hosts at the same time.
 
     Raises:
@@ -97,7 +97,7 @@ def _remove_containers(fleet: Fleet, releases: Mapping[str, Release], pace: Pace
         reports = ask_all(fleet, looks, timeout_s=limits.ask_s)
 
 
-def _remove_files(fleet: Fleet, hosts: Sequence[str], stack: str, limits: Limits) -> int:
+def remove_files(fleet: Fleet, hosts: Sequence[str], stack: str, limits: Limits) -> int:
     """Bring the files back to what was found; how many were removed.
 
     Raises:
@@ -109,6 +109,7 @@ def _remove_files(fleet: Fleet, hosts: Sequence[str], stack: str, limits: Limits
         "stack": stack,
         "groups": ["files"],
         "items": [],
+        "forgets_releases": True,
     }
     reports = ask_until_known(fleet, dict.fromkeys(hosts, request), timeout_s=limits.ask_s)
     rows = [(host, row) for host, report in reports.items() for row in rows_of(report, "items")]

@@ -67,12 +67,14 @@ class HostState:
 
     Args:
         release: hash of the plan.
+        enable: tuning items that the stack switches on beyond its profile.
     """
 
     stack: str
     host: str
     release: str
     items: tuple[Item, ...]
+    enable: tuple[str, ...]
 
     def of_groups(self, *groups: Group) -> tuple[Item, ...]:
         """The items of some groups, in order."""
@@ -99,6 +101,7 @@ def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> Ho
         stack=plan.stack,
         host=host,
         release=plan.hash,
+        enable=tuning.enable,
         items=(
             *(_tuning_item(wanted) for wanted in plan_tuning(tuning, plan, host, catalog)),
             *_file_items(plan, host, catalog),
@@ -115,7 +118,7 @@ def hosts_state(host: str, tuning: Tuning) -> HostState:
         StackError: an item is switched on that the profile lacks.
     """
     items = tuple(_tuning_item(wanted) for wanted in profile_tuning(tuning))
-    return HostState(stack=HOSTS_OWNER, host=host, release="", items=items)
+    return HostState(stack=HOSTS_OWNER, host=host, release="", items=items, enable=tuning.enable)
 
 
 def _tuning_item(wanted: WantedTuning) -> Item:

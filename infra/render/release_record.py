@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.errors import HostsFailed
+from infra.errors import HostsFailed, StackError
+from infra.plan.document import plan_document, plan_hash
+from infra.plan.imported import parse_plan
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import cleanup_unit, release_path, unit_name
 
@@ -15,7 +17,11 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedProcess:
-    """A process as its host remembers it."""
+    """A process as its host remembers it.
+
+    Args:
+        ports: every port that it binds; () in records of before ports were written down.
+    """
 
     id: str
     unit: str
@@ -24,6 +30,7 @@ class RecordedProcess:
     role: str
     endpoint: str | None
     devices: tuple[int, ...]
+    ports: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +70,52 @@ def release_record(plan: Plan, processes: Sequence[Process], *, has_containers: 
                 "role": process.role,
                 "endpoint": process.endpoint,
                 "devices": list(process.devices),
+                "ports": [[bind.port, bind.count] for bind in process.binds],
             }
             for process in processes
         ],
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRelease:
+    """A release that can be brought up again without its stack file.
+
+    Args:
+        plan: as it was compiled.
+        enable: tuning items that the stack switched on beyond its profile.
+    """
+
+    plan: Plan
+    enable: tuple[str, ...]
+
+
+def kept_document(plan: Plan, enable: Sequence[str]) -> dict[str, object]:
+    """What hosts keep of a release; no secret is in a plan."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "plan": plan_document(plan),
+        "enable": list(enable),
+    }
+
+
+def read_kept(host: str, document: Mapping[str, object]) -> KeptRelease:
+    """A kept release read back.
+
+    Raises:
+        HostsFailed: it is damaged, or not what its hash says.
+    """
+    where, fix = f"{host} kept release", "Bring the stack up from its file instead."
+    try:
+        plan = parse_plan(document["plan"], where)
+        enable = document["enable"]
+        names = tuple(str(name) for name in enable) if isinstance(enable, list) else ()
+    except (StackError, KeyError, TypeError) as error:
+        raise HostsFailed(where, f"It cannot be read: {error}", fix) from error
+    if plan_hash(plan) != plan.hash:
+        raise HostsFailed(where, f"Its plan is not the one of hash {plan.hash[:12]}.", fix)
+    return KeptRelease(plan=plan, enable=names)
 
 
 def read_release(host: str, stack: str, text: str) -> Release:
@@ -100,7 +148,13 @@ def _process(row: Mapping[str, object]) -> RecordedProcess:
         role=str(row["role"]),
         endpoint=_text(row, "endpoint"),
         devices=tuple(int(index) for index in devices) if isinstance(devices, list) else (),
+        ports=tuple(_ports(row.get("ports"))),
     )
+
+
+def _ports(runs: object) -> Iterator[int]:
+    for first, count in runs if isinstance(runs, list) else ():
+        yield from range(int(first), int(first) + int(count))
 
 
 def _text(row: Mapping[str, object], key: str) -> str | None:

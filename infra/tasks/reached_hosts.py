@@ -15,6 +15,7 @@ from infra.launch.fleet import Fleet, SshFleet, SystemClock
 from infra.launch.lease import FORCE, Claim, leased, this_owner
 from infra.launch.secret import Secret
 from infra.plan.compile import CompiledStack
+from infra.plan.process import Plan
 from infra.remote.connecting import SshOptions
 from infra.remote.ssh_target import SshDefaults
 from infra.render.host_state import HostState, host_state
@@ -124,12 +125,36 @@ def make_deployment(
     Raises:
         StackError: a secret is not there.
     """
-    secrets = read_secrets(compiled.plan.secrets)
+    chosen = compiled.stack.spec.tuning
+    enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
+    return deployment_of(compiled.plan, enable, catalog, fleet, output)
+
+
+def deployment_of(
+    plan: Plan, enable: tuple[str, ...], catalog: Catalog, fleet: Fleet, output: Output
+) -> tuple[Deployment, dict[str, Secret]]:
+    """A deployment of a plan, and its secrets.
+
+    Args:
+        plan: compiled, or kept on hosts.
+        enable: tuning items that the stack switches on beyond its profile.
+        catalog: what is true of the world.
+        fleet: the plan's hosts.
+        output: where lines about the work go.
+
+    Raises:
+        StackError: a secret is not there.
+    """
+    secrets = read_secrets(plan.secrets)
     key = secrets.get("api_key")
+    tuning = Tuning(profile=catalog.tuning(plan.tuning), enable=enable)
     deployment = Deployment(
-        plan=compiled.plan,
-        states=host_states(compiled, catalog),
-        endpoints=read_endpoints(compiled.plan, catalog),
+        plan=plan,
+        states={
+            host.name: host_state(plan, host.name, tuning=tuning, catalog=catalog)
+            for host in plan.hosts
+        },
+        endpoints=read_endpoints(plan, catalog),
         fleet=fleet,
         clock=SystemClock(),
         limits=Limits(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from infra.errors import HostsFailed, NotReady, StackError
@@ -15,6 +15,7 @@ from infra.launch.observation import (
     remembered,
     status_document,
 )
+from infra.launch.releases import HASH_SHOWN, read_recorded
 from infra.tasks.options import Options
 from infra.tasks.output import Output, table
 from infra.tasks.reached_hosts import ReachedStack, open_recorded
@@ -35,13 +36,30 @@ def run(options: Options, output: Output) -> int:
         if watches:
             _watch(reached, output)
         rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
+        half = _half_installed(reached, rows)
     output.document(status_document(reached.name, rows))
+    for host, release in half.items():
+        output.message(
+            f"{host}: release {release[:HASH_SHOWN]} was not installed to the end. `fab up` goes on, "
+            "`fab down` removes what is there."
+        )
     if not rows:
-        output.message(f"Nothing of {reached.name} is on these {len(reached.hosts)} hosts.")
+        nothing = f"Nothing of {reached.name} runs on these {len(reached.hosts)} hosts."
+        output.message(nothing if half else nothing.replace(" runs ", " is "))
         output.next_command(f"fab up {same_choice(options)}")
         return NotReady.exit_code
     output.data(status_table(rows))
     return _verdict(rows, options, output)
+
+
+def _half_installed(reached: ReachedStack, rows: Sequence[ProcessStatus]) -> Mapping[str, str]:
+    """Releases that were not installed to the end, by host; asked for only when something is not ready."""
+    away = {row.host for row in rows if row.state == UNKNOWN}
+    hosts = [host for host in reached.hosts if host not in away]
+    if rows and all(row.ready for row in rows if row.state != UNKNOWN):
+        return {}
+    limit = Limits().ask_s
+    return read_recorded(reached.fleet, hosts, reached.name, timeout_s=limit).unfinished
 
 
 def _verdict(rows: Sequence[ProcessStatus], options: Options, output: Output) -> int:

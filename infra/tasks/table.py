@@ -113,6 +113,16 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     *HOSTS,
                     Option("timeout", "number", "seconds until every rank must have proven itself"),
                     Option("tune", "switch", "bring the hosts to the tuning profile first"),
+                    Option(
+                        "replace",
+                        "switch",
+                        "stop groups of another release that runs, and put this one there",
+                    ),
+                    Option(
+                        "release",
+                        "text",
+                        "go back to a release that the hosts keep, by the beginning of its hash",
+                    ),
                     FORCE,
                 ),
             ),

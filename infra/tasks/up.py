@@ -10,29 +10,30 @@ from infra.launch.bring_up import Served, bring_up
 from infra.launch.deployment import Deployment
 from infra.launch.observation import ProcessStatus, observe, status_document
 from infra.render.host_paths import unit_name
+from infra.tasks.chosen_release import chosen_release
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document
-from infra.tasks.reached_hosts import holding_lease, make_deployment, open_fleet
-from infra.tasks.stack_options import compile_for_hosts, refuse_problems, same_choice
+from infra.tasks.reached_hosts import deployment_of, holding_lease, open_fleet
+from infra.tasks.stack_options import same_choice
 from infra.tasks.status import status_table
 
 
 def run(options: Options, output: Output) -> int:
     """Bring the stack up; what runs already is left running."""
     catalog = Catalog()
-    compiled = compile_for_hosts(options, catalog)
-    refuse_problems(compiled, catalog, output)
+    chosen = chosen_release(options, catalog, output)
     ready_s = options.number("timeout")
-    hosts = tuple(compiled.book.hosts)
     with (
-        open_fleet(options, compiled.book.hosts) as opened,
-        holding_lease(options, "fab up", opened, compiled.plan.stack, hosts) as fleet,
+        open_fleet(options, chosen.reached) as opened,
+        holding_lease(options, "fab up", opened, chosen.plan.stack, tuple(chosen.hosts)) as fleet,
     ):
-        deployment, secrets = make_deployment(compiled, catalog, fleet, output)
+        deployment, secrets = deployment_of(chosen.plan, chosen.enable, catalog, fleet, output)
+        deployment = replace(deployment, spares=tuple(chosen.spares), forces=options.words("force"))
         if ready_s is not None:
             deployment = replace(deployment, limits=replace(deployment.limits, ready_s=ready_s))
+        replaces = options.is_on("replace") or options.text("release") is not None
         try:
-            served = bring_up(deployment, secrets, tunes=options.is_on("tune"))
+            served = bring_up(deployment, secrets, tunes=options.is_on("tune"), replaces=replaces)
         except NotReady as error:
             return _not_ready(deployment, output, error)
         except KeyboardInterrupt:
@@ -43,10 +44,12 @@ def run(options: Options, output: Output) -> int:
             )
             raise
     rows = served_rows(deployment, served)
-    output.document(status_document(compiled.plan.stack, rows))
+    output.document(status_document(chosen.plan.stack, rows))
     output.data(status_table(rows))
     output.data(f"{deployment.endpoints.model} is served at {client_url(deployment)}/v1")
-    output.next_command(f"fab verify {same_choice(options)}")
+    # a release that was gone back to is not what the stack file says
+    verb = "verify" if options.text("release") is None else "status"
+    output.next_command(f"fab {verb} {same_choice(options)}")
     return 0
 
 

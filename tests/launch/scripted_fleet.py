@@ -78,6 +78,9 @@ class ScriptedFleet:
         self.listeners: dict[str, list[dict[str, object]]] = {}
         self.wrong_items: dict[tuple[str, str], tuple[str, str]] = {}
         self.files: dict[str, dict[str, str]] = {host.name: {} for host in plan.hosts}
+        self.other_records: dict[str, dict[str, str]] = {}
+        self.unfinished: dict[str, str] = {}
+        self.kept: dict[str, dict[str, Mapping[str, object]]] = {}
         self.lose: list[tuple[str, str]] = []
         self.fails: dict[str, InfraError] = {}
         self.on_start: dict[str, Callable[[FakeUnit], None]] = {}
@@ -127,6 +130,7 @@ class ScriptedFleet:
             "listening": self._listening,
             "read": self._read,
             "status": self._status,
+            "releases": self._releases,
         }
 
     def _state(self, host: str, request: Mapping[str, object]) -> Report:
@@ -149,7 +153,26 @@ class ScriptedFleet:
                 if mode == "apply" and state != "failed":
                     self.files[host][item["target"]] = content
             rows.append(_row(item, state, why))
-        return {"items": rows, "daemon_reloaded": mode == "apply"}
+        if mode == "apply" and isinstance(request.get("keep"), Mapping):
+            keep = request["keep"]
+            assert isinstance(keep, Mapping)
+            self.kept.setdefault(host, {})[str(keep["hash"])] = keep["document"]
+        told = self._told(host) if request.get("tells_releases") else {}
+        return {**told, "items": rows, "daemon_reloaded": mode == "apply"}
+
+    def _told(self, host: str) -> Report:
+        own = self.files.get(host, {}).get(release_path(self.plan.stack))
+        records = {self.plan.stack: own} if own is not None else {}
+        return {
+            "records": {**records, **self.other_records.get(host, {})},
+            "kept": list(self.kept.get(host, {}))[::-1],
+            "unfinished": self.unfinished.get(host),
+        }
+
+    def _releases(self, host: str, request: Mapping[str, object]) -> Report:
+        name = request.get("document")
+        document = None if name is None else self.kept.get(host, {}).get(str(name))
+        return {**self._told(host), "document": document}
 
     def _units(self, host: str, request: Mapping[str, object]) -> Report:
         names, action = request["units"], request["action"]

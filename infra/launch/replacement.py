@@ -1,0 +1,120 @@
+"""What of a deployment must stop before another release of it can be put in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from infra.launch.deployment import Deployment
+from infra.launch.fleet import Report, rows_of
+from infra.plan.process import Process
+from infra.render.host_paths import credential_path, process_folder, release_path, unit_name
+from infra.render.release_record import RecordedProcess, Release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """A release that is there, against the one that is wanted.
+
+    Args:
+        before: the stack's own record by host.
+        stale: by host, the recorded processes of groups that change; groups are stopped as one.
+        reasons: file ids that differ, as `host:id`, the records' own apart.
+    """
+
+    before: Mapping[str, Release]
+    stale: Mapping[str, tuple[RecordedProcess, ...]]
+    reasons: tuple[str, ...]
+
+    @property
+    def is_other(self) -> bool:
+        """Whether anything at all is recorded that is not the wanted release."""
+        return bool(self.reasons) or any(self.stale.values())
+
+    def releases(self, running: Iterable[str]) -> dict[str, Release]:
+        """The records of stale processes that run, as `take_down` stops them."""
+        wanted = set(running)
+        found = {
+            host: replace(
+                self.before[host], processes=tuple(p for p in processes if p.id in wanted)
+            )
+            for host, processes in self.stale.items()
+        }
+        return {host: release for host, release in found.items() if release.processes}
+
+
+def plan_replacement(
+    deployment: Deployment, before: Mapping[str, Release], reports: Mapping[str, Report]
+) -> Replacement:
+    """Which groups change.
+
+    A group changes when the files of one of its processes differ, when one of them comes, goes or moves, or when a unit
+    or a credential changes on one of its hosts. Everybody else goes on serving.
+
+    Args:
+        deployment: what is wanted.
+        before: the stack's own record by host.
+        reports: the answers to a look at every host, see `installation`.
+    """
+    plan = deployment.plan
+    differing = {
+        host: {
+            str(row["id"])
+            for row in rows_of(report, "items")
+            if row.get("group") == "files" and row.get("state") != "ok"
+        }
+        - {f"file:{release_path(plan.stack)}"}
+        for host, report in reports.items()
+    }
+    changed = _changed_groups(deployment, before, differing)
+    return Replacement(
+        before=before,
+        stale={
+            host: tuple(p for p in release.processes if p.group in changed)
+            for host, release in before.items()
+        },
+        reasons=tuple(
+            f"{host}:{name}" for host, names in differing.items() for name in sorted(names)
+        ),
+    )
+
+
+def _changed_groups(
+    deployment: Deployment,
+    before: Mapping[str, Release],
+    differing: Mapping[str, set[str]],
+) -> set[str]:
+    plan = deployment.plan
+    wanted = {process.id: process for process in plan.processes}
+    changed: set[str] = set()
+    for host, release in before.items():
+        shared = _is_shared_changed(plan.stack, differing.get(host, set()))
+        for old in release.processes:
+            new = wanted.get(old.id)
+            if new is None or new.host != host or unit_name(plan.stack, new) != old.unit or shared:
+                changed.add(old.group)
+    for process in plan.processes:
+        names = differing.get(process.host, set())
+        if any(name.startswith(f"file:{process_folder(plan.stack, process)}/") for name in names):
+            changed |= _groups_of(process, before)
+        if not _is_recorded(process, before):
+            changed.add(process.group)
+    return changed
+
+
+def _is_shared_changed(stack: str, names: set[str]) -> bool:
+    """Whether something changes that all processes of a host have in common: units and credentials."""
+    credentials = f"file:{credential_path(stack, '')}"
+    return any(name.startswith(("file:/etc/systemd/", credentials)) for name in names)
+
+
+def _groups_of(process: Process, before: Mapping[str, Release]) -> set[str]:
+    """The group of a process, now and before."""
+    release = before.get(process.host)
+    recorded: Sequence[RecordedProcess] = release.processes if release is not None else ()
+    return {process.group, *(old.group for old in recorded if old.id == process.id)}
+
+
+def _is_recorded(process: Process, before: Mapping[str, Release]) -> bool:
+    release = before.get(process.host)
+    return release is not None and any(old.id == process.id for old in release.processes)

@@ -1,0 +1,53 @@
+"""Two stacks on one host: fine while their devices and ports do not meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.errors import PrerequisiteError
+from infra.launch.fleet import Report
+from infra.plan.process import Plan, Process
+from infra.render.release_record import RecordedProcess, Release, read_release
+from infra.render.reserved_ports import reserved_ports_text
+
+
+def records_of(host: str, report: Report) -> dict[str, Release]:
+    """Every stack that is recorded on a host, by name.
+
+    Raises:
+        HostsFailed: a record is damaged.
+    """
+    texts = report.get("records")
+    listed = texts.items() if isinstance(texts, Mapping) else ()
+    return {str(stack): read_release(host, str(stack), str(text)) for stack, text in listed}
+
+
+def refuse_shared(plan: Plan, records: Mapping[str, Mapping[str, Release]]) -> None:
+    """Refuse devices and ports that another stack on the host has, running or not.
+
+    Args:
+        plan: what is to be brought up.
+        records: by host, then by stack; the plan's own is left out.
+
+    Raises:
+        PrerequisiteError: they meet.
+    """
+    for host, stacks in records.items():
+        for stack, release in stacks.items():
+            for theirs in release.processes if stack != plan.stack else ():
+                for own in plan.on_host(host):
+                    if words := _shared(own, theirs):
+                        what = f"{own.id} and {theirs.id} of stack {stack}, installed there, both want {words}."
+                        fix = f"Run `fab down --stack {stack}`, or give one of the two other hosts, devices or ports."
+                        raise PrerequisiteError(host, what, fix)
+
+
+def _shared(own: Process, theirs: RecordedProcess) -> str:
+    """The devices and ports that both want, in words; empty when there are none."""
+    bound = {bind.port + i for bind in own.binds for i in range(bind.count)}
+    both = {"device": {*own.devices} & {*theirs.devices}, "port": bound & {*theirs.ports}}
+    return " and ".join(
+        f"{name}{'s' if len(numbers) > 1 else ''} {reserved_ports_text('', numbers)}"
+        for name, numbers in both.items()
+        if numbers
+    )

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.errors import PrerequisiteError, StackError
+from infra.launch.bring_up import bring_up
+from infra.launch.deployment import Deployment
+from infra.launch.releases import find_kept, read_recorded
+from infra.remote.failures import Unreachable
+from infra.render.host_paths import release_path
+from infra.render.release_record import read_kept
+from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
+
+STACK = "gb200-2p1d"
+
+
+def other_release(
+    catalog: Catalog, sets: tuple[str, ...]
+) -> tuple[Deployment, ScriptedFleet, list[str]]:
+    """A release that runs, and another one of the same stack on the same hosts, not yet brought up."""
+    first, fleet, said = make_deployment(STACK, catalog)
+    bring_up(first, {}, tunes=False)
+    second, _, _ = make_deployment(STACK, catalog, sets=sets)
+    fleet.asked.clear()
+    said.clear()
+    return replace(second, fleet=fleet, clock=first.clock, say=said.append), fleet, said
+
+
+def begun(fleet: ScriptedFleet) -> dict[str, float | None]:
+    return {unit.process.id: unit.started_at for unit in fleet.units.values()}
+
+
+def test_only_groups_that_change_are_stopped_and_started_as_one(catalog: Catalog) -> None:
+    deployment, fleet, said = other_release(catalog, ("roles.decode.max_num_seqs=7",))
+    before = begun(fleet)
+    bring_up(deployment, {}, tunes=False, replaces=True)
+    after = begun(fleet)
+    again = {process for process in after if after[process] != before[process]}
+    assert again == {p.id for p in deployment.engines() if p.group == "decode/0"}
+    assert any(line.startswith("replacing decode/0 of release ") for line in said)
+    record = json.loads(fleet.files["prefill-0"][release_path(STACK)])
+    assert record["release"] == deployment.plan.hash
+
+
+def test_without_the_word_nothing_that_runs_is_replaced(catalog: Catalog) -> None:
+    deployment, fleet, _ = other_release(catalog, ("roles.decode.max_num_seqs=7",))
+    before = begun(fleet)
+    with pytest.raises(PrerequisiteError, match="fab diff") as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert all(word in str(caught.value) for word in ("decode-0/0", "--replace", "fab down"))
+    assert begun(fleet) == before
+    assert not any(request.get("mode") == "apply" for _, _, request in fleet.asked)
+
+
+def test_stopped_processes_are_replaced_without_a_word(catalog: Catalog) -> None:
+    deployment, fleet, _ = other_release(catalog, ("roles.decode.max_num_seqs=7",))
+    for unit in fleet.units.values():
+        if unit.process.group == "decode/0":
+            unit.active_state = "inactive"
+    bring_up(deployment, {}, tunes=False)
+    record = json.loads(fleet.files["decode-0"][release_path(STACK)])
+    assert record["release"] == deployment.plan.hash
+
+
+def test_a_unit_that_changes_stops_every_group_of_its_host(catalog: Catalog) -> None:
+    deployment, fleet, _ = other_release(catalog, ())
+    fleet.files["decode-2"][f"/etc/systemd/system/moe-{STACK}-engine@.service"] = "older"
+    before = begun(fleet)
+    bring_up(deployment, {}, tunes=False, replaces=True)
+    again = {process for process, at in begun(fleet).items() if at != before[process]}
+    assert again == {p.id for p in deployment.engines() if p.group == "decode/0"}
+
+
+def test_a_host_that_is_not_used_any_more_is_cleared_and_a_dead_one_is_named(
+    catalog: Catalog,
+) -> None:
+    deployment, fleet, said = other_release(catalog, ("roles.decode.max_num_seqs=7",))
+    fleet.files["old-0"] = {release_path(STACK): fleet.files["decode-3"][release_path(STACK)]}
+    for name, unit in [(key[1], unit) for key, unit in fleet.units.items() if key[0] == "decode-3"]:
+        fleet.units["old-0", name] = unit
+    fleet.fails["old-1"] = Unreachable("old-1", "no answer.", "Look.")
+    bring_up(replace(deployment, spares=("old-0", "old-1")), {}, tunes=False, replaces=True)
+    assert fleet.files["old-0"] == {}
+    assert any("left as it is: old-1" in line for line in said)
+
+
+def test_devices_and_ports_of_another_stack_are_named(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+
+    def put(devices: list[int], ports: list[list[int]]) -> None:
+        process = {
+            "id": "decode-0/0",
+            "unit": "moe-small-engine@0.service",
+            "kind": "engine",
+            "group": "unified/0",
+            "role": "unified",
+            "endpoint": None,
+            "devices": devices,
+            "ports": ports,
+        }
+        record = {"stack": "small", "release": "ab", "cleanup": None, "processes": [process]}
+        fleet.other_records["decode-0"] = {"small": json.dumps(record)}
+
+    put([3], [[9000, 4]])
+    with pytest.raises(PrerequisiteError, match=r"0/3 and decode-0/0 of stack small.*device 3"):
+        bring_up(deployment, {}, tunes=False)
+    put([], [[7100, 2]])
+    with pytest.raises(PrerequisiteError, match=r"stack small.*port 7100.*fab down --stack small"):
+        bring_up(deployment, {}, tunes=False)
+    assert not any(fleet.files.values())
+    put([], [[9000, 4]])
+    bring_up(deployment, {}, tunes=False)
+
+
+def test_a_kept_release_is_found_by_the_beginning_of_its_hash(catalog: Catalog) -> None:
+    deployment, fleet, _ = other_release(catalog, ("roles.decode.max_num_seqs=7",))
+    hosts = list(deployment.states)
+    old = next(iter(fleet.kept["decode-0"]))
+    kept = find_kept(fleet, hosts, (STACK, old[:6]), timeout_s=5.0)
+    assert kept.plan.hash == old
+    with pytest.raises(StackError, match=f"Newest first, there are {old[:12]}"):
+        find_kept(fleet, hosts, (STACK, "0000000"), timeout_s=5.0)
+    bring_up(deployment, {}, tunes=False, replaces=True)
+    with pytest.raises(StackError, match="Several releases begin"):
+        find_kept(fleet, hosts, (STACK, ""), timeout_s=5.0)
+
+
+def test_a_kept_release_is_the_plan_that_was_compiled(catalog: Catalog) -> None:
+    deployment, fleet, _ = other_release(catalog, ())
+    kept = read_kept("decode-0", fleet.kept["decode-0"][deployment.plan.hash])
+    assert kept.plan.hash == deployment.plan.hash
+    assert [p.argv for p in kept.plan.processes] == [p.argv for p in deployment.plan.processes]
+
+
+def test_what_was_left_half_installed_is_said_and_gone_on_with(catalog: Catalog) -> None:
+    deployment, fleet, said = make_deployment(STACK, catalog)
+    fleet.unfinished["decode-1"] = deployment.plan.hash
+    bring_up(deployment, {}, tunes=False)
+    words = f"release {deployment.plan.hash[:12]} was not installed to the end on decode-1"
+    assert words in said
+    mark = f"/var/lib/moe-infra/releases/{STACK}/unfinished"
+    fleet.files["decode-1"][mark] = "abc"
+    recorded = read_recorded(fleet, list(deployment.states), STACK, timeout_s=5.0)
+    assert recorded.unfinished == {"decode-1": "abc"}
