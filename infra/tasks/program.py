@@ -42,7 +42,7 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
 
     def parse_cleanup(self) -> None:
         """Print help and lists; a task that does not exist leaves with 2."""
-        with _mistakes_leave_with_two():
+        with _mistakes_leave_with_two(), _readers_may_leave():
             super().parse_cleanup()
 
     def list_flat(self) -> None:
@@ -131,7 +131,7 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
         output.failure(error)
         raise Exit(code=error.exit_code) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone
+        _stop_writing()
         raise Exit(code=0) from None
     except Exception as error:  # noqa: BLE001 - the last stop before the operator
         traceback.print_exc()
@@ -141,6 +141,24 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
         raise Exit(code=BUG) from None
     if code:
         raise Exit(code=code)
+
+
+@contextlib.contextmanager
+def _readers_may_leave() -> Iterator[None]:
+    """Whoever reads help or a list and goes away before its end gets no traceback."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _stop_writing()
+        raise Exit(code=0) from None
+
+
+def _stop_writing() -> None:
+    """Whoever read us has gone: what the interpreter still flushes at its end goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _argument(option: Option) -> Argument:

@@ -37,7 +37,10 @@ def run(options: Options, output: Output) -> int:
             _watch(reached, output)
         rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
         half = _half_installed(reached, rows)
-    output.document(status_document(reached.name, rows))
+    document = status_document(reached.name, rows)
+    if away := [row for row in rows if row.state == UNKNOWN]:
+        document["errors"] = [{"where": row.host, "what": row.problem, "fix": ""} for row in away]
+    output.document(document)
     for host, release in half.items():
         output.message(
             f"{host}: release {release[:HASH_SHOWN]} was not installed to the end. `fab up` goes on, "

@@ -157,8 +157,11 @@ def test_a_host_that_does_not_answer_leaves_with_four(tmp_path: Path) -> None:
     done = fab("status", "--stack", "h200-tp8", "--inventory", str(inventory), "--json")
     assert done.returncode == 4
     document = json.loads(done.stdout)
-    assert (document["ok"], document["exit_code"]) == (False, 4)
-    assert "127.0.0.1" in document["errors"][0]["what"]
+    assert document["ok"] is False
+    assert [row["state"] for row in document["processes"]] == ["unknown"]
+    (error,) = document["errors"]
+    assert error["where"] == "unified-0"
+    assert "127.0.0.1 port 9 refuses" in error["what"]
 
 
 def test_an_interrupt_leaves_with_130(tmp_path: Path) -> None:
@@ -278,3 +281,18 @@ def test_a_rule_is_explained_by_its_id() -> None:
     unknown = fab("check", "--explain", "kv-rol")
     assert unknown.returncode == 2
     assert "Did you mean kv-role" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("--help", "status"), ("--list",), ("plan", "--stack", "a3-2p1d")]
+)
+def test_a_reader_that_goes_away_gets_no_traceback(words: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [FAB, *words], cwd=PROJECT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
