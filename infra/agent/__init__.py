@@ -20,6 +20,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                                                            {process: HTTP status or null}}
     logs       record, process, role, lines, since,      {"processes": [{id, role}]} behind a stream of lines (`logs`)
                after, grep, follow
+                                                           "is_virtual", "pci_devices", "device_files", "drivers"}
     lease                                                {"lease": whether one came with the request}
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before

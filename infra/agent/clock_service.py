@@ -4,7 +4,7 @@ from typing import Dict, List, Optional
 
 from .host import Host, Refused
 from .item import Item, Parts, Reading, absent_reading
-from .services import ENABLED_WORDS, change_service, parse_properties
+from .services import ENABLED_WORDS, change_service, enablement, parse_properties
 
 UNITS = (
     "chronyd.service",
@@ -28,8 +28,9 @@ def read_clock(host: Host, item: Item) -> Reading:
     is_active = shown.get("ActiveState") in ("active", "activating", "reloading")
     parts: Parts = {unit + " active": "active" if is_active else "inactive"}
     wanted: Parts = {unit + " active": "active"}
-    if shown.get("UnitFileState") in ENABLED_WORDS:
-        parts[unit + " enabled"] = shown["UnitFileState"]
+    enabled = enablement(host, unit)
+    if enabled in ENABLED_WORDS:
+        parts[unit + " enabled"] = enabled
         wanted[unit + " enabled"] = "enabled"
     synchronized = _is_synchronized(host)
     words = {True: "synchronized", False: "not synchronized", None: "unknown whether synchronized"}
@@ -52,7 +53,7 @@ def write_clock(host: Host, _item: Item, part: str, value: object) -> None:
 
 def _clock_unit(host: Host) -> Optional[Dict[str, str]]:
     """The properties of the unit that runs, else of the first that is installed."""
-    argv = ["systemctl", "show", "-p", "Id,LoadState,ActiveState,UnitFileState", "--", *UNITS]
+    argv = ["systemctl", "show", "-p", "Id,LoadState,ActiveState", "--", *UNITS]
     answer = host.run(argv, ASK_S)
     if answer.exit_code != 0:
         raise Refused("systemctl show: {}".format(answer.last_words))

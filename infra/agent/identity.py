@@ -15,7 +15,7 @@ DRIVERS = (
     "/sys/module/amdgpu",
     "/usr/local/Ascend/driver/version.info",
 )
-ACCELERATOR_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")  # display, 3D, other, accelerator
+CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")  # display, 3D, other display, accelerator
 
 
 def answer(_request: Dict[str, object], host: Host) -> Dict[str, object]:
@@ -24,7 +24,7 @@ def answer(_request: Dict[str, object], host: Host) -> Dict[str, object]:
         "schema_version": 1,
         "architecture": _architecture(host),
         **processor(_text(host, CPU_INFO)),
-        "pci_vendors": _pci_vendors(host),
+        "pci_devices": _pci_devices(host),
         "device_files": _matching(host, DEVICE_FILES),
         "drivers": [path for path in DRIVERS if host.exists(path)],
     }
@@ -53,13 +53,15 @@ def _architecture(host: Host) -> str:
     return _text(host, KERNEL_ARCHITECTURE).strip() or os.uname().machine
 
 
-def _pci_vendors(host: Host) -> List[str]:
+def _pci_devices(host: Host) -> List[str]:
+    """Vendor and class of everything that may be an accelerator, each pair once: `0x10de 0x0302`."""
     found = set()
     for folder in glob.glob(host.path(PCI_DEVICES)):
         place = folder[len(host.root) :]
-        if _text(host, place + "/class").strip()[:6] in ACCELERATOR_CLASSES:
-            found.add(_text(host, place + "/vendor").strip())
-    return sorted(filter(None, found))
+        kind = _text(host, place + "/class").strip()[:6]
+        if kind in CLASSES:
+            found.add("{} {}".format(_text(host, place + "/vendor").strip(), kind))
+    return sorted(found)
 
 
 def _matching(host: Host, patterns: "tuple[str, ...]") -> List[str]:

@@ -28,10 +28,11 @@ def read_service(host: Host, item: Item) -> Reading:
         return Reading("masked", {}, item.want, {}, locked="{} is masked".format(item.target))
     is_active = shown.get("ActiveState") in ("active", "activating", "reloading")
     parts: Parts = {"active": "active" if is_active else "inactive"}
-    if shown.get("UnitFileState") in ENABLED_WORDS:
-        parts["enabled"] = shown["UnitFileState"]
+    state = enablement(host, item.target) if "enabled" in wanted else shown.get("UnitFileState")
+    if state in ENABLED_WORDS:
+        parts["enabled"] = state
     elif "enabled" in wanted:
-        state = shown.get("UnitFileState") or "no install section"
+        state = state or "no install section"
         why = "{} cannot be enabled or disabled: {}".format(item.target, state)
         return Reading(parts_text(parts), {}, item.want, {}, locked=why)
     looked_at = parts if not wanted else {key: parts[key] for key in wanted}
@@ -42,6 +43,11 @@ def read_service(host: Host, item: Item) -> Reading:
 def write_service(host: Host, item: Item, _part: str, value: object) -> None:
     """Start, stop, enable or disable the unit."""
     change_service(host, item.target, str(value))
+
+
+def enablement(host: Host, unit: str) -> str:
+    """Whether a unit is enabled, from its links: what PID 1 says is older while a unit is loaded."""
+    return host.run(["systemctl", "is-enabled", "--", unit]).stdout.strip()
 
 
 def change_service(host: Host, unit: str, state: str) -> None:

@@ -215,7 +215,7 @@ def _row(entries: List[Entry], returns: List[Return]) -> Row:
 
 
 def _joined(texts: List[str]) -> Optional[str]:
-    return ", ".join(sorted(set(texts))) or None
+    return ", ".join(sorted(set(texts))) if texts else None
 
 
 def _remove_unrecorded(host: Host, item: Item) -> Row:

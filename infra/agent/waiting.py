@@ -38,7 +38,7 @@ class Permission:
     def refusal(self, item: Item, reading: Reading) -> Optional[str]:
         """Why this item is not changed now and what to do about it; None when it may be."""
         if self.is_withheld(item):
-            lacks = reading.todo or item.why
+            lacks = (reading.todo or item.why).rstrip(".")
             return "waits for a {}: {}; {}".format(item.needs, lacks, ADVICE[str(item.needs)])
         return self.disturbs(item)
 

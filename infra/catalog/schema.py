@@ -295,11 +295,30 @@ class TuningItem(Entry):
     checked: date
 
 
+class ProfileFits(Entry):
+    """Which hosts a profile is for.
+
+    Args:
+        processors: `implementer:part` of Arm processors; () for any.
+        is_virtual: None for both.
+    """
+
+    architecture: Literal["x86_64", "aarch64"]
+    vendor: Vendor
+    processors: tuple[StrictStr, ...] = ()
+    is_virtual: StrictBool | None = None
+
+
 class TuningProfile(Entry):
-    """`tuning/<id>.yaml`: what hosts of one kind are brought to."""
+    """`tuning/<id>.yaml`: what hosts of one kind are brought to.
+
+    Args:
+        fits: None for a profile that follows from nothing and must be named.
+    """
 
     id: StrictStr = ""
     summary: StrictStr
+    fits: ProfileFits | None = None
     extends: StrictStr | None = None
     items: tuple[TuningItem, ...]
 

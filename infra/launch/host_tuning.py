@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
+from infra.catalog.host_profile import ProfileChoice
 from infra.launch.fleet import Fleet, Request, ask_until_known, rows_of
 from infra.render.host_state import HostState
 
 TuningMode = Literal["check", "apply", "rollback"]
+Allowance = Literal["drain", "reboot", "running"]
 Rows = dict[str, list[Mapping[str, object]]]
 
 
-def tune(
-    fleet: Fleet,
-    states: Mapping[str, HostState],
-    mode: TuningMode,
-    *,
-    with_diff: bool,
-    timeout_s: float,
-) -> Rows:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningOrder:
+    """What is to be done about tuning.
+
+    Args:
+        mode: look, bring about, or bring back what was found.
+        allow: `drain`: change what needs a drained host, where no engine runs; `running`: there too;
+            `reboot`: prepare what the next boot brings.
+        with_diff: whether each row tells its difference.
+        timeout_s: limit per host.
+    """
+
+    mode: TuningMode
+    allow: tuple[Allowance, ...] = ()
+    with_diff: bool = False
+    timeout_s: float
+
+
+def tune(fleet: Fleet, states: Mapping[str, HostState], order: TuningOrder) -> Rows:
     """What became of every tuning item, by host.
 
     Args:
         fleet: the hosts.
         states: host state by host; only its tuning is used.
-        mode: look, bring about, or bring back what was found.
-        with_diff: whether each row tells its difference.
-        timeout_s: limit per host.
+        order: what is to be done.
 
     Raises:
         HostsFailed: a host cannot be asked.
@@ -35,23 +47,32 @@ def tune(
     requests: dict[str, Request] = {
         host: {
             "operation": "state",
-            "mode": mode,
+            "mode": order.mode,
             "stack": state.stack,
             "release": state.release,
             "groups": ["tuning"],
             "items": []
-            if mode == "rollback"
+            if order.mode == "rollback"
             else [item.as_document() for item in state.of_groups("tuning")],
-            "diff": with_diff,
+            "diff": order.with_diff,
+            "allow": list(order.allow),
         }
         for host, state in states.items()
     }
-    reports = ask_until_known(fleet, requests, timeout_s=timeout_s)
+    reports = ask_until_known(fleet, requests, timeout_s=order.timeout_s)
     return {host: list(rows_of(report, "items")) for host, report in reports.items()}
 
 
-def tuning_document(stack: str, rows: Rows) -> dict[str, object]:
-    """The document of `tune-hosts`."""
+def tuning_document(
+    stack: str | None, rows: Rows, profiles: Mapping[str, ProfileChoice]
+) -> dict[str, object]:
+    """The document of `tune-hosts`.
+
+    Args:
+        stack: None when hosts were named on the command line.
+        rows: by host.
+        profiles: by host; none for a rollback, which needs no profile.
+    """
     keys = ("id", "state", "before", "wanted", "after", "why", "needs")
     changed = count_of(rows, "changed")
     failed = count_of(rows, "failed")
@@ -60,7 +81,12 @@ def tuning_document(stack: str, rows: Rows) -> dict[str, object]:
         "stack": stack,
         "ok": failed == 0,
         "hosts": [
-            {"name": host, "items": [{key: row.get(key) for key in keys} for row in items]}
+            {
+                "name": host,
+                "profile": profiles[host].profile if host in profiles else None,
+                "profile_why": profiles[host].why if host in profiles else None,
+                "items": [{key: row.get(key) for key in keys} for row in items],
+            }
             for host, items in rows.items()
         ],
         "changed": changed,

@@ -15,7 +15,7 @@ from infra.launch.bring_up import start
 from infra.launch.deployment import Deployment, Limits
 from infra.launch.endpoints import read_endpoints
 from infra.launch.fleet import SshFleet, SystemClock, ask_all, rows_of
-from infra.launch.host_tuning import count_of, tune
+from infra.launch.host_tuning import TuningOrder, count_of, tune
 from infra.launch.installation import install, state_request
 from infra.launch.secret import Secret
 from infra.launch.verification import verify
@@ -72,9 +72,7 @@ class Operator:
         rows = tune(
             deployment.fleet,
             deployment.states,
-            "apply",
-            with_diff=False,
-            timeout_s=deployment.limits.ask_s,
+            TuningOrder(mode="apply", timeout_s=deployment.limits.ask_s),
         )
         failed = [
             f"{host} {row['id']}: {row['why']}"

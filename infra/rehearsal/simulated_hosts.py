@@ -91,6 +91,7 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
         files[path] = LabFile(content=Path(source).read_bytes(), mode=mode)
     files.update(_router_programs(world.catalog))
     files.update(_CLOCK)
+    files["/proc/cpuinfo"] = LabFile(content=_processor(accelerator, plan).encode())
     sparse: dict[str, int] = {}
     for checkpoint in world.checkpoints:
         for name, text in checkpoint.documents.items():
@@ -102,11 +103,21 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
         address=host.address,
         kernel="sysctl" if accelerator.vendor == "ascend" else "debugfs",
         has_cpufreq="-vm-" not in plan.tuning,
+        knobs={"/proc/sys/kernel/arch": accelerator.architecture},
         files=files,
         sparse_files=sparse,
         binds=_binds(),
         users=(LabUser(name=LOGIN),),
     )
+
+
+def _processor(accelerator: Accelerator, plan: Plan) -> str:
+    """What /proc/cpuinfo says first on a host of this kind."""
+    if accelerator.architecture == "aarch64":
+        maker, part = ("0x48", "0xd01") if accelerator.vendor == "ascend" else ("0x41", "0xd4f")
+        return f"processor\t: 0\nCPU implementer\t: {maker}\nCPU part\t: {part}\n"
+    flags = "fpu vme hypervisor" if "-vm-" in plan.tuning else "fpu vme"
+    return f"processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: {flags}\n"
 
 
 def _programs(plan: Plan, accelerator: Accelerator) -> Mapping[str, tuple[str, int]]:

@@ -12,6 +12,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
 from fabric.main import Fab
 from invoke.collection import Collection
@@ -55,10 +56,17 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
                 print(f"  {entry.name:<{width}}  {entry.help}")
         print("\n`fab --help TASK` shows a task's options.")
 
+    def update_config(self) -> None:
+        """Read configuration files; one that -S names and that is not there leaves with 2."""
+        named = self.args["ssh-config"].value
+        if named and not Path(named).expanduser().is_file():
+            _refuse(f"There is no ssh_config {named}. Correct -S.")
+        super().update_config()
+
     def execute(self) -> None:
         """Run the tasks; an interrupt leaves with 130."""
         if self.args["hosts"].value and self.tasks:
-            _refuse("-H is for `fab -H HOST -- COMMAND`: tasks take their hosts from --inventory.")
+            self._hand_hosts_to_tasks()
         try:
             super().execute()
         except KeyboardInterrupt:
@@ -68,6 +76,21 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
             # Threads that wait for a host's greeting would hold the ordinary way out for seconds; everything that
             # has to be undone was undone on the way here.
             os._exit(INTERRUPTED)
+
+    def _hand_hosts_to_tasks(self) -> None:
+        """Give -H, -i and -S to tasks that take hosts by name; Fabric would run the task once per host."""
+        for context in self.tasks:
+            if "hosts" not in context.args:
+                _refuse(
+                    f"{context.name} takes its hosts from --inventory. -H is for `fab -H HOST -- COMMAND` and "
+                    f"`fab -H HOST tune-hosts`."
+                )
+            context.args["hosts"].value = self.args["hosts"].value
+            for path in self.args["identity"].value:
+                context.args["identity"].value = path
+            if self.args["ssh-config"].value:
+                context.args["ssh-config"].value = self.args["ssh-config"].value
+        self.args["hosts"].value = ""
 
 
 class TableTask(Task):  # type: ignore[type-arg]

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.inventory.hosts import InventoryHost
@@ -51,12 +52,23 @@ def open_fleet(options: Options, hosts: Mapping[str, InventoryHost]) -> Iterator
     Raises:
         StackError: a host's ssh arguments are wrong, or the password for sudo is not to be had.
     """
-    defaults = SshDefaults(accept_new=options.is_on("accept-new"))
+    defaults = SshDefaults(
+        accept_new=options.is_on("accept-new"), ssh_config=_operators_config(options)
+    )
     fleet = SshFleet(hosts, SshOptions(defaults=defaults, sudo=sudo_password(options)))
     try:
         yield fleet
     finally:
         fleet.close()
+
+
+def _operators_config(options: Options) -> Path | None:
+    """The ssh_config of -S; for hosts named with -H the operator's own, as ssh and Fabric read it."""
+    named = options.text("ssh-config")
+    if named is not None:
+        return Path(named).expanduser()
+    own = Path("~/.ssh/config").expanduser()
+    return own if options.text("hosts") is not None and own.is_file() else None
 
 
 @contextlib.contextmanager

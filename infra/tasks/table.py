@@ -98,6 +98,18 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     Option("check", "switch", "say what would change, and change nothing"),
                     Option("diff", "switch", "show each difference"),
                     Option("rollback", "switch", "bring back what was found before"),
+                    Option(
+                        "allow",
+                        "words",
+                        "drain: change what needs a drained host; running: although engines run there; "
+                        "reboot: prepare what the next boot brings",
+                    ),
+                    Option(
+                        "hosts", "text", "user@host:port,… in place of a stack; `fab -H` says it"
+                    ),
+                    Option("profile", "text", "the profile of --hosts; default: what each host is"),
+                    Option("identity", "words", "a private key file for --hosts; `fab -i` says it"),
+                    Option("ssh-config", "text", "an ssh_config for --hosts; `fab -S` says it"),
                 ),
             ),
         ),

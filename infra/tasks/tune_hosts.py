@@ -2,41 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast, get_args
 
+from infra.catalog.host_profile import ProfileChoice, choose_profile, read_identity
 from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed, StackError
 from infra.launch.deployment import Limits
-from infra.launch.host_tuning import Rows, TuningMode, count_of, tune, tuning_document
+from infra.launch.fleet import Fleet, ask_all
+from infra.launch.host_tuning import (
+    Allowance,
+    TuningMode,
+    TuningOrder,
+    count_of,
+    tune,
+    tuning_document,
+)
+from infra.remote.named_hosts import named_hosts
+from infra.render.host_state import HOSTS_OWNER, HostState, hosts_state
+from infra.render.wanted_tuning import Tuning
 from infra.tasks.options import Options
-from infra.tasks.output import Output, Tone, table
+from infra.tasks.output import Output
 from infra.tasks.reached_hosts import host_states, open_fleet
 from infra.tasks.stack_options import compile_for_hosts, same_choice
+from infra.tasks.tuning_report import show_tuning
 
-STATES = ("ok", "changed", "not_applicable", "blocked", "failed")
-_TONES: Mapping[str, Tone] = {"changed": "warn", "blocked": "warn", "failed": "bad"}
+# They choose a stack's hosts; hosts that are named on the command line have none.
+_OF_STACKS = ("stack", "file", "inventory", "set")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The hosts to be tuned.
+
+    Args:
+        stack: None for hosts named on the command line.
+        states: by host.
+        profiles: by host, with what each follows from; {} where none is needed.
+        again: the words that choose the same hosts again.
+    """
+
+    stack: str | None
+    fleet: Fleet
+    states: Mapping[str, HostState]
+    profiles: Mapping[str, ProfileChoice]
+    again: str
 
 
 def run(options: Options, output: Output) -> int:
     """Tune, check or take back; 4 when an item failed, 6 when a check finds a difference."""
-    mode = _mode(options)
+    order = TuningOrder(
+        mode=_mode(options),
+        allow=_allowances(options),
+        with_diff=options.is_on("diff"),
+        timeout_s=Limits().ask_s,
+    )
+    with _chosen(options, order) as chosen:
+        rows = tune(chosen.fleet, chosen.states, order)
+    output.document(tuning_document(chosen.stack, rows, chosen.profiles))
+    show_tuning(rows, chosen.profiles, order, output)
+    if count_of(rows, "failed"):
+        output.next_command(f"{chosen.again} --check --diff")
+        return HostsFailed.exit_code
+    if order.mode == "check" and count_of(rows, "changed"):
+        output.next_command(chosen.again)
+        return Differs.exit_code
+    goes_on = order.mode != "rollback" and chosen.stack is not None
+    up = chosen.again.replace("fab tune-hosts", "fab up", 1)
+    output.next_command(up if goes_on else f"{chosen.again} --check")
+    return 0
+
+
+@contextmanager
+def _chosen(options: Options, order: TuningOrder) -> Iterator[Chosen]:
+    if options.text("hosts") is not None:
+        with _named(options, order) as chosen:
+            yield chosen
+        return
+    if options.text("profile") is not None:
+        what = "--profile is for hosts named with -H; a stack names its own."
+        raise StackError("--profile", what, "Use --set tuning=NAME.")
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
     states = host_states(compiled, catalog)
-    with_diff = options.is_on("diff")
+    choice = ProfileChoice(profile=compiled.plan.tuning, why=f"stack {compiled.plan.stack}")
     with open_fleet(options, compiled.book.hosts) as fleet:
-        rows = tune(fleet, states, mode, with_diff=with_diff, timeout_s=Limits().ask_s)
-    output.document(tuning_document(compiled.plan.stack, rows))
-    _show(rows, mode, output, with_diff=with_diff)
-    again = same_choice(options)
-    if count_of(rows, "failed"):
-        output.next_command(f"fab tune-hosts {again} --check --diff")
-        return HostsFailed.exit_code
-    if mode == "check" and count_of(rows, "changed"):
-        output.next_command(f"fab tune-hosts {again}")
-        return Differs.exit_code
-    output.next_command(f"fab up {again}" if mode != "rollback" else f"fab tune-hosts {again}")
-    return 0
+        yield Chosen(
+            stack=compiled.plan.stack,
+            fleet=fleet,
+            states=states,
+            profiles=dict.fromkeys(states, choice),
+            again=f"fab tune-hosts {same_choice(options)}",
+        )
+
+
+@contextmanager
+def _named(options: Options, order: TuningOrder) -> Iterator[Chosen]:
+    """Hosts of -H: no stack, no inventory; the profile follows from what each host is."""
+    for name in _OF_STACKS:
+        if options.given.get(name):
+            what = f"-H names hosts, and --{name} chooses a stack's."
+            raise StackError("command line", what, "Give one of them.")
+    text = options.needed("hosts")
+    hosts = named_hosts(text, options.words("identity"))
+    catalog = Catalog()
+    with open_fleet(options, hosts) as fleet:
+        if order.mode == "rollback":
+            profiles: dict[str, ProfileChoice] = {}
+            states = {
+                name: HostState(stack=HOSTS_OWNER, host=name, release="", items=(), enable=())
+                for name in hosts
+            }
+        else:
+            profiles = _profiles(options, fleet, tuple(hosts), catalog)
+            states = {
+                name: hosts_state(name, Tuning(profile=catalog.tuning(choice.profile)))
+                for name, choice in profiles.items()
+            }
+        yield Chosen(
+            stack=None,
+            fleet=fleet,
+            states=states,
+            profiles=profiles,
+            again=_again(options, text),
+        )
+
+
+def _profiles(
+    options: Options, fleet: Fleet, names: tuple[str, ...], catalog: Catalog
+) -> dict[str, ProfileChoice]:
+    named = options.text("profile")
+    if named is not None:
+        profile = catalog.tuning(named).id
+        return {name: ProfileChoice(profile=profile, why="--profile") for name in names}
+    requests = {name: {"operation": "identity"} for name in names}
+    reports = ask_all(fleet, requests, timeout_s=Limits().ask_s)
+    known = [catalog.tuning(name) for name in catalog.ids("tuning")]
+    return {name: choose_profile(read_identity(report), known) for name, report in reports.items()}
+
+
+def _again(options: Options, hosts: str) -> str:
+    words = ["fab", "-H", hosts]
+    words += [word for path in options.words("identity") for word in ("-i", path)]
+    config, profile = options.text("ssh-config"), options.text("profile")
+    words += ["-S", config] if config else []
+    words += ["tune-hosts"]
+    words += ["--profile", profile] if profile else []
+    return shlex.join(words)
 
 
 def _mode(options: Options) -> TuningMode:
@@ -48,28 +163,11 @@ def _mode(options: Options) -> TuningMode:
     return "check" if options.is_on("check") else "apply"
 
 
-def _show(rows: Rows, mode: TuningMode, output: Output, *, with_diff: bool) -> None:
-    """One row per item that is not simply as declared, hosts that agree together; then the sums."""
-    alike: dict[tuple[str, ...], list[str]] = {}
-    diffs: dict[str, list[str]] = {}
-    for host, items in rows.items():
-        for row in items:
-            if row["state"] in {"changed", "blocked", "failed"}:
-                values = f"{row['before']} → {row['after'] if mode != 'check' else row['wanted']}"
-                key = (str(row["id"]), str(row["state"]), values, str(row["why"]))
-                alike.setdefault(key, []).append(host)
-            if with_diff and row.get("diff"):
-                diffs.setdefault(str(row["diff"]), []).append(host)
-    if alike:
-        shown = [(", ".join(hosts), *key) for key, hosts in alike.items()]
-        text = table([("hosts", "item", "state", "value", "why"), *shown]).splitlines()
-        output.data(text[0])
-        for line, (_, _, state, _, _) in zip(text[1:], shown, strict=True):
-            output.data(output.toned(line, _TONES[state]))
-    for diff, hosts in diffs.items():
-        output.data(f"--- {', '.join(hosts)}\n{diff}")
-    words = "would change" if mode == "check" else "changed"
-    sums = [
-        f"{count_of(rows, s)} {words if s == 'changed' else s.replace('_', ' ')}" for s in STATES
-    ]
-    output.data(f"{len(rows)} hosts: {', '.join(sums)}.")
+def _allowances(options: Options) -> tuple[Allowance, ...]:
+    known = get_args(Allowance)
+    for word in options.words("allow"):
+        if word not in known:
+            raise StackError(
+                "--allow", f"{word!r} is nothing to allow.", f"Use {', '.join(known)}."
+            )
+    return cast("tuple[Allowance, ...]", options.words("allow"))

@@ -15,6 +15,7 @@ case "$1" in
 show) unit="$5"; [ -e $state/$unit.load ] || {{ echo LoadState=not-found; echo ActiveState=inactive; exit 0; }}
   echo "LoadState=$(cat $state/$unit.load)"; echo "ActiveState=$(cat $state/$unit.active)"
   echo "UnitFileState=$(cat $state/$unit.enabled)";;
+is-enabled) cat $state/$3.enabled;;
 start|stop) echo "$*" >> $state/log; [ -e $state/refuses ] && {{ echo "Job failed." >&2; exit 1; }}
   [ "$1" = start ] && echo active > $state/$3.active || echo inactive > $state/$3.active;;
 enable|disable) echo "$*" >> $state/log; echo "$1"d > $state/$4.enabled;;

@@ -36,6 +36,9 @@ CONFIGURED = b"c"
 """What a host sends when its network end is up; then either silence (systemd runs) or an error."""
 
 _NO_PRIVILEGES = MountFlag.NO_SETUID | MountFlag.NO_DEVICES | MountFlag.NO_EXEC
+COVERS = "run/moe-lab-covers"
+"""Folder of the files that lie over the kernel's own."""
+
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {
     "ptmx": "pts/ptmx",
@@ -221,17 +224,20 @@ def _write_volatile(root: Path, files: Mapping[str, LabFile]) -> None:
     """Write files into the folders that are new at every boot.
 
     Where the kernel's file system takes no new name, its nearest folder is replaced by a tmpfs that
-    shows the same entries and takes them.
+    shows the same entries and takes them. A file that the kernel has already is covered by another one.
     """
+    kernels = {(root / "sys").stat().st_dev, (root / "proc").stat().st_dev}
     for path, file in files.items():
         target = root / path.lstrip("/")
         if path.startswith(("/sys/", "/proc/")) and not target.exists():
             nearest = next(parent for parent in target.parents if parent.is_dir())
-            if nearest.stat().st_dev in {
-                (root / "sys").stat().st_dev,
-                (root / "proc").stat().st_dev,
-            }:
+            if nearest.stat().st_dev in kernels:
                 _shadow(nearest)
+        elif target.is_file() and target.stat().st_dev in kernels:
+            cover = root / COVERS / path.replace("/", "-").lstrip("-")
+            cover.parent.mkdir(exist_ok=True)
+            cover.touch()
+            linux.bind(cover, target)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.content)
         target.chmod(file.mode)
