@@ -15,12 +15,11 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     listening  ports                                     {"listening": [{port, address, pid, command}]}
     read       paths                                     {"files": {path: text or null}}
     identity                                             {"architecture", "cpu_implementer", "cpu_part", "cpu_vendor",
-                                                           "is_virtual", "pci_vendors", "device_files", "drivers"}
+                                                           "is_virtual", "pci_devices", "device_files", "drivers"}
     status     record, paths by kind                     the report of `units`, {"record": text or null, "answers":
                                                            {process: HTTP status or null}}
     logs       record, process, role, lines, since,      {"processes": [{id, role}]} behind a stream of lines (`logs`)
                after, grep, follow
-                                                           "is_virtual", "pci_devices", "device_files", "drivers"}
     lease                                                {"lease": whether one came with the request}
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before
