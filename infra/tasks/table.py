@@ -165,6 +165,15 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 (*HOSTS, FORCE),
             ),
             Entry(
+                "diff",
+                "diff",
+                "What the next `up` would change, argument by argument",
+                (
+                    *HOSTS,
+                    Option("release", "text", "what `up --release` with this hash would change"),
+                ),
+            ),
+            Entry(
                 "verify",
                 "verify",
                 "Prove that hosts are as declared and that every rank serves",

@@ -1,0 +1,189 @@
+"""What the next `up` would change: the plan that is wanted, against what is recorded and found on its hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.launch.deployment import Deployment
+from infra.launch.fleet import Report, ask_all, rows_of
+from infra.launch.installation import running_units, state_request
+from infra.launch.plan_difference import Change, What, host_differences, process_differences
+from infra.launch.releases import HASH_SHOWN
+from infra.launch.secret import Secret
+from infra.launch.sharing import records_of
+from infra.plan.process import Plan, Process
+from infra.render.host_paths import credential_path, process_folder, release_path
+from infra.render.release_record import Release, read_kept
+
+
+def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Change]:
+    """Every change, the deployment's first, then host by host; nothing is changed.
+
+    Raises:
+        HostsFailed: a host cannot be asked, or its record is damaged.
+    """
+    requests = {
+        host: {
+            **state_request(
+                deployment, state.of_groups("tuning", "files", "images"), "check", secrets
+            ),
+            "diff": True,
+            "tells_releases": True,
+            "prunes": True,
+        }
+        for host, state in deployment.states.items()
+    }
+    reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
+    stack = deployment.plan.stack
+    records = {host: records_of(host, report).get(stack) for host, report in reports.items()}
+    before = {host: release for host, release in records.items() if release is not None}
+    comparison = _Comparison(
+        deployment=deployment,
+        reports=reports,
+        before=before,
+        plans=_old_plans(deployment, before, reports),
+        running=frozenset(running_units(deployment, before)),
+    )
+    return [*comparison.of_release(), *(c for host in reports for c in comparison.of_host(host))]
+
+
+def _old_plans(
+    deployment: Deployment, before: Mapping[str, Release], reports: Mapping[str, Report]
+) -> dict[str, Plan]:
+    """The plans of recorded releases by hash, each from the first host that keeps it."""
+    plans = {deployment.plan.hash: deployment.plan}
+    for wanted in dict.fromkeys(release.release for release in before.values()):
+        keeper = next((host for host, r in reports.items() if wanted in _kept(r)), None)
+        if keeper is None or wanted in plans:
+            continue
+        request = {"operation": "releases", "stack": deployment.plan.stack, "document": wanted}
+        asked = ask_all(deployment.fleet, {keeper: request}, timeout_s=deployment.limits.ask_s)
+        document = asked[keeper].get("document")
+        if isinstance(document, Mapping):
+            plans[wanted] = read_kept(keeper, document).plan
+    return plans
+
+
+def _kept(report: Report) -> Sequence[object]:
+    kept = report.get("kept")
+    return kept if isinstance(kept, list) else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """A deployment against its hosts.
+
+    Args:
+        before: the stack's record by host.
+        plans: of recorded releases, by hash; one that nobody keeps is missing.
+        running: processes that run.
+    """
+
+    deployment: Deployment
+    reports: Mapping[str, Report]
+    before: Mapping[str, Release]
+    plans: Mapping[str, Plan]
+    running: frozenset[str]
+
+    def of_release(self) -> Iterator[Change]:
+        """Changes of the deployment as a whole."""
+        plan = self.deployment.plan
+        found = dict.fromkeys(release.release for release in self.before.values())
+        for old in found or [None]:
+            if old != plan.hash:
+                yield Change(
+                    host=None,
+                    process=None,
+                    what="release",
+                    name=plan.stack,
+                    before=old and old[:HASH_SHOWN],
+                    after=plan.hash[:HASH_SHOWN],
+                )
+            if old is not None and old in self.plans:
+                yield from host_differences(self.plans[old], plan)
+
+    def of_host(self, host: str) -> Iterator[Change]:
+        """Changes on one host: processes, then everything else that it holds."""
+        unfinished = self.reports[host].get("unfinished")
+        if unfinished:
+            yield Change(
+                host=host,
+                process=None,
+                what="unfinished",
+                name="installation",
+                before=str(unfinished)[:HASH_SHOWN],
+                after=self.deployment.plan.hash[:HASH_SHOWN],
+            )
+        changes = list(self._of_processes(host))
+        yield from changes
+        yield from self._of_items(host, {str(c.process) for c in changes if c.what != "state"})
+
+    def _of_processes(self, host: str) -> Iterator[Change]:
+        release = self.before.get(host)
+        recorded = {p.id for p in release.processes} if release is not None else set()
+        old_plan = self.plans.get(release.release) if release is not None else None
+        old = {p.id: p for p in old_plan.on_host(host)} if old_plan is not None else {}
+        wanted = {process.id: process for process in self.deployment.plan.on_host(host)}
+        for name in sorted(recorded - set(wanted)):
+            yield _process_change(host, name, "process", ("there", None))
+        for name, process in wanted.items():
+            if name not in recorded:
+                yield _process_change(host, name, "process", (None, "there"))
+                continue
+            if name in old:
+                yield from process_differences(old[name], process)
+            if name not in self.running:
+                yield _process_change(host, name, "state", ("ended", "running"))
+
+    def _of_items(self, host: str, explained: set[str]) -> Iterator[Change]:
+        """Items that differ, but for files that follow from a process that changes anyway."""
+        plan = self.deployment.plan
+        folders = {f"{process_folder(plan.stack, p)}/": p for p in plan.on_host(host)}
+        gone = (f"/etc/moe-infra/{plan.stack}/engine-", f"/etc/moe-infra/{plan.stack}/router-")
+        for row in rows_of(self.reports[host], "items"):
+            path = str(row["id"]).removeprefix("file:")
+            process = next((p for f, p in folders.items() if path.startswith(f)), None)
+            follows = process is not None and process.id in explained
+            is_removed = process is None and path.startswith(gone)
+            is_wanted = row["state"] == "changed" or (
+                row["state"] in {"failed", "blocked"} and row.get("group") != "tuning"
+            )
+            if is_wanted and not follows and not is_removed and path != release_path(plan.stack):
+                yield self._item_change(host, row, process)
+
+    def _item_change(self, host: str, row: Mapping[str, object], process: Process | None) -> Change:
+        path = str(row["id"]).removeprefix("file:")
+        what = _what(self.deployment.plan.stack, row, path)
+        is_secret = what == "secret"
+        diff = row.get("diff")
+        return Change(
+            host=host,
+            process=None if process is None else process.id,
+            what=what,
+            name=path.removeprefix("image:"),
+            before=None if is_secret else _text(row.get("before")),
+            after=None if is_secret else _text(row.get("wanted")),
+            diff=str(diff) if diff and what in {"file", "unit"} and row.get("before") else None,
+        )
+
+
+def _process_change(
+    host: str, process: str, what: What, states: tuple[str | None, str | None]
+) -> Change:
+    before, after = states
+    return Change(host=host, process=process, what=what, name=process, before=before, after=after)
+
+
+def _what(stack: str, row: Mapping[str, object], path: str) -> What:
+    if path.startswith(credential_path(stack, "")):
+        return "secret"
+    if row.get("group") == "images":
+        return "image"
+    if row.get("group") == "tuning":
+        return "tuning"
+    return "unit" if path.startswith("/etc/systemd/") else "file"
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
