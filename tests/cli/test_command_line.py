@@ -20,7 +20,7 @@ from infra.tasks.table import GROUPS
 
 FAB = str(Path(sys.executable).parent / "fab")
 DESIGNED_ORDER = (
-    "stacks", "check", "plan", "render", "tune-hosts", "up", "status", "logs", "down", "verify",
+    "stacks", "check", "plan", "render", "tune-hosts", "up", "status", "logs", "down", "diff", "verify",
     "inventory", "rehearse",
 )  # fmt: skip
 
