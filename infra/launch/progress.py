@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from infra.engines.phases import GRAPHS_STEP, WEIGHTS_STEP, Phase
 from infra.launch.deployment import Say
-from infra.launch.unit_states import plain
 
-MAX_PHASE = 70
+# What several processes share although each has counted to another number.
+NAMED_BY_STEP = {WEIGHTS_STEP: "weights", GRAPHS_STEP: "graph capture"}
 _MINUTE_S = 60
 
 
@@ -36,7 +38,7 @@ class Progress:
         now: float,
         limit_s: float,
         counts: Mapping[str, tuple[int, int]],
-        logs: Mapping[str, tuple[str, ...]],
+        phases: Mapping[str, Phase],
     ) -> None:
         """Print one line.
 
@@ -44,16 +46,26 @@ class Progress:
             now: the clock.
             limit_s: of the whole wait.
             counts: proven and all ranks by role.
-            logs: last log lines by awaited process, in plan order.
+            phases: of awaited processes, in plan order.
         """
         self.shown = now
         roles = ", ".join(f"{role} {done}/{total}" for role, (done, total) in counts.items())
-        process, tail = next(iter(logs.items()), ("", ()))
-        phase = next((plain(line) for line in reversed(tail) if plain(line)), "no line yet")
-        waiting = f"waiting for {process}: {phase[:MAX_PHASE]}" if process else "waiting"
-        self.say(
-            f"{roles} proven; {waiting} ({clock_text(now - self.begun)} of {clock_text(limit_s)})"
-        )
+        took, limit = clock_text(now - self.begun), clock_text(limit_s)
+        self.say(f"{roles} proven; {awaited_words(phases)} ({took} of {limit})")
+
+
+def awaited_words(phases: Mapping[str, Phase]) -> str:
+    """Who is awaited: the process that is behind all others by name, the others by phase."""
+    if not phases:
+        return "waiting"
+    last = min(phases, key=lambda process: (phases[process].step, phases[process].share))
+    words = f"waiting for {last}: {phases[last].words}"
+    others = Counter(
+        NAMED_BY_STEP.get(phase.step, phase.words)
+        for process, phase in sorted(phases.items(), key=lambda entry: entry[1].step)
+        if process != last
+    )
+    return "; ".join([words, *(f"{count} more: {name}" for name, count in others.items())])
 
 
 def clock_text(seconds: float) -> str:

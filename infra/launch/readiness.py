@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from infra.engines.phases import NO_PHASE, Phase, read_phase
 from infra.engines.serving import HEALTH
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
@@ -35,7 +36,7 @@ LOG_LINES = 60
 SPLIT_LOOK_S = 2.0
 # How long an endpoint may be silent after its own log has said that it serves.
 CLAIM_S = 3.0
-PHASE_LINES = 4
+PHASE_LINES = 20
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class Readiness:
         healthy: url → when it first answered.
         refused: url → what it said instead.
         claims: process → when its log was first seen to say that it serves.
+        phases: process → how far its log last said that it is.
         proven: rank → what proved it.
         refusals: rank → how many definite ones in a row, and the latest.
         attempts: rounds of proofs so far.
@@ -59,6 +61,7 @@ class Readiness:
     healthy: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     claims: dict[str, float] = field(default_factory=dict)
+    phases: dict[str, Phase] = field(default_factory=dict)
     proven: dict[RankEndpoint, Verdict] = field(default_factory=dict)
     refusals: dict[RankEndpoint, tuple[int, Verdict]] = field(default_factory=dict)
     attempts: int = 0
@@ -75,7 +78,7 @@ class Readiness:
         progress = Progress(self.deployment.say, limits.progress_s, self.begun)
         pause = limits.first_poll_s
         while True:
-            self._look_at_units()
+            self._look_at_units(reads_logs=self._logs_are_due(progress))
             self._look_at_health()
             self._prove()
             self._refuse_contradictions()
@@ -84,11 +87,8 @@ class Readiness:
             now = clock.now()
             if now - self.begun > limits.ready_s:
                 raise not_in_time(self.deployment, self.awaited(), self._reasons(), limits.ready_s)
-            is_split = bool(self.healthy) and bool(self.refused)
-            if progress.is_due(now) or (is_split and now - self.looked > SPLIT_LOOK_S):
-                self._look_at_logs()
             if progress.is_due(now):
-                progress.show(now, limits.ready_s, self._counts(), self._phases())
+                progress.show(now, limits.ready_s, self._counts(), self._awaited_phases())
             clock.sleep(min(pause, max(limits.ready_s - (now - self.begun), 0.01)))
             pause = min(pause * 1.3, limits.longest_poll_s)
 
@@ -97,9 +97,18 @@ class Readiness:
         missing = {r.process for r in self.deployment.endpoints.ranks if r not in self.proven}
         return tuple(process.id for process in self.deployment.engines() if process.id in missing)
 
-    def _look_at_units(self) -> None:
+    def _logs_are_due(self, progress: Progress) -> bool:
+        """Whether the next look at the units shall bring the last lines of the logs along."""
+        now = self.deployment.clock.now()
+        is_split = bool(self.healthy) and bool(self.refused)
+        return progress.is_due(now) or (is_split and now - self.looked > SPLIT_LOOK_S)
+
+    def _look_at_units(self, *, reads_logs: bool) -> None:
         """The state of every engine's unit; one that has ended ends the wait."""
-        self._ask_units(self.deployment.units("engine"), log_lines=0)
+        log_lines = PHASE_LINES if reads_logs else 0
+        self._ask_units(self.deployment.units("engine"), log_lines=log_lines)
+        if reads_logs:
+            self._note_phases()
         if not any(state.has_ended for state in self.units.values()):
             return
         # Others of the group may follow within moments; the first to end is the cause.
@@ -112,13 +121,15 @@ class Readiness:
             raise misplaced_process(self.deployment, misplaced)
         raise failed_processes(self.deployment, [self.units[process] for process in ended])
 
-    def _look_at_logs(self) -> None:
-        """The last lines of processes that are still awaited."""
-        awaited = set(self.awaited())
-        self._ask_units(_only(self.deployment.units("engine"), awaited), log_lines=PHASE_LINES)
+    def _note_phases(self) -> None:
+        """What the last lines of processes that are still awaited tell of them."""
         self.looked = self.deployment.clock.now()
-        for process in awaited:
-            if process in self.units and says_serving(self.units[process].log_tail):
+        for process in self.awaited():
+            tail = self.units[process].log_tail if process in self.units else ()
+            told = read_phase(self.deployment.endpoints.engine, tail)
+            if told is not None:
+                self.phases[process] = told
+            if says_serving(tail):
                 self.claims.setdefault(process, self.looked)
 
     def _ask_units(self, units: Mapping[str, Mapping[str, str]], *, log_lines: int) -> None:
@@ -240,7 +251,12 @@ class Readiness:
         reasons.update(
             {rank.process: verdict.detail for rank, (_, verdict) in self.refusals.items()}
         )
-        return reasons
+        return {
+            process: f"{reason} ({self.phases[process].words})"
+            if process in self.phases
+            else reason
+            for process, reason in reasons.items()
+        }
 
     def _counts(self) -> dict[str, tuple[int, int]]:
         """Proven and all ranks by role."""
@@ -250,13 +266,9 @@ class Readiness:
             counts[rank.role] = (done + (rank in self.proven), total + 1)
         return counts
 
-    def _phases(self) -> dict[str, tuple[str, ...]]:
-        """The last log lines of awaited processes."""
-        return {
-            process: self.units[process].log_tail
-            for process in self.awaited()
-            if process in self.units
-        }
+    def _awaited_phases(self) -> dict[str, Phase]:
+        """How far each awaited process is, in plan order."""
+        return {process: self.phases.get(process, NO_PHASE) for process in self.awaited()}
 
 
 def _only(units: Mapping[str, Mapping[str, str]], processes: set[str]) -> dict[str, dict[str, str]]:

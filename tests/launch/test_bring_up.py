@@ -30,6 +30,27 @@ def test_every_rank_is_proven_and_a_request_goes_through_the_router(catalog: Cat
     assert any("24 ranks" in line for line in said)
 
 
+def test_waiting_tells_the_phase_of_who_is_behind_without_asking_once_more(catalog: Catalog) -> None:
+    deployment, fleet, said = make_deployment(STACK, catalog)
+    fleet.load_s = 12.0
+    for unit in fleet.units.values():
+        unit.log = ["Loading safetensors checkpoint shards:  98% Completed | 63/64 [00:01<00:01]"]
+    fleet.unit("decode-1/2").log = ["Loading safetensors checkpoint shards:  58% Completed | 37/64"]
+    bring_up(deployment, {}, tunes=False)
+    line = next(line for line in said if "proven; waiting" in line)
+    assert "decode 0/16" in line
+    assert "waiting for decode-1/2: weights 37 of 64 shards; 23 more: weights" in line
+    assert line.endswith("of 1 min)")
+    looks = [
+        operation
+        for host, operation, request in fleet.asked
+        if host == "decode-1" and operation in {"units", "probe"}
+    ]
+    # between two looks at the units there is always one at the endpoints: no look for the logs alone
+    waiting = looks[looks.index("probe") :]
+    assert all(pair != ("units", "units") for pair in zip(waiting, waiting[1:], strict=False))
+
+
 def test_engines_of_all_groups_start_in_one_window_and_the_router_last(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     bring_up(deployment, {}, tunes=False)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from infra.engines.phases import Phase
 from infra.launch.progress import Progress, clock_text
 from infra.launch.secret import Secret, revealed
 from infra.launch.unit_states import UnitState, error_line, plain, says_serving, why_ended
@@ -90,10 +91,17 @@ def test_progress_says_who_is_awaited_for_how_long_and_the_limit() -> None:
     progress = Progress(said.append, 10.0, 100.0)
     assert not progress.is_due(105.0)
     assert progress.is_due(110.0)
-    logs = {"decode-0/3": ("INFO 11-20 14:00:00 [l.py:1] Loading shards 37/64", "")}
-    progress.show(342.0, 1800.0, {"prefill": (8, 8), "decode": (3, 16)}, logs)
+    phases = {
+        "decode-0/1": Phase(2, 0.6, "weights 38 of 64 shards"),
+        "decode-0/2": Phase(7, 0.0, "graph capture"),
+        "decode-0/3": Phase(2, 0.5, "weights 37 of 64 shards"),
+    }
+    progress.show(342.0, 1800.0, {"prefill": (8, 8), "decode": (3, 16)}, phases)
     assert said == [
-        "prefill 8/8, decode 3/16 proven; waiting for decode-0/3: Loading shards 37/64 (4 min 2 s of 30 min)"
+        (
+            "prefill 8/8, decode 3/16 proven; waiting for decode-0/3: weights 37 of 64 shards; "
+            "1 more: weights; 1 more: graph capture (4 min 2 s of 30 min)"
+        )
     ]
     assert not progress.is_due(343.0)
 

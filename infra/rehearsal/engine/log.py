@@ -25,6 +25,11 @@ class Log:
         """Write an ERROR line."""
         self._write("ERROR", source, message)
 
+    def draw(self, bar: str) -> None:
+        """Write one state of a progress bar: no level, no time, as tqdm does."""
+        sys.stdout.write(f"{self._prefix}{bar}\n")
+        sys.stdout.flush()
+
     def _write(self, level: str, source: str, message: str) -> None:
         stamp = time.strftime("%m-%d %H:%M:%S")
         lines = message.split("\n")

@@ -92,11 +92,15 @@ class Server:
             await nodes.join()
         check_weights(self._settings.checkpoint.path)
         count = num_shards(self._settings.checkpoint.path)
+        self._log.tell("model_runner", "Load weight begin. avail mem=0.00 GB")
         await self._loop.sleep(self._world.load_seconds)
-        self._log.tell(
-            "loader", f"Loading safetensors checkpoint shards: 100% Completed | {count}/{count}"
-        )
+        self._log.draw(f"Loading safetensors checkpoint shards: 100% Completed | {count}/{count}")
+        took = self._world.load_seconds
+        self._log.tell("model_runner", f"Load weight end. elapsed={took:.2f} s")
         self._log.tell("scheduler", f"max_total_num_tokens={self._settings.kv_tokens}")
+        if not self._args["disable_cuda_graph"]:
+            self._log.tell("model_runner", "Capture cuda graph begin. avail mem=0.00 GB")
+            self._log.tell("model_runner", "Capture cuda graph end. Time elapsed: 0.00 s.")
         if node.node_rank > 0:
             serve_http(self._loop, http, _dummy_health)
         else:

@@ -156,12 +156,26 @@ class Process:
             await self._loop.sleep(self._world.load_seconds / PROGRESS_STEPS)
             done = count * step // PROGRESS_STEPS
             percent = 100 * step // PROGRESS_STEPS
-            line = (
-                f"Loading safetensors checkpoint shards: {percent:3d}% Completed | {done}/{count}"
+            spent = self._world.load_seconds * step / PROGRESS_STEPS
+            times = f"[{clock(spent)}<{clock(self._world.load_seconds - spent)}, {spent / max(done, 1):.2f}s/it]"
+            self._log.draw(
+                f"Loading safetensors checkpoint shards: {percent:3d}% Completed | {done}/{count} {times}"
             )
-            self._log.tell("weight_utils.py:690", line)
+        took = self._world.load_seconds
+        self._log.tell("default_loader.py:384", f"Loading weights took {took:.2f} seconds")
+        self._log.tell(
+            "gpu_model_runner.py:4879",
+            f"Model loading took 0.0 GiB memory and {took:.6f} seconds",
+        )
         tokens = self._settings.kv_tokens
         self._log.tell("kv_cache_utils.py:1307", f"GPU KV cache size: {tokens:,} tokens")
+        if not self._args["enforce_eager"]:
+            name = "ACL" if self._settings.release.engine == "vllm-ascend" else "CUDA"
+            bar = f"Capturing {name} graphs (decode, FULL): 100%|██████████| 1/1 [00:00<00:00]"
+            self._log.draw(bar)
+            self._log.tell(
+                "gpu_model_runner.py:5700", "Graph capturing finished in 0 secs, took 0.00 GiB"
+            )
 
     def _open_cores(self) -> None:
         place, settings = self._settings.parallel, self._settings
@@ -230,6 +244,11 @@ class Process:
         if not isinstance(self._group, Leader):
             raise Failed("RuntimeError", f"rank {rank} is not served here", "APIServer")
         return await self._group.generate(rank, request)
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds as tqdm writes them."""
+    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
 
 
 def _local_devices(place: Parallel) -> tuple[int, ...]:
