@@ -44,9 +44,14 @@ def release_path(stack: str) -> str:
     return f"{stack_folder(stack)}/release.json"
 
 
+def credentials_folder(stack: str) -> str:
+    """The folder of the stack's secrets, which root alone can read."""
+    return f"{stack_folder(stack)}/credentials"
+
+
 def credential_path(stack: str, secret: str) -> str:
     """The file that systemd reads a credential from."""
-    return f"{stack_folder(stack)}/credentials/{secret}"
+    return f"{credentials_folder(stack)}/{secret}"
 
 
 def unit_template(stack: str, kind: str) -> str:
@@ -62,6 +67,11 @@ def unit_name(stack: str, process: Process) -> str:
 def cleanup_unit(stack: str) -> str:
     """The unit that removes the containers of a stack from a host."""
     return f"moe-{stack}-cleanup.service"
+
+
+def stack_slice(stack: str) -> str:
+    """The slice of everything that runs of a stack; `-` would make a slice within a slice."""
+    return f"moe_infra-{stack.replace('-', '_')}.slice"
 
 
 def container_name(stack: str, process: Process) -> str:

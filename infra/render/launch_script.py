@@ -18,7 +18,14 @@ from infra.render.container import (
     mount_options,
 )
 from infra.render.environment_file import odd_variables
-from infra.render.host_paths import CONTAINER_SECRETS, container_name, process_folder
+from infra.render.host_paths import (
+    CONTAINER_SECRETS,
+    container_name,
+    credentials_folder,
+    process_folder,
+    stack_slice,
+)
+from infra.render.units import GRACE_S
 
 PRELOAD = "LD_PRELOAD"
 NO_CREDENTIAL_EXIT = 78  # EX_CONFIG of sysexits.h
@@ -66,6 +73,10 @@ def launch_script(
         f"# {process.id} of stack {stack}, written by moe-infra: `fab plan` shows the same command.",
         "set -eu",
     ]
+    if credentials:
+        # systemd before 247 has no credentials: root, and nobody else, can read the files themselves.
+        folder = shlex.quote(credentials_folder(stack))
+        lines.append(f': "${{CREDENTIALS_DIRECTORY:={folder}}}"')
     lines += [_credential_guard(credential) for credential in credentials]
     if isinstance(launch, ContainerLaunch):
         return "\n".join([*lines, *_in_container(stack, process, launch, credentials)]) + "\n"
@@ -97,7 +108,7 @@ def _in_container(
     options, command = image_and_command(
         launch.image, launch.entrypoint, [*wrapper, *process.argv], is_wrapped=bool(wrapper)
     )
-    words = [launch.runtime, "run", f"--name={name}"]
+    words = [launch.runtime, "run", f"--name={name}", f"--stop-timeout={GRACE_S}"]
     words += ["--label", f"moe-infra.stack={stack}", "--label", f"moe-infra.process={process.id}"]
     # The journal has the output already; a second copy in the runtime's own log would fill the disk.
     words += ["--log-driver=none", "--pull=never", *isolation_options()]
@@ -111,7 +122,7 @@ def _in_container(
     words += [
         f"--env={credential.variable}" for credential in credentials if credential.holds == "value"
     ]
-    text = "exec " + shell_command(words)
+    text = "exec " + shell_command(words) + " \\\n  $parent"
     for credential in credentials:
         if credential.holds == "path":
             target = f"{CONTAINER_SECRETS}/{credential.name}"
@@ -121,7 +132,18 @@ def _in_container(
     if options:
         text += f" \\\n  {shell_command(options)}"
     left_over = f"{launch.runtime} rm --force {shlex.quote(name)} >/dev/null 2>&1 || :"
-    return [left_over, f"{text} \\\n  {shell_command(command)}"]
+    return [
+        left_over,
+        *_parent_slice(launch.runtime, stack_slice(stack)),
+        f"{text} \\\n  {shell_command(command)}",
+    ]
+
+
+def _parent_slice(runtime: ContainerRuntime, name: str) -> list[str]:
+    """Shell lines that put the container into the stack's slice, where systemd rules the control groups."""
+    field = "{{.CgroupDriver}}" if runtime == "docker" else "{{.Host.CgroupManager}}"
+    asked = f"$({runtime} info --format {shlex.quote(field)} 2>/dev/null)"
+    return ["parent=", f'test "{asked}" != systemd || parent=--cgroup-parent={name}']
 
 
 def _in_environment(
@@ -171,7 +193,7 @@ def _proven_preload(value: str) -> str:
 
 def _credential_guard(credential: Credential) -> str:
     """Refuse to start without a secret that the stack asks for; a value goes into the environment."""
-    path = f'"${{CREDENTIALS_DIRECTORY:-/nowhere}}/{credential.name}"'
+    path = f'"$CREDENTIALS_DIRECTORY/{credential.name}"'
     message = shlex.quote(
         f"moe-infra: the credential {credential.name} is missing: not started without it"
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infra.plan.process import ProcessKind
-from infra.render.host_paths import credential_path, stack_folder
+from infra.render.host_paths import credential_path, stack_folder, stack_slice
 from infra.spec.stack import Runtime
 
 # Engines drain or abort on SIGTERM; two minutes are far beyond either (facts: recommended unit).
 STOP_S = 120
+# What a container gets of it before it is killed, so that its end is still seen by the unit.
+GRACE_S = 100
 # Engines and clients that end on SIGINT or SIGTERM leave with 128 + signal: a stop, not a failure.
 STOPPED_CODES = "130 143"
 
@@ -36,10 +38,11 @@ def process_unit(
         service.append(f"EnvironmentFile={folder}/environment")
     else:
         after += ["docker.service"] if runtime == "docker" else []
-        service.append(
-            f"ExecStopPost=-/bin/sh -c '{_after_stop(runtime, f'moe-{stack}-{kind}-%i')}'"
-        )
+        container = f"moe-{stack}-{kind}-%i"
+        service.append(f"ExecStop=-/bin/sh -c '{_stop(runtime, container)}'")
+        service.append(f"ExecStopPost=-/bin/sh -c '{_after_stop(runtime, container)}'")
     service += [
+        f"Slice={stack_slice(stack)}",
         # A rank that restarts alone hangs its group: groups are started and stopped as one.
         "Restart=no",
         "KillMode=mixed",
@@ -66,6 +69,14 @@ def cleanup_unit_text(stack: str, runtime: Runtime, containers: Sequence[str]) -
     return _text(
         stack, {"Unit": [f"Description=moe-infra {stack}: remove containers"], "Service": service}
     )
+
+
+def _stop(runtime: Runtime, container: str) -> str:
+    """Shell words that end the container itself: systemd's own signals reach the runtime's client alone.
+
+    Without a client there is nobody to be patient for: what is left is killed at once, by `_after_stop`.
+    """
+    return f'test -z "$$MAINPID" || {runtime} stop -t {GRACE_S} {container} >/dev/null 2>&1'
 
 
 def _after_stop(runtime: Runtime, container: str) -> str:

@@ -24,6 +24,7 @@ FAB = str(Path(sys.executable).parent / "fab")
 STACK = "a2-2n-dp4tp4"
 FIRST, SECOND = "unified-0", "unified-1"
 UNIT = f"moe-{STACK}-engine@0"
+CONTAINER = f"moe-{STACK}-engine-0"
 
 
 @dataclass(frozen=True)
@@ -184,3 +185,25 @@ def test_watching_appends_only_what_has_changed(kept: Kept) -> None:
     assert watching.returncode == 130
     assert shown.count("Ctrl-C ends") == 1
     assert "\033" not in shown
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        f"systemctl kill -s KILL --kill-who=main {UNIT}",
+        f"docker kill {CONTAINER}",
+        f"systemctl stop {UNIT}",
+    ],
+    ids=["client", "container", "unit"],
+)
+def test_whatever_is_killed_nothing_of_the_container_runs_on(kept: Kept, kill: str) -> None:
+    assert kept.fab("up").returncode == 0
+    inspected = kept.ssh(FIRST, f"sudo docker inspect -f '{{{{.State.Pid}}}}' {CONTAINER}")
+    pid = int(inspected)
+    groups = kept.ssh(FIRST, f"cat /proc/{pid}/cgroup")
+    assert "/moe_infra.slice/moe_infra-a2_2n_dp4tp4.slice/docker-" in groups
+    kept.ssh(FIRST, f"sudo {kill}")
+    assert wait_until(lambda: kept.ssh(FIRST, f"ls -d /proc/{pid}/exe") == "", 10)
+    ended = "inactive" if kill.startswith("systemctl stop") else "failed"
+    assert kept.ssh(FIRST, f"systemctl is-active {UNIT}").strip() == ended
+    assert kept.ssh(FIRST, "sudo docker ps -q") == ""

@@ -17,6 +17,8 @@ import json, os, sys
 words, options, variables = sys.argv[1:], [], {{}}
 log = open(os.environ["RUNTIME_LOG"], "a")
 json.dump(words, log), log.write("\\n"), log.close()
+if words[0] == "info":
+    print(os.environ["CGROUP_DRIVER"])
 if words[0] != "run":
     sys.exit(0)
 words, entrypoint = words[1:], json.loads(os.environ["IMAGE_ENTRYPOINT"])
@@ -63,6 +65,7 @@ class FakeRuntime:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.bin = folder / "bin"
+        self.cgroup_driver = "cgroupfs"
         self.bin.mkdir(parents=True)
         for name in ("docker", "podman"):
             self._write(name, _RUNTIME)
@@ -93,6 +96,7 @@ class FakeRuntime:
             "PATH": f"{self.bin}:{os.environ['PATH']}",
             "ROOT": str(self.folder),
             "SAID": str(said),
+            "CGROUP_DRIVER": self.cgroup_driver,
             "RUNTIME_LOG": str(self.folder / "runtime.log"),
             "IMAGE_ENTRYPOINT": json.dumps(list(entrypoint)),
             "IMAGE_ENVIRONMENT": json.dumps(dict(image_env or {})),

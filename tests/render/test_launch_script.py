@@ -152,9 +152,19 @@ def test_a_library_that_no_program_starts_with_is_left_out(
     assert said.argv == ("vllm", "serve")
 
 
+def test_a_container_joins_the_stacks_slice_where_systemd_rules(runtime: FakeRuntime) -> None:
+    process = a_process(("vllm", "serve"))
+    run_container(runtime, process)
+    assert not any("--cgroup-parent" in word for word in runtime.calls()[-1])
+    runtime.cgroup_driver = "systemd"
+    run_container(runtime, process)
+    assert "--cgroup-parent=moe_infra-s.slice" in runtime.calls()[-1]
+    assert "--stop-timeout=100" in runtime.calls()[-1]
+
+
 def test_a_left_over_container_is_removed_first(runtime: FakeRuntime) -> None:
     run_container(runtime, a_process(("vllm", "serve")))
-    first, second = runtime.calls()
+    first, second = [call for call in runtime.calls() if call[0] != "info"]
     assert first == ["rm", "--force", "moe-s-engine-3"]
     assert second[:2] == ["run", "--name=moe-s-engine-3"]
     assert "--rm" not in second
@@ -193,6 +203,21 @@ def test_nothing_starts_without_a_declared_credential(runtime: FakeRuntime, tmp_
     assert code == 78
     assert "the credential api_key is missing" in said
     assert runtime.fail(script)[0] == 78
+
+
+def test_without_systemds_credentials_root_reads_the_file_itself(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    process = a_process(("vllm", "serve"))
+    script = launch_script("s", process, a_container(), (KEY,))
+    assert ': "${CREDENTIALS_DIRECTORY:=/etc/moe-infra/s/credentials}"' in script
+    (tmp_path / "api_key").write_text("from the file")
+    path = f"{process_folder('s', process)}/environment"
+    said = runtime.run(
+        script.replace("/etc/moe-infra/s/credentials", str(tmp_path)),
+        environment_file=(path, environment_file(process.id, process.env)),
+    )
+    assert said.env["VLLM_API_KEY"] == "from the file"
 
 
 def test_a_key_reaches_the_process_and_no_argument(runtime: FakeRuntime, tmp_path: Path) -> None:

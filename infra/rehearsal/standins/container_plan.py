@@ -218,4 +218,12 @@ def _control_group(request: ContainerRequest, host: dict[str, Any], record: Reco
         request.program
     ]
     parent = request.flags.last("cgroup-parent") or parent
-    return f"{tree}/{parent.strip('/')}/{prefix}-{record['id']}.scope"
+    if not parent.endswith(".slice") or "/" in parent:
+        raise Refusal("bad_cgroup_parent", parent=parent)
+    return f"{tree}/{_slice_folder(parent)}/{prefix}-{record['id']}.scope"
+
+
+def _slice_folder(name: str) -> str:
+    """Where systemd keeps a slice: `a-b.slice` lies in `a.slice` (systemd.slice(5))."""
+    parts = name[: -len(".slice")].split("-")
+    return "/".join("-".join(parts[: i + 1]) + ".slice" for i in range(len(parts)))

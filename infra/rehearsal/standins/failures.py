@@ -48,6 +48,12 @@ SITUATIONS: dict[str, tuple[str, str, int]] = {
         ),
         125,
     ),
+    # runc's systemd driver (libcontainer/cgroups/systemd, ExpandSlice) and containers/podman specgen
+    "bad_cgroup_parent": (
+        'cgroup-parent for systemd cgroup should be a valid slice named as "xxx.slice"',
+        "did not receive systemd slice as cgroup parent when using systemd to manage cgroups: invalid argument",
+        125,
+    ),
     "bad_name": (
         "Invalid container name ({name}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed",
         (
