@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from infra.catalog.load import Catalog
@@ -30,7 +32,9 @@ def test_every_rank_is_proven_and_a_request_goes_through_the_router(catalog: Cat
     assert any("24 ranks" in line for line in said)
 
 
-def test_waiting_tells_the_phase_of_who_is_behind_without_asking_once_more(catalog: Catalog) -> None:
+def test_waiting_tells_the_phase_of_who_is_behind_without_asking_once_more(
+    catalog: Catalog,
+) -> None:
     deployment, fleet, said = make_deployment(STACK, catalog)
     fleet.load_s = 12.0
     for unit in fleet.units.values():
@@ -48,7 +52,7 @@ def test_waiting_tells_the_phase_of_who_is_behind_without_asking_once_more(catal
     ]
     # between two looks at the units there is always one at the endpoints: no look for the logs alone
     waiting = looks[looks.index("probe") :]
-    assert all(pair != ("units", "units") for pair in zip(waiting, waiting[1:], strict=False))
+    assert all(pair != ("units", "units") for pair in itertools.pairwise(waiting))
 
 
 def test_engines_of_all_groups_start_in_one_window_and_the_router_last(catalog: Catalog) -> None:
