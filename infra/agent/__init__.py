@@ -20,6 +20,12 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                                                            {process: HTTP status or null}}
     logs       record, process, role, lines, since,      {"processes": [{id, role}]} behind a stream of lines (`logs`)
                after, grep, follow
+    facts      commands [{id, argv, timeout_s}],         {"commands": {id: {exit_code, stdout, stderr, seconds}},
+               files, globs, disks, devices,              "files": {path: text}, "paths", "disks", "holders",
+               also [requests]                            "clock", "also": [reports]}
+    reach      name, token, address, limit_s,            {"listen": [{port, error}], "dials": [{to, port, ok, error,
+               listen [{port, callers}],                  path_mtu, whole, ahead_s, error_s}]}
+               dial [{to, address, port, speaks, loads}]
     lease                                                {"lease": whether one came with the request}
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before

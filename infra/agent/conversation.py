@@ -26,6 +26,8 @@ OPERATIONS = {
     "lease": ".lease",
     "identity": ".identity",
     "releases": ".kept_releases",
+    "facts": ".facts",
+    "reach": ".reach",
 }
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
 STREAMS = {"logs": ".logs"}

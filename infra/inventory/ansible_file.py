@@ -226,6 +226,7 @@ def _host(name: str, found: _Found, walk: _Walk) -> InventoryHost:
         interface=str(own.get("interface") or "eth0"),
         rdma_devices=tuple(str(device) for device in rdma) if isinstance(rdma, list) else (),
         instance_id=None if own.get("instance_id") is None else str(own["instance_id"]),
+        interface_origin="inventory" if own.get("interface") else "placeholder",
     )
 
 

@@ -126,5 +126,6 @@ def documentation_hosts(names: Sequence[str]) -> InventoryAddresses:
             interface="eth0",
             rdma_devices=(),
             instance_id=None,
+            interface_origin="placeholder",
         )
     return InventoryAddresses(hosts, is_documentation=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
+
+NameOrigin = Literal["inventory", "facts", "placeholder"]
+"""Where the name of an interface or HCA comes from: written by people, found by `fab facts`, or made up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,8 @@ class InventoryHost:
         interface: `moe.interface`, the network interface that carries `service_address`.
         rdma_devices: `moe.rdma_devices`, e.g. ("mlx5_0:1", …); () when not declared.
         instance_id: `moe.instance_id`, the cloud's name of the machine.
+        interface_origin: of `interface`.
+        rdma_origin: of `rdma_devices`.
     """
 
     name: str
@@ -38,6 +43,8 @@ class InventoryHost:
     interface: str
     rdma_devices: tuple[str, ...]
     instance_id: str | None
+    interface_origin: NameOrigin = "inventory"
+    rdma_origin: NameOrigin = "inventory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,8 @@ STOP_S = 120
 GRACE_S = 100
 # Engines and clients that end on SIGINT or SIGTERM leave with 128 + signal: a stop, not a failure.
 STOPPED_CODES = "130 143"
+# What engines need of the service that starts them; preflight tries whether a host can grant it.
+LIMITS = ("LimitMEMLOCK=infinity", "LimitNOFILE=1048576", "LimitSTACK=67108864")
 
 
 def process_unit(
@@ -49,9 +51,7 @@ def process_unit(
         f"TimeoutStopSec={STOP_S}",
         f"SuccessExitStatus={STOPPED_CODES}",
         "OOMPolicy=stop",
-        "LimitMEMLOCK=infinity",
-        "LimitNOFILE=1048576",
-        "LimitSTACK=67108864",
+        *LIMITS,
         "LogRateLimitIntervalSec=0",
     ]
     unit = [

@@ -1,0 +1,141 @@
+"""What was found on hosts, beside their inventory: `<inventory>.facts.yml`, written by `fab facts`.
+
+Inventory first: a name that the inventory declares is never replaced by one that was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from infra.errors import StackError
+from infra.inventory.hosts import Inventory, InventoryHost
+from infra.spec.yaml_source import read_yaml
+
+SCHEMA_VERSION = 1
+HEAD = "# Written by `fab facts`; what the hosts were when it ran. Write it again with the same command.\n"
+TEXTS = ("address", "machine_id", "boot_id", "driver", "interface")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedHost:
+    """What one host was when `fab facts` looked.
+
+    Args:
+        address: the service address that it was found under.
+        machine_id: of /etc/machine-id, "" when it has none.
+        boot_id: of that boot.
+        driver: the accelerators' driver, "" without one.
+        interface: what carries the service address, "" when none does.
+        page_size: bytes, 0 when unknown.
+        rdma_devices: `device:port` of every active HCA port, by name.
+        gids: index of the first RoCE v2 GID with an IPv4 address, by `device:port`.
+    """
+
+    address: str
+    machine_id: str
+    boot_id: str
+    driver: str
+    interface: str
+    page_size: int
+    rdma_devices: tuple[str, ...]
+    gids: Mapping[str, int]
+
+    def as_document(self) -> dict[str, object]:
+        """The entry of the file."""
+        return {
+            "address": self.address,
+            "interface": self.interface,
+            "rdma_devices": list(self.rdma_devices),
+            "gids": dict(self.gids),
+            "page_size": self.page_size,
+            "driver": self.driver,
+            "machine_id": self.machine_id,
+            "boot_id": self.boot_id,
+        }
+
+
+def facts_path(inventory: Path) -> Path:
+    """Where the facts of an inventory's hosts lie."""
+    return inventory.with_name(f"{inventory.stem}.facts.yml")
+
+
+def facts_text(hosts: Mapping[str, RecordedHost]) -> str:
+    """The file's text; same hosts, same text."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "hosts": {name: host.as_document() for name, host in hosts.items()},
+    }
+    return HEAD + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
+
+
+def read_facts(path: Path) -> dict[str, RecordedHost]:
+    """The hosts of a facts file by the inventory's name; empty when there is no such file.
+
+    Raises:
+        StackError: the file is not what `fab facts` writes.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, f"It cannot be read: {error}.") from error
+    document, problems = read_yaml(text, str(path))
+    data = document.data
+    if problems or not isinstance(data, Mapping) or data.get("schema_version") != SCHEMA_VERSION:
+        raise _unreadable(path, "It is no facts file of this release.")
+    hosts = data.get("hosts")
+    if not isinstance(hosts, Mapping):
+        raise _unreadable(path, "It has no hosts.")
+    return {str(name): _recorded(path, str(name), entry) for name, entry in hosts.items()}
+
+
+def with_facts(inventory: Inventory, recorded: Mapping[str, RecordedHost]) -> Inventory:
+    """The inventory with what it leaves open filled in from what was found.
+
+    An entry that was found under another address is of another machine: it fills in nothing.
+    """
+    return replace(
+        inventory, hosts=tuple(_filled(host, recorded.get(host.name)) for host in inventory.hosts)
+    )
+
+
+def _filled(host: InventoryHost, found: RecordedHost | None) -> InventoryHost:
+    if found is None or found.address != host.service_address:
+        return host
+    if host.interface_origin == "placeholder" and found.interface:
+        host = replace(host, interface=found.interface, interface_origin="facts")
+    if not host.rdma_devices and found.rdma_devices:
+        host = replace(host, rdma_devices=found.rdma_devices, rdma_origin="facts")
+    return host
+
+
+def _recorded(path: Path, name: str, entry: object) -> RecordedHost:
+    row = entry if isinstance(entry, Mapping) else {}
+    rdma, gids, page_size = row.get("rdma_devices"), row.get("gids"), row.get("page_size")
+    well_formed = (
+        all(isinstance(row.get(key), str) for key in TEXTS)
+        and isinstance(rdma, list)
+        and isinstance(gids, Mapping)
+        and isinstance(page_size, int)
+    )
+    if not well_formed:
+        raise _unreadable(path, f"The entry of {name} is not whole.")
+    return RecordedHost(
+        address=str(row["address"]),
+        machine_id=str(row["machine_id"]),
+        boot_id=str(row["boot_id"]),
+        driver=str(row["driver"]),
+        interface=str(row["interface"]),
+        page_size=page_size if isinstance(page_size, int) else 0,
+        rdma_devices=tuple(str(device) for device in rdma or ()),
+        gids={str(key): int(str(value)) for key, value in dict(gids or {}).items()},
+    )
+
+
+def _unreadable(path: Path, what: str) -> StackError:
+    return StackError(str(path), what, "Remove it, or write it again with `fab facts`.")

@@ -1,0 +1,141 @@
+"""What Ascend's tools print, read: devices, health, processes, the super-pod, each device's own network."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# An Atlas A3 card carries two dies, each a device; an A2 card one (npu-smi info -m of both).
+DIES_PER_CARD = {"ascend-a3": 2, "ascend-a2": 1}
+DRIVER_FILE = "/usr/local/Ascend/driver/version.info"
+HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
+USAGE = re.compile(r"(\d+)\s*/\s*(\d+)")
+PACKET_LOSS = re.compile(r"(\d+(?:\.\d+)?)% packet loss")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Npu:
+    """One device of `npu-smi info`."""
+
+    card: int
+    chip: int
+    name: str
+    health: str
+    memory_mib: int
+    bus_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NpuProcess:
+    """A process that uses a device."""
+
+    card: int
+    chip: int
+    pid: int
+    name: str
+
+
+def parse_devices(text: str) -> tuple[Npu, ...]:
+    """The devices of the table that `npu-smi info` prints: two lines each, card first, chip below."""
+    found: list[Npu] = []
+    head: tuple[int, str, str] | None = None
+    for cells in _table(text):
+        first = cells[0].split()
+        if "Process id" in cells[1] or (len(cells) > 2 and "Process name" in cells[2]):  # noqa: PLR2004
+            break
+        if len(first) < 1 or not first[0].isdigit():
+            continue
+        if len(first) > 1 and not first[1].isdigit():
+            head = (int(first[0]), first[1], cells[1])
+        elif head is not None:
+            usages = USAGE.findall(cells[-1])
+            memory = int(usages[-1][1]) if usages else 0
+            card, name, health = head
+            found.append(
+                Npu(
+                    card=card,
+                    chip=int(first[0]),
+                    name=name,
+                    health=health,
+                    memory_mib=memory,
+                    bus_id=cells[1],
+                )
+            )
+            head = None
+    return tuple(found)
+
+
+def parse_processes(text: str) -> tuple[NpuProcess, ...]:
+    """The processes of the table below the devices."""
+    found: list[NpuProcess] = []
+    is_below = False
+    for cells in _table(text):
+        if "Process id" in cells[1]:
+            is_below = True
+        elif is_below and len(cells) > 2 and cells[1].isdigit():  # noqa: PLR2004 - place, id, name
+            place = cells[0].split()
+            card = int(place[0]) if place and place[0].isdigit() else 0
+            chip = int(place[1]) if len(place) > 1 and place[1].isdigit() else 0
+            found.append(NpuProcess(card=card, chip=chip, pid=int(cells[1]), name=cells[2]))
+    return tuple(found)
+
+
+def parse_pairs(text: str) -> dict[str, str]:
+    """The `key : value` lines of one topic of npu-smi; the first of a name counts."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon and name.strip():
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def parse_driver_file(text: str) -> str | None:
+    """The driver's version in version.info."""
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.strip() == "Version":
+            return value.strip() or None
+    return None
+
+
+def parse_link(text: str) -> str | None:
+    """`UP` or `DOWN` of `hccn_tool -link -g`."""
+    return _after(text, r"link status:\s*(\S+)")
+
+
+def parse_health(text: str) -> str | None:
+    """The words of `hccn_tool -net_health -g`, `Success` when all is well."""
+    return _after(text, r"net health status:\s*(.+?)\s*$")
+
+
+def parse_tls(text: str) -> str | None:
+    """`0` or `1`, the switch of `hccn_tool -tls -g`; releases write it with brackets or a colon."""
+    return _after(text, r"tls switch\s*[\[:]\s*(\d)")
+
+
+def parse_address(text: str) -> str | None:
+    """The address of `hccn_tool -ip -g`, or of `-vnic -g`."""
+    return _after(text, r"ipaddr:\s*(\S+)")
+
+
+def parse_loss(text: str) -> float | None:
+    """Lost packets of a ping, in percent."""
+    match = PACKET_LOSS.search(text)
+    return float(match[1]) if match else None
+
+
+def _after(text: str, pattern: str) -> str | None:
+    match = re.search(pattern, text, re.MULTILINE | re.IGNORECASE)
+    return match[1] if match else None
+
+
+def _table(text: str) -> list[list[str]]:
+    """The cells of every row between bars that has more than one."""
+    rows = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("|"):
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if len(cells) > 1:
+                rows.append(cells)
+    return rows

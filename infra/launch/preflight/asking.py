@@ -1,0 +1,223 @@
+"""What the agent is asked for, by what the plan needs of a host; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.launch.preflight import ascend, nvidia, rdma
+from infra.launch.preflight.ascend_checks import has_super_pod
+from infra.launch.preflight.gpu_checks import FABRIC_MANAGER, IMEX_CHANNEL, IMEX_NODES
+from infra.launch.preflight.host_checks import DEVICE_FILES, bound_ports
+from infra.launch.preflight.recording import AMD_DRIVER, NVIDIA_DRIVER
+from infra.launch.preflight.scene import Scene
+from infra.render.units import LIMITS
+
+# A driver that answers takes seconds after boot; one that does not in this time is wedged (facts: hosts 2).
+TOOL_S = 30.0
+SMALL_S = 5.0
+XID_LINES = "grep -F 'NVRM: Xid' | tail -n 500"
+
+FILES = (
+    "/etc/machine-id",
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/meminfo",
+    "/proc/swaps",
+    NVIDIA_DRIVER,
+    AMD_DRIVER,
+    ascend.DRIVER_FILE,
+    IMEX_NODES,
+    *rdma.FILES,
+)
+GLOBS = (IMEX_CHANNEL, "/etc/moe-infra/*/release.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One program to run on a host; `id` names its answer."""
+
+    id: str
+    argv: tuple[str, ...]
+    timeout_s: float
+
+    def as_document(self) -> dict[str, object]:
+        """As the agent reads it."""
+        return {"id": self.id, "argv": list(self.argv), "timeout_s": self.timeout_s}
+
+
+def facts_request(
+    scene: Scene, host: str, also: Sequence[Mapping[str, object]]
+) -> dict[str, object]:
+    """The request to one host.
+
+    Args:
+        scene: the plan and what is judged; hosts need not be observed yet.
+        host: the plan's name.
+        also: requests of other operations, answered in the same execution.
+    """
+    commands = [*_system_commands(scene, host), *_accelerator_commands(scene, host)]
+    return {
+        "operation": "facts",
+        "commands": [command.as_document() for command in commands],
+        "files": list(FILES),
+        "globs": list(GLOBS),
+        "disks": [scene.plan.weights_path],
+        "devices": _device_files(scene, host),
+        "also": [dict(one) for one in also],
+    }
+
+
+def listening_request(scene: Scene, host: str) -> dict[str, object]:
+    """Who listens on the ports that the host's processes will bind."""
+    ports = {port for process in scene.plan.on_host(host) for port in bound_ports(process)}
+    return {"operation": "listening", "ports": sorted(ports)}
+
+
+def imex_request() -> dict[str, object]:
+    """One more look at the IMEX domain."""
+    return {"operation": "facts", "commands": [_imex().as_document()]}
+
+
+def ping_request(
+    scene: Scene, host: str, peer: str, addresses: Mapping[int, str]
+) -> dict[str, object]:
+    """Pings from each device of a host to the same device of a peer.
+
+    Args:
+        scene: the plan.
+        host: who pings.
+        peer: whom.
+        addresses: of the peer's devices on their own network, by index.
+    """
+    topic = "-hccs_ping" if has_super_pod(scene, host) else "-ping"
+    commands = [
+        Command(
+            id=f"{index} {peer} {address}",
+            argv=(ascend.HCCN_TOOL, "-i", str(index), topic, "-g", "address", address),
+            timeout_s=TOOL_S,
+        )
+        for index, address in addresses.items()
+    ]
+    return {"operation": "facts", "commands": [command.as_document() for command in commands]}
+
+
+def _system_commands(scene: Scene, host: str) -> list[Command]:
+    """Small programs of every Linux; the full preflight asks more of them."""
+    found = [
+        _small("addresses", "ip", "-j", "addr"),
+        _small("own-name", "sh", "-c", 'getent ahosts "$(uname -n)"'),
+    ]
+    if scene.plan.secrets:
+        found.append(_small("systemd", "systemctl", "--version"))
+    if scene.depth == "light":
+        return found
+    found += [
+        _small("page-size", "getconf", "PAGESIZE"),
+        _small("timedatectl", "timedatectl", "show", "-p", "NTPSynchronized"),
+        _small("chrony", "chronyc", "-c", "tracking"),
+        Command(id="service-limits", argv=_limits_trial(), timeout_s=TOOL_S),
+        *(
+            _small(f"route:{peer.name}", "ip", "-j", "route", "get", peer.address)
+            for peer in scene.plan.hosts
+            if peer.name != host
+        ),
+    ]
+    if scene.plan.runtime == "docker":
+        form = "{{.CgroupDriver}} {{.CgroupVersion}}"
+        argv = ("docker", "info", "--format", form)
+        found.append(Command(id="docker-info", argv=argv, timeout_s=TOOL_S))
+    return found
+
+
+def _limits_trial() -> tuple[str, ...]:
+    """A service that prints the limits it got; it is gone when it ends."""
+    wanted = [f"--property={limit}" for limit in LIMITS]
+    return (
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        "--wait",
+        "--pipe",
+        *wanted,
+        "cat",
+        "/proc/self/limits",
+    )
+
+
+def _accelerator_commands(scene: Scene, host: str) -> list[Command]:
+    if scene.depth == "light" or host not in scene.engine_hosts:
+        return []
+    vendor = scene.accelerator(host).vendor
+    if vendor == "nvidia":
+        return _nvidia_commands(scene, host)
+    if vendor == "amd":
+        return _amd_commands()
+    return _ascend_commands(scene, host) if vendor == "ascend" else []
+
+
+def _nvidia_commands(scene: Scene, host: str) -> list[Command]:
+    form = "--format=csv,noheader,nounits"
+    accelerator = scene.accelerator(host)
+    found = [
+        _tool("nvidia.gpus", "nvidia-smi", f"--query-gpu={nvidia.GPU_QUERY}", form),
+        _tool("nvidia.apps", "nvidia-smi", f"--query-compute-apps={nvidia.APP_QUERY}", form),
+        _tool("nvidia.rows", "nvidia-smi", f"--query-remapped-rows={nvidia.ROW_QUERY}", form),
+        _tool("nvidia.query", "nvidia-smi", "-q"),
+        _tool("nvidia.nvlink", "nvidia-smi", "nvlink", "-s"),
+        # journalctl's own -g needs a build with PCRE
+        _tool("kernel-log", "sh", "-c", f"journalctl -k -b -o short-iso --no-pager | {XID_LINES}"),
+        _small(
+            "nvidia.services", "systemctl", "show", "-p", "Id,LoadState,ActiveState", FABRIC_MANAGER
+        ),
+        _small("nvidia.fabric-manager", "nv-fabricmanager", "--version"),
+    ]
+    if scene.spans_hosts and accelerator.fabric.num_devices > accelerator.devices_per_host:
+        found.append(_imex())
+    return found
+
+
+def _amd_commands() -> list[Command]:
+    return [
+        _tool("amd.static", "amd-smi", "static", "-a", "-b", "-d", "-v", "-p", "--json"),
+        _tool("amd.ecc", "amd-smi", "metric", "-e", "--json"),
+        _tool("amd.processes", "amd-smi", "process", "--json"),
+        _tool("amd.xgmi", "rocm-smi", "--showxgmierr", "--json"),
+    ]
+
+
+def _ascend_commands(scene: Scene, host: str) -> list[Command]:
+    found = [_tool("ascend.info", "npu-smi", "info")]
+    if not scene.spans_hosts:
+        return found
+    super_pod = has_super_pod(scene, host)
+    if super_pod:
+        words = ("npu-smi", "info", "-t", "spod-info", "-i", "0", "-c", "0")
+        found.append(_tool("ascend.spod", *words))
+    topics = {"link": "-link", "net_health": "-net_health", "tls": "-tls"}
+    topics["address"] = "-vnic" if super_pod else "-ip"
+    return found + [
+        _tool(f"ascend.{name}.{index}", ascend.HCCN_TOOL, "-i", str(index), topic, "-g")
+        for index in range(scene.plan.host(host).num_devices)
+        for name, topic in topics.items()
+    ]
+
+
+def _device_files(scene: Scene, host: str) -> list[str]:
+    pattern = DEVICE_FILES.get(scene.accelerator(host).vendor)
+    if pattern is None or host not in scene.engine_hosts:
+        return []
+    return list(
+        dict.fromkeys(pattern.format(index=i) for i in range(scene.plan.host(host).num_devices))
+    )
+
+
+def _imex() -> Command:
+    return _tool("nvidia.imex", "nvidia-imex-ctl", "-N", "-j")
+
+
+def _tool(name: str, *argv: str) -> Command:
+    return Command(id=name, argv=argv, timeout_s=TOOL_S)
+
+
+def _small(name: str, *argv: str) -> Command:
+    return Command(id=name, argv=argv, timeout_s=SMALL_S)

@@ -1,0 +1,96 @@
+"""A finding of the preflight: one check on one host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["pass", "warn", "block"]
+ORDER: tuple[Severity, ...] = ("block", "warn", "pass")
+MAX_NAMED_HOSTS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a check found on a host.
+
+    Args:
+        host: the plan's name of it.
+        check: id of the check, what `--force` takes.
+        severity: `block` refuses the start, `warn` is printed.
+        observed: the fact, with the numbers in it.
+        wanted: what it should be.
+        fix: the command that mends it; empty for a pass.
+    """
+
+    host: str
+    check: str
+    severity: Severity
+    observed: str
+    wanted: str
+    fix: str
+
+    def as_document(self) -> dict[str, str]:
+        """The row of `fab preflight --json`."""
+        return {
+            "host": self.host,
+            "check": self.check,
+            "severity": self.severity,
+            "observed": self.observed,
+            "wanted": self.wanted,
+            "fix": self.fix,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouped:
+    """The same finding on several hosts."""
+
+    hosts: tuple[str, ...]
+    finding: Finding
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Blocking ones, then warnings, then passes; within each the order in which they were found."""
+    return tuple(sorted(findings, key=lambda finding: ORDER.index(finding.severity)))
+
+
+def grouped(findings: Sequence[Finding]) -> tuple[Grouped, ...]:
+    """Equal findings of several hosts as one, in the order of the first."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for found in findings:
+        # the fix may name the host that it is for
+        fix = found.fix.replace(found.host, "HOST")
+        key = (found.severity, found.check, found.observed, found.wanted, fix)
+        groups.setdefault(key, []).append(found)
+    return tuple(
+        Grouped(hosts=tuple(dict.fromkeys(one.host for one in members)), finding=members[0])
+        for members in groups.values()
+    )
+
+
+def blocking(findings: Iterable[Finding], forced: Sequence[str]) -> tuple[Finding, ...]:
+    """The findings that refuse a start; `forced` are ids of checks that the operator overrules."""
+    return tuple(
+        finding
+        for finding in findings
+        if finding.severity == "block" and finding.check not in forced
+    )
+
+
+def preflight_document(stack: str, findings: Iterable[Finding]) -> dict[str, object]:
+    """The document of `fab preflight`."""
+    ordered = worst_first(findings)
+    return {
+        "schema_version": 1,
+        "stack": stack,
+        "ok": not blocking(ordered, ()),
+        "findings": [finding.as_document() for finding in ordered],
+    }
+
+
+def host_names(hosts: Sequence[str]) -> str:
+    """A few names, and how many more."""
+    more = len(hosts) - MAX_NAMED_HOSTS
+    return ", ".join(hosts[:MAX_NAMED_HOSTS]) + (f" and {more} more" if more > 0 else "")

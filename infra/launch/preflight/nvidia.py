@@ -1,0 +1,205 @@
+"""What NVIDIA's tools print, read: devices, fabric, links, processes, remapped rows, Xids, the IMEX domain."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+GPU_QUERY = (
+    "index,uuid,name,pci.bus_id,memory.total,driver_version,pcie.link.width.current,"
+    "mig.mode.current,ecc.errors.uncorrected.volatile.total"
+)
+APP_QUERY = "pid,process_name,used_memory,gpu_uuid"
+ROW_QUERY = "gpu_uuid,remapped_rows.pending,remapped_rows.failure,remapped_rows.uncorrectable"
+NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
+XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
+VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One device of `--query-gpu`; a number that the tool does not know is None."""
+
+    index: int
+    uuid: str
+    name: str
+    bus_id: str
+    memory_mib: int
+    driver: str
+    pcie_width: int | None
+    mig: str
+    ecc_uncorrected: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """The fabric section of one device in `-q`; texts as printed, empty for a line that is not there."""
+
+    state: str
+    status: str
+    clique_id: str
+    cluster_uuid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeProcess:
+    """A process that computes on a device."""
+
+    pid: int
+    name: str
+    gpu_uuid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemappedRows:
+    """A device's remapped memory rows."""
+
+    gpu_uuid: str
+    pending: int
+    failure: int
+    uncorrectable: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImexDomain:
+    """The IMEX domain as one node sees it. `nodes` maps address to its status."""
+
+    status: str
+    nodes: Mapping[str, str]
+    unconnected: tuple[str, ...]
+    versions: frozenset[str]
+
+
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """The devices of `nvidia-smi --query-gpu=… --format=csv,noheader,nounits`; other lines are skipped."""
+    return tuple(
+        Gpu(
+            index=int(row[0]),
+            uuid=row[1],
+            name=row[2],
+            bus_id=row[3],
+            memory_mib=_number(row[4]) or 0,
+            driver=row[5],
+            pcie_width=_number(row[6]),
+            mig=row[7],
+            ecc_uncorrected=_number(row[8]),
+        )
+        for row in _rows(text, len(GPU_QUERY.split(",")))
+        if row[0].isdigit()
+    )
+
+
+def parse_compute_processes(text: str) -> tuple[ComputeProcess, ...]:
+    """The processes of `--query-compute-apps`."""
+    return tuple(
+        ComputeProcess(pid=int(row[0]), name=row[1], gpu_uuid=row[3])
+        for row in _rows(text, len(APP_QUERY.split(",")))
+        if row[0].isdigit()
+    )
+
+
+def parse_remapped_rows(text: str) -> tuple[RemappedRows, ...]:
+    """The devices of `--query-remapped-rows`; one without this memory prints `[N/A]` and counts as 0."""
+    return tuple(
+        RemappedRows(
+            gpu_uuid=row[0],
+            pending=_number(row[1]) or 0,
+            failure=_number(row[2]) or 0,
+            uncorrectable=_number(row[3]) or 0,
+        )
+        for row in _rows(text, len(ROW_QUERY.split(",")))
+        if row[0].startswith("GPU-")
+    )
+
+
+def parse_fabric(text: str) -> tuple[Fabric, ...]:
+    """The fabric section of each device in `nvidia-smi -q`; drivers without one give ()."""
+    found: list[dict[str, str]] = []
+    depth: int | None = None
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        name, colon, value = line.partition(":")
+        if depth is None or (line.strip() and indent <= depth):
+            depth = indent if line.strip() == "Fabric" else None
+            if depth is not None:
+                found.append({})
+        elif colon and value.strip():
+            # deeper subsections (Health) have lines of their own names
+            found[-1].setdefault(name.strip().replace(" ", "").lower(), value.strip())
+    return tuple(
+        Fabric(
+            state=one.get("state", ""),
+            status=one.get("status", ""),
+            clique_id=one.get("cliqueid", ""),
+            cluster_uuid=one.get("clusteruuid", ""),
+        )
+        for one in found
+    )
+
+
+def parse_links(text: str) -> dict[int, tuple[int, tuple[int, ...]]]:
+    """Number of links and the inactive ones of each device, from `nvidia-smi nvlink -s`."""
+    found: dict[int, tuple[int, tuple[int, ...]]] = {}
+    gpu: int | None = None
+    for line in text.splitlines():
+        if head := re.match(r"GPU (\d+):", line):
+            gpu = int(head[1])
+            found[gpu] = (0, ())
+        elif gpu is not None and (link := re.match(r"\s+Link (\d+): (.+)", line)):
+            count, inactive = found[gpu]
+            is_down = "inactive" in link[2].lower()
+            found[gpu] = (count + 1, (*inactive, int(link[1])) if is_down else inactive)
+    return found
+
+
+def parse_xids(text: str) -> tuple[tuple[str, int], ...]:
+    """(bus address, number) of every Xid in the kernel's log, each pair once, in order."""
+    return tuple(dict.fromkeys((match[1], int(match[2])) for match in XID.finditer(text)))
+
+
+def parse_driver_file(text: str) -> str | None:
+    """The driver's version in /proc/driver/nvidia/version."""
+    line = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
+    match = VERSION.search(line)
+    return match[1] if match else None
+
+
+def parse_program_version(text: str) -> str | None:
+    """The version that `nv-fabricmanager --version` prints."""
+    match = VERSION.search(text)
+    return match[1] if match else None
+
+
+def parse_imex(text: str) -> ImexDomain | None:
+    """The domain of `nvidia-imex-ctl -N -j`; None for anything else."""
+    try:
+        domain = json.loads(text)
+        nodes = list(domain["nodes"].values())
+        return ImexDomain(
+            status=str(domain["status"]),
+            nodes={str(node["host"]): str(node["status"]) for node in nodes},
+            unconnected=tuple(
+                f"{node['host']} → {link['host']} {link['status']}"
+                for node in nodes
+                for link in node["connections"].values()
+                if link["status"] != "CONNECTED"
+            ),
+            versions=frozenset(str(node["version"]) for node in nodes if node.get("version")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _rows(text: str, width: int) -> list[list[str]]:
+    """The lines with as many cells as were asked for."""
+    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
+    rows = [[cell.strip() for cell in row] for row in reader]
+    return [row for row in rows if len(row) == width]
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,149 @@
+"""What the checks judge: the plan, the catalogue, and every host as it was observed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from infra.catalog.load import Catalog
+from infra.catalog.schema import Accelerator
+from infra.engines.network_names import interfaces_named, rdma_devices_named
+from infra.inventory.facts_file import RecordedHost
+from infra.launch.preflight.finding import Severity
+from infra.launch.preflight.observed import ObservedHost
+from infra.launch.preflight.reach_report import Reached
+from infra.plan.process import Plan, Process
+
+Depth = Literal["light", "full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Facts beside what the plan wants.
+
+    Args:
+        depth: `light` is what `up` asks for: no tool of a vendor, no dial between hosts.
+        hosts: by plan name.
+        running: ids of the plan's processes whose units run already.
+        reached: what became of the dials between hosts, None when there were none.
+        pings: packets lost between Ascend devices in percent, by (host, device, address).
+        imex: the last look at the IMEX domain of each host that was polled.
+        recorded: what the facts file says of each host.
+    """
+
+    plan: Plan
+    catalog: Catalog
+    depth: Depth
+    hosts: Mapping[str, ObservedHost]
+    running: frozenset[str]
+    recorded: Mapping[str, RecordedHost]
+    reached: Reached | None = None
+    pings: Mapping[tuple[str, int, str], float | None] = field(default_factory=dict)
+    imex: Mapping[str, str] = field(default_factory=dict)
+
+    def accelerator(self, host: str) -> Accelerator:
+        """What a host carries, from the catalogue."""
+        return self.catalog.accelerator(self.plan.host(host).accelerator)
+
+    @property
+    def engine_hosts(self) -> tuple[str, ...]:
+        """The hosts that run an engine, in plan order."""
+        named = {process.host for process in self.plan.processes if process.kind == "engine"}
+        return tuple(host.name for host in self.plan.hosts if host.name in named)
+
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether engines on several hosts talk to each other."""
+        return len(self.engine_hosts) > 1
+
+    def hosts_of_vendor(self, vendor: str) -> tuple[str, ...]:
+        """The engine hosts with accelerators of a vendor."""
+        return tuple(h for h in self.engine_hosts if self.accelerator(h).vendor == vendor)
+
+    def waiting(self, host: str) -> tuple[Process, ...]:
+        """The processes of a host that do not run yet."""
+        return tuple(p for p in self.plan.on_host(host) if p.id not in self.running)
+
+    def interfaces(self, host: str) -> tuple[str, ...]:
+        """The interfaces that the processes of a host are told to use."""
+        named = [n for p in self.plan.on_host(host) for n in interfaces_named(p.env)]
+        return tuple(dict.fromkeys(named))
+
+    def rdma_devices(self, host: str) -> tuple[str, ...]:
+        """The HCAs that the processes of a host are told to use."""
+        named = [n for p in self.plan.on_host(host) for n in rdma_devices_named(p.env)]
+        return tuple(dict.fromkeys(named))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What a check has against a host; see `Finding` for the words."""
+
+    host: str
+    severity: Severity
+    observed: str
+    fix: str
+    wanted: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check.
+
+    Args:
+        wanted: what it wants, for findings that do not say it themselves.
+        find: what it has against hosts.
+        applies: the hosts that it judges; those without a trouble pass.
+        depth: `light` runs always, `full` only in `fab preflight`.
+    """
+
+    wanted: str
+    find: Callable[[Scene], Iterator[Trouble]]
+    applies: Callable[[Scene], tuple[str, ...]]
+    depth: Depth = "light"
+
+
+def everywhere(scene: Scene) -> tuple[str, ...]:
+    """Every host of the plan."""
+    return tuple(host.name for host in scene.plan.hosts)
+
+
+def on_engines(scene: Scene) -> tuple[str, ...]:
+    """Every host that runs an engine."""
+    return scene.engine_hosts
+
+
+def on_peers(scene: Scene) -> tuple[str, ...]:
+    """Every host of a plan with several."""
+    return everywhere(scene) if len(scene.plan.hosts) > 1 else ()
+
+
+def odd_ones(values: Mapping[str, str]) -> tuple[str, str, dict[str, str]]:
+    """Which hosts differ from the most common value.
+
+    Args:
+        values: by host.
+
+    Returns:
+        The common value (of a tie the one seen first), the first host that has it, the others' values.
+    """
+    counts: dict[str, int] = {}
+    for value in values.values():
+        counts[value] = counts.get(value, 0) + 1
+    usual = max(counts, key=lambda value: counts[value]) if counts else ""
+    example = next((host for host, value in values.items() if value == usual), "")
+    return usual, example, {host: value for host, value in values.items() if value != usual}
+
+
+def unequal(values: Mapping[str, str], fix: str, severity: Severity = "block") -> Iterator[Trouble]:
+    """A trouble for every host that differs from the most common value."""
+    usual, example, odd = odd_ones(values)
+    for host, value in odd.items():
+        yield Trouble(
+            host=host,
+            severity=severity,
+            observed=f"{value}, while {example} has {usual}",
+            wanted="the same on every host",
+            fix=fix,
+        )

@@ -1,0 +1,320 @@
+"""Every check of the preflight by its id, and the judgement: facts of all hosts → findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.launch.preflight import accelerator_checks as accelerators
+from infra.launch.preflight import ascend_checks, gpu_checks, host_checks, network_checks
+from infra.launch.preflight.finding import Finding, worst_first
+from infra.launch.preflight.scene import Check, Scene, everywhere, on_engines, on_peers
+
+
+def _with_secrets(scene: Scene) -> tuple[str, ...]:
+    return everywhere(scene) if scene.plan.secrets else ()
+
+
+def _with_docker_gpus(scene: Scene) -> tuple[str, ...]:
+    return gpu_checks.nvidia_hosts(scene) if scene.plan.runtime == "docker" else ()
+
+
+def _with_interfaces(scene: Scene) -> tuple[str, ...]:
+    return tuple(name for name in everywhere(scene) if scene.interfaces(name))
+
+
+def _with_rdma(scene: Scene) -> tuple[str, ...]:
+    return tuple(name for name in everywhere(scene) if scene.rdma_devices(name))
+
+
+def _recorded(scene: Scene) -> tuple[str, ...]:
+    return tuple(name for name in everywhere(scene) if name in scene.recorded)
+
+
+CHECKS: Mapping[str, Check] = {
+    # wave 1: each host alone
+    "weights-staged": Check(
+        wanted="whole, as its manifest says",
+        find=host_checks.find_missing_weights,
+        applies=on_engines,
+    ),
+    "weights-room": Check(
+        wanted="room for what is not staged yet",
+        find=host_checks.find_no_room,
+        applies=on_engines,
+        depth="full",
+    ),
+    "image-present": Check(
+        wanted="there before the start",
+        find=host_checks.find_missing_image,
+        applies=on_engines,
+    ),
+    "image-digest": Check(
+        wanted="one digest on every host",
+        find=host_checks.find_other_digests,
+        applies=on_engines,
+    ),
+    "ports-free": Check(
+        wanted="every planned port free",
+        find=host_checks.find_taken_ports,
+        applies=everywhere,
+    ),
+    "ports-reserved": Check(
+        wanted="planned ports among the reserved ones",
+        find=host_checks.find_unreserved_ports,
+        applies=everywhere,
+    ),
+    "devices-free": Check(
+        wanted="nobody holds the devices",
+        find=host_checks.find_held_devices,
+        applies=accelerators.with_accelerators,
+    ),
+    "driver-version": Check(
+        wanted="one driver version",
+        find=accelerators.find_other_drivers,
+        applies=accelerators.with_accelerators,
+    ),
+    "own-name": Check(
+        wanted="an address that peers can reach",
+        find=host_checks.find_loopback_name,
+        applies=everywhere,
+    ),
+    "interface": Check(
+        wanted="up, with the host's address",
+        find=network_checks.find_wrong_interface,
+        applies=_with_interfaces,
+    ),
+    "rdma-devices": Check(
+        wanted="active, one rate",
+        find=network_checks.find_wrong_rdma,
+        applies=_with_rdma,
+    ),
+    "facts-fresh": Check(
+        wanted="as `fab facts` recorded it",
+        find=network_checks.find_stale_facts,
+        applies=_recorded,
+    ),
+    "systemd-credentials": Check(
+        wanted="systemd 247 or newer",
+        find=host_checks.find_old_systemd,
+        applies=_with_secrets,
+    ),
+    "other-stacks": Check(
+        wanted="no other stack here",
+        find=host_checks.find_other_stacks,
+        applies=everywhere,
+    ),
+    "memory": Check(
+        wanted="room for the weights in the page cache",
+        find=host_checks.find_little_memory,
+        applies=on_engines,
+        depth="full",
+    ),
+    "swap": Check(wanted="no swap", find=host_checks.find_swap, applies=on_engines, depth="full"),
+    "service-limits": Check(
+        wanted="locked memory unlimited, 1048576 files",
+        find=host_checks.find_low_limits,
+        applies=everywhere,
+        depth="full",
+    ),
+    "cgroup-driver": Check(
+        wanted="docker answers; its cgroup driver is cgroupfs",
+        find=host_checks.find_cgroup_driver,
+        applies=_with_docker_gpus,
+        depth="full",
+    ),
+    "clock-service": Check(
+        wanted="synchronised",
+        find=network_checks.find_unsynchronised,
+        applies=everywhere,
+        depth="full",
+    ),
+    # wave 2: host to host
+    "clock-spread": Check(
+        wanted="clocks together",
+        find=network_checks.find_clocks_apart,
+        applies=on_peers,
+    ),
+    "route": Check(
+        wanted="peers are reached by the declared interface",
+        find=network_checks.find_wrong_route,
+        applies=_with_interfaces,
+        depth="full",
+    ),
+    "mtu": Check(
+        wanted="one MTU on all hosts",
+        find=network_checks.find_unequal_mtu,
+        applies=on_peers,
+        depth="full",
+    ),
+    "peer-ports": Check(
+        wanted="every port that a peer dials can be reached from it",
+        find=network_checks.find_unreachable,
+        applies=on_peers,
+        depth="full",
+    ),
+    "path-mtu": Check(
+        wanted="full-sized packets arrive",
+        find=network_checks.find_small_packets,
+        applies=on_peers,
+        depth="full",
+    ),
+    "peer-identity": Check(
+        wanted="each address is its own host's",
+        find=network_checks.find_mistaken_hosts,
+        applies=on_peers,
+        depth="full",
+    ),
+    # wave 3: accelerators
+    "accelerator-answers": Check(
+        wanted="the vendor's tool lists the devices",
+        find=accelerators.find_silent_tools,
+        applies=accelerators.with_accelerators,
+        depth="full",
+    ),
+    "accelerator-count": Check(
+        wanted="all devices",
+        find=accelerators.find_missing_devices,
+        applies=accelerators.with_accelerators,
+        depth="full",
+    ),
+    "accelerator-type": Check(
+        wanted="the stack's accelerator, equal on all hosts",
+        find=accelerators.find_other_types,
+        applies=accelerators.with_accelerators,
+        depth="full",
+    ),
+    "accelerator-memory": Check(
+        wanted="what the plan was computed for",
+        find=accelerators.find_little_device_memory,
+        applies=accelerators.with_accelerators,
+        depth="full",
+    ),
+    "accelerator-processes": Check(
+        wanted="nobody computes",
+        find=gpu_checks.find_compute_processes,
+        applies=accelerators.with_accelerators,
+        depth="full",
+    ),
+    "accelerator-partition": Check(
+        wanted="no MIG; SPX and NPS1",
+        find=gpu_checks.find_partitions,
+        applies=lambda scene: (*gpu_checks.nvidia_hosts(scene), *gpu_checks.amd_hosts(scene)),
+        depth="full",
+    ),
+    "device-memory-errors": Check(
+        wanted="none",
+        find=gpu_checks.find_memory_errors,
+        applies=lambda scene: (*gpu_checks.nvidia_hosts(scene), *gpu_checks.amd_hosts(scene)),
+        depth="full",
+    ),
+    "pcie-width": Check(
+        wanted="16 lanes",
+        find=gpu_checks.find_narrow_slots,
+        applies=gpu_checks.nvidia_hosts,
+        depth="full",
+    ),
+    "xid": Check(
+        wanted="none since boot",
+        find=gpu_checks.find_xids,
+        applies=gpu_checks.nvidia_hosts,
+        depth="full",
+    ),
+    "fabric-state": Check(
+        wanted="completed; on a rack one cluster and clique",
+        find=gpu_checks.find_fabric_faults,
+        applies=gpu_checks.nvidia_hosts,
+        depth="full",
+    ),
+    "fabric-manager": Check(
+        wanted="active where it is installed, of the driver's version",
+        find=gpu_checks.find_fabric_manager_faults,
+        applies=gpu_checks.nvidia_hosts,
+        depth="full",
+    ),
+    "nvlink": Check(
+        wanted="every link active",
+        find=gpu_checks.find_inactive_links,
+        applies=gpu_checks.nvidia_hosts,
+        depth="full",
+    ),
+    "imex-domain": Check(
+        wanted="every node READY and connected, the channel there",
+        find=gpu_checks.find_imex_faults,
+        applies=gpu_checks.rack_hosts,
+        depth="full",
+    ),
+    "xgmi": Check(
+        wanted="no errors",
+        find=gpu_checks.find_xgmi_errors,
+        applies=gpu_checks.amd_hosts,
+        depth="full",
+    ),
+    "npu-health": Check(
+        wanted="OK on every device",
+        find=ascend_checks.find_sick_npus,
+        applies=ascend_checks.ascend_hosts,
+        depth="full",
+    ),
+    "device-network": Check(
+        wanted="link UP, net health Success, an address",
+        find=ascend_checks.find_device_network_faults,
+        applies=ascend_checks.ascend_network_hosts,
+        depth="full",
+    ),
+    "tls-switch": Check(
+        wanted="the same on every device of every host",
+        find=ascend_checks.find_tls_differences,
+        applies=ascend_checks.ascend_network_hosts,
+        depth="full",
+    ),
+    "super-pod": Check(
+        wanted="one super-pod",
+        find=ascend_checks.find_other_super_pods,
+        applies=ascend_checks.super_pod_hosts,
+        depth="full",
+    ),
+    "device-ping": Check(
+        wanted="devices of different hosts answer each other",
+        find=ascend_checks.find_lost_pings,
+        applies=ascend_checks.ascend_network_hosts,
+        depth="full",
+    ),
+}
+
+
+def judge(scene: Scene) -> tuple[Finding, ...]:
+    """Every finding, worst first; a host that a check has nothing against passes it."""
+    found: list[Finding] = []
+    for name, check in CHECKS.items():
+        if check.depth == "light" or scene.depth == "full":
+            found += _findings(name, check, scene)
+    return worst_first(found)
+
+
+def _findings(name: str, check: Check, scene: Scene) -> list[Finding]:
+    hosts = check.applies(scene)
+    found = [
+        Finding(
+            host=trouble.host,
+            check=name,
+            severity=trouble.severity,
+            observed=trouble.observed,
+            wanted=trouble.wanted or check.wanted,
+            fix=trouble.fix,
+        )
+        for trouble in check.find(scene)
+        if trouble.host in hosts
+    ]
+    troubled = {finding.host for finding in found}
+    return found + [
+        Finding(
+            host=host,
+            check=name,
+            severity="pass",
+            observed="as wanted",
+            wanted=check.wanted,
+            fix="",
+        )
+        for host in hosts
+        if host not in troubled
+    ]

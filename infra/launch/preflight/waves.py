@@ -1,0 +1,235 @@
+"""The preflight at work: each host alone in one execution, then host to host, then the accelerators' networks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from infra.catalog.load import Catalog
+from infra.inventory.facts_file import RecordedHost
+from infra.launch.deployment import Deployment
+from infra.launch.fleet import Report, Request, ask_all, rows_of
+from infra.launch.preflight import ascend, nvidia
+from infra.launch.preflight.ascend_checks import ascend_network_hosts
+from infra.launch.preflight.asking import (
+    facts_request,
+    imex_request,
+    listening_request,
+    ping_request,
+)
+from infra.launch.preflight.dialing import PlannedDial, planned_dials
+from infra.launch.preflight.gpu_checks import rack_hosts
+from infra.launch.preflight.observed import read_observed
+from infra.launch.preflight.reach_report import read_reached
+from infra.launch.preflight.scene import Depth, Scene
+from infra.launch.unit_states import UnitState, read_units, units_request
+from infra.remote.failures import AgentFailed
+
+REACH_S = 8.0
+# AWS's trays need about 45 s to agree after a boot (aws-parallelcluster#6996).
+IMEX_S = 60.0
+IMEX_PAUSE_S = 3.0
+SLACK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What the first wave found.
+
+    Args:
+        scene: ready to be judged or to be looked at further.
+        running: state of the plan's units that run, by process id.
+    """
+
+    scene: Scene
+    running: Mapping[str, UnitState]
+
+
+def look(
+    deployment: Deployment,
+    catalog: Catalog,
+    depth: Depth,
+    *,
+    states: Mapping[str, Request],
+    recorded: Mapping[str, RecordedHost],
+) -> Look:
+    """Each host alone: one execution of the agent on each, all at the same time.
+
+    Args:
+        deployment: the plan and its hosts.
+        catalog: what is true of the world.
+        depth: how much is asked.
+        states: the request to check the host state, by host.
+        recorded: what the facts file says, by plan host.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    scene = Scene(
+        plan=deployment.plan,
+        catalog=catalog,
+        depth=depth,
+        hosts={},
+        running=frozenset(),
+        recorded=recorded,
+    )
+    units = deployment.units()
+    names = list(deployment.states)
+    requests = {
+        host: facts_request(
+            scene,
+            host,
+            [
+                states[host],
+                units_request("status", list(units.get(host, {}))),
+                listening_request(scene, host),
+            ],
+        )
+        for host in names
+    }
+    sent_s = time.time()
+    limit = deployment.limits.ask_s + SLACK_S
+    reports = ask_all(deployment.fleet, requests, timeout_s=limit)
+    received_s = time.time()
+    observed, running = {}, {}
+    for host, report in reports.items():
+        state, unit_rows, listening = _also(host, report)
+        found = read_units(host, unit_rows, units.get(host, {}))
+        running.update({process: one for process, one in found.items() if one.is_running})
+        observed[host] = read_observed(
+            host,
+            report,
+            sent_s=sent_s,
+            received_s=received_s,
+            also={"state": state, "listening": listening},
+        )
+    return Look(scene=replace(scene, hosts=observed, running=frozenset(running)), running=running)
+
+
+def look_further(deployment: Deployment, scene: Scene) -> Scene:
+    """The scene with what hosts see of each other, and what their accelerators do.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    dials = planned_dials(scene.plan)
+    if dials:
+        deployment.say(f"dialling {len(dials)} ports between {len(scene.plan.hosts)} hosts")
+        scene = _with_dials(deployment, scene, dials)
+    if ascend_network_hosts(scene):
+        scene = replace(scene, pings=_pings(deployment, scene))
+    if rack_hosts(scene):
+        scene = replace(scene, imex=_imex(deployment, scene))
+    return scene
+
+
+def reach_requests(scene: Scene, dials: Sequence[PlannedDial], token: str) -> dict[str, Request]:
+    """Who listens where, and who dials what, by host; pure.
+
+    A port on which somebody listens already is dialled without a word: it is an engine's.
+    """
+    taken = {
+        (host, int(str(row["port"])))
+        for host, seen in scene.hosts.items()
+        for row in seen.listening
+    }
+    requests: dict[str, Request] = {}
+    loaded: set[tuple[str, str]] = set()
+    for host in (host.name for host in scene.plan.hosts):
+        callers: dict[int, list[str]] = {}
+        asked: list[dict[str, object]] = []
+        for dial in dials:
+            if dial.host == host and (host, dial.port) not in taken:
+                callers.setdefault(dial.port, []).append(dial.caller)
+            if dial.caller == host:
+                speaks = (dial.host, dial.port) not in taken
+                loads = speaks and (host, dial.host) not in loaded
+                loaded |= {(host, dial.host)} if loads else set()
+                asked.append(
+                    {
+                        "to": dial.host,
+                        "address": scene.plan.host(dial.host).address,
+                        "port": dial.port,
+                        "speaks": speaks,
+                        "loads": loads,
+                    }
+                )
+        if callers or asked:
+            requests[host] = {
+                "operation": "reach",
+                "name": host,
+                "token": token,
+                "address": scene.plan.host(host).address,
+                "limit_s": REACH_S,
+                "listen": [{"port": p, "callers": names} for p, names in sorted(callers.items())],
+                "dial": asked,
+            }
+    return requests
+
+
+def _with_dials(deployment: Deployment, scene: Scene, dials: Sequence[PlannedDial]) -> Scene:
+    requests = reach_requests(scene, dials, deployment.nonce)
+    reports = ask_all(deployment.fleet, requests, timeout_s=REACH_S + SLACK_S)
+    return replace(scene, reached=read_reached(dials, reports))
+
+
+def _pings(deployment: Deployment, scene: Scene) -> dict[tuple[str, int, str], float | None]:
+    """Packets lost between each device and the same device of the next host, in percent."""
+    hosts = ascend_network_hosts(scene)
+    peers = dict(zip(hosts, (*hosts[1:], hosts[0]), strict=True))
+    requests: dict[str, Request] = {}
+    for host, peer in peers.items():
+        addresses = {
+            index: address
+            for index in range(scene.plan.host(peer).num_devices)
+            if (text := scene.hosts[peer].text(f"ascend.address.{index}")) is not None
+            and (address := ascend.parse_address(text)) is not None
+        }
+        requests[host] = ping_request(scene, host, peer, addresses)
+    reports = ask_all(deployment.fleet, requests, timeout_s=SLACK_S * 2)
+    found: dict[tuple[str, int, str], float | None] = {}
+    for host, report in reports.items():
+        seen = read_observed(host, report, sent_s=0.0, received_s=0.0, also={})
+        for name, told in seen.commands.items():
+            index, _, where = name.partition(" ")
+            found[host, int(index), where] = ascend.parse_loss(told.stdout)
+    return found
+
+
+def _imex(deployment: Deployment, scene: Scene) -> dict[str, str]:
+    """The IMEX domain as each host sees it, looked at until every node is ready or time is over."""
+    hosts = rack_hosts(scene)
+    latest = {host: scene.hosts[host].text("nvidia.imex") or "" for host in hosts}
+    begun = deployment.clock.now()
+    while waiting := [host for host in hosts if not _is_ready(latest[host])]:
+        if deployment.clock.now() - begun > IMEX_S:
+            break
+        if all(nvidia.parse_imex(latest[host]) is None for host in waiting):
+            break
+        deployment.say(f"waiting for the IMEX domain of {', '.join(waiting)}, up to {IMEX_S:g} s")
+        deployment.clock.sleep(IMEX_PAUSE_S)
+        requests = {host: imex_request() for host in waiting}
+        for host, report in ask_all(deployment.fleet, requests, timeout_s=SLACK_S).items():
+            seen = read_observed(host, report, sent_s=0.0, received_s=0.0, also={})
+            latest[host] = seen.text("nvidia.imex") or ""
+    return latest
+
+
+def _is_ready(text: str) -> bool:
+    domain = nvidia.parse_imex(text)
+    return domain is not None and all(state == "READY" for state in domain.nodes.values())
+
+
+def _also(host: str, report: Report) -> Sequence[Report]:
+    """The reports of the operations that were asked along.
+
+    Raises:
+        AgentFailed: one of them could not be done.
+    """
+    rows = rows_of(report, "also")
+    for row in rows:
+        error = row.get("error")
+        if isinstance(error, Mapping):
+            raise AgentFailed(host, f"{error.get('what')}.", str(error.get("fix")))
+    return rows
