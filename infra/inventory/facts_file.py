@@ -97,15 +97,15 @@ def read_facts(path: Path) -> dict[str, RecordedHost]:
 def with_facts(inventory: Inventory, recorded: Mapping[str, RecordedHost]) -> Inventory:
     """The inventory with what it leaves open filled in from what was found.
 
-    An entry that was found under another address is of another machine: it fills in nothing.
+    Entries are found by address: a name may have come to mean another machine.
     """
-    return replace(
-        inventory, hosts=tuple(_filled(host, recorded.get(host.name)) for host in inventory.hosts)
-    )
+    known = {found.address: found for found in recorded.values()}
+    hosts = (_filled(host, known.get(host.service_address)) for host in inventory.hosts)
+    return replace(inventory, hosts=tuple(hosts))
 
 
 def _filled(host: InventoryHost, found: RecordedHost | None) -> InventoryHost:
-    if found is None or found.address != host.service_address:
+    if found is None:
         return host
     if host.interface_origin == "placeholder" and found.interface:
         host = replace(host, interface=found.interface, interface_origin="facts")

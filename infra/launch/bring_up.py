@@ -13,6 +13,7 @@ from infra.launch.failures import router_not_ready
 from infra.launch.fleet import ask_until_known
 from infra.launch.host_drift import not_as_installed
 from infra.launch.installation import install
+from infra.launch.preflight.gate import Gate
 from infra.launch.probing import ask_reachable, probe_hosts
 from infra.launch.progress import clock_text
 from infra.launch.proof import Verdict, error_text, is_good
@@ -41,7 +42,12 @@ class Served:
 
 
 def bring_up(
-    deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bool, replaces: bool = False
+    deployment: Deployment,
+    secrets: Mapping[str, Secret],
+    *,
+    tunes: bool,
+    replaces: bool = False,
+    gate: Gate | None = None,
 ) -> Served:
     """Install and start a deployment, and prove that it serves.
 
@@ -53,7 +59,7 @@ def bring_up(
         HostsFailed: a host failed.
         NotReady: a process ended, or was not ready in time.
     """
-    install(deployment, secrets, tunes=tunes, replaces=replaces)
+    install(deployment, secrets, tunes=tunes, replaces=replaces, gate=gate)
     return start(deployment, secrets)
 
 

@@ -7,16 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from infra.errors import HostsFailed, PrerequisiteError
 from infra.launch.deployment import Deployment, Pace
 from infra.launch.fleet import Report, ask_all, ask_until_known, rows_of
+from infra.launch.preflight.gate import Gate, refuse_unfit
+from infra.launch.preflight.waves import Known
 from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import Replacement, plan_replacement
 from infra.launch.secret import Secret, revealed
 from infra.launch.sharing import records_of, refuse_shared
 from infra.launch.take_down import STOP_ORDER, stop_role, take_down
 from infra.launch.unit_states import UnitState, read_units, units_request
-from infra.plan.process import Process
 from infra.render.host_state import Group, Item
 from infra.render.release_record import Release, kept_document
-from infra.render.reserved_ports import RESERVED_PORTS_ID, ports_at_risk
+from infra.render.reserved_ports import RESERVED_PORTS_ID
 from infra.render.wanted_tuning import JEMALLOC_ID
 
 MAX_NAMED = 3
@@ -25,7 +26,12 @@ RELOAD = "daemon-reload"
 
 
 def install(
-    deployment: Deployment, secrets: Mapping[str, Secret], *, tunes: bool, replaces: bool = False
+    deployment: Deployment,
+    secrets: Mapping[str, Secret],
+    *,
+    tunes: bool,
+    replaces: bool = False,
+    gate: Gate | None = None,
 ) -> None:
     """Bring every host to its files and images; nothing is changed when anything speaks against it.
 
@@ -34,10 +40,11 @@ def install(
         secrets: the stack's secrets by name; they travel beside the documents.
         tunes: whether the tuning profile is applied too.
         replaces: whether groups of another release that run are stopped for this one.
+        gate: how hosts are judged first; None knows no facts file.
 
     Raises:
-        PrerequisiteError: weights are missing, a port is taken or not reserved, another release runs, another stack
-            has a device or a port.
+        PrerequisiteError: another release runs, another stack has a device or a port, or a check of the light
+            preflight blocks.
         HostsFailed: a host failed.
     """
     reports = look(deployment, secrets)
@@ -51,10 +58,8 @@ def install(
     if not replaces:
         _refuse_other_release(deployment, replacement, running)
     _refuse_reload(found)
-    if not tunes:
-        _refuse_unreserved_ports(deployment, found)
-    _refuse_missing_weights(found)
-    _refuse_taken_ports(deployment, running, own)
+    known = Known(items=found, running=frozenset(running), recorded=own)
+    refuse_unfit(deployment, gate or Gate(), known, tunes=tunes)
     _say_unusable_libraries(deployment, found)
     _say_unfinished(deployment, reports)
     _make_way(deployment, replacement, running)
@@ -172,21 +177,6 @@ def _make_way(
             deployment.say(f"left as it is: {error}")
 
 
-def _refuse_unreserved_ports(
-    deployment: Deployment, found: Mapping[str, Sequence[Mapping[str, object]]]
-) -> None:
-    for host, rows in found.items():
-        ports = sorted(ports_at_risk(deployment.plan.on_host(host)))
-        reserved = any(row["id"] == RESERVED_PORTS_ID and row["state"] == "ok" for row in rows)
-        if ports and not reserved:
-            raise PrerequisiteError(
-                host,
-                f"Ports {listed([str(port) for port in ports])} lie where the kernel takes ports for outgoing "
-                "connections, and are not reserved.",
-                f"Run `fab tune-hosts --stack {deployment.plan.stack}`.",
-            )
-
-
 def _say_unusable_libraries(
     deployment: Deployment, found: Mapping[str, Sequence[Mapping[str, object]]]
 ) -> None:
@@ -198,58 +188,6 @@ def _say_unusable_libraries(
                 hosts_of.setdefault(str(row["why"]), []).append(host)
     for why, hosts in hosts_of.items():
         deployment.say(f"{', '.join(hosts)}: {JEMALLOC_ID}: {why}")
-
-
-def _refuse_missing_weights(found: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
-    problems = [
-        (host, str(row["id"]), str(row["why"]))
-        for host, rows in found.items()
-        for row in rows
-        if row.get("group") == "weights" and row.get("state") != "ok"
-    ]
-    if problems:
-        hosts = ", ".join(dict.fromkeys(host for host, _, _ in problems))
-        reasons = "; ".join(dict.fromkeys(f"{name}: {why}" for _, name, why in problems))
-        raise PrerequisiteError(
-            hosts,
-            f"Weights are not as declared: {reasons}.",
-            "Stage them, then run `fab up` again.",
-        )
-
-
-def _refuse_taken_ports(
-    deployment: Deployment, running: Mapping[str, UnitState], before: Mapping[str, Release]
-) -> None:
-    """Ports that somebody else listens on; our own running processes may."""
-    ours = {
-        host: {port for p in release.processes if p.id in running for port in p.ports}
-        for host, release in before.items()
-    }
-    awaited = {
-        host: {port: process for process in processes for port in bound_ports(process)}
-        for host in deployment.states
-        if (processes := [p for p in deployment.plan.on_host(host) if p.id not in running])
-    }
-    requests = {
-        host: {"operation": "listening", "ports": sorted(ports)} for host, ports in awaited.items()
-    }
-    reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
-    for host, report in reports.items():
-        for row in rows_of(report, "listening"):
-            port = int(str(row["port"]))
-            if port in ours.get(host, set()):
-                continue
-            holder = f"process {row['pid']} ({row['command']})" if row.get("pid") else "somebody"
-            raise PrerequisiteError(
-                host,
-                f"Port {port}, which {awaited[host][port].id} needs, is taken by {holder}.",
-                f"Stop it on {host}, or change the stack's ports.",
-            )
-
-
-def bound_ports(process: Process) -> list[int]:
-    """Every port that a process binds."""
-    return [bind.port + i for bind in process.binds for i in range(bind.count)]
 
 
 def _apply(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_stack
 from infra.errors import ProblemsFound, StackError
 from infra.inventory.ansible_file import read_inventory
-from infra.inventory.hosts import Inventory
+from infra.inventory.facts_file import RecordedHost, facts_path, read_facts, with_facts
+from infra.inventory.hosts import Inventory, InventoryHost
 from infra.plan.compile import CompiledStack, compile_stack
 from infra.spec.load import PROJECT, LoadedStack, load_stack
 from infra.tasks.options import Options
@@ -70,10 +72,34 @@ def chosen_inventory(options: Options, stack_name: str) -> Inventory | None:
         ProblemsFound: the file is missing or is no inventory.
     """
     named = options.text("inventory")
-    if named is not None:
-        return read_inventory(Path(named), named)
-    default = INVENTORIES / f"{stack_name}.yml"
-    return read_inventory(default, str(default.relative_to(PROJECT))) if default.is_file() else None
+    path = inventory_path(options, stack_name)
+    if named is None and not path.is_file():
+        return None
+    inventory = read_inventory(path, named or str(path.relative_to(PROJECT)))
+    return with_facts(inventory, read_facts(facts_path(path)))
+
+
+def inventory_path(options: Options, stack_name: str) -> Path:
+    """Where the inventory lies, or would lie."""
+    named = options.text("inventory")
+    return INVENTORIES / f"{stack_name}.yml" if named is None else Path(named)
+
+
+def recorded_facts(
+    options: Options, stack_name: str, hosts: Mapping[str, InventoryHost]
+) -> dict[str, RecordedHost]:
+    """What the facts file says of each host of a plan, by the plan's name.
+
+    Raises:
+        StackError: the file is not what `fab facts` writes.
+    """
+    path = facts_path(inventory_path(options, stack_name))
+    known = {found.address: found for found in read_facts(path).values()}
+    return {
+        name: known[host.service_address]
+        for name, host in hosts.items()
+        if host.service_address in known
+    }
 
 
 def has_inventory(options: Options, stack_name: str) -> bool:

@@ -90,6 +90,18 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Hosts",
         (
             Entry(
+                "facts",
+                "facts",
+                "What the hosts are; recorded beside the inventory",
+                HOSTS,
+            ),
+            Entry(
+                "preflight",
+                "preflight",
+                "Whether the stack can start on its hosts, worst first, each with its fix",
+                HOSTS,
+            ),
+            Entry(
                 "tune-hosts",
                 "tune_hosts",
                 "Bring hosts to the tuning profile, report drift, or take it back",

@@ -9,31 +9,41 @@ from infra.errors import NotReady
 from infra.launch.bring_up import Served, bring_up
 from infra.launch.deployment import Deployment
 from infra.launch.observation import ProcessStatus, observe, status_document
+from infra.launch.preflight.gate import Gate, refuse_unknown_checks
 from infra.render.host_paths import unit_name
 from infra.tasks.chosen_release import chosen_release
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document
 from infra.tasks.reached_hosts import deployment_of, holding_lease, open_fleet
-from infra.tasks.stack_options import same_choice
+from infra.tasks.stack_options import recorded_facts, same_choice
 from infra.tasks.status import status_table
 
 
 def run(options: Options, output: Output) -> int:
     """Bring the stack up; what runs already is left running."""
     catalog = Catalog()
+    forces = options.words("force")
+    refuse_unknown_checks(forces)
     chosen = chosen_release(options, catalog, output)
+    recorded = recorded_facts(options, chosen.plan.stack, chosen.hosts)
     ready_s = options.number("timeout")
     with (
         open_fleet(options, chosen.reached) as opened,
         holding_lease(options, "fab up", opened, chosen.plan.stack, tuple(chosen.hosts)) as fleet,
     ):
         deployment, secrets = deployment_of(chosen.plan, chosen.enable, catalog, fleet, output)
-        deployment = replace(deployment, spares=tuple(chosen.spares), forces=options.words("force"))
+        deployment = replace(deployment, spares=tuple(chosen.spares), forces=forces)
         if ready_s is not None:
             deployment = replace(deployment, limits=replace(deployment.limits, ready_s=ready_s))
         replaces = options.is_on("replace") or options.text("release") is not None
         try:
-            served = bring_up(deployment, secrets, tunes=options.is_on("tune"), replaces=replaces)
+            served = bring_up(
+                deployment,
+                secrets,
+                tunes=options.is_on("tune"),
+                replaces=replaces,
+                gate=Gate(catalog=catalog, recorded=recorded),
+            )
         except NotReady as error:
             return _not_ready(deployment, output, error)
         except KeyboardInterrupt:

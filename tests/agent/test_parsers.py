@@ -37,11 +37,11 @@ PARSERS: dict[str, Callable[[str], object]] = {
 
 
 @pytest.mark.parametrize(
-    "path", sorted(CASES.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+    "path",
+    sorted(path for path in CASES.glob("*/*.yaml") if path.parent.name in PARSERS),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_a_case_is_read(path: Path) -> None:
-    if path.parent.name not in PARSERS:
-        pytest.skip("another room's parser")
     case = yaml.safe_load(path.read_text())
     parse = PARSERS[path.parent.name]
     assert case["origin"].startswith(("recorded", "written from documentation"))

@@ -18,6 +18,7 @@ from infra.remote.failures import LostConnection
 from infra.render.host_paths import release_path, unit_name
 from infra.render.host_state import host_state
 from infra.render.wanted_tuning import Tuning
+from tests.launch.scripted_facts import facts_report
 
 Respond = Callable[[str, Mapping[str, object]], Mapping[str, object]]
 
@@ -81,6 +82,7 @@ class ScriptedFleet:
         self.other_records: dict[str, dict[str, str]] = {}
         self.unfinished: dict[str, str] = {}
         self.kept: dict[str, dict[str, Mapping[str, object]]] = {}
+        self.facts: dict[str, dict[str, object]] = {}
         self.lose: list[tuple[str, str]] = []
         self.fails: dict[str, InfraError] = {}
         self.on_start: dict[str, Callable[[FakeUnit], None]] = {}
@@ -131,6 +133,7 @@ class ScriptedFleet:
             "read": self._read,
             "status": self._status,
             "releases": self._releases,
+            "facts": self._facts,
         }
 
     def _state(self, host: str, request: Mapping[str, object]) -> Report:
@@ -216,6 +219,14 @@ class ScriptedFleet:
         ports = request["ports"]
         assert isinstance(ports, list)
         return {"listening": [r for r in self.listeners.get(host, []) if r["port"] in ports]}
+
+    def _facts(self, host: str, request: Mapping[str, object]) -> Report:
+        report = facts_report(self.plan, host, request)
+        report.update(self.facts.get(host, {}))
+        also = request.get("also")
+        assert isinstance(also, list)
+        report["also"] = [self._operations()[str(one["operation"])](host, one) for one in also]
+        return report
 
     def _read(self, host: str, request: Mapping[str, object]) -> Report:
         paths = request["paths"]

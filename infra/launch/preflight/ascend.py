@@ -101,12 +101,12 @@ def parse_driver_file(text: str) -> str | None:
 
 def parse_link(text: str) -> str | None:
     """`UP` or `DOWN` of `hccn_tool -link -g`."""
-    return _after(text, r"link status:\s*(\S+)")
+    return _after(text, r"link status:[ \t]*(\S+)")
 
 
 def parse_health(text: str) -> str | None:
     """The words of `hccn_tool -net_health -g`, `Success` when all is well."""
-    return _after(text, r"net health status:\s*(.+?)\s*$")
+    return _after(text, r"net health status:[ \t]*(\S.*?)[ \t]*$")
 
 
 def parse_tls(text: str) -> str | None:
@@ -116,7 +116,7 @@ def parse_tls(text: str) -> str | None:
 
 def parse_address(text: str) -> str | None:
     """The address of `hccn_tool -ip -g`, or of `-vnic -g`."""
-    return _after(text, r"ipaddr:\s*(\S+)")
+    return _after(text, r"ipaddr:[ \t]*(\S+)")
 
 
 def parse_loss(text: str) -> float | None:

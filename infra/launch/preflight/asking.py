@@ -115,14 +115,15 @@ def _system_commands(scene: Scene, host: str) -> list[Command]:
         _small("page-size", "getconf", "PAGESIZE"),
         _small("timedatectl", "timedatectl", "show", "-p", "NTPSynchronized"),
         _small("chrony", "chronyc", "-c", "tracking"),
-        Command(id="service-limits", argv=_limits_trial(), timeout_s=TOOL_S),
         *(
             _small(f"route:{peer.name}", "ip", "-j", "route", "get", peer.address)
             for peer in scene.plan.hosts
             if peer.name != host
         ),
     ]
-    if scene.plan.runtime == "docker":
+    if scene.plan.runtime != "docker":
+        found.append(Command(id="service-limits", argv=_limits_trial(), timeout_s=TOOL_S))
+    else:
         form = "{{.CgroupDriver}} {{.CgroupVersion}}"
         argv = ("docker", "info", "--format", form)
         found.append(Command(id="docker-info", argv=argv, timeout_s=TOOL_S))

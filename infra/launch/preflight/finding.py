@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -50,6 +51,12 @@ class Grouped:
     hosts: tuple[str, ...]
     finding: Finding
 
+    @property
+    def fix(self) -> str:
+        """What mends it, with HOST for the name where there are several."""
+        fix = self.finding.fix
+        return fix if len(self.hosts) == 1 else _for_any(self.finding, fix)
+
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Blocking ones, then warnings, then passes; within each the order in which they were found."""
@@ -60,9 +67,13 @@ def grouped(findings: Sequence[Finding]) -> tuple[Grouped, ...]:
     """Equal findings of several hosts as one, in the order of the first."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for found in findings:
-        # the fix may name the host that it is for
-        fix = found.fix.replace(found.host, "HOST")
-        key = (found.severity, found.check, found.observed, found.wanted, fix)
+        key = (
+            found.severity,
+            found.check,
+            found.observed,
+            found.wanted,
+            _for_any(found, found.fix),
+        )
         groups.setdefault(key, []).append(found)
     return tuple(
         Grouped(hosts=tuple(dict.fromkeys(one.host for one in members)), finding=members[0])
@@ -88,6 +99,10 @@ def preflight_document(stack: str, findings: Iterable[Finding]) -> dict[str, obj
         "ok": not blocking(ordered, ()),
         "findings": [finding.as_document() for finding in ordered],
     }
+
+
+def _for_any(finding: Finding, text: str) -> str:
+    return re.sub(rf"\b{re.escape(finding.host)}\b", "HOST", text)
 
 
 def host_names(hosts: Sequence[str]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from infra.launch.preflight import amd, ascend, linux, nvidia
 from infra.launch.preflight.accelerators import tool_problem
-from infra.launch.preflight.host_checks import is_device_daemon
+from infra.launch.preflight.host_checks import awaited_devices
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.scene import Scene, Trouble, odd_ones, unequal
 
@@ -242,16 +242,15 @@ def find_imex_faults(scene: Scene) -> Iterator[Trouble]:
 
 def find_compute_processes(scene: Scene) -> Iterator[Trouble]:
     """Processes that compute on devices which the stack still has to start on."""
-    for name, host in scene.hosts.items():
-        if len(scene.waiting(name)) != len(scene.plan.on_host(name)):
-            continue  # ours are among them; /proc tells those apart by the device
-        held = {holder.pid for holder in host.holders if not is_device_daemon(holder)}
-        for pid, words in _computing(host).items():
-            if pid not in held:
+    for name in scene.engine_hosts:
+        host, awaited = scene.hosts[name], awaited_devices(scene, name)
+        held = {holder.pid for holder in host.holders}  # those are told by their device file
+        for index, pid, words in _computing(host, scene.accelerator(name).id):
+            if pid not in held and index in awaited:
                 yield Trouble(
                     host=name,
                     severity="block",
-                    observed=f"process {pid} ({words}) computes here",
+                    observed=f"process {pid} ({words}) computes on device {index}, which {awaited[index]} needs",
                     fix=f"Stop it on {name}: ssh {name} sudo kill {pid}",
                 )
 
@@ -294,15 +293,13 @@ def _imex_list(host: ObservedHost) -> tuple[str, ...]:
     return tuple(sorted(line for line in lines if line and not line.startswith("#")))
 
 
-def _computing(host: ObservedHost) -> Mapping[int, str]:
-    """Process id → its name, of everything that computes on the host's devices."""
-    found = {
-        one.pid: one.name for one in nvidia.parse_compute_processes(host.text("nvidia.apps") or "")
-    }
-    found.update(
-        {pid: f"GPU {gpu}" for gpu, pid in amd.parse_processes(host.text("amd.processes") or "")}
-    )
-    found.update(
-        {one.pid: one.name for one in ascend.parse_processes(host.text("ascend.info") or "")}
-    )
-    return found
+def _computing(host: ObservedHost, accelerator: str) -> Iterator[tuple[int, int, str]]:
+    """(device, process id, name) of everything that computes on the host's devices."""
+    indices = {gpu.uuid: gpu.index for gpu in nvidia.parse_gpus(host.text("nvidia.gpus") or "")}
+    for one in nvidia.parse_compute_processes(host.text("nvidia.apps") or ""):
+        yield indices.get(one.gpu_uuid, -1), one.pid, one.name
+    for gpu, pid in amd.parse_processes(host.text("amd.processes") or ""):
+        yield gpu, pid, f"on GPU {gpu}"
+    dies = ascend.DIES_PER_CARD.get(accelerator, 1)
+    for npu in ascend.parse_processes(host.text("ascend.info") or ""):
+        yield npu.card * dies + npu.chip, npu.pid, npu.name

@@ -106,9 +106,10 @@ def find_taken_ports(scene: Scene) -> Iterator[Trouble]:
         needs: dict[int, Process] = {
             port: process for process in scene.waiting(name) for port in bound_ports(process)
         }
+        ours = {port for process in scene.ours.get(name, ()) for port in process.ports}
         for row in host.listening:
             port = int(str(row["port"]))
-            if port not in needs:
+            if port not in needs or port in ours:
                 continue
             holder = f"process {row['pid']} ({row['command']})" if row.get("pid") else "somebody"
             yield Trouble(
@@ -208,18 +209,18 @@ def find_low_limits(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(host=name, severity="block", observed=said, fix=fix)
             continue
         limits = linux.parse_limits(told.stdout)
-        for limit, least in wanted.items():
-            value = limits.get(limit, "unknown")
-            enough = value == "unlimited" or (
-                least is not None and value.isdigit() and int(value) >= least
+        low = [
+            f"{limit.lower()} {limits.get(limit, 'unknown')}"
+            for limit, least in wanted.items()
+            if not _is_enough(limits.get(limit, ""), least)
+        ]
+        if low:
+            yield Trouble(
+                host=name,
+                severity="block",
+                observed=f"a service gets {' and '.join(low)}",
+                fix=f"Raise the limits of PID 1 on {name} (it runs in a container?), then run again.",
             )
-            if not enough:
-                yield Trouble(
-                    host=name,
-                    severity="block",
-                    observed=f"a service gets {limit.lower()} {value}",
-                    fix=f"Raise the limits of PID 1 on {name} (a container's limits?), then run again.",
-                )
 
 
 def find_old_systemd(scene: Scene) -> Iterator[Trouble]:
@@ -280,25 +281,37 @@ def bound_ports(process: Process) -> list[int]:
     return [bind.port + i for bind in process.binds for i in range(bind.count)]
 
 
+def awaited_devices(scene: Scene, host: str) -> dict[int, str]:
+    """The devices that processes which do not run yet will use, each with its process."""
+    ours = {device for process in scene.ours.get(host, ()) for device in process.devices}
+    return {
+        index: process.id
+        for process in scene.waiting(host)
+        for index in process.devices
+        if index not in ours
+    }
+
+
 def awaited_device_files(scene: Scene, host: str) -> dict[str, str]:
-    """The device files that processes which do not run yet will open, each with one such process."""
+    """The device files of those devices, each with a process that will open it."""
     pattern = DEVICE_FILES.get(scene.accelerator(host).vendor)
-    waiting = [p for p in scene.waiting(host) if p.kind == "engine"]
+    awaited = awaited_devices(scene, host)
     if pattern is None:
         return {}
-    if "{index}" not in pattern and len(waiting) < len(
-        [p for p in scene.plan.on_host(host) if p.kind == "engine"]
-    ):
-        return {}  # one file for all devices: our own processes hold it
-    return {
-        pattern.format(index=index): process.id for process in waiting for index in process.devices
-    }
+    if "{index}" not in pattern and len(awaited) < scene.plan.host(host).num_devices:
+        return {}  # one file for all devices: whoever holds it may use the others
+    return {pattern.format(index=index): process for index, process in awaited.items()}
 
 
 def is_device_daemon(holder: Holder) -> bool:
     """Whether a holder only watches devices."""
     program = holder.command.split(" ")[0].rpartition("/")[2]
     return program in DEVICE_DAEMONS
+
+
+def _is_enough(limit: str, least: int | None) -> bool:
+    """Whether a soft limit is at least that many; None wants no limit at all."""
+    return limit == "unlimited" or (least is not None and limit.isdigit() and int(limit) >= least)
 
 
 def _whose(holder: Holder) -> str:

@@ -14,6 +14,7 @@ from infra.launch.preflight.finding import Severity
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.reach_report import Reached
 from infra.plan.process import Plan, Process
+from infra.render.release_record import RecordedProcess
 
 Depth = Literal["light", "full"]
 
@@ -26,6 +27,7 @@ class Scene:
         depth: `light` is what `up` asks for: no tool of a vendor, no dial between hosts.
         hosts: by plan name.
         running: ids of the plan's processes whose units run already.
+        ours: processes of an earlier release of the stack that run, by host: what they hold is free for us.
         reached: what became of the dials between hosts, None when there were none.
         pings: packets lost between Ascend devices in percent, by (host, device, address).
         imex: the last look at the IMEX domain of each host that was polled.
@@ -38,6 +40,7 @@ class Scene:
     hosts: Mapping[str, ObservedHost]
     running: frozenset[str]
     recorded: Mapping[str, RecordedHost]
+    ours: Mapping[str, tuple[RecordedProcess, ...]] = field(default_factory=dict)
     reached: Reached | None = None
     pings: Mapping[tuple[str, int, str], float | None] = field(default_factory=dict)
     imex: Mapping[str, str] = field(default_factory=dict)

@@ -18,6 +18,11 @@ def _with_docker_gpus(scene: Scene) -> tuple[str, ...]:
     return gpu_checks.nvidia_hosts(scene) if scene.plan.runtime == "docker" else ()
 
 
+def _without_daemon(scene: Scene) -> tuple[str, ...]:
+    """Docker's daemon sets the limits of its containers itself; others inherit the unit's."""
+    return () if scene.plan.runtime == "docker" else everywhere(scene)
+
+
 def _with_interfaces(scene: Scene) -> tuple[str, ...]:
     return tuple(name for name in everywhere(scene) if scene.interfaces(name))
 
@@ -102,6 +107,7 @@ CHECKS: Mapping[str, Check] = {
         wanted="no other stack here",
         find=host_checks.find_other_stacks,
         applies=everywhere,
+        depth="full",
     ),
     "memory": Check(
         wanted="room for the weights in the page cache",
@@ -113,7 +119,7 @@ CHECKS: Mapping[str, Check] = {
     "service-limits": Check(
         wanted="locked memory unlimited, 1048576 files",
         find=host_checks.find_low_limits,
-        applies=everywhere,
+        applies=_without_daemon,
         depth="full",
     ),
     "cgroup-driver": Check(

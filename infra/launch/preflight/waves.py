@@ -23,8 +23,10 @@ from infra.launch.preflight.gpu_checks import rack_hosts
 from infra.launch.preflight.observed import read_observed
 from infra.launch.preflight.reach_report import read_reached
 from infra.launch.preflight.scene import Depth, Scene
-from infra.launch.unit_states import UnitState, read_units, units_request
+from infra.launch.unit_states import read_units, units_request
 from infra.remote.failures import AgentFailed
+from infra.render.release_record import Release
+from infra.render.reserved_ports import RESERVED_PORTS_ID
 
 REACH_S = 8.0
 # AWS's trays need about 45 s to agree after a boot (aws-parallelcluster#6996).
@@ -34,34 +36,36 @@ SLACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What the first wave found.
+class Known:
+    """What was found of hosts before they are asked for facts.
 
     Args:
-        scene: ready to be judged or to be looked at further.
-        running: state of the plan's units that run, by process id.
+        items: rows of the host state's check, by host.
+        running: ids of the deployment's processes that run, of an earlier release too.
+        recorded: the release that is recorded on each host: its running processes make way, or are this plan's.
     """
 
-    scene: Scene
-    running: Mapping[str, UnitState]
+    items: Mapping[str, Sequence[Mapping[str, object]]]
+    running: frozenset[str]
+    recorded: Mapping[str, Release]
 
 
 def look(
     deployment: Deployment,
     catalog: Catalog,
     depth: Depth,
-    *,
-    states: Mapping[str, Request],
     recorded: Mapping[str, RecordedHost],
-) -> Look:
+    *,
+    known: Known | None = None,
+) -> Scene:
     """Each host alone: one execution of the agent on each, all at the same time.
 
     Args:
         deployment: the plan and its hosts.
         catalog: what is true of the world.
         depth: how much is asked.
-        states: the request to check the host state, by host.
         recorded: what the facts file says, by plan host.
+        known: of host states and units; None asks for them in the same execution.
 
     Raises:
         HostsFailed: a host cannot be asked.
@@ -74,37 +78,33 @@ def look(
         running=frozenset(),
         recorded=recorded,
     )
-    units = deployment.units()
-    names = list(deployment.states)
+    also = {host: _also(deployment, scene, host, known) for host in deployment.states}
     requests = {
-        host: facts_request(
-            scene,
-            host,
-            [
-                states[host],
-                units_request("status", list(units.get(host, {}))),
-                listening_request(scene, host),
-            ],
-        )
-        for host in names
+        host: facts_request(scene, host, list(asked.values())) for host, asked in also.items()
     }
     sent_s = time.time()
     limit = deployment.limits.ask_s + SLACK_S
     reports = ask_all(deployment.fleet, requests, timeout_s=limit)
     received_s = time.time()
-    observed, running = {}, {}
+    observed = {}
+    running = set() if known is None else set(known.running)
     for host, report in reports.items():
-        state, unit_rows, listening = _also(host, report)
-        found = read_units(host, unit_rows, units.get(host, {}))
-        running.update({process: one for process, one in found.items() if one.is_running})
+        told = dict(zip(also[host], _reports(host, report), strict=True))
+        if known is None:
+            units = deployment.units().get(host, {})
+            found = read_units(host, told["units"], units)
+            running |= {process for process, unit in found.items() if unit.is_running}
+        else:
+            told["state"] = {"items": list(known.items.get(host, ()))}
         observed[host] = read_observed(
-            host,
-            report,
-            sent_s=sent_s,
-            received_s=received_s,
-            also={"state": state, "listening": listening},
+            host, report, sent_s=sent_s, received_s=received_s, also=told
         )
-    return Look(scene=replace(scene, hosts=observed, running=frozenset(running)), running=running)
+    before = {} if known is None else known.recorded
+    ours = {
+        host: tuple(process for process in release.processes if process.id in running)
+        for host, release in before.items()
+    }
+    return replace(scene, hosts=observed, running=frozenset(running), ours=ours)
 
 
 def look_further(deployment: Deployment, scene: Scene) -> Scene:
@@ -221,7 +221,29 @@ def _is_ready(text: str) -> bool:
     return domain is not None and all(state == "READY" for state in domain.nodes.values())
 
 
-def _also(host: str, report: Report) -> Sequence[Report]:
+def _also(
+    deployment: Deployment, scene: Scene, host: str, known: Known | None
+) -> dict[str, Mapping[str, object]]:
+    """What else is asked in the same execution, by operation."""
+    asked: dict[str, Mapping[str, object]] = {"listening": listening_request(scene, host)}
+    if known is None:
+        items = [
+            item.as_document()
+            for item in deployment.states[host].items
+            if item.group in ("weights", "images") or item.id == RESERVED_PORTS_ID
+        ]
+        asked["state"] = {
+            "operation": "state",
+            "mode": "check",
+            "stack": scene.plan.stack,
+            "release": scene.plan.hash,
+            "items": items,
+        }
+        asked["units"] = units_request("status", list(deployment.units().get(host, {})))
+    return asked
+
+
+def _reports(host: str, report: Report) -> Sequence[Report]:
     """The reports of the operations that were asked along.
 
     Raises:

@@ -1,0 +1,122 @@
+"""What `up` looks at before it changes anything: the light preflight, and what the operator overrules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infra.catalog.load import Catalog
+from infra.errors import PrerequisiteError, StackError
+from infra.inventory.facts_file import RecordedHost
+from infra.launch.deployment import Deployment
+from infra.launch.preflight.finding import Finding, Grouped, blocking, grouped, host_names
+from infra.launch.preflight.table import CHECKS, judge
+from infra.launch.preflight.waves import Known, look
+
+# A lease is forced by its own word (launch/lease.py), and is no check of a host.
+OTHER_FORCES = ("lease", "daemon-reload")
+NEEDS_TUNING = "ports-reserved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """How `up` judges hosts.
+
+    Args:
+        catalog: what is true of the world.
+        recorded: what the facts file says, by plan host.
+    """
+
+    catalog: Catalog = field(default_factory=Catalog)
+    recorded: Mapping[str, RecordedHost] = field(default_factory=dict)
+
+
+class NotFit(PrerequisiteError):
+    """Hosts on which a stack cannot start; `findings` are those that block, equal ones once."""
+
+    def __init__(self, stack: str, findings: Sequence[Finding]) -> None:
+        """Where, what and fix are the first finding's; the text lists all."""
+        groups = grouped(findings)
+        first = groups[0]
+        what = f"{sentence(first.finding.observed)} [{first.finding.check}]"
+        super().__init__(host_names(first.hosts), what, advice(first.fix))
+        self.findings = tuple(findings)
+        self._lines = [finding_line(group) for group in groups]
+        names = " ".join(f"--force {name}" for name in dict.fromkeys(f.check for f in findings))
+        self._lines.append(
+            f"Nothing was changed. `fab preflight --stack {stack}` looks at more; "
+            f"`fab up --stack {stack} {names}` goes on all the same."
+        )
+
+    def __str__(self) -> str:
+        """One line per finding, and the way past them."""
+        return "\n".join(self._lines)
+
+
+def refuse_unfit(
+    deployment: Deployment,
+    gate: Gate,
+    known: Known,
+    *,
+    tunes: bool,
+) -> None:
+    """Look at every host once, and refuse the start when a check blocks it.
+
+    Args:
+        deployment: the plan and its hosts.
+        gate: how hosts are judged.
+        known: what was found of host states and units before.
+        tunes: whether tuning follows, which brings about what its items lack.
+
+    Raises:
+        NotFit: a check blocks and is not forced.
+        HostsFailed: a host cannot be asked.
+    """
+    scene = look(deployment, gate.catalog, "light", gate.recorded, known=known)
+    mended = (NEEDS_TUNING,) if tunes else ()
+    found = [finding for finding in judge(scene) if finding.check not in mended]
+    refused = blocking(found, deployment.forces)
+    if refused:
+        raise NotFit(deployment.plan.stack, refused)
+    _say_rest(found, deployment.forces, deployment.say)
+
+
+def refuse_unknown_checks(forces: Iterable[str]) -> None:
+    """Refuse to force what is no check.
+
+    Raises:
+        StackError: a word names none.
+    """
+    for name in forces:
+        if name not in CHECKS and name not in OTHER_FORCES:
+            known = ", ".join(
+                [*OTHER_FORCES, *(n for n, c in CHECKS.items() if c.depth == "light")]
+            )
+            raise StackError(f"--force {name}", "There is no such check.", f"Known are {known}.")
+
+
+def finding_line(group: Grouped) -> str:
+    """Who, what, fix and check of a finding, in one line."""
+    found = group.finding
+    return (
+        f"{host_names(group.hosts)}: {sentence(found.observed)} {advice(group.fix)} [{found.check}]"
+    )
+
+
+def sentence(text: str) -> str:
+    """A fact as a sentence, with its full stop; its first word may be a name, and stays as it is."""
+    return text if text.endswith((".", "!", "?")) or not text else f"{text}."
+
+
+def advice(fix: str) -> str:
+    """A fix as a sentence: commands are quoted."""
+    is_command = fix.startswith(("fab ", "ssh "))
+    return f"Run `{fix}`." if is_command and not fix.endswith(".") else sentence(fix)
+
+
+def _say_rest(found: Sequence[Finding], forces: Sequence[str], say: Callable[[str], None]) -> None:
+    """Warnings, and what was forced."""
+    for group in grouped([one for one in found if one.severity != "pass"]):
+        is_forced = group.finding.severity == "block" and group.finding.check in forces
+        word = f"forced by --force {group.finding.check}" if is_forced else "warning"
+        say(f"{word}: {finding_line(group)}")

@@ -1,0 +1,73 @@
+"""`fab facts`: what the hosts of a stack are, and the file beside the inventory that says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.errors import StackError
+from infra.inventory.facts_file import RecordedHost, facts_path, facts_text, read_facts
+from infra.launch.preflight.fact_rows import FactRow, fact_row
+from infra.launch.preflight.recording import observed_record
+from infra.launch.preflight.waves import look
+from infra.tasks.options import Options
+from infra.tasks.output import Output, table
+from infra.tasks.reached_hosts import make_deployment, open_fleet
+from infra.tasks.stack_options import (
+    compile_for_hosts,
+    inventory_path,
+    needed_inventory,
+    same_choice,
+)
+
+
+def run(options: Options, output: Output) -> int:
+    """Look at every host, print what it is, and record what the plan depends on."""
+    catalog = Catalog()
+    compiled = compile_for_hosts(options, catalog)
+    with open_fleet(options, compiled.book.hosts) as fleet:
+        deployment, _ = make_deployment(compiled, catalog, fleet, output)
+        scene = look(deployment, catalog, "full", {})
+    path = facts_path(inventory_path(options, compiled.plan.stack))
+    listed = needed_inventory(options, compiled.plan.stack).hosts
+    names = {host.service_address: host.name for host in listed}
+    records = {}
+    for name, host in scene.hosts.items():
+        address = compiled.plan.host(name).address
+        records[names[address]] = observed_record(host, address)
+    changed = _write(path, records)
+    rows = [fact_row(scene, name) for name in scene.hosts]
+    document = {"schema_version": 1, "stack": compiled.plan.stack, "ok": True, "file": str(path)}
+    output.document({**document, "hosts": [row.as_document() for row in rows]})
+    output.data(_listing(rows))
+    output.data(f"{'Written' if changed else 'Unchanged'}: {path}")
+    output.next_command(f"fab preflight {same_choice(options)}")
+    return 0
+
+
+def _listing(rows: list[FactRow]) -> str:
+    head = (
+        "host",
+        "accelerators",
+        "driver",
+        "interface",
+        "HCAs",
+        "memory",
+        "kernel pages",
+        "clock",
+    )
+    return table([head, *(row.cells() for row in rows)])
+
+
+def _write(path: Path, found: dict[str, RecordedHost]) -> bool:
+    """Put what was found beside what the file says of other hosts; whether it says something new."""
+    before = read_facts(path)
+    after = facts_text({**before, **found})
+    if path.is_file() and path.read_text(encoding="utf-8") == after:
+        return False
+    try:
+        path.write_text(after, encoding="utf-8")
+    except OSError as error:
+        what = f"The facts cannot be written: {error.strerror}."
+        raise StackError(str(path), what, "Give the folder back to yourself.") from error
+    return True
