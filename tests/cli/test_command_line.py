@@ -20,8 +20,8 @@ from infra.tasks.table import GROUPS
 
 FAB = str(Path(sys.executable).parent / "fab")
 DESIGNED_ORDER = (
-    "stacks", "check", "plan", "render", "tune-hosts", "up", "status", "logs", "down", "diff", "verify",
-    "inventory", "rehearse",
+    "stacks", "check", "plan", "render", "facts", "preflight", "tune-hosts", "up", "status", "logs",
+    "down", "diff", "verify", "inventory", "rehearse",
 )  # fmt: skip
 
 
