@@ -46,7 +46,8 @@ class Pulumi:
     def changes(self, *words: str) -> dict[str, int]:
         """The counts of a finished operation, by kind of change."""
         done = self(*words, "--json", "--yes", "--skip-preview")
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+        told = [line for line in done.stdout.splitlines() if '"severity":"debug"' not in line]
+        assert done.returncode == 0, "\n".join(told) + done.stderr
         events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         (summary,) = [event["summaryEvent"] for event in events if "summaryEvent" in event]
         counts: dict[str, int] = summary["resourceChanges"]
