@@ -27,6 +27,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                listen [{port, callers}],                  path_mtu, whole, ahead_s, error_s}]}
                dial [{to, address, port, speaks, loads}]
     lease                                                {"lease": whether one came with the request}
+    staging    action look|list|start|run|end, …         see `staging`: weights brought here by a unit of their own
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before
 the operation, and given back after it when it says `release`. Held by somebody else, nothing is done

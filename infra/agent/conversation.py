@@ -28,6 +28,7 @@ OPERATIONS = {
     "releases": ".kept_releases",
     "facts": ".facts",
     "reach": ".reach",
+    "staging": ".staging",
 }
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
 STREAMS = {"logs": ".logs"}

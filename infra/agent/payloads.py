@@ -2,16 +2,19 @@
 
 import json
 import os
-from typing import List, Tuple
+from typing import List
 
 from .host import Host, Refused
 from .item import Item, Reading, absent_reading
+from .manifest import MANIFEST, foreign_repository, parse_manifest, wrong_files
 
 INSPECT_S = 20.0
 PULL_S = 3600.0
 PRELOAD_S = 5.0
 IMAGE_PRELOAD_S = 60.0
 MAX_NAMED_FILES = 3
+# The catalogue's sizes are rounded, and some were never published.
+MAX_STRANGENESS = 0.1
 RUNTIMES = ("docker", "podman")
 
 
@@ -48,28 +51,32 @@ def pull_image(host: Host, item: Item, _part: str, _value: object) -> None:
 
 
 def read_weights(host: Host, item: Item) -> Reading:
-    """A checkpoint's folder against its manifest: every file there, with its true size."""
-    wanted_bytes = item.number("size_bytes") or 0
-    folder, name = item.target, item.text("manifest") or "manifest.json"
-    wanted = "complete" if wanted_bytes == 0 else "complete, {} bytes".format(wanted_bytes)
+    """A checkpoint's folder against its manifest: every file there, with its size, and not written to since."""
+    folder, wanted = item.target, "complete"
     if not os.path.isdir(host.path(folder)):
         return Reading(None, {}, wanted, {}, locked="{} does not exist".format(folder))
     try:
-        files = parse_manifest(host.read_bytes(os.path.join(folder, name)))
+        content = host.read_bytes(os.path.join(folder, MANIFEST))
     except FileNotFoundError:
-        why = "{} has no {}: nothing says what belongs there".format(folder, name)
+        why = "{} has no {}: nothing says what belongs there".format(folder, MANIFEST)
         return Reading("no manifest", {}, wanted, {}, locked=why)
-    wrong = _wrong_files(host, folder, files)
-    total = sum(size for _, size in files)
-    if wanted_bytes not in (0, total):
-        wrong.append("its manifest lists {} bytes, wanted {}".format(total, wanted_bytes))
+    files = parse_manifest(content)
+    wrong = wrong_files(host, folder, files)
+    foreign = foreign_repository(content, item.text("repository"))
+    if foreign is not None:
+        text = "its manifest is of {}, wanted {}"
+        wrong.insert(0, text.format(foreign, item.text("repository")))
     if wrong:
         named = "; ".join(wrong[:MAX_NAMED_FILES])
         more = len(wrong) - MAX_NAMED_FILES
         why = "{}: {}{}".format(folder, named, " and {} more".format(more) if more > 0 else "")
         return Reading("damaged", {}, wanted, {}, locked=why)
-    value = "complete" if wanted_bytes == 0 else "complete, {} bytes".format(total)
-    return Reading(value, {}, wanted, {}, note="{} files, {} bytes".format(len(files), total))
+    total = sum(entry.size_bytes for entry in files)
+    note = "{} files, {} bytes".format(len(files), total)
+    about = item.number("size_bytes") or total
+    if abs(total - about) > MAX_STRANGENESS * about:
+        note += "; the catalogue says about {} bytes".format(about)
+    return Reading("complete", {}, wanted, {}, note=note)
 
 
 def read_preload(host: Host, item: Item) -> Reading:
@@ -124,36 +131,6 @@ def parse_digests(text: str) -> List[str]:
         listed = image.get("RepoDigests") if isinstance(image, dict) else None
         digests.extend(str(entry).rpartition("@")[2] for entry in listed or [])
     return digests
-
-
-def parse_manifest(content: bytes) -> List[Tuple[str, int]]:
-    """Name and size in bytes of every file of a checkpoint.
-
-    Raises:
-        Refused: it is not a manifest, or it names a file outside of its folder.
-    """
-    try:
-        files = json.loads(content.decode("utf-8"))["files"]
-        listed = [(str(entry["name"]), int(entry["size_bytes"])) for entry in files]
-    except (ValueError, KeyError, TypeError) as error:
-        raise Refused("the manifest cannot be read: {!r}".format(error)) from error
-    for name, _ in listed:
-        if os.path.isabs(name) or ".." in name.split("/"):
-            raise Refused("the manifest names {!r}, outside of its folder".format(name))
-    return listed
-
-
-def _wrong_files(host: Host, folder: str, files: List[Tuple[str, int]]) -> List[str]:
-    wrong = []
-    for name, size in files:
-        try:
-            found = os.stat(host.path(os.path.join(folder, name))).st_size
-        except OSError as error:
-            wrong.append("{}: {}".format(name, error.strerror))
-            continue
-        if found != size:
-            wrong.append("{} has {} bytes, wanted {}".format(name, found, size))
-    return wrong
 
 
 def _says_missing(stderr: str) -> bool:

@@ -1,4 +1,4 @@
-"""Whether hosts are as declared: tuning, files and images."""
+"""Whether hosts are as declared: tuning, files, images and weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.launch.installation import state_request
 from infra.launch.secret import Secret
 from infra.render.host_state import Group
 
-DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images")
+DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Check:
 
 
 def drift(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Check]:
-    """Tuning, files and images of every host against what is declared."""
+    """All of every host against what is declared."""
     requests = {
         host: state_request(deployment, state.of_groups(*DRIFT_GROUPS), "check", secrets)
         for host, state in deployment.states.items()

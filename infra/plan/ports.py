@@ -56,6 +56,13 @@ BLOCKS: Mapping[PortName, Block] = {
     "prometheus": Block(first=29000, last=29099, why="both routers' default"),
 }
 
+# Not of any process: the port on which hosts hand weights on to each other while they are staged.
+STAGING_BLOCK = Block(
+    first=17100,
+    last=17131,
+    why="above Mooncake's random ports, below side_channel; the first one that is free on every host is taken",
+)
+
 EPHEMERAL_FIRST, EPHEMERAL_LAST = 32768, 60999
 
 

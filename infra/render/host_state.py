@@ -249,14 +249,15 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         for match in pattern.finditer(word)
     }
     for folder, name in found.items():
-        known = name in catalog.ids("checkpoints")
+        known = catalog.checkpoint(name) if name in catalog.ids("checkpoints") else None
+        details = {"repository": known.repository, "size_bytes": known.size_bytes} if known else {}
         yield Item(
             id=f"weights:{name}",
             group="weights",
             kind="weights",
             target=folder,
             why="Argument vectors name this folder.",
-            details={"size_bytes": catalog.checkpoint(name).size_bytes if known else 0},
+            details=details,
         )
 
 

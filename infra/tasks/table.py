@@ -124,6 +124,19 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     Option("ssh-config", "text", "an ssh_config for --hosts; `fab -S` says it"),
                 ),
             ),
+            Entry(
+                "stage-weights",
+                "stage_weights",
+                "Bring checkpoints and drafts to every host: resumed, verified, put into place whole",
+                (
+                    *HOSTS,
+                    Option("source", "text", "where from, written over the stack's weights.source"),
+                    Option(
+                        "check", "switch", "read every byte against its checksum, change nothing"
+                    ),
+                    Option("stop", "switch", "end what runs; what has arrived is kept"),
+                ),
+            ),
         ),
     ),
     (

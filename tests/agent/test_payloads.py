@@ -97,7 +97,7 @@ def staged(host: StubbornHost) -> StubbornHost:
 
 def test_whole_weights_are_ok(staged: StubbornHost) -> None:
     row = staged.state("apply", weights())["weights"]
-    assert (row["state"], row["before"]) == ("ok", "complete, 12 bytes")
+    assert (row["state"], row["before"]) == ("ok", "complete")
     assert "2 files" in str(row["why"])
 
 
@@ -124,12 +124,29 @@ def test_a_missing_shard_is_named(staged: StubbornHost) -> None:
 
 
 def test_a_manifest_of_another_checkpoint_is_noticed(staged: StubbornHost) -> None:
-    row = staged.state("check", weights(size_bytes=13))["weights"]
-    assert "lists 12 bytes, wanted 13" in str(row["why"])
+    files = [{"name": name, "size_bytes": size} for name, size in FILES.items()]
+    document = json.dumps({"files": files, "repository": "a/one"})
+    staged.put(f"{FOLDER}/manifest.json", document)
+    row = staged.state("check", weights(repository="b/two"))["weights"]
+    assert (row["state"], "is of a/one, wanted b/two" in str(row["why"])) == ("failed", True)
+    assert staged.state("check", weights(repository="a/one"))["weights"]["state"] == "ok"
 
 
-def test_zero_bytes_wanted_asks_for_the_manifest_alone(staged: StubbornHost) -> None:
-    assert staged.state("check", weights(size_bytes=0))["weights"]["state"] == "ok"
+def test_a_size_far_from_the_catalogues_is_said_and_does_not_block(staged: StubbornHost) -> None:
+    row = staged.state("check", weights(size_bytes=14))["weights"]
+    assert (row["state"], "about 14 bytes" in str(row["why"])) == ("ok", True)
+    row = staged.state("check", weights(size_bytes=0))["weights"]
+    assert "catalogue" not in str(row["why"])
+
+
+def test_a_file_written_to_after_it_was_verified_is_named(staged: StubbornHost) -> None:
+    stamp = Path(staged.path(f"{FOLDER}/model-00001.safetensors")).stat().st_mtime_ns
+    record = {"changed_ns": {"model-00001.safetensors": stamp}}
+    staged.put(f"{FOLDER}/.verified.json", json.dumps(record))
+    assert staged.state("check", weights())["weights"]["state"] == "ok"
+    staged.put(f"{FOLDER}/model-00001.safetensors", b"y" * 12)
+    row = staged.state("check", weights())["weights"]
+    assert "model-00001.safetensors was written to" in str(row["why"])
 
 
 @pytest.mark.parametrize(

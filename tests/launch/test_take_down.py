@@ -171,7 +171,8 @@ def test_verify_asks_every_rank_and_the_router_for_every_capability(
     serving = [check for check in checks if not check.is_drift]
     assert len(serving) == len(deployment.plan.capabilities) * 25
     assert all(check.ok for check in serving if check.check == "chat")
-    assert [check.check for check in checks if check.is_drift] == ["tuning", "files", "images"] * 6
+    groups = ["tuning", "files", "images", "weights"]
+    assert [check.check for check in checks if check.is_drift] == groups * 6
     fleet.unit("decode-3/3").active_state = "failed"
     fleet.unit("decode-3/3").log = ["ValueError: gone"]
     checks = verify(deployment, {}, 5.0)

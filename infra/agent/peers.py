@@ -1,0 +1,197 @@
+"""Files of one checkpoint from host to host: plain HTTP on the hosts' own network, while they still arrive.
+
+`GET /<token>/file/<name>` with a range gives what is there and waits for the rest; `GET /<token>/sha256/<name>`
+gives the checksum of a file that the origin told none of. Nothing but files of the manifest is served, to nobody
+without the token, for as long as the staging runs.
+"""
+
+import contextlib
+import hmac
+import http.server
+import os
+import re
+import select
+import socket
+import socketserver
+import threading
+import time
+import urllib.parse
+from typing import Any, Dict, Optional
+
+from .transfers import Transfer
+from .web import Answer, Hopeless, Unanswered, get, get_document, range_header, skip_to
+
+SEND_BYTES = 1 << 20
+SILENT_S = 60.0
+DIGEST_S = 20.0
+NUM_PARTS = 4  # "", token, kind, name
+RANGE = re.compile(r"^bytes=(\d+)-$")
+
+
+class PeerServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """Serves files on their way.
+
+    Args:
+        address: of this host, as its peers dial it.
+        port: where they dial.
+        token: what they must know.
+        transfers: by file name.
+    """
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, address: str, port: int, token: str, transfers: Dict[str, Transfer]) -> None:
+        """Listen; `serve_forever` answers."""
+        self.token = token
+        self.transfers = transfers
+        self.num_open = 0
+        self.last_asked = time.monotonic()
+        self.guard = threading.Lock()
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        http.server.HTTPServer.__init__(self, (address, port), _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server who we are."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = "", self.server_address[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A peer that hangs up is no news."""
+
+    def idle_s(self) -> float:
+        """How long nobody has wanted anything, in seconds."""
+        with self.guard:
+            return 0.0 if self.num_open else time.monotonic() - self.last_asked
+
+    def began(self, change: int) -> None:
+        """One answer more, or one less, is under way."""
+        with self.guard:
+            self.num_open += change
+            self.last_asked = time.monotonic()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.0"
+    timeout = SILENT_S
+    server: Any = None
+
+    def do_GET(self) -> None:
+        """Answer one request."""
+        words = self.path.split("/", 3)
+        if len(words) != NUM_PARTS or not hmac.compare_digest(
+            words[1].encode("utf-8", "replace"), self.server.token.encode("ascii")
+        ):
+            self.send_error(404)
+            return
+        transfer = self.server.transfers.get(urllib.parse.unquote(words[3]))
+        if transfer is None or words[2] not in ("file", "sha256"):
+            self.send_error(404)
+            return
+        self.server.began(1)
+        try:
+            if words[2] == "file":
+                self._send_file(transfer)
+            else:
+                self._send_digest(transfer)
+        finally:
+            self.server.began(-1)
+
+    def _send_digest(self, transfer: Transfer) -> None:
+        digest = transfer.await_digest(DIGEST_S)
+        if digest is None:
+            self.send_error(503)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(digest)))
+        self.end_headers()
+        self.wfile.write(digest.encode("ascii"))
+
+    def _send_file(self, transfer: Transfer) -> None:
+        match = RANGE.match(self.headers.get("Range") or "bytes=0-")
+        offset = int(match.group(1)) if match else 0
+        size = transfer.entry.size_bytes
+        if offset > size or transfer.is_given_up:
+            self.send_error(410 if transfer.is_given_up else 416)
+            return
+        beginning = transfer.beginning()
+        self.send_response(206 if offset else 200)
+        self.send_header("Content-Length", str(size - offset))
+        self.end_headers()
+        self.wfile.flush()
+        handle: Optional[int] = None
+        try:
+            while offset < size:
+                count = transfer.await_bytes(offset, beginning)
+                if count <= 0:
+                    return
+                if handle is None:
+                    handle = _open(transfer)
+                sent = _send(self.connection, handle, offset, min(count, SEND_BYTES))
+                if not sent:
+                    return
+                offset += sent
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its parent's name
+        """A line per request would be a line per file and peer."""
+
+
+class Peer:
+    """Another host that has the files, or is getting them.
+
+    Args:
+        name: the host's.
+        address: where it serves.
+        token: of this staging.
+        timeout_s: how long it may be silent.
+    """
+
+    def __init__(self, name: str, address: str, token: str, timeout_s: float) -> None:
+        """Keep where it is; nothing is asked yet."""
+        self.endpoint = name
+        self._base = "http://{}/{}".format(address, token)
+        self._timeout_s = timeout_s
+
+    def open_file(self, name: str, offset: int) -> Answer:
+        """A file from a byte on; more of it may still be on its way there."""
+        url = "{}/file/{}".format(self._base, urllib.parse.quote(name))
+        try:
+            answer = get(url, self._timeout_s, range_header(offset))
+        except Unanswered as error:
+            raise Hopeless(str(error)) from error
+        except Hopeless as error:
+            raise Hopeless("it has failed itself, or is another staging") from error
+        skip_to(answer, offset)
+        return answer
+
+    def sha256(self, name: str) -> Optional[str]:
+        """The checksum of a file there, None when it cannot be had now."""
+        url = "{}/sha256/{}".format(self._base, urllib.parse.quote(name))
+        with contextlib.suppress(OSError, Hopeless, Unanswered):
+            return get_document(get(url, DIGEST_S + self._timeout_s)).decode("ascii")
+        return None
+
+
+def _open(transfer: Transfer) -> int:
+    """A descriptor of a file that may be renamed at this moment."""
+    try:
+        return os.open(transfer.path, os.O_RDONLY)
+    except FileNotFoundError:
+        time.sleep(0.1)
+        return os.open(transfer.path, os.O_RDONLY)
+
+
+def _send(connection: socket.socket, handle: int, offset: int, count: int) -> int:
+    """Send a piece of a file; 0 when the peer takes nothing any more."""
+    while True:
+        try:
+            return os.sendfile(connection.fileno(), handle, offset, count)
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(connection.fileno(), select.POLLOUT)
+            if not poll.poll(SILENT_S * 1000):
+                return 0

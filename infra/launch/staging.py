@@ -1,0 +1,205 @@
+"""Brings checkpoints to hosts: looked at first, refused where they do not fit, then staged there and followed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from infra.errors import PrerequisiteError
+from infra.launch.fleet import Report, ask_all, rows_of
+from infra.launch.staging_order import (
+    Order,
+    Outcome,
+    Staging,
+    checked_outcome,
+    outcomes_of,
+    texts_of,
+)
+from infra.launch.staging_plan import (
+    Checkpoint,
+    Found,
+    Seat,
+    chain,
+    missing_bytes,
+    short_of_room,
+)
+from infra.launch.staging_start import list_files, running_status, start_checks, start_stagings
+from infra.launch.staging_watch import follow, look_request
+from infra.plan.ports import STAGING_BLOCK
+
+
+def stage(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outcome]:
+    """Bring every checkpoint to its hosts; what runs there already is followed.
+
+    Raises:
+        PrerequisiteError: a disk is too small; no byte was written.
+        HostsFailed: a host cannot be asked, or no source lists the checkpoint.
+    """
+    looks = {one.target: _look(staging, one) for one in checkpoints}
+    orders = [_order(staging, one, looks[one.target]) for one in checkpoints]
+    _refuse_full_disks(orders)
+    ports = _free_ports(staging, orders)
+    jobs = {order.checkpoint.job: order for order in orders if order.seats}
+    refused = {job: start_stagings(staging, order, ports[job]) for job, order in jobs.items()}
+    standings = follow(staging, jobs, refused)
+    _end(staging, jobs)
+    outcomes = []
+    for order in orders:
+        outcomes += outcomes_of(order, standings.get(order.checkpoint.job, {}))
+    return outcomes
+
+
+def deep_check(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outcome]:
+    """Hold every byte of every checkpoint against its manifest's checksums; nothing is changed.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    orders = {}
+    for one in checkpoints:
+        found = _look(staging, one)
+        readable = [host for host, there in found.items() if there.files]
+        seats = tuple(Seat(host=host, peers=()) for host in readable)
+        orders[one.job] = Order(checkpoint=one, found=found, files=(), commit=None, seats=seats)
+    refused = {job: start_checks(staging, order) for job, order in orders.items()}
+    standings = follow(staging, orders, refused)
+    _end(staging, orders)
+    return [
+        checked_outcome(order, host, standings[job].get(host))
+        for job, order in orders.items()
+        for host in order.checkpoint.hosts
+    ]
+
+
+def end_stagings(staging: Staging, checkpoints: Sequence[Checkpoint]) -> dict[str, list[str]]:
+    """Stop what stages these checkpoints; the jobs that ran, by host. What has arrived stays.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    jobs: dict[str, list[str]] = {}
+    for one in checkpoints:
+        for host in one.hosts:
+            jobs.setdefault(host, []).append(one.job)
+    requests = {
+        host: {"operation": "staging", "action": "end", "jobs": n} for host, n in jobs.items()
+    }
+    reports = ask_all(staging.fleet, requests, timeout_s=staging.pace.limits.ask_s)
+    return {host: texts_of(report.get("ended")) for host, report in reports.items()}
+
+
+def _look(staging: Staging, checkpoint: Checkpoint) -> dict[str, Found]:
+    """The checkpoint on its hosts, and on the host that it is to come from."""
+    hosts = list(checkpoint.hosts)
+    if checkpoint.source.host is not None and checkpoint.source.host not in hosts:
+        hosts.append(checkpoint.source.host)
+    request = look_request([checkpoint], with_files=True)
+    requests = dict.fromkeys(hosts, request)
+    reports = ask_all(staging.fleet, requests, timeout_s=staging.pace.limits.ask_s)
+    return {host: _read_found(host, report) for host, report in reports.items()}
+
+
+def _read_found(host: str, report: Report) -> Found:
+    row = rows_of(report, "checkpoints")[0]
+    status, files = row.get("status"), row.get("files")
+    return Found(
+        host=host,
+        state=str(row["state"]),
+        num_bytes=int(str(row.get("num_bytes") or 0)),
+        free_bytes=int(str(row.get("free_bytes") or 0)),
+        wrong=tuple(texts_of(row.get("wrong"))),
+        files=tuple(file for file in files if isinstance(file, dict))
+        if isinstance(files, list)
+        else (),
+        status=status if isinstance(status, dict) else {},
+    )
+
+
+def _order(staging: Staging, checkpoint: Checkpoint, found: Mapping[str, Found]) -> Order:
+    """What to do about one checkpoint; nothing where every host has it."""
+    own = [found[host] for host in checkpoint.hosts]
+    for one in own:
+        if one.state == "running":
+            who = one.status.get("operator") or "somebody"
+            staging.pace.say(
+                f"{checkpoint.id} on {one.host}: already being staged by {who}; following it"
+            )
+    seed = checkpoint.source.host
+    if seed is not None and found[seed].state != "complete":
+        what = f"{checkpoint.target} is not complete there: {'; '.join(found[seed].wrong) or found[seed].state}."
+        raise PrerequisiteError(seed, what, "Name a host that holds it, or another source.")
+    seats = chain(own, seed if seed not in checkpoint.hosts else None)
+    waiting = [one for one in own if one.state == "running"]
+    if not seats:
+        seats = tuple(Seat(host=one.host, peers=()) for one in waiting)
+        return Order(checkpoint=checkpoint, found=found, files=(), commit=None, seats=seats)
+    known = next((found[seat.host].files for seat in seats[:1] if found[seat.host].files), ())
+    first = found[seats[0].host].state
+    if known and first in {"complete", "running"}:
+        return Order(checkpoint=checkpoint, found=found, files=known, commit=None, seats=seats)
+    files, commit, head = list_files(staging, checkpoint, [seat.host for seat in seats])
+    if head != seats[0].host:  # whoever can list it can fetch it
+        again = [found[head], *(one for one in own if one.host != head)]
+        again[0] = Found(host=head, state="partial", num_bytes=1 << 62)
+        seats = chain([one for one in again if one.state != "complete"], None)
+    return Order(checkpoint=checkpoint, found=found, files=files, commit=commit, seats=seats)
+
+
+def _refuse_full_disks(orders: Sequence[Order]) -> None:
+    """Before any byte is written, every host must have room for all that it still lacks."""
+    needed: dict[str, int] = {}
+    free: dict[str, int] = {}
+    for order in orders:
+        for seat in order.seats:
+            found = order.found[seat.host]
+            if found.state not in {"complete", "running"}:
+                missing = missing_bytes(found, order.files)
+                needed[seat.host] = needed.get(seat.host, 0) + missing
+                free[seat.host] = found.free_bytes
+    short = short_of_room(needed, free)
+    if short:
+        hosts = ", ".join(text.partition(" ")[0] for text in short)
+        path = orders[0].checkpoint.target.rsplit("/", 2)[0]
+        what = f"{'; '.join(short)} under {path} (what is missing and a tenth for others)."
+        fix = "Make room there, or set weights.path to a larger disk. No byte was written."
+        raise PrerequisiteError(hosts, what, fix)
+
+
+def _free_ports(staging: Staging, orders: Sequence[Order]) -> dict[str, int]:
+    """A port for each checkpoint that is free on all its hosts; the one in use where a staging runs already.
+
+    Raises:
+        PrerequisiteError: the whole block is taken.
+    """
+    hosts = dict.fromkeys(seat.host for order in orders for seat in order.seats)
+    block = range(STAGING_BLOCK.first, STAGING_BLOCK.last + 1)
+    request = {**look_request((), with_files=False), "ports": list(block)}
+    limit_s = staging.pace.limits.ask_s
+    reports = ask_all(staging.fleet, dict.fromkeys(hosts, request), timeout_s=limit_s)
+    taken = {
+        int(port) for report in reports.values() for port in texts_of(report.get("ports_taken"))
+    }
+    free = iter([port for port in block if port not in taken])
+    ports = {}
+    for order in orders:
+        running = running_status(order)
+        port = int(str(running.get("port") or 0)) or next(free, 0)
+        if not port:
+            what = f"Ports {block[0]} to {block[-1]} are all taken, and hosts need one to hand weights on."
+            raise PrerequisiteError(
+                ", ".join(hosts), what, "Free one: `ss -Htlnp` shows who listens."
+            )
+        ports[order.checkpoint.job] = port
+    return ports
+
+
+def _end(staging: Staging, orders: Mapping[str, Order]) -> None:
+    """Stop serving and forget the jobs; a host that cannot be asked ends by itself."""
+    jobs: dict[str, list[str]] = {}
+    for job, order in orders.items():
+        for seat in order.seats:
+            jobs.setdefault(seat.host, []).append(job)
+    requests = {
+        host: {"operation": "staging", "action": "end", "jobs": names}
+        for host, names in jobs.items()
+    }
+    staging.fleet.ask(requests, timeout_s=staging.pace.limits.ask_s)

@@ -1,0 +1,119 @@
+"""What a staging works on: the run, an order per checkpoint, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infra.launch.deployment import Pace
+from infra.launch.fleet import Fleet
+from infra.launch.secret import Secret
+from infra.launch.staging_plan import (
+    Checkpoint,
+    Found,
+    Seat,
+)
+from infra.launch.staging_progress import Standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """One run of `stage-weights`.
+
+    Args:
+        addresses: where hosts dial each other, by host.
+        secrets: of the stack; the hub's token travels on standard input.
+        operator: who asks, for whoever comes second.
+        token: what peers of this staging must know.
+    """
+
+    fleet: Fleet
+    addresses: Mapping[str, str]
+    secrets: Mapping[str, Secret]
+    pace: Pace
+    operator: str
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one checkpoint on one host.
+
+    Args:
+        state: complete (it was already), staged, failed, damaged or missing.
+        why: what is wrong, or where it came from.
+    """
+
+    checkpoint: str
+    host: str
+    path: str
+    state: str
+    num_files: int
+    size_bytes: int
+    why: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the host holds it."""
+        return self.state in {"complete", "staged"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the hosts of one checkpoint are asked to do."""
+
+    checkpoint: Checkpoint
+    found: Mapping[str, Found]
+    files: tuple[Mapping[str, object], ...]
+    commit: str | None
+    seats: tuple[Seat, ...]
+
+
+def outcomes_of(order: Order, standings: Mapping[str, Standing]) -> list[Outcome]:
+    """What became of a checkpoint on each of its hosts."""
+    outcomes = []
+    for host in order.checkpoint.hosts:
+        found, standing = order.found[host], standings.get(host)
+        if found.state == "complete":
+            sizes = [int(str(file["size_bytes"])) for file in found.files]
+            state, why = "complete", "already complete (verified)"
+            outcomes.append(_outcome(order, host, state, (len(sizes), sum(sizes)), why))
+            continue
+        assert standing is not None  # noqa: S101 - who is not complete has a seat
+        state = "staged" if standing.phase == "complete" else "failed"
+        came = ", ".join(f"{count} files from {name}" for name, count in standing.came_from.items())
+        why = came if state == "staged" else str(standing.problem)
+        amount = (standing.num_files, standing.size_bytes)
+        outcomes.append(_outcome(order, host, state, amount, why))
+    return outcomes
+
+
+def checked_outcome(order: Order, host: str, standing: Standing | None) -> Outcome:
+    """What a check found on one host; without a standing there was nothing to read."""
+    found = order.found[host]
+    if standing is None:
+        state = "damaged" if found.state == "damaged" else "missing"
+        why = "; ".join(found.wrong) or f"{order.checkpoint.target} is not there ({found.state})"
+        return _outcome(order, host, state, (0, 0), why)
+    amount = (standing.num_files, standing.size_bytes)
+    if standing.phase != "checked":
+        return _outcome(order, host, "failed", amount, str(standing.problem or standing.phase))
+    wrong = "; ".join(standing.damaged)
+    return _outcome(order, host, "damaged" if wrong else "complete", amount, wrong or "verified")
+
+
+def _outcome(order: Order, host: str, state: str, amount: tuple[int, int], why: str) -> Outcome:
+    return Outcome(
+        checkpoint=order.checkpoint.id,
+        host=host,
+        path=order.checkpoint.target,
+        state=state,
+        num_files=amount[0],
+        size_bytes=amount[1],
+        why=why,
+    )
+
+
+def texts_of(value: object) -> list[str]:
+    """A list of texts in a report; [] when it is not there."""
+    return [str(one) for one in value] if isinstance(value, list) else []

@@ -1,0 +1,127 @@
+"""Follows stagings until every host has ended its work, and says how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from infra.errors import InfraError
+from infra.launch.fleet import rows_of
+from infra.launch.staging_order import Order, Staging
+from infra.launch.staging_plan import (
+    Checkpoint,
+)
+from infra.launch.staging_progress import Standing, progress_lines, read_standing
+
+# A host that cannot be asked for so long is given up; its staging goes on by itself.
+LOST_S = 60.0
+NEVER_SAID = "it ended without a word (killed?): `journalctl -u moe-staging-{}` there says more"
+
+
+def follow(
+    staging: Staging,
+    orders: Mapping[str, Order],
+    refused: Mapping[str, Mapping[str, InfraError]],
+) -> dict[str, dict[str, Standing]]:
+    """Watch until every host has ended its work; standing by host, by job."""
+    watch = Watch(staging, orders, refused)
+    limits, clock = staging.pace.limits, staging.pace.clock
+    pause = limits.first_poll_s
+    while watch.open_hosts():
+        watch.look()
+        if watch.open_hosts():
+            clock.sleep(pause)
+            pause = min(pause * 1.5, limits.longest_poll_s)
+    return watch.standings
+
+
+class Watch:
+    """Looks at stagings again and again, and says what changes."""
+
+    def __init__(
+        self,
+        staging: Staging,
+        orders: Mapping[str, Order],
+        refused: Mapping[str, Mapping[str, InfraError]],
+    ) -> None:
+        self._staging = staging
+        self._orders = orders
+        self._shown = staging.pace.clock.now()
+        self._lost: dict[str, float] = {}
+        self.standings: dict[str, dict[str, Standing]] = {}
+        for job, order in orders.items():
+            self.standings[job] = {seat.host: read_standing(seat.host, {}) for seat in order.seats}
+            for host, error in refused[job].items():
+                self._settle(job, read_standing(host, {"phase": "failed", "problem": error.what}))
+
+    def open_hosts(self) -> dict[str, list[str]]:
+        """Jobs that are not settled, by host."""
+        found: dict[str, list[str]] = {}
+        for job, standings in self.standings.items():
+            for one in standings.values():
+                if not one.is_settled:
+                    found.setdefault(one.host, []).append(job)
+        return found
+
+    def look(self) -> None:
+        """Ask every host that is not settled."""
+        asked = self.open_hosts()
+        requests = {
+            host: look_request([self._orders[job].checkpoint for job in jobs], with_files=False)
+            for host, jobs in asked.items()
+        }
+        limit_s = self._staging.pace.limits.ask_s
+        for host, answer in self._staging.fleet.ask(requests, timeout_s=limit_s).items():
+            if isinstance(answer, InfraError):
+                self._lose(host, asked[host], answer)
+                continue
+            self._lost.pop(host, None)
+            for job, row in zip(asked[host], rows_of(answer, "checkpoints"), strict=True):
+                self._take(job, host, row)
+        now = self._staging.pace.clock.now()
+        if now - self._shown >= self._staging.pace.limits.progress_s:
+            self._shown = now
+            for job, order in self._orders.items():
+                for line in progress_lines(order.checkpoint.id, list(self.standings[job].values())):
+                    self._staging.pace.say(line)
+
+    def _take(self, job: str, host: str, row: Mapping[str, object]) -> None:
+        status = row.get("status")
+        known: Mapping[str, object] = status if isinstance(status, dict) else {}
+        standing = read_standing(host, known)
+        if not standing.is_settled and not row.get("is_running"):
+            problem = NEVER_SAID.format(job)
+            standing = read_standing(host, {**known, "phase": "failed", "problem": problem})
+        before = self.standings[job][host]
+        for note in standing.notes[len(before.notes) :]:
+            self._staging.pace.say(f"{self._orders[job].checkpoint.id} on {host}: {note}")
+        for what in standing.damaged[len(before.damaged) :]:
+            self._staging.pace.say(f"{self._orders[job].checkpoint.id} on {host}: damaged: {what}")
+        self._settle(job, standing)
+
+    def _settle(self, job: str, standing: Standing) -> None:
+        self.standings[job][standing.host] = standing
+        if standing.phase == "failed":
+            name = self._orders[job].checkpoint.id
+            self._staging.pace.say(f"{name} on {standing.host}: failed: {standing.problem}")
+
+    def _lose(self, host: str, jobs: Sequence[str], error: InfraError) -> None:
+        """A host that cannot be asked: its work goes on; after a while nobody waits for it."""
+        now = self._staging.pace.clock.now()
+        if host not in self._lost:
+            self._lost[host] = now
+            self._staging.pace.say(f"{host}: cannot be asked, its work goes on: {error.what}")
+        if now - self._lost[host] >= LOST_S:
+            for job in jobs:
+                text = f"cannot be asked for {LOST_S:g} s: {error.what}"
+                self._settle(job, read_standing(host, {"phase": "failed", "problem": text}))
+
+
+def look_request(checkpoints: Sequence[Checkpoint], *, with_files: bool) -> dict[str, object]:
+    """The request that asks a host how far it is."""
+    return {
+        "operation": "staging",
+        "action": "look",
+        "checkpoints": [{"job": one.job, "target": one.target} for one in checkpoints],
+        "with_files": with_files,
+        "ports": [],
+    }

@@ -1,0 +1,143 @@
+"""`fab stage-weights`: checkpoints, drafts and images on every host, or once on the mount that they share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from infra.catalog.load import Catalog
+from infra.errors import Differs, HostsFailed, StackError
+from infra.inventory.hosts import InventoryHost
+from infra.launch.deployment import Limits, Pace
+from infra.launch.fleet import SystemClock
+from infra.launch.lease import this_owner
+from infra.launch.staging import deep_check, end_stagings, stage
+from infra.launch.staging_order import Outcome, Staging
+from infra.launch.staging_plan import SHARED_STORAGE, Checkpoint, giga, wanted_checkpoints
+from infra.plan.compile import CompiledStack
+from infra.tasks.options import Options
+from infra.tasks.output import SCHEMA_VERSION, Output, table
+from infra.tasks.reached_hosts import host_states, open_fleet
+from infra.tasks.stack_options import compile_for_hosts, needed_inventory, same_choice
+from infra.tasks.stack_secrets import read_secrets
+
+
+def run(options: Options, output: Output) -> int:
+    """Stage, check or stop; 3 when a disk is too small, 4 when a host failed, 6 when a check finds damage."""
+    _refuse_both(options)
+    catalog = Catalog()
+    compiled = compile_for_hosts(options, catalog)
+    weights = compiled.stack.spec.weights
+    checkpoints = wanted_checkpoints(
+        host_states(compiled, catalog),
+        catalog,
+        options.text("source") or weights.source,
+        is_shared=weights.storage in SHARED_STORAGE,
+    )
+    hosts = _hosts(options, compiled, checkpoints)
+    with open_fleet(options, hosts) as fleet:
+        staging = Staging(
+            fleet=fleet,
+            addresses={name: host.service_address for name, host in hosts.items()},
+            secrets=read_secrets(compiled.plan.secrets),
+            pace=Pace(limits=Limits(), clock=SystemClock(), say=output.message),
+            operator=this_owner().operator,
+            token=os.urandom(16).hex(),
+        )
+        if options.is_on("stop"):
+            return _stop(staging, checkpoints, options, output)
+        try:
+            act = deep_check if options.is_on("check") else stage
+            outcomes = act(staging, checkpoints)
+        except KeyboardInterrupt:
+            again = same_choice(options)
+            output.message(
+                f"The work goes on on the hosts: `fab stage-weights {again}` follows it, with --stop it ends "
+                "and what has arrived is kept."
+            )
+            raise
+    output.document(stage_document(compiled.plan.stack, outcomes))
+    return _report(outcomes, options, output)
+
+
+def stage_document(stack: str, outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """The document of `stage-weights`."""
+    hosts: dict[str, list[dict[str, object]]] = {}
+    for one in outcomes:
+        row = {"checkpoint": one.checkpoint, "path": one.path, "state": one.state}
+        amount = {"files": one.num_files, "size_bytes": one.size_bytes, "why": one.why}
+        hosts.setdefault(one.host, []).append({**row, **amount})
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "stack": stack,
+        "ok": all(one.ok for one in outcomes),
+        "hosts": [{"name": name, "checkpoints": rows} for name, rows in hosts.items()],
+    }
+
+
+def _hosts(
+    options: Options, compiled: CompiledStack, checkpoints: Sequence[Checkpoint]
+) -> dict[str, InventoryHost]:
+    """The plan's hosts, and the one that holds the checkpoints already where the source names it.
+
+    Raises:
+        StackError: the inventory has no such host.
+    """
+    hosts: dict[str, InventoryHost] = dict(compiled.book.hosts)
+    for name in {one.source.host for one in checkpoints if one.source.host is not None} - set(
+        hosts
+    ):
+        inventory = needed_inventory(options, compiled.stack.name)
+        host = inventory.host(name)
+        if host is None:
+            what = f"The inventory {inventory.path} has no host {name}."
+            raise StackError("weights.source", what, "Add it there, or name one of its hosts.")
+        hosts[name] = host
+    return hosts
+
+
+def _refuse_both(options: Options) -> None:
+    if options.is_on("check") and options.is_on("stop"):
+        raise StackError("command line", "--check and --stop were given together.", "Give one.")
+
+
+def _stop(
+    staging: Staging, checkpoints: Sequence[Checkpoint], options: Options, output: Output
+) -> int:
+    ended: Mapping[str, list[str]] = end_stagings(staging, checkpoints)
+    rows = [{"name": host, "ended": jobs} for host, jobs in ended.items()]
+    output.document(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "stack": options.text("stack"),
+            "ok": True,
+            "hosts": rows,
+        }
+    )
+    names = [host for host, jobs in ended.items() if jobs]
+    output.data(
+        f"Ended on {', '.join(names)}; what has arrived is kept." if names else "Nothing ran."
+    )
+    output.next_command(f"fab stage-weights {same_choice(options)}")
+    return 0
+
+
+def _report(outcomes: Sequence[Outcome], options: Options, output: Output) -> int:
+    rows = [("host", "checkpoint", "state", "files", "GB", "what")]
+    rows += [
+        (one.host, one.checkpoint, one.state, str(one.num_files), giga(one.size_bytes), one.why)
+        for one in outcomes
+    ]
+    text = table(rows).splitlines()
+    output.data(text[0])
+    for line, one in zip(text[1:], outcomes, strict=True):
+        output.data(line if one.ok else output.toned(line, "bad"))
+    again = same_choice(options)
+    bad = [one for one in outcomes if not one.ok]
+    if not bad:
+        output.next_command(f"fab up {again}")
+        return 0
+    output.next_command(f"fab stage-weights {again}")
+    if options.is_on("check") and all(one.state in {"damaged", "missing"} for one in bad):
+        return Differs.exit_code
+    return HostsFailed.exit_code
