@@ -1,6 +1,7 @@
 """One request in, one report out; the operation's module is loaded only when it is asked for."""
 
 import contextlib
+import errno
 import importlib
 import json
 import os
@@ -36,6 +37,11 @@ STREAM = "moe-infra-stream"
 # Whoever reads a stream says so in between: a peer that is silent for so long is gone.
 PULSE_LIMIT_S = 90.0
 PULSE_BYTES = 1024
+OS_FIXES = {
+    errno.EROFS: "mount it writable (mount -o remount,rw) after a look at dmesg",
+    errno.ENOSPC: "free space (df -h {0}; df -i {0})",
+    errno.EDQUOT: "free space (quota)",
+}
 BAD_STATES = ("failed", "blocked")
 
 Report = Dict[str, object]
@@ -112,10 +118,10 @@ def _reported(operation: str, work: Callable[[], Report]) -> Report:
             cast(Report, report["error"])["lease"] = error.found
         return report
     except OSError as error:
-        what = "{}: {}".format(error.filename or operation, error.strerror or error)
-        return failure(
-            what, "Look at that path on the host; what was done is in the rollback record."
-        )
+        where = error.filename or operation
+        look = OS_FIXES.get(error.errno or 0, "look at {} on the host").format(where)
+        fix = "There, {}; what was done is in the rollback record.".format(look)
+        return failure("{}: {}".format(where, error.strerror or error), fix)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is a report too
         sys.excepthook(
             *sys.exc_info()

@@ -88,7 +88,6 @@ def save_record(host: Host, stack: str, record: Record) -> None:
         own = [os.path.dirname(record_path(stack)), ROLLBACK_FOLDER, STATE_FOLDER]
         remove_empty(host, own)
         return
-    make_folders(os.path.dirname(path), PRIVATE_FOLDER)
     rows = [_row(entry) for entry in record.entries]
     document = {
         "schema_version": 1,
@@ -97,7 +96,13 @@ def save_record(host: Host, stack: str, record: Record) -> None:
         "folders": record.folders,
         "declared": record.declared,
     }
-    replace_file(path, json.dumps(document, sort_keys=True).encode("utf-8"), PRIVATE_FILE)
+    own = missing_folders(os.path.dirname(path))
+    try:
+        make_folders(os.path.dirname(path), PRIVATE_FOLDER)
+        replace_file(path, json.dumps(document, sort_keys=True).encode("utf-8"), PRIVATE_FILE)
+    except OSError:  # no room, or read-only: then not even the folders stay
+        remove_empty(host, [folder[len(host.root) :] for folder in own])
+        raise
 
 
 def remembered(host: Host, record: Record, item: Item, changes: Dict[str, Parts]) -> Record:

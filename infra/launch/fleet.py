@@ -60,14 +60,22 @@ class SystemClock:
 class SshFleet:
     """Hosts over SSH; each connection is opened once and kept."""
 
-    def __init__(self, hosts: Mapping[str, InventoryHost], options: SshOptions) -> None:
+    def __init__(
+        self, hosts: Mapping[str, InventoryHost], options: SshOptions, *, asks_once: bool = False
+    ) -> None:
         """Prepare; the first request connects.
+
+        Args:
+            hosts: by name.
+            options: how they are reached.
+            asks_once: hang up after each answer: no more connections stand than are being used.
 
         Raises:
             StackError: a host's ssh arguments are wrong.
         """
         self._options = options
         self._opening = threading.Semaphore(DEFAULT_LIMIT)
+        self._asks_once = asks_once
         self._hosts = {
             name: SshHost(
                 resolve_target(host, options.defaults, options.resources.ssh_config), options
@@ -79,12 +87,17 @@ class SshFleet:
         """See `Fleet`."""
         hosts = [self._hosts[name] for name in requests]
         password = self._options.sudo
-        results = run_on_all(
-            hosts,
-            lambda host: call_agent(
-                host, requests[host.name], timeout_s=timeout_s, password=password
-            ),
-        )
+
+        def ask(host: SshHost) -> Report:
+            try:
+                return call_agent(
+                    host, requests[host.name], timeout_s=timeout_s, password=password
+                )
+            finally:
+                if self._asks_once:
+                    host.close()
+
+        results = run_on_all(hosts, ask)
         answers: Answers = {}
         for name, result in results.items():
             answers[name] = result.error if result.error is not None else result.unwrap()

@@ -7,6 +7,7 @@ import importlib.resources
 import json
 import re
 import shlex
+import threading
 import zlib
 from collections.abc import Mapping
 from typing import cast
@@ -47,6 +48,7 @@ _BECOME_ROOT = (
     'set -- sudo %s "$p"; else set -- "$p"; fi'
 )
 _WITHOUT_PASSWORD, _WITH_PASSWORD = "-n", f"-S -p {PROMPT}"
+_PACKING = threading.Lock()  # many hosts ask for the program at the same moment
 _NOT_ALLOWED = ("not in the sudoers file", "not allowed to", "may not run sudo")
 _WRONG_PASSWORD = b"incorrect password attempt"
 # By what the host says: the kind of failure, the fact, the fix.
@@ -144,9 +146,14 @@ def read_answer(name: str, outcome: Outcome) -> dict[str, object]:
     return report
 
 
-@functools.cache
 def agent_program() -> bytes:
-    """The agent as it travels: a length line, then its one-file program, compressed."""
+    """The agent as it travels: a length line, then its one-file program, compressed; packed once."""
+    with _PACKING:
+        return _packed_program()
+
+
+@functools.cache
+def _packed_program() -> bytes:
     folder = importlib.resources.files("infra.agent")
     sources = {
         entry.name.removesuffix(".py"): entry.read_text(encoding="utf-8")

@@ -151,6 +151,7 @@ def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connecti
             "auth_timeout": LOGIN_S,
             "channel_timeout": CHANNEL_S,
             "timeout": KEY_EXCHANGE_S,
+            "transport_factory": _transport,
             **login,
         },
     )
@@ -162,6 +163,15 @@ def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connecti
         client.close()
         raise
     return connection
+
+
+def _transport(*wire: Any, **settings: Any) -> paramiko.Transport:
+    """A transport that prefers ciphers with their own checksum: paramiko computes a separate one in Python."""
+    transport = paramiko.Transport(*wire, **settings)
+    security = transport.get_security_options()
+    quick = [cipher for cipher in security.ciphers if "gcm" in cipher]
+    security.ciphers = (*quick, *(name for name in security.ciphers if name not in quick))
+    return transport
 
 
 def _login(target: SshTarget, resources: Resources) -> dict[str, Any]:

@@ -46,8 +46,10 @@ class ReachedStack:
 
 
 @contextlib.contextmanager
-def open_fleet(options: Options, hosts: Mapping[str, InventoryHost]) -> Iterator[SshFleet]:
-    """The hosts over SSH; their connections are closed in the end.
+def open_fleet(
+    options: Options, hosts: Mapping[str, InventoryHost], *, asks_once: bool = False
+) -> Iterator[SshFleet]:
+    """The hosts over SSH; their connections are closed in the end, or after each answer.
 
     Raises:
         StackError: a host's ssh arguments are wrong, or the password for sudo is not to be had.
@@ -55,7 +57,8 @@ def open_fleet(options: Options, hosts: Mapping[str, InventoryHost]) -> Iterator
     defaults = SshDefaults(
         accept_new=options.is_on("accept-new"), ssh_config=_operators_config(options)
     )
-    fleet = SshFleet(hosts, SshOptions(defaults=defaults, sudo=sudo_password(options)))
+    chosen = SshOptions(defaults=defaults, sudo=sudo_password(options))
+    fleet = SshFleet(hosts, chosen, asks_once=asks_once)
     try:
         yield fleet
     finally:

@@ -16,6 +16,7 @@ from infra.plan.compile import CompiledStack, compile_stack
 from infra.spec.load import PROJECT, LoadedStack, load_stack
 from infra.tasks.options import Options
 from infra.tasks.output import Output
+from infra.tasks.sudo_password import sudo_words
 
 INVENTORIES = PROJECT / "ansible" / "inventory"
 
@@ -59,9 +60,7 @@ def same_choice(options: Options) -> str:
         for word in (f"--{name}", value)
     ]
     words += [word for value in options.words("set") for word in ("--set", value)]
-    words += ["--ask-sudo-password"] if options.is_on("ask-sudo-password") else []
-    if (reference := options.text("sudo-password-from")) is not None:
-        words += ["--sudo-password-from", reference]
+    words += sudo_words(options)
     return shlex.join(words)
 
 

@@ -29,6 +29,13 @@ def sudo_password(options: Options) -> SudoPassword | None:
     return SudoPassword(_usable(f"--{ASK}", _ask())) if options.is_on(ASK) else None
 
 
+def sudo_words(options: Options) -> list[str]:
+    """The words that give the password in the same way again, for the next command."""
+    reference = options.text(FROM)
+    asks = [f"--{ASK}"] if options.is_on(ASK) else []
+    return [*asks, *([f"--{FROM}", reference] if reference is not None else [])]
+
+
 def _ask() -> str:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         fix = f"Give --{FROM} env:NAME or file:PATH, or the logins NOPASSWD in /etc/sudoers.d."

@@ -28,6 +28,7 @@ from infra.tasks.options import Options
 from infra.tasks.output import Output
 from infra.tasks.reached_hosts import host_states, open_fleet
 from infra.tasks.stack_options import compile_for_hosts, same_choice
+from infra.tasks.sudo_password import sudo_words
 from infra.tasks.tuning_report import show_tuning
 
 # They choose a stack's hosts; hosts that are named on the command line have none.
@@ -89,7 +90,7 @@ def _chosen(options: Options, order: TuningOrder) -> Iterator[Chosen]:
     compiled = compile_for_hosts(options, catalog)
     states = host_states(compiled, catalog)
     choice = ProfileChoice(profile=compiled.plan.tuning, why=f"stack {compiled.plan.stack}")
-    with open_fleet(options, compiled.book.hosts) as fleet:
+    with open_fleet(options, compiled.book.hosts, asks_once=True) as fleet:
         yield Chosen(
             stack=compiled.plan.stack,
             fleet=fleet,
@@ -151,6 +152,7 @@ def _again(options: Options, hosts: str) -> str:
     words += ["-S", config] if config else []
     words += ["tune-hosts"]
     words += ["--profile", profile] if profile else []
+    words += sudo_words(options)
     return shlex.join(words)
 
 
