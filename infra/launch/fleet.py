@@ -90,9 +90,7 @@ class SshFleet:
 
         def ask(host: SshHost) -> Report:
             try:
-                return call_agent(
-                    host, requests[host.name], timeout_s=timeout_s, password=password
-                )
+                return call_agent(host, requests[host.name], timeout_s=timeout_s, password=password)
             finally:
                 if self._asks_once:
                     host.close()

@@ -27,7 +27,7 @@ from infra.remote.failures import (
     OverTime,
     SudoRefused,
 )
-from infra.remote.outcome import Host, Outcome, Reply
+from infra.remote.outcome import Host, Outcome, Reply, Stream
 from tests.remote.fake_host import FakeHost
 
 BIN = "/usr/bin:/bin"
@@ -239,6 +239,9 @@ class Wrapped:
             hold_stdin=hold_stdin,
             reply=reply,
         )
+
+    def stream(self, command: str, *, stdin: bytes = b"", reply: Reply | None = None) -> Stream:
+        return self._host.stream(self._prefix + command, stdin=stdin, reply=reply)
 
     def close(self) -> None:
         self._host.close()
