@@ -10,7 +10,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                operator, allow
     units      action start|stop|restart|status|         {"units": [{unit, load_state, active_state, sub_state,
                enable|disable, units, timeout_s,           result, exec_main_status, main_pid, n_restarts,
-               log_lines                                   since, log_tail}], "message": systemctl's words or null}
+               log_lines, stack                            since, log_tail}], "message": systemctl's words or null},
+                                                           and what `groups` reports of that stack
     probe      probes [{id, steps}], parallel            {"probes": [{id, steps: [{status, body, elapsed_s, error}]}]}
     listening  ports                                     {"listening": [{port, address, pid, command}]}
     read       paths                                     {"files": {path: text or null}}
@@ -26,6 +27,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     reach      name, token, address, limit_s,            {"listen": [{port, error}], "dials": [{to, port, ok, error,
                listen [{port, callers}],                  path_mtu, whole, ahead_s, error_s}]}
                dial [{to, address, port, speaks, loads}]
+    groups     action arm|disarm|forget|restart|status,  {"watch": {active, enabled}, "groups": [{group, leads,
+               stack, groups, operator                     epoch, phase, restarts, attempts, why, own, …}]}
     lease                                                {"lease": whether one came with the request}
     staging    action look|list|start|run|end, …         see `staging`: weights brought here by a unit of their own
 

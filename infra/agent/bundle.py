@@ -6,6 +6,25 @@ import sys
 from typing import Dict
 
 PACKAGE = "moe_agent"
+# What the watcher imports: `tests/agent/test_bundle.py` runs it with these alone.
+WATCHER = (
+    "__init__",
+    "bundle",
+    "files",
+    "group_config",
+    "group_evidence",
+    "group_part",
+    "group_progress",
+    "group_record",
+    "group_rules",
+    "group_talk",
+    "group_units",
+    "group_watch",
+    "host",
+    "item",
+    "listening",
+    "services",
+)
 
 # Runs on any Python 3, so that one that is too old can still say so.
 PROGRAM = '''\
@@ -46,27 +65,41 @@ class Importer(object):
 
 
 sys.meta_path.insert(0, Importer())
-from moe_agent.conversation import main
+from moe_agent.{main} import main
 
 sys.exit(main(sys.argv[1:]))
 '''
 
 
-def program(sources: Dict[str, str]) -> str:
+def program(sources: Dict[str, str], main: str = "conversation") -> str:
     """The program that holds these modules; same sources, same text.
 
     Args:
         sources: text by module name, `__init__` among them.
+        main: the module whose `main` is run.
     """
     literal = json.dumps(sources, sort_keys=True, indent=0)
-    return PROGRAM.replace("{package}", json.dumps(PACKAGE)).replace("{sources}", literal)
+    text = PROGRAM.replace("{package}", json.dumps(PACKAGE)).replace("{main}", main)
+    return text.replace("{sources}", literal)
 
 
 def own_program() -> str:
     """The program of the agent that is running, wherever its modules came from."""
+    return program(_own_sources())
+
+
+def watcher_program() -> str:
+    """The watcher, of the modules that it needs; it is changed by theirs alone, and runs on this Python."""
+    sources = _own_sources()
+    modules = {name: sources[name] for name in WATCHER}
+    python = sys.executable or "/usr/bin/python3"
+    return "#!{} -IS\n{}".format(python, program(modules, "group_watch"))
+
+
+def _own_sources() -> Dict[str, str]:
     loader = getattr(sys.modules[__name__], "__loader__", None)
     sources = getattr(loader, "sources", None)
-    return program(sources if sources is not None else sources_in(os.path.dirname(__file__)))
+    return sources if sources is not None else sources_in(os.path.dirname(__file__))
 
 
 def sources_in(folder: str) -> Dict[str, str]:

@@ -30,6 +30,7 @@ OPERATIONS = {
     "facts": ".facts",
     "reach": ".reach",
     "staging": ".staging",
+    "groups": ".groups",
 }
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
 STREAMS = {"logs": ".logs"}

@@ -9,6 +9,7 @@ import os
 import stat
 from typing import Dict, List, Optional, Tuple
 
+from .bundle import watcher_program
 from .host import Host, Refused
 from .item import Item, Parts, Reading
 
@@ -199,6 +200,8 @@ def _wanted_state(host: Host, item: Item) -> Parts:
         return {"link": link}
     encoded = item.text("content_base64")
     text = item.text("content")
+    if item.text("program") is not None:
+        text = _stored_program(item)
     if text is not None:
         content = text.encode("utf-8")
     elif encoded is not None:
@@ -207,10 +210,17 @@ def _wanted_state(host: Host, item: Item) -> Parts:
         except binascii.Error as error:
             raise Refused("content_base64 is not base64: {}".format(error)) from error
     else:
-        raise Refused("the item says neither content, content_base64, secret nor link")
+        raise Refused("the item says neither content, content_base64, program, secret nor link")
     default = PRIVATE_MODE if item.text("secret") is not None else DEFAULT_MODE
     mode = "{:04o}".format(int(item.text("mode") or default, 8))
     return _file_state(content, mode, host.owner[0], host.owner[1])
+
+
+def _stored_program(item: Item) -> str:
+    """A program of the agent's own, which every agent carries with it."""
+    if item.text("program") != "watcher":
+        raise Refused("the agent has no program {!r}; it has watcher".format(item.text("program")))
+    return watcher_program()
 
 
 def _file_state(content: bytes, mode: str, uid: int, gid: int) -> Parts:

@@ -3,6 +3,7 @@
 import time
 from typing import Dict, List, Optional
 
+from .groups import look
 from .host import Finished, Host, Refused
 from .journal import last_lines
 from .services import parse_properties
@@ -56,7 +57,10 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     log_lines = int(str(request.get("log_lines") or 0))
     shown = show_units(host, units)
     rows = [_row(host, unit, shown.get(unit, {}), log_lines) for unit in units]
-    return {"schema_version": 1, "units": rows, "message": message}
+    report: Dict[str, object] = {"schema_version": 1, "units": rows, "message": message}
+    if request.get("stack"):
+        report.update(look(host, str(request["stack"])))
+    return report
 
 
 def show_units(host: Host, units: List[str]) -> Dict[str, Dict[str, str]]:

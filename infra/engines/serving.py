@@ -49,6 +49,24 @@ _COUNTERS: Mapping[EngineName, str] = {
     "sglang": "sglang:generation_tokens_total",
 }
 
+# Requests that run, and what grows while they make progress: a prefill rank counts prompt tokens.
+_PROGRESS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    engine: (
+        f"{prefix}:{running}",
+        (f"{prefix}:generation_tokens_total", f"{prefix}:prompt_tokens_total"),
+    )
+    for engine, prefix, running in (
+        ("vllm", "vllm", "num_requests_running"),
+        ("vllm-ascend", "vllm", "num_requests_running"),
+        ("sglang", "sglang", "num_running_reqs"),
+    )
+}
+
+
+def progress_metrics(engine: str) -> tuple[str, tuple[str, ...]]:
+    """The metric of requests that run, and those that grow while they make progress."""
+    return _PROGRESS[engine]
+
 
 def handover_of(engine: EngineName, flags: Mapping[str, object]) -> Handover:
     """How a prefill rank hands its KV cache to a decode rank, from the flags of either."""

@@ -11,6 +11,7 @@ from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
 from infra.launch.failures import router_not_ready
 from infra.launch.fleet import ask_until_known
+from infra.launch.handover import hand_over, look_at, take_back, watched
 from infra.launch.host_drift import not_as_installed
 from infra.launch.installation import install
 from infra.launch.preflight.gate import Gate
@@ -19,6 +20,7 @@ from infra.launch.progress import clock_text
 from infra.launch.proof import Verdict, error_text, is_good
 from infra.launch.readiness import LOG_LINES, Readiness
 from infra.launch.secret import Secret
+from infra.launch.supervision import GroupState
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.process import Process
 from infra.render.units import STOP_S
@@ -34,11 +36,13 @@ class Served:
         units: state by process id, router included.
         proofs: what proved each rank.
         through_router: what proved the router, None without one.
+        groups: each group as its watchers have it, by name.
     """
 
     units: Mapping[str, UnitState]
     proofs: Mapping[RankEndpoint, Verdict]
     through_router: str | None
+    groups: Mapping[str, GroupState]
 
 
 def bring_up(
@@ -80,7 +84,7 @@ def start(deployment: Deployment, secrets: Mapping[str, Secret]) -> Served:
 
 def _start_and_prove(deployment: Deployment) -> Served:
     begun = deployment.clock.now()
-    _stop_parts(deployment)
+    _make_ready(deployment)
     units = _start_units(deployment, "engine")
     hosts = len(deployment.units("engine"))
     deployment.say(f"started {len(units)} engine processes on {hosts} hosts")
@@ -88,14 +92,14 @@ def _start_and_prove(deployment: Deployment) -> Served:
     proofs = readiness.wait()
     took = clock_text(deployment.clock.now() - begun)
     deployment.say(f"every one of {len(proofs)} ranks has generated a token, after {took}")
-    router = deployment.endpoints.router
-    if router is None:
-        return Served(units=readiness.units, proofs=proofs, through_router=None)
-    _start_units(deployment, "router")
-    answer = _ask_through(deployment, router)
-    deployment.say(f"a request went through the router: {answer}")
-    states = {**readiness.units, **_states(deployment, "router")}
-    return Served(units=states, proofs=proofs, through_router=answer)
+    hand_over(deployment)
+    router, answer = deployment.endpoints.router, None
+    if router is not None:
+        _start_units(deployment, "router")
+        answer = _ask_through(deployment, router)
+        deployment.say(f"a request went through the router: {answer}")
+    look = watched(deployment, begun=deployment.clock.now())
+    return Served(units=look.units, proofs=proofs, through_router=answer, groups=look.groups)
 
 
 def router_probe(deployment: Deployment, router: Process, timeout_s: float) -> dict[str, object]:
@@ -116,9 +120,20 @@ def router_probe(deployment: Deployment, router: Process, timeout_s: float) -> d
     return {"id": router.id, "steps": [step]}
 
 
-def _stop_parts(deployment: Deployment) -> None:
+def _make_ready(deployment: Deployment) -> None:
+    """What runs whole and is watched is left alone; anything else is taken from the watchers, and its parts stopped."""
+    look = look_at(deployment)
+    engines = deployment.engines()
+    if all(look.units[process.id].is_running for process in engines) and look.is_watched:
+        return
+    if look.watched:
+        take_back(deployment)
+        look = look_at(deployment)
+    _stop_parts(deployment, look.units)
+
+
+def _stop_parts(deployment: Deployment, states: Mapping[str, UnitState]) -> None:
     """Stop what is left of groups of which a part has ended: a rank that starts alone hangs the others."""
-    states = _states(deployment, "engine")
     groups: dict[str, list[Process]] = {}
     for process in deployment.engines():
         groups.setdefault(process.group, []).append(process)
@@ -187,21 +202,10 @@ def _router_end(deployment: Deployment) -> str | None:
     }
     for host, report in ask_reachable(deployment, requests, deployment.limits.ask_s).items():
         for state in read_units(host, report, units[host]).values():
-            if state.has_ended:
+            # systemd starts it again and again; what ends as soon as it was started does not come up by that
+            if state.has_ended or state.restarts or state.sub_state == "auto-restart":
                 return why_ended(state)
     return None
-
-
-def _states(deployment: Deployment, kind: str) -> dict[str, UnitState]:
-    """The units of a kind as they are now."""
-    units = deployment.units(kind)
-    requests = {host: units_request("status", list(names)) for host, names in units.items()}
-    reports = ask_reachable(deployment, requests, deployment.limits.ask_s)
-    return {
-        process: state
-        for host, report in reports.items()
-        for process, state in read_units(host, report, units[host]).items()
-    }
 
 
 def _why_not(answer: Mapping[str, object]) -> str:

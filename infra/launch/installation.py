@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from infra.errors import HostsFailed, PrerequisiteError
 from infra.launch.deployment import Deployment, Pace
 from infra.launch.fleet import Report, ask_all, ask_until_known, rows_of
+from infra.launch.handover import take_back
 from infra.launch.preflight.gate import Gate, refuse_unfit
 from infra.launch.preflight.waves import Known
 from infra.launch.releases import HASH_SHOWN
@@ -15,6 +16,7 @@ from infra.launch.secret import Secret, revealed
 from infra.launch.sharing import records_of, refuse_shared
 from infra.launch.take_down import STOP_ORDER, stop_role, take_down
 from infra.launch.unit_states import UnitState, read_units, units_request
+from infra.render.host_paths import UNIT_FOLDER, watch_unit
 from infra.render.host_state import Group, Item
 from infra.render.release_record import Release, kept_document
 from infra.render.reserved_ports import RESERVED_PORTS_ID
@@ -62,6 +64,9 @@ def install(
     refuse_unfit(deployment, gate or Gate(), known, tunes=tunes)
     _say_unusable_libraries(deployment, found)
     _say_unfinished(deployment, reports)
+    if _may_be_watched(deployment, found):
+        # nobody starts or stops a group while files change; `start` hands over again
+        take_back(deployment)
     _make_way(deployment, replacement, running)
     _apply(deployment, found, secrets, tunes=tunes)
 
@@ -146,6 +151,16 @@ def _refuse_reload(found: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
             if row.get("group") == "files" and row["state"] == "blocked":
                 what, _, fix = str(row["why"]).partition(". ")
                 raise PrerequisiteError(host, f"{row['id']}: {what}.", f"{fix}.")
+
+
+def _may_be_watched(
+    deployment: Deployment, found: Mapping[str, Sequence[Mapping[str, object]]]
+) -> bool:
+    """Whether files change under watchers."""
+    unit = f"file:{UNIT_FOLDER}/{watch_unit(deployment.plan.stack)}"
+    rows = [row for listed_rows in found.values() for row in listed_rows]
+    is_there = any(row["id"] == unit and row["before"] is not None for row in rows)
+    return is_there and any(row["group"] == "files" and row["state"] != "ok" for row in rows)
 
 
 def _say_unfinished(deployment: Deployment, reports: Mapping[str, Report]) -> None:

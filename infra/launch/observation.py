@@ -9,6 +9,7 @@ from infra.engines.serving import HEALTH, MODELS
 from infra.errors import InfraError
 from infra.launch.fleet import Fleet, Report
 from infra.launch.releases import units_of
+from infra.launch.supervision import FAILED, GroupState, read_groups
 from infra.launch.unit_states import UnitState, read_units
 from infra.render.host_paths import release_path
 from infra.render.release_record import RecordedProcess, read_release
@@ -24,7 +25,9 @@ class ProcessStatus:
 
     Args:
         ready: it runs, and its endpoint (or its group's, when it has none) answers.
-        epoch: how often its group has been restarted as one; 0 until groups are.
+        epoch: the number of its group's latest start; 0 for a router, and for what was never handed over.
+        restarts: how often its group was restarted by itself; a router, how often it was by systemd.
+        group: its group as the watchers have it, None for a router and for what was never handed over.
         problem: why its host cannot be asked, None where it can; its state is then `unknown`.
     """
 
@@ -38,6 +41,7 @@ class ProcessStatus:
     epoch: int
     restarts: int
     devices: tuple[int, ...]
+    group: GroupState | None
     problem: str | None
 
     def as_document(self) -> dict[str, object]:
@@ -65,6 +69,7 @@ def observe(
     request = {
         "operation": "status",
         "record": release_path(stack),
+        "stack": stack,
         "paths": {"engine": HEALTH, "router": MODELS},
     }
     reports: dict[str, Report] = {}
@@ -103,7 +108,35 @@ def status_document(stack: str, rows: Sequence[ProcessStatus]) -> dict[str, obje
         "ok": bool(engines) and all(row.ready for row in rows),
         "processes": [row.as_document() for row in engines],
         "router": None if router is None else router.as_document(),
+        "groups": [state.as_document() for state in group_states(rows)],
     }
+
+
+def group_states(rows: Sequence[ProcessStatus]) -> tuple[GroupState, ...]:
+    """The groups of some rows, each once."""
+    found = {row.group.group: row.group for row in rows if row.group is not None}
+    return tuple(found.values())
+
+
+def status_row(
+    devices: tuple[int, ...], state: UnitState, group: GroupState | None, *, ready: bool
+) -> ProcessStatus:
+    """The row of one process whose host answers."""
+    is_given_up = group is not None and group.phase == FAILED and not state.is_running
+    return ProcessStatus(
+        id=state.process,
+        host=state.host,
+        unit=state.unit,
+        kind="router" if state.process.startswith("router/") else "engine",
+        state="failed" if is_given_up else state.state,
+        ready=ready,
+        since=state.since,
+        epoch=0 if group is None else group.epoch,
+        restarts=state.restarts if group is None else group.restarts,
+        devices=devices,
+        group=group,
+        problem=None,
+    )
 
 
 def _rows(reports: Mapping[str, Report], stack: str) -> list[ProcessStatus]:
@@ -126,10 +159,15 @@ def _rows(reports: Mapping[str, Report], stack: str) -> list[ProcessStatus]:
             if _is_answer(status, str(process)):
                 answering.add(str(process))
     everyone = [process for release in releases.values() for process in release.processes]
+    groups = read_groups(reports.values())
     return [
-        _status(process, host, states[process.id], _is_ready(process, everyone, answering, states))
-        for host, release in releases.items()
-        for process in release.processes
+        status_row(
+            process.devices,
+            states[process.id],
+            groups.get(process.group),
+            ready=_is_ready(process, everyone, answering, states),
+        )
+        for process in everyone
     ]
 
 
@@ -155,22 +193,6 @@ def _is_ready(
     return bool(leaders) and all(leader.id in answering for leader in leaders)
 
 
-def _status(process: RecordedProcess, host: str, state: UnitState, ready: bool) -> ProcessStatus:  # noqa: FBT001
-    return ProcessStatus(
-        id=process.id,
-        host=host,
-        unit=process.unit,
-        kind=process.kind,
-        state=state.state,
-        ready=ready,
-        since=state.since,
-        epoch=0,
-        restarts=state.restarts,
-        devices=process.devices,
-        problem=None,
-    )
-
-
 def _out_of_reach(host: str, error: InfraError) -> ProcessStatus:
     """The row of a host that cannot be asked: what runs there is not known."""
     return ProcessStatus(
@@ -184,5 +206,6 @@ def _out_of_reach(host: str, error: InfraError) -> ProcessStatus:
         epoch=0,
         restarts=0,
         devices=(),
+        group=None,
         problem=f"{error.what} {error.fix}",
     )

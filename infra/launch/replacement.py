@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, rows_of
 from infra.plan.process import Process
-from infra.render.host_paths import credential_path, process_folder, release_path, unit_name
+from infra.render.host_paths import (
+    credential_path,
+    process_folder,
+    release_path,
+    unit_name,
+    watch_config,
+    watch_program,
+)
 from infra.render.release_record import RecordedProcess, Release
 
 
@@ -19,7 +26,7 @@ class Replacement:
     Args:
         before: the stack's own record by host.
         stale: by host, the recorded processes of groups that change; groups are stopped as one.
-        reasons: file ids that differ, as `host:id`, the records' own apart.
+        reasons: file ids that differ, as `host:id`, the records' own and the watchers' apart.
     """
 
     before: Mapping[str, Release]
@@ -63,7 +70,7 @@ def plan_replacement(
             for row in rows_of(report, "items")
             if row.get("group") == "files" and row.get("state") != "ok"
         }
-        - {f"file:{release_path(plan.stack)}"}
+        - {f"file:{path(plan.stack)}" for path in (release_path, watch_config, watch_program)}
         for host, report in reports.items()
     }
     changed = _changed_groups(deployment, before, differing)

@@ -1,4 +1,4 @@
-"""Takes a deployment down: router, prefill, decode, then everything that `up` put on the hosts."""
+"""Takes a deployment down: watchers, router, prefill, decode, then everything that `up` put on the hosts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from infra.errors import HostsFailed
 from infra.launch.deployment import Limits, Pace
 from infra.launch.fleet import Fleet, ask_all, ask_until_known, rows_of
 from infra.launch.releases import read_releases, units_of
+from infra.launch.supervision import tell_watchers
 from infra.launch.unit_states import read_units, units_request
 from infra.render.release_record import Release
 from infra.render.units import STOP_S
@@ -35,6 +36,8 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> boo
     """
     limits = pace.limits
     releases = read_releases(fleet, hosts, stack, timeout_s=limits.ask_s)
+    # Before anything is stopped: what they would see end they would start again.
+    tell_watchers(fleet, releases, "forget", stack, timeout_s=limits.ask_s)
     for role in STOP_ORDER:
         stop_role(fleet, releases, role, pace)
     _remove_containers(fleet, releases, pace)

@@ -95,9 +95,14 @@ def read_units(host: str, report: Report, processes: Mapping[str, str]) -> dict[
     return found
 
 
-def units_request(action: str, units: Sequence[str], *, log_lines: int = 0) -> dict[str, object]:
-    """A request to start, stop or look at units."""
-    return {"operation": "units", "action": action, "units": list(units), "log_lines": log_lines}
+def units_request(
+    action: str, units: Sequence[str], *, log_lines: int = 0, groups_of: str | None = None
+) -> dict[str, object]:
+    """A request to start, stop or look at units; with a stack's name, at its groups too."""
+    request: dict[str, object] = {"operation": "units", "action": action, "units": list(units)}
+    if groups_of is not None:
+        request["stack"] = groups_of
+    return {**request, "log_lines": log_lines}
 
 
 def why_ended(state: UnitState) -> str:

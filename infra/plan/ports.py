@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -63,6 +64,13 @@ STAGING_BLOCK = Block(
     why="above Mooncake's random ports, below side_channel; the first one that is free on every host is taken",
 )
 
+# Where the host of rank 0 tells its group's epoch (docs/decisions.md 21): a port of the stack, not of a process.
+WATCH_BLOCK = Block(
+    first=14000,
+    last=14999,
+    why="between SGLang's ports and Mooncake's; wide, as stacks choose by their names",
+)
+
 EPHEMERAL_FIRST, EPHEMERAL_LAST = 32768, 60999
 
 
@@ -114,6 +122,29 @@ class PortAllocator:
             for host in hosts
             if host in self.taken
         )
+
+
+def watch_port(stack: str, taken: frozenset[int]) -> int:
+    """The port of a stack's watchers, the same on every host: by the stack's name, so that two may share hosts.
+
+    Args:
+        stack: its name.
+        taken: what the stack's own processes bind anywhere.
+
+    Raises:
+        PortBlockFullError: they bind the whole block.
+    """
+    width = WATCH_BLOCK.last - WATCH_BLOCK.first + 1
+    start = zlib.crc32(stack.encode())
+    for step in range(width):
+        port = WATCH_BLOCK.first + (start + step) % width
+        if port not in taken:
+            return port
+    block = f"{WATCH_BLOCK.first}-{WATCH_BLOCK.last}"
+    what = f"The stack's own processes bind every port of the watchers' block {block}."
+    raise PortBlockFullError(
+        f"stack {stack}", what, "Leave one free, or widen WATCH_BLOCK in infra/plan/ports.py."
+    )
 
 
 def allocate_group(

@@ -74,6 +74,21 @@ def stack_slice(stack: str) -> str:
     return f"moe_infra-{stack.replace('-', '_')}.slice"
 
 
+def watch_unit(stack: str) -> str:
+    """The unit that watches a stack's groups on a host."""
+    return f"moe-{stack}-watch.service"
+
+
+def watch_program(stack: str) -> str:
+    """The watcher as it lies on a host."""
+    return f"{stack_folder(stack)}/watch/program"
+
+
+def watch_config(stack: str) -> str:
+    """What the watcher is told."""
+    return f"{stack_folder(stack)}/watch/groups.json"
+
+
 def container_name(stack: str, process: Process) -> str:
     """The container of one process."""
     return f"moe-{stack}-{process.kind}-{process_index(process)}"

@@ -24,10 +24,14 @@ from infra.render.host_paths import (
     process_folder,
     release_path,
     unit_template,
+    watch_config,
+    watch_program,
+    watch_unit,
 )
 from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
 from infra.render.release_record import release_record
-from infra.render.units import cleanup_unit_text, process_unit
+from infra.render.supervision import watch_document
+from infra.render.units import cleanup_unit_text, process_unit, watch_unit_text
 from infra.render.wanted_tuning import Tuning, WantedTuning, plan_tuning, profile_tuning
 from infra.spec.stack import Runtime
 
@@ -150,6 +154,11 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         names = [credential.name for credential in credentials]
         units[template] = process_unit(plan.stack, process.kind, runtime, names)
     yield from (_secret(plan.stack, name) for name in ENGINE_SECRETS if name in named)
+    if any(process.kind == "engine" for process in processes):
+        units[watch_unit(plan.stack)] = watch_unit_text(plan.stack)
+        why = "groups of ranks start and stop as one"
+        yield _file(watch_config(plan.stack), watch_document(plan, host), why)
+        yield _watcher(plan.stack, why)
     if containers:
         units[cleanup_unit(plan.stack)] = cleanup_unit_text(plan.stack, plan.runtime, containers)
     for name, text in units.items():
@@ -269,6 +278,19 @@ def _file(target: str, content: str, why: str, *, mode: str = "0644", unit: bool
         target=target,
         why=why,
         details={"content": content, "mode": mode, **({"unit": True} if unit else {})},
+    )
+
+
+def _watcher(stack: str, why: str) -> Item:
+    """The watcher's program, which every agent carries with it."""
+    target = watch_program(stack)
+    return Item(
+        id=f"file:{target}",
+        group="files",
+        kind="file",
+        target=target,
+        why=why,
+        details={"program": "watcher", "mode": "0755"},
     )
 
 

@@ -1,17 +1,25 @@
-"""systemd units: one template per kind of process, one unit that removes containers."""
+"""systemd units: one template per kind of process, one that watches groups, one that removes containers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from infra.plan.process import ProcessKind
-from infra.render.host_paths import credential_path, stack_folder, stack_slice
+from infra.render.host_paths import (
+    credential_path,
+    stack_folder,
+    stack_slice,
+    watch_config,
+    watch_program,
+)
 from infra.spec.stack import Runtime
 
 # Engines drain or abort on SIGTERM; two minutes are far beyond either (facts: recommended unit).
 STOP_S = 120
 # What a container gets of it before it is killed, so that its end is still seen by the unit.
 GRACE_S = 100
+# A router is no rank: it begins again by itself, until it has failed this often within that time.
+ROUTER_RESTARTS, ROUTER_RESTARTS_S = 10, 300
 # Engines and clients that end on SIGINT or SIGTERM leave with 128 + signal: a stop, not a failure.
 STOPPED_CODES = "130 143"
 # What engines need of the service that starts them; preflight tries whether a host can grant it.
@@ -43,10 +51,11 @@ def process_unit(
         container = f"moe-{stack}-{kind}-%i"
         service.append(f"ExecStop=-/bin/sh -c '{_stop(runtime, container)}'")
         service.append(f"ExecStopPost=-/bin/sh -c '{_after_stop(runtime, container)}'")
+    # A rank that restarts alone hangs its group: groups are started and stopped as one, by the watcher.
+    restart = ["Restart=no"] if kind == "engine" else ["Restart=always", "RestartSec=1"]
     service += [
         f"Slice={stack_slice(stack)}",
-        # A rank that restarts alone hangs its group: groups are started and stopped as one.
-        "Restart=no",
+        *restart,
         "KillMode=mixed",
         f"TimeoutStopSec={STOP_S}",
         f"SuccessExitStatus={STOPPED_CODES}",
@@ -59,6 +68,11 @@ def process_unit(
         "Wants=network-online.target",
         f"After={' '.join(after)}",
     ]
+    if kind == "router":
+        unit += [
+            f"StartLimitIntervalSec={ROUTER_RESTARTS_S}",
+            f"StartLimitBurst={ROUTER_RESTARTS}",
+        ]
     return _text(stack, {"Unit": unit, "Service": service})
 
 
@@ -69,6 +83,27 @@ def cleanup_unit_text(stack: str, runtime: Runtime, containers: Sequence[str]) -
     return _text(
         stack, {"Unit": [f"Description=moe-infra {stack}: remove containers"], "Service": service}
     )
+
+
+def watch_unit_text(stack: str) -> str:
+    """The unit that watches the groups of a host; enabled while they are watched, and never otherwise."""
+    unit = [
+        f"Description=moe-infra {stack}: watches this host's ranks, restarts groups as one",
+        "Wants=network-online.target",
+        "After=network-online.target moe-infra-tuning.service",
+        "StartLimitIntervalSec=0",
+    ]
+    service = [
+        "Type=exec",
+        f"ExecStart={watch_program(stack)} {watch_config(stack)}",
+        "Restart=always",
+        "RestartSec=500ms",
+        # It must be heard while engines take all memory and all processors.
+        "OOMScoreAdjust=-900",
+        "Nice=-5",
+    ]
+    install = ["WantedBy=multi-user.target"]
+    return _text(stack, {"Unit": unit, "Service": service, "Install": install})
 
 
 def _stop(runtime: Runtime, container: str) -> str:

@@ -11,6 +11,7 @@ from infra.launch.deployment import Limits
 from infra.launch.observation import (
     UNKNOWN,
     ProcessStatus,
+    group_states,
     observe,
     remembered,
     status_document,
@@ -69,6 +70,8 @@ def _verdict(rows: Sequence[ProcessStatus], options: Options, output: Output) ->
     """The exit code, and what to type next."""
     unknown = [row for row in rows if row.state == UNKNOWN]
     waiting = [row.id for row in rows if not row.ready and row.state != UNKNOWN]
+    for words in group_words(rows):
+        output.message(words)
     if waiting:
         output.message(output.toned(f"Not ready: {', '.join(waiting)}.", "bad"))
     for row in unknown:
@@ -91,6 +94,7 @@ def _watch(reached: ReachedStack, output: Output) -> NoReturn:
         rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
         before = rows = remembered(rows, before)
         text = status_table(rows) if rows else f"Nothing of {reached.name} is on these hosts."
+        text = "\n".join([text, *group_words(rows)])
         if redraws or text != shown:
             stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
             head = f"{reached.name} at {stamp} UTC, every {WATCH_S:g} s; Ctrl-C ends"
@@ -99,9 +103,18 @@ def _watch(reached: ReachedStack, output: Output) -> NoReturn:
         time.sleep(WATCH_S)
 
 
+def group_words(rows: Sequence[ProcessStatus]) -> list[str]:
+    """A line for each group that does not run as it was started."""
+    return [
+        f"{state.group}, epoch {state.epoch}: {state.words}."
+        for state in group_states(rows)
+        if state.words
+    ]
+
+
 def status_table(rows: Sequence[ProcessStatus]) -> str:
     """The rows for people."""
-    head = ("process", "host", "state", "ready", "since", "restarts", "devices")
+    head = ("process", "host", "state", "ready", "since", "epoch", "restarts", "devices")
     return table(
         [
             head,
@@ -112,6 +125,7 @@ def status_table(rows: Sequence[ProcessStatus]) -> str:
                     row.state,
                     "yes" if row.ready else "no",
                     (row.since or "never").replace("T", " "),
+                    str(row.epoch),
                     str(row.restarts),
                     ",".join(str(index) for index in row.devices) or "none",
                 )

@@ -8,9 +8,8 @@ from infra.catalog.load import Catalog
 from infra.errors import NotReady
 from infra.launch.bring_up import Served, bring_up
 from infra.launch.deployment import Deployment
-from infra.launch.observation import ProcessStatus, observe, status_document
+from infra.launch.observation import ProcessStatus, observe, status_document, status_row
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
-from infra.render.host_paths import unit_name
 from infra.tasks.chosen_release import chosen_release
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document
@@ -66,18 +65,11 @@ def run(options: Options, output: Output) -> int:
 def served_rows(deployment: Deployment, served: Served) -> list[ProcessStatus]:
     """A row for each process of a deployment that has just been proven."""
     return [
-        ProcessStatus(
-            id=process.id,
-            host=process.host,
-            unit=unit_name(deployment.plan.stack, process),
-            kind=process.kind,
-            state=served.units[process.id].state,
+        status_row(
+            process.devices,
+            served.units[process.id],
+            served.groups.get(process.group),
             ready=served.units[process.id].active_state == "active",
-            since=served.units[process.id].since,
-            epoch=0,
-            restarts=served.units[process.id].restarts,
-            devices=process.devices,
-            problem=None,
         )
         for process in deployment.plan.processes
         if process.id in served.units

@@ -91,6 +91,8 @@ class ScriptedFleet:
         self.tokens: dict[tuple[str, str], int] = {}
         self.ranks: dict[tuple[str, str], str] = {}
         self.counts_tokens = True
+        self.watched: set[str] = set()
+        self.group_rows: dict[str, Mapping[str, object]] = {}
         self.asked: list[tuple[str, str, Mapping[str, object]]] = []
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
@@ -134,6 +136,7 @@ class ScriptedFleet:
             "status": self._status,
             "releases": self._releases,
             "facts": self._facts,
+            "groups": self._groups,
         }
 
     def _state(self, host: str, request: Mapping[str, object]) -> Report:
@@ -194,7 +197,38 @@ class ScriptedFleet:
             elif action == "stop":
                 unit.active_state = "inactive"
             rows.append(unit.row(name, int(str(request.get("log_lines") or 0))))
-        return {"units": rows, "message": None}
+        return {"units": rows, "message": None, **self._look(host, request)}
+
+    def _groups(self, host: str, request: Mapping[str, object]) -> Report:
+        action = request["action"]
+        if action == "arm":
+            self.watched.add(host)
+        elif action in ("disarm", "forget"):
+            self.watched.discard(host)
+        return self._look(host, request)
+
+    def _look(self, host: str, request: Mapping[str, object]) -> Report:
+        """The groups that this host leads: all its hosts met, unless a test has said what is the matter."""
+        if "stack" not in request:
+            return {}
+        led: dict[str, str] = {}
+        for process in self.plan.processes:
+            if process.kind == "engine":
+                led.setdefault(process.group, process.host)
+        rows = [
+            {
+                "group": group,
+                "leads": True,
+                "epoch": 1,
+                "phase": "run",
+                "restarts": 0,
+                "why": "",
+                **self.group_rows.get(group, {}),
+            }
+            for group, leader in led.items()
+            if leader == host and host in self.watched
+        ]
+        return {"watch": {"active": host in self.watched}, "groups": rows}
 
     def _status(self, host: str, request: Mapping[str, object]) -> Report:
         text = self.files[host].get(str(request["record"]))
@@ -203,7 +237,7 @@ class ScriptedFleet:
         except ValueError as error:
             raise AssertionError("the agent refuses a damaged record") from error
         names = [row["unit"] for row in rows]
-        report = dict(self._units(host, {"action": "status", "units": names}))
+        report = dict(self._units(host, {**request, "action": "status", "units": names}))
         paths = request["paths"]
         assert isinstance(paths, Mapping)
         report["record"] = text

@@ -208,7 +208,9 @@ def test_units_pass_systemds_own_judgement(stack: str, catalog: Catalog, tmp_pat
         if not item.details.get("unit"):
             continue
         text = re.sub(
-            r"ExecStart=/etc/\S+/launch", f"ExecStart={launch}", str(item.details["content"])
+            r"ExecStart=/etc/\S+/(launch|program)",
+            f"ExecStart={launch}",
+            str(item.details["content"]),
         )
         name = Path(item.target).name.replace("@.", "@0.")
         unit = tmp_path / name

@@ -1,0 +1,169 @@
+"""The watcher: looks at this host's units, hears and gives orders, acts; one per stack and host.
+
+    watch GROUPS.JSON
+
+It acts on its own host alone. What it decides is in `group_rules`; threads only fetch what that reads.
+"""
+
+import os
+import threading
+import time
+from typing import Dict, List, Tuple
+
+from .group_config import Config, Group, read_config
+from .group_part import Part
+from .group_progress import advance, ask
+from .group_rules import RUNNING, Order
+from .group_talk import Orders, Reports, Wrong, exchange, start_server
+from .group_units import Units
+from .host import Host
+
+TICK_S = 0.25
+ASK_S = 0.5
+METRICS_S = 5.0
+FIRST_METRICS_S = 1.0
+
+Address = Tuple[str, int]
+
+
+def main(arguments: List[str]) -> int:
+    """Watch until killed."""
+    Watcher(Host(os.environ.get("MOE_INFRA_ROOT", "")), read_config(arguments[0])).run()
+    return 0
+
+
+class Watcher:
+    """All groups of one stack on this host."""
+
+    def __init__(self, host: Host, config: Config) -> None:
+        """Read what is remembered."""
+        now = time.monotonic()
+        self._host, self._config = host, config
+        self._guard = threading.RLock()
+        self._wake = threading.Event()
+        self._units = Units(host, config.units)
+        self._parts: Dict[str, Part] = {
+            group.name: Part(host, config, group, self._units, now) for group in config.groups
+        }
+        self._news: Dict[Address, threading.Event] = {
+            group.address: threading.Event()
+            for group in config.groups
+            if self._is_led_elsewhere(group)
+        }
+        self._told: Reports = {}
+        self._again = True
+
+    def run(self) -> None:
+        """Watch for ever."""
+        self._start_router()
+        self._units.look(time.monotonic(), again=True)
+        for address in self._served():
+            start_server(address, self._config.release, self.answer)
+        for address in self._news:
+            threading.Thread(target=self._ask, args=(address,), daemon=True).start()
+        for group in self._config.groups:
+            for url in group.metrics:
+                threading.Thread(target=self._measure, args=(group.name, url), daemon=True).start()
+        while True:
+            self.step(time.monotonic())
+            self._wake.wait(TICK_S)
+            self._wake.clear()
+
+    def step(self, now: float) -> None:
+        """Look, decide, act."""
+        with self._guard:
+            self._units.look(now, again=self._again)
+            self._again = False
+            for part in self._parts.values():
+                part.settle(now)
+                if part.leads:
+                    part.decide(now)
+                self._again |= part.act(now)
+                part.show(now)
+            self._tell(now)
+
+    def answer(self, host: str, reports: Reports) -> Orders:
+        """On the host of rank 0: the orders for a member, which its reports have entered already."""
+        orders: Orders = {}
+        with self._guard:
+            now = time.monotonic()
+            for name, own in reports.items():
+                part = self._parts.get(name)
+                if part is not None and part.leads:
+                    order = part.hear_member(host, own, now)
+                    if order is not None:
+                        orders[name] = order
+        self._wake.set()
+        return orders
+
+    def hear(self, orders: Orders, at: float) -> None:
+        """On a member: take the orders of a question that was asked at `at`."""
+        with self._guard:
+            for name, order in orders.items():
+                if name in self._parts:
+                    self._parts[name].heard = (Order(order.epoch, order.phase), at)
+        self._wake.set()
+
+    def _tell(self, now: float) -> None:
+        """Wake those who ask, when there is something new to say."""
+        for group in self._config.groups:
+            if group.address in self._news:
+                own = self._parts[group.name].own(now)._replace(stopping_s=None)
+                if self._told.get(group.name) != own:
+                    self._told[group.name] = own
+                    self._news[group.address].set()
+
+    def _ask(self, address: Address) -> None:
+        """Ask a host of rank 0, for ever."""
+        names = [group.name for group in self._config.groups if group.address == address]
+        said = ""
+        while True:
+            at = time.monotonic()
+            self._news[address].clear()
+            with self._guard:
+                reports = {name: self._parts[name].own(at) for name in names}
+            try:
+                orders = exchange(address, self._config.release, self._config.host, reports)
+                words = ""
+            except (OSError, Wrong, ValueError, KeyError, TypeError) as error:
+                orders, words = {}, str(error) or type(error).__name__
+            self.hear(orders, at)
+            if words != said:
+                what = "cannot ask {}: {}".format(address[0], words) if words else "heard again"
+                print("{}: {}".format(", ".join(names), what), flush=True)
+                said = words
+            self._news[address].wait(ASK_S)
+
+    def _measure(self, name: str, url: str) -> None:
+        """Ask one engine for its progress, for ever."""
+        while True:
+            with self._guard:
+                part = self._parts[name]
+                track, is_up = part.tracks[url], part.own(time.monotonic()).state == RUNNING
+            if is_up:
+                sample = ask(url, self._config.counters)
+                with self._guard:
+                    if part.tracks[url] is track:  # else its units were started anew meanwhile
+                        part.tracks[url] = advance(track, sample, time.monotonic())
+            time.sleep(METRICS_S if track.answered is not None else FIRST_METRICS_S)
+
+    def _is_led_elsewhere(self, group: Group) -> bool:
+        return group.leader != self._config.host
+
+    def _served(self) -> List[Address]:
+        """Where members of other hosts ask this one."""
+        found = {
+            group.address
+            for group in self._config.groups
+            if not self._is_led_elsewhere(group) and len(group.members) > 1
+        }
+        return sorted(found)
+
+    def _start_router(self) -> None:
+        """After a reboot nobody else starts the router; once started, systemd keeps it up."""
+        router = self._config.router
+        if router:
+            units = Units(self._host, [router])
+            units.look(time.monotonic(), again=True)
+            if not units.units[router].invocation:
+                units.start([router])

@@ -1,0 +1,140 @@
+"""Hands a proven deployment to the watchers of its hosts, and takes it back from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.errors import NotReady
+from infra.launch.deployment import Deployment
+from infra.launch.probing import ask_reachable
+from infra.launch.supervision import (
+    FAILED,
+    MEETS,
+    RUNS,
+    GroupState,
+    read_groups,
+    tell_watchers,
+    watched_hosts,
+)
+from infra.launch.unit_states import UnitState, read_units, units_request
+from infra.render.supervision import groups_of, plan_watch_port
+
+# Watchers speak twice a second; this covers hosts that are busy loading.
+MEET_S = 15.0
+PAUSE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A deployment as its hosts have it.
+
+    Args:
+        units: by process id.
+        groups: by name, of hosts that remember any.
+        watched: hosts whose watcher runs.
+        hosts: those that should be watched.
+    """
+
+    units: Mapping[str, UnitState]
+    groups: Mapping[str, GroupState]
+    watched: frozenset[str]
+    hosts: frozenset[str]
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether every host with a rank is."""
+        return self.hosts <= self.watched
+
+
+def look_at(deployment: Deployment) -> Look:
+    """All units and groups, in one execution on each host."""
+    units = deployment.units()
+    stack = deployment.plan.stack
+    requests = {
+        host: units_request("status", list(names), groups_of=stack) for host, names in units.items()
+    }
+    reports = ask_reachable(deployment, requests, deployment.limits.ask_s)
+    return Look(
+        units={
+            process: state
+            for host, report in reports.items()
+            for process, state in read_units(host, report, units[host]).items()
+        },
+        groups=read_groups(reports.values()),
+        watched=frozenset(watched_hosts(reports)),
+        hosts=frozenset(deployment.units("engine")),
+    )
+
+
+def hand_over(deployment: Deployment) -> None:
+    """Have every host with a rank watch it from now on.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    hosts = deployment.units("engine")
+    limit = deployment.limits.ask_s
+    tell_watchers(deployment.fleet, hosts, "arm", deployment.plan.stack, timeout_s=limit)
+
+
+def take_back(deployment: Deployment) -> None:
+    """Have no host watch: from now on nothing but this command starts or stops a rank.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    hosts = deployment.units("engine")
+    limit = deployment.limits.ask_s
+    tell_watchers(deployment.fleet, hosts, "disarm", deployment.plan.stack, timeout_s=limit)
+
+
+def watched(deployment: Deployment, *, begun: float) -> Look:
+    """What the hosts say when the watchers of every group have met.
+
+    Raises:
+        NotReady: they have not met in time, or a group has failed meanwhile.
+    """
+    wanted = groups_of(deployment.plan)
+    while True:
+        look = look_at(deployment)
+        for state in look.groups.values():
+            if state.phase == FAILED:
+                raise _not_watched(deployment, state.group, state.words)
+        open_groups = [
+            name for name in wanted if name not in look.groups or look.groups[name].phase != RUNS
+        ]
+        if not open_groups:
+            return look
+        if deployment.clock.now() - begun > MEET_S:
+            raise _not_watched(
+                deployment, open_groups[0], _why_unmet(deployment, look, open_groups[0])
+            )
+        deployment.clock.sleep(PAUSE_S)
+
+
+def _why_unmet(deployment: Deployment, look: Look, group: str) -> str:
+    """Which host has not been heard of, and where it has to reach."""
+    processes = groups_of(deployment.plan)[group]
+    leader = deployment.plan.host(processes[0].host)
+    state = look.groups.get(group)
+    port = plan_watch_port(deployment.plan)
+    if state is not None and state.phase != MEETS:
+        return state.words
+    if state is None or not state.unmet:
+        missing = sorted(look.hosts - look.watched) or [leader.name]
+        return f"the watcher of {', '.join(missing)} does not run"
+    return (
+        f"the watcher of {', '.join(state.unmet)} has not reached {leader.name} "
+        f"({leader.address}:{port}) within {MEET_S:g} s"
+    )
+
+
+def _not_watched(deployment: Deployment, group: str, why: str) -> NotReady:
+    stack = deployment.plan.stack
+    fix = (
+        f"`journalctl -u moe-{stack}-watch` on its hosts says what it tried; open the port between them, "
+        f"then run `fab up --stack {stack}` again: it goes on from what it finds."
+    )
+    what = f"Every rank serves, but nobody would restart it: {why}."
+    return NotReady(group, what, fix)

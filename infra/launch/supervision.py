@@ -1,0 +1,131 @@
+"""Groups as their hosts' watchers have them: handed over, taken back, looked at. docs/decisions.md 21."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.launch.fleet import Fleet, Report, ask_until_known, rows_of
+
+Action = Literal["arm", "disarm", "forget", "restart", "status"]
+RUNS, FAILED, STOPS, MEETS = "run", "failed", "stop", "adopt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """A group as the host of rank 0 has it.
+
+    Args:
+        group: `prefill/0`.
+        epoch: the number of its latest start.
+        phase: `adopt` (handed over, not all hosts have met), `run`, `stop` (between two epochs) or `failed`.
+        restarts: how often it was restarted by itself since `up` handed it over.
+        why: what ended the epoch before, "" for nothing.
+        waits_for: what keeps the next epoch from beginning.
+        unmet: hosts whose watcher has not been heard of.
+    """
+
+    group: str
+    epoch: int
+    phase: str
+    restarts: int
+    why: str
+    waits_for: tuple[str, ...]
+    unmet: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What an operator should know, "" while it runs as it was started."""
+        if self.phase == RUNS:
+            return f"restarted {times(self.restarts)}; the last time {self.why}" if self.why else ""
+        if self.phase == MEETS:
+            return f"not watched yet: {', '.join(self.unmet) or 'its hosts'} must be heard of"
+        if self.phase == FAILED:
+            return self.why
+        waits = f"; waits for {', '.join(self.waits_for)}" if self.waits_for else ""
+        return f"restarts: {self.why}{waits}"
+
+    def as_document(self) -> dict[str, object]:
+        """One row of `groups` in `status --json`."""
+        return {
+            "group": self.group,
+            "epoch": self.epoch,
+            "state": self.phase,
+            "restarts": self.restarts,
+            "why": self.why,
+            "waits_for": list(self.waits_for),
+        }
+
+
+def groups_request(
+    action: Action, stack: str, groups: Sequence[str] = (), operator: str = ""
+) -> dict[str, object]:
+    """A request to a host's watcher.
+
+    Args:
+        action: what to do.
+        stack: its name.
+        groups: which ones, for a restart.
+        operator: who asks for it.
+    """
+    return {
+        "operation": "groups",
+        "action": action,
+        "stack": stack,
+        "groups": list(groups),
+        "operator": operator,
+    }
+
+
+def tell_watchers(
+    fleet: Fleet, hosts: Iterable[str], action: Action, stack: str, *, timeout_s: float
+) -> dict[str, Report]:
+    """Have the watchers of hosts begin or end, all at the same time.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    request = groups_request(action, stack)
+    return ask_until_known(fleet, dict.fromkeys(hosts, request), timeout_s=timeout_s)
+
+
+def read_groups(reports: Iterable[Report]) -> dict[str, GroupState]:
+    """Every group whose host of rank 0 is among those that reported, by name."""
+    found: dict[str, GroupState] = {}
+    for report in reports:
+        for row in rows_of(report, "groups"):
+            if row.get("leads"):
+                state = _state(row)
+                found[state.group] = state
+    return found
+
+
+def watched_hosts(reports: Mapping[str, Report]) -> set[str]:
+    """The hosts whose watcher runs."""
+    return {host for host, report in reports.items() if _is_active(report.get("watch"))}
+
+
+def times(count: int) -> str:
+    """`once`, `3 times`."""
+    return {0: "by an operator", 1: "once"}.get(count, f"{count} times")
+
+
+def _is_active(watch: object) -> bool:
+    return isinstance(watch, Mapping) and bool(watch.get("active"))
+
+
+def _state(row: Mapping[str, object]) -> GroupState:
+    return GroupState(
+        group=str(row["group"]),
+        epoch=int(str(row["epoch"])),
+        phase=str(row["phase"]),
+        restarts=int(str(row["restarts"])),
+        why=str(row["why"]),
+        waits_for=_texts(row.get("waits_for")),
+        unmet=_texts(row.get("unmet")),
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(one) for one in value) if isinstance(value, list) else ()

@@ -1,0 +1,93 @@
+"""`groups.json`: what the watcher of one host is told of its groups. docs/decisions.md 21 says why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from infra.engines.serving import METRICS, progress_metrics
+from infra.plan.ports import watch_port
+from infra.plan.process import Plan, Process
+from infra.render.host_paths import unit_name
+
+SCHEMA_VERSION = 1
+# Seconds, and restarts in a row; `infra/agent/group_rules.py` says what each means.
+LIMITS: Mapping[str, float] = {
+    "first_pause_s": 1.0,
+    "longest_pause_s": 60.0,
+    # LeaderWorkerSet's KEP-820 (maxGroupRestarts) leaves the number to its user; five take half a minute of pauses.
+    "max_restarts": 5,
+    "stable_s": 600.0,
+    # Above what a watcher that is restarted, or a host that loads weights from disk, is silent for.
+    "lost_s": 10.0,
+    "fresh_s": 2.0,
+    "start_s": 30.0,
+    "grace_s": 2.0,
+}
+# Seconds; above the longest step of an engine (a whole context's prefill, a graph captured at a first request),
+# below the engines' own limit of 300 s (VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS, vllm 0.22.1). `first_s` is `fab up`'s.
+PATIENCE: Mapping[str, float] = {"first_s": 1800.0, "silent_s": 60.0, "stuck_s": 120.0}
+
+
+def watch_document(plan: Plan, host: str) -> str:
+    """What the watcher of a host reads, as text."""
+    running, growing = progress_metrics(plan.engine.name)
+    routers = [p for p in plan.on_host(host) if p.kind == "router"]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "stack": plan.stack,
+        "release": plan.hash,
+        "host": host,
+        "router": unit_name(plan.stack, routers[0]) if routers else None,
+        "groups": [_group(plan, name, host) for name in groups_on(plan, host)],
+        "limits": dict(LIMITS),
+        "patience": dict(PATIENCE),
+        "counters": {"running": running, "growing": list(growing)},
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def groups_of(plan: Plan) -> dict[str, tuple[Process, ...]]:
+    """The engine processes of each group, the leader first, in plan order."""
+    found: dict[str, tuple[Process, ...]] = {}
+    for process in plan.processes:
+        if process.kind == "engine":
+            found[process.group] = (*found.get(process.group, ()), process)
+    return found
+
+
+def groups_on(plan: Plan, host: str) -> tuple[str, ...]:
+    """The groups with a process on a host."""
+    found = groups_of(plan)
+    return tuple(name for name in found if any(p.host == host for p in found[name]))
+
+
+def plan_watch_port(plan: Plan) -> int:
+    """Where the plan's hosts of rank 0 answer the others of their groups."""
+    taken = {b.port + i for p in plan.processes for b in p.binds for i in range(b.count)}
+    return watch_port(plan.stack, frozenset(taken))
+
+
+def _group(plan: Plan, name: str, host: str) -> dict[str, object]:
+    processes = groups_of(plan)[name]
+    own = [process for process in processes if process.host == host]
+    leader = processes[0].host
+    return {
+        "name": name,
+        "leader": leader,
+        "address": plan.host(leader).address,
+        "port": plan_watch_port(plan),
+        "members": list(dict.fromkeys(process.host for process in processes)),
+        "units": {unit_name(plan.stack, process): process.id for process in own},
+        "ports": sorted({b.port + i for p in own for b in p.binds for i in range(b.count)}),
+        "metrics": [url for process in own for url in _metrics(process)],
+    }
+
+
+def _metrics(process: Process) -> list[str]:
+    """Where a process counts: one address, or one per rank in multi-port mode; none for a headless one."""
+    if process.endpoint is None:
+        return []
+    address = process.endpoint.rpartition(":")[0]
+    http = next(bind for bind in process.binds if bind.name == "http")
+    return [f"{address}:{http.port + i}{METRICS}" for i in range(http.count)]

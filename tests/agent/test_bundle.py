@@ -1,0 +1,58 @@
+"""The agent as one program, and the watcher as another: each runs with the modules that it carries."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from infra.agent.bundle import program, sources_in, watcher_program
+from infra.agent.files import read_file
+from infra.agent.item import parse_item
+from tests.agent.stubborn_host import StubbornHost
+
+AGENT = Path(__file__).parents[2] / "infra" / "agent"
+LIMITS = "first_pause_s longest_pause_s max_restarts stable_s lost_s fresh_s start_s grace_s"
+CONFIG: dict[str, object] = {
+    "stack": "s",
+    "release": "r",
+    "host": "h",
+    "router": None,
+    "groups": [],
+    "limits": dict.fromkeys(LIMITS.split(), 1.0),
+    "patience": {"first_s": 1.0, "silent_s": 1.0, "stuck_s": 1.0},
+    "counters": {"running": "r", "growing": ["g"]},
+}
+
+
+def test_the_watcher_carries_every_module_that_it_imports(tmp_path: Path) -> None:
+    stored, config = tmp_path / "program", tmp_path / "groups.json"
+    stored.write_text(watcher_program())
+    stored.chmod(0o755)
+    config.write_text(json.dumps(CONFIG))
+    watcher = subprocess.Popen(
+        [str(stored), str(config)], stderr=subprocess.PIPE, env={"PATH": "/nowhere"}, text=True
+    )
+    try:
+        watcher.wait(timeout=0.7)
+    except subprocess.TimeoutExpired:
+        watcher.kill()
+    _, said = watcher.communicate()
+    assert said == ""  # it was still watching
+
+
+def test_the_stored_program_depends_on_the_watchers_modules_alone() -> None:
+    assert watcher_program() == watcher_program()
+    assert "def read_sysctl(" in program(sources_in(str(AGENT)))
+    assert "def read_sysctl(" not in watcher_program()
+
+
+def test_a_file_item_may_name_the_watcher_as_its_content(tmp_path: Path) -> None:
+    host = StubbornHost(tmp_path)
+    item = parse_item(
+        {"id": "file:/watch", "kind": "file", "target": "/watch", "program": "watcher"}
+    )
+    assert read_file(host, item).wanted is not None
+    (tmp_path / "watch").write_text(watcher_program())
+    (tmp_path / "watch").chmod(0o644)
+    assert read_file(host, item).differing() == []

@@ -1,0 +1,66 @@
+"""How hosts of a group speak: one line each way, and no order for another release's watcher."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+
+import pytest
+
+from infra.agent.group_rules import PARTIAL, RUN, Order, Own
+from infra.agent.group_talk import Orders, Reports, Wrong, answer_line, exchange, start_server
+
+OWN = Own(PARTIAL, 4, fault="h1/0 ended", serves=True, obeys=(4, RUN))
+
+
+def free_port() -> int:
+    with socket.socket() as wire:
+        wire.bind(("127.0.0.1", 0))
+        return int(wire.getsockname()[1])
+
+
+def ask_soon(address: tuple[str, int], release: str) -> Orders:
+    """As a member does: until the other side listens."""
+    for _ in range(100):
+        try:
+            return exchange(address, release, "h1", {"decode/0": OWN})
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+    raise AssertionError
+
+
+def test_a_member_tells_what_it_is_and_gets_its_orders() -> None:
+    told: list[tuple[str, Reports]] = []
+
+    def answer(host: str, reports: Reports) -> Orders:
+        told.append((host, reports))
+        return {"decode/0": Order(5, RUN)}
+
+    address = ("127.0.0.1", free_port())
+    start_server(address, "this release", answer)
+    assert ask_soon(address, "this release") == {"decode/0": Order(5, RUN)}
+    assert told == [("h1", {"decode/0": OWN})]
+    with pytest.raises(Wrong, match="this host holds release this relea"):
+        exchange(address, "yesterday's", "h1", {"decode/0": OWN})
+    assert len(told) == 1  # yesterday's report was not taken
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"[]\n", b"{}\n", b'{"reports": 3}\n', b"GET / HTTP/1.1\r\n", b"\xff\n"]
+)
+def test_what_is_no_question_gets_no_order(line: bytes) -> None:
+    def answer(_host: str, _reports: Reports) -> Orders:
+        raise AssertionError
+
+    assert "error" in json.loads(answer_line(line, "r", answer))
+
+
+def test_a_side_that_does_not_answer_is_given_up_in_time() -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        begun = time.monotonic()
+        with pytest.raises(OSError, match="timed out"):
+            exchange(deaf.getsockname(), "r", "h1", {})
+        assert time.monotonic() - begun < 4.0
