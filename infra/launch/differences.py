@@ -13,7 +13,7 @@ from infra.launch.releases import HASH_SHOWN
 from infra.launch.secret import Secret
 from infra.launch.sharing import records_of
 from infra.plan.process import Plan, Process
-from infra.render.host_paths import credential_path, process_folder, release_path
+from infra.render.host_paths import credential_path, process_folder, release_path, watch_config
 from infra.render.release_record import Release, read_kept
 
 
@@ -140,6 +140,7 @@ class _Comparison:
         """Items that differ, but for files that follow from a process that changes anyway."""
         plan = self.deployment.plan
         folders = {f"{process_folder(plan.stack, p)}/": p for p in plan.on_host(host)}
+        records = (release_path(plan.stack), watch_config(plan.stack))  # they name the release
         gone = (f"/etc/moe-infra/{plan.stack}/engine-", f"/etc/moe-infra/{plan.stack}/router-")
         for row in rows_of(self.reports[host], "items"):
             path = str(row["id"]).removeprefix("file:")
@@ -149,7 +150,7 @@ class _Comparison:
             is_wanted = row["state"] == "changed" or (
                 row["state"] in {"failed", "blocked"} and row.get("group") != "tuning"
             )
-            if is_wanted and not follows and not is_removed and path != release_path(plan.stack):
+            if is_wanted and not follows and not is_removed and path not in records:
                 yield self._item_change(host, row, process)
 
     def _item_change(self, host: str, row: Mapping[str, object], process: Process | None) -> Change:
