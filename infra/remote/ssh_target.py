@@ -12,6 +12,7 @@ import paramiko
 from infra.errors import StackError
 from infra.inventory.hosts import InventoryHost
 from infra.remote.known_hosts import SSH_PORT, known_name
+from infra.remote.session_manager import leads_to
 
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -146,6 +147,7 @@ def resolve_target(
         port = int(_number(where, settings, "port", SSH_PORT))
     jump = _one(settings, "proxyjump")
     command = _one(settings, "proxycommand")
+    checking = _one(settings, "stricthostkeychecking")
     return SshTarget(
         name=host.name,
         host=address,
@@ -157,7 +159,8 @@ def resolve_target(
         known_hosts_files=_known_hosts_files(settings),
         host_key=host.host_key,
         host_key_name=_one(settings, "hostkeyalias") or known_name(address, port),
-        accept_new=_accepts_new(where, _one(settings, "stricthostkeychecking"), defaults),
+        accept_new=_accepts_new(where, checking, defaults)
+        or (checking is None and leads_to(command, host.instance_id)),
         proxy_command=_expanded(command, address, port, user),
         proxy_passes_socket=(_one(settings, "proxyusefdpass") or "no").lower() == "yes",
         proxy_jump=tuple(jump.split(",")) if jump and jump.lower() != "none" else (),

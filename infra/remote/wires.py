@@ -56,7 +56,12 @@ class QuickSocket(socket.socket):
 
 
 class _ProxyProgram(paramiko.ProxyCommand):
-    """A ProxyCommand that is gone after hanging up; paramiko's leaves the process and its pipes."""
+    """A ProxyCommand that is gone after hanging up; paramiko's leaves the process and its pipes.
+
+    `last_words` is what it said before it failed, None while it runs or when it ended well.
+    """
+
+    last_words: str | None = None
 
     def send(self, content: bytes) -> int:  # type: ignore[override]  # the stubs say None, paramiko returns it
         """Send what the program takes now; paramiko's waits for ever for one that takes nothing."""
@@ -69,15 +74,27 @@ class _ProxyProgram(paramiko.ProxyCommand):
             raise TimeoutError
         return os.write(pipe, content[: select.PIPE_BUF])
 
-    def last_words(self) -> str | None:
-        """What the program said before it failed, None while it runs or when it ended well."""
+    def recv(self, size: int) -> bytes:
+        """What the program passes on; nothing once it has ended, where paramiko's goes on looking."""
         program: subprocess.Popen[bytes] = self.process
+        if program.stdout is None or program.stdout.closed:
+            return b""
+        pipe = program.stdout.fileno()
+        readable, _, _ = select.select([pipe], [], [], self.timeout)
+        if not readable:
+            raise TimeoutError
+        data = os.read(pipe, size)
+        if not data:
+            self._listen(program)
+        return data
+
+    def _listen(self, program: subprocess.Popen[bytes]) -> None:
+        """Keep what a program that has ended by itself said of its failure."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             program.wait(_PROXY_WORDS_S)
-        if not program.returncode or program.stderr is None:
-            return None
-        lines = os.fsdecode(program.stderr.read()).strip().splitlines()
-        return lines[-1] if lines else f"exit code {program.returncode}"
+        if program.returncode and program.stderr is not None:
+            lines = os.fsdecode(program.stderr.read()).strip().splitlines()
+            self.last_words = lines[-1] if lines else f"exit code {program.returncode}"
 
     def close(self) -> None:
         """End the program."""
@@ -110,7 +127,7 @@ def dial(target: SshTarget) -> Wire:
 def proxy_failure(target: SshTarget, wire: Wire) -> Unreachable | None:
     """The failure of a proxy program that has ended by itself, None when that is not what happened."""
     program: object = wire.inner if isinstance(wire, HeardWire) else None
-    words = program.last_words() if isinstance(program, _ProxyProgram) else None
+    words = program.last_words if isinstance(program, _ProxyProgram) else None
     if words is None:
         return None
     what = f"its ProxyCommand failed: {words.rstrip('.')}."

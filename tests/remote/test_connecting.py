@@ -6,6 +6,7 @@ import logging
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -297,3 +298,19 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_WR)
     except OSError:
         return
+
+
+def test_a_proxy_command_that_dies_in_the_middle_is_noticed_at_once(
+    sshd: Sshd, options: SshOptions, tmp_path: Path
+) -> None:
+    (tmp_path / "carry.py").write_text(
+        f"import os\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n{CARRY}"
+    )
+    words = ("-o", f"ProxyCommand={sys.executable} -I {tmp_path / 'carry.py'} %h %p")
+    host = open_host(inventory_host(sshd, ssh_arguments=words), options)
+    proxy = int((tmp_path / "pid").read_text())
+    begun = time.monotonic()
+    outcome = host.run(f"kill {proxy}; sleep 20", timeout_s=30)
+    assert outcome.exit_code is None
+    assert time.monotonic() - begun < 5
+    host.close()
