@@ -156,7 +156,7 @@ def draft_fits_checkpoint(view: PlanView) -> Iterator[Finding]:
         fix = f"Write {' or '.join(models)}, and {view.checkpoint.id} under `draft:`."
         yield Finding(field="checkpoint", what=what, fix=fix)
         return
-    for process in view.leaders:
+    for process in view.variants:
         config = as_map(view.flags(process).get("speculative-config"))
         path = str(
             config.get("model") or view.flags(process).get("speculative-draft-model-path") or ""
@@ -194,7 +194,7 @@ def aiter_heads(view: PlanView) -> Iterator[Finding]:
     shape = view.checkpoint.shape if view.checkpoint else None
     if shape is None:
         return
-    for process in view.leaders:
+    for process in view.variants:
         if view.accelerators[process.host].vendor != "amd":
             continue
         tensor = view.size(process, "tensor-parallel-size")

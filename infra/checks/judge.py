@@ -37,13 +37,20 @@ RULES: Mapping[str, Rule] = {
     "json-flag-value": Rule(
         severity="error",
         source="infra/catalog/fields/; vllm config/*.py",
+        releases="vllm, vllm-ascend",
         check=settings.json_values_known,
     ),
     "parser-name": Rule(
-        severity="error", source="infra/catalog/fields/", check=settings.parsers_registered
+        severity="error",
+        source="infra/catalog/fields/",
+        releases="vllm, vllm-ascend",
+        check=settings.parsers_registered,
     ),
     "quantization-method": Rule(
-        severity="error", source="infra/catalog/fields/", check=settings.quantization_registered
+        severity="error",
+        source="infra/catalog/fields/",
+        releases="vllm, vllm-ascend",
+        check=settings.quantization_registered,
     ),
     "model-path": Rule(
         severity="error",
@@ -53,16 +60,19 @@ RULES: Mapping[str, Rule] = {
     "server-arguments": Rule(
         severity="error",
         source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        releases="sglang",
         check=sglang.arguments_agree,
     ),
     "chat-template": Rule(
         severity="error",
         source="sglang srt/parser/conversation.py, managers/template_manager.py@0.5.9, 0.5.23",
+        releases="sglang",
         check=settings.chat_template_exists,
     ),
     "served-name-colon": Rule(
         severity="error",
         source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        releases="sglang",
         check=settings.served_name_plain,
     ),
     "unread-variable": Rule(
@@ -74,6 +84,7 @@ RULES: Mapping[str, Rule] = {
     "internal-port": Rule(
         severity="error",
         source="vllm envs.py get_vllm_port@0.22.1; vllm#34199",
+        releases="vllm, vllm-ascend",
         check=surroundings.internal_port_number,
     ),
     "library-architecture": Rule(
@@ -115,16 +126,19 @@ RULES: Mapping[str, Rule] = {
     "draft-checkpoint": Rule(
         severity="error",
         source="vllm config/speculative.py@0.17.0, 0.18.0",
+        releases="all; Eagle3 for Kimi from vllm 0.18.0",
         check=compatibility.draft_fits_checkpoint,
     ),
     "draft-accelerator": Rule(
         severity="error",
         source="SGLang cookbook, KimiK25ConfigGenerator at commit fe41c7f",
+        releases="sglang",
         check=compatibility.draft_runs_on_accelerator,
     ),
     "aiter-heads": Rule(
         severity="error",
         source="vllm rocm_aiter_mla.py@0.17.1, 0.18.0; SGLang cookbook",
+        releases="vllm up to 0.17.1; sglang 0.5.9",
         check=compatibility.aiter_heads,
     ),
     "parallel-size": Rule(severity="error", source=_VLLM, check=layout.sizes_positive),
@@ -133,22 +147,38 @@ RULES: Mapping[str, Rule] = {
         severity="error", source=_VLLM, check=layout.context_parallel_divides
     ),
     "ranks-incomplete": Rule(severity="error", source=_VLLM, check=layout.ranks_complete),
-    "group-flags-differ": Rule(severity="error", source=_VLLM, check=layout.group_flags_equal),
-    "balancing-modes": Rule(severity="error", source=_VLLM, check=launch_modes.one_mode),
-    "local-ranks": Rule(
-        severity="error", source=_VLLM, check=launch_modes.local_ranks_within_group
+    "group-flags-differ": Rule(
+        severity="error", source=_VLLM, releases="vllm, vllm-ascend", check=layout.group_flags_equal
     ),
-    "node-place": Rule(severity="error", source=_VLLM, check=launch_modes.node_place),
+    "balancing-modes": Rule(
+        severity="error", source=_VLLM, releases="vllm, vllm-ascend", check=launch_modes.one_mode
+    ),
+    "local-ranks": Rule(
+        severity="error",
+        source=_VLLM,
+        releases="vllm, vllm-ascend",
+        check=launch_modes.local_ranks_within_group,
+    ),
+    "node-place": Rule(
+        severity="error", source=_VLLM, releases="vllm, vllm-ascend", check=launch_modes.node_place
+    ),
     "api-servers": Rule(
         severity="error",
         source="vllm entrypoints/cli/serve.py@0.22.1",
+        releases="vllm, vllm-ascend",
         check=launch_modes.api_servers_possible,
     ),
-    "headless-mode": Rule(severity="error", source=_VLLM, check=layout.headless_followers),
+    "headless-mode": Rule(
+        severity="error",
+        source=_VLLM,
+        releases="vllm, vllm-ascend",
+        check=layout.headless_followers,
+    ),
     "ranks-per-host": Rule(severity="error", source=_VLLM, check=layout.hybrid_local_size),
     "sglang-data-parallel": Rule(
         severity="error",
         source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        releases="sglang",
         check=layout.sglang_data_parallel,
     ),
     "expert-transport": Rule(
@@ -159,10 +189,14 @@ RULES: Mapping[str, Rule] = {
     "overlap-transport": Rule(
         severity="error",
         source="vllm config/vllm.py@0.17.0, 0.22.1",
+        releases="vllm, vllm-ascend",
         check=experts.overlapped_batches_transport,
     ),
     "expert-balancing": Rule(
-        severity="error", source=_VLLM, check=experts.expert_balancing_possible
+        severity="error",
+        source=_VLLM,
+        releases="vllm, vllm-ascend",
+        check=experts.expert_balancing_possible,
     ),
     "device-shared": Rule(
         severity="error",
@@ -176,10 +210,16 @@ RULES: Mapping[str, Rule] = {
     ),
     "port-range": Rule(severity="error", source="RFC 6335", check=network.ports_valid),
     "dangling-connect": Rule(severity="error", source=_VLLM, check=network.connects_answered),
-    "leader-address": Rule(severity="error", source=_VLLM, check=network.leader_address_own),
+    "leader-address": Rule(
+        severity="error",
+        source=_VLLM,
+        releases="vllm, vllm-ascend",
+        check=network.leader_address_own,
+    ),
     "side-channel-host": Rule(
         severity="error",
         source="vllm nixl_connector.py@0.22.1",
+        releases="vllm",
         check=network.side_channel_reachable,
     ),
     "host-variable": Rule(
@@ -194,81 +234,122 @@ RULES: Mapping[str, Rule] = {
     "block-size-order": Rule(
         severity="error",
         source="vllm nixl_connector.py@0.17.0, 0.22.1",
+        releases="vllm",
         check=pairing.prefill_blocks_smaller,
     ),
     "kv-role-deprecated": Rule(
         severity="warning",
         source="vllm distributed/kv_transfer/kv_connector/v1/nixl/connector.py@0.33.0",
+        releases="vllm 0.33.0 and later",
         check=pairing.kv_role_current,
     ),
     "side-channel-base": Rule(
         severity="warning",
         source="vllm nixl_connector.py@0.17.0, nixl/*@0.33.0",
+        releases="vllm",
         check=pairing.side_channel_base_shared,
     ),
     "kv-connector": Rule(
         severity="error",
         source="vllm kv_connector/factory.py@0.17.0, 0.22.1, 0.33.0",
+        releases="vllm, vllm-ascend",
         check=pairing.connector_known,
     ),
     "kv-role": Rule(
-        severity="error", source="vllm config/kv_transfer.py@0.22.1", check=pairing.kv_role_matches
+        severity="error",
+        source="vllm config/kv_transfer.py@0.22.1",
+        releases="vllm, vllm-ascend",
+        check=pairing.kv_role_matches,
     ),
     "instance-sizes": Rule(
         severity="error",
         source="vllm_ascend/utils.py check_kv_extra_config@0.22.1rc1",
+        releases="vllm-ascend",
         check=pairing.instance_sizes_told,
     ),
     "ascend-prefill-width": Rule(
         severity="error",
         source="vllm_ascend mooncake_connector.py@0.22.1rc1",
+        releases="vllm-ascend",
         check=pairing.ascend_prefill_wider,
     ),
-    "hccn-mount": Rule(severity="error", source="vllm-ascend#7711", check=pairing.hccn_mounted),
+    "hccn-mount": Rule(
+        severity="error",
+        source="vllm-ascend#7711",
+        releases="vllm-ascend",
+        check=pairing.hccn_mounted,
+    ),
     "additional-config-key": Rule(
         severity="error",
         source="infra/catalog/envs/; vllm_ascend/ascend_config.py",
+        releases="vllm-ascend",
         check=ascend.additional_keys_known,
     ),
-    "flash-comm-layout": Rule(severity="error", source=_ASCEND, check=ascend.flash_comm_layout),
+    "flash-comm-layout": Rule(
+        severity="error",
+        source=_ASCEND,
+        releases="vllm-ascend; vision before 0.18.0",
+        check=ascend.flash_comm_layout,
+    ),
     "balance-scheduling": Rule(
-        severity="error", source=_ASCEND, check=ascend.balance_scheduling_mixed
+        severity="error",
+        source=_ASCEND,
+        releases="vllm-ascend 0.22.0 and later",
+        check=ascend.balance_scheduling_mixed,
     ),
     "recompute-scheduler": Rule(
-        severity="error", source=_ASCEND, check=ascend.recompute_scheduler_role
+        severity="error",
+        source=_ASCEND,
+        releases="vllm-ascend 0.22.0 and later; on prefill 0.23.0 and later",
+        check=ascend.recompute_scheduler_role,
     ),
-    "interleave-size": Rule(severity="error", source=_ASCEND, check=ascend.interleave_equals_block),
-    "role-setting": Rule(severity="error", source=_ASCEND, check=ascend.decode_only_settings),
-    "launch-blocking": Rule(severity="error", source=_ASCEND, check=ascend.graphs_not_blocked),
+    "interleave-size": Rule(
+        severity="error",
+        source=_ASCEND,
+        releases="vllm-ascend",
+        check=ascend.interleave_equals_block,
+    ),
+    "role-setting": Rule(
+        severity="error", source=_ASCEND, releases="vllm-ascend", check=ascend.decode_only_settings
+    ),
+    "launch-blocking": Rule(
+        severity="error", source=_ASCEND, releases="vllm-ascend", check=ascend.graphs_not_blocked
+    ),
     "kv-port-drawn": Rule(
         severity="error",
         source="Mooncake ascend_direct_transport.cpp, v0.3.8",
+        releases="vllm-ascend",
         check=ascend.kv_ports_clear,
     ),
     "kv-port-low": Rule(
         severity="warning",
         source="Mooncake v0.3.7.post2; vllm-ascend pd_disaggregation_mooncake_multi_node.md",
+        releases="vllm-ascend",
         check=ascend.kv_ports_recommended,
     ),
     "vision-nixl": Rule(
         severity="warning",
         source="vllm docs/features/nixl_connector_compatibility.md",
+        releases="vllm",
         check=pairing.vision_over_nixl,
     ),
     "context-length": Rule(severity="error", source=_VLLM, check=capacity.context_within_model),
     "batched-tokens": Rule(
         severity="error",
         source="vllm config/scheduler.py@0.22.1",
+        releases="vllm, vllm-ascend",
         check=capacity.batch_holds_sequences,
     ),
     "draft-incomplete": Rule(
         severity="error",
         source="vllm config/speculative.py@0.17.0, 0.22.1",
+        releases="vllm, vllm-ascend",
         check=speculation.draft_complete,
     ),
     "capture-sizes": Rule(
         severity="warning",
         source="vllm config/compilation.py, config/vllm.py@0.22.1",
+        releases="vllm, vllm-ascend",
         check=speculation.capture_sizes_cover,
     ),
     "memory-share": Rule(

@@ -51,7 +51,7 @@ def heads_divisible(view: PlanView) -> Iterator[Finding]:
     if shape is None or view.checkpoint is None:
         return
     heads = shape.num_attention_heads
-    for process in view.leaders:
+    for process in view.variants:
         tensor = view.size(process, "tensor-parallel-size")
         if heads % tensor:
             allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
@@ -66,7 +66,7 @@ def heads_divisible(view: PlanView) -> Iterator[Finding]:
 
 def context_parallel_divides(view: PlanView) -> Iterator[Finding]:
     """Decode context parallel splits the tensor-parallel group."""
-    for process in view.leaders:
+    for process in view.variants:
         tensor = view.size(process, "tensor-parallel-size")
         context = view.size(process, "decode-context-parallel-size")
         if context > 1 and tensor % context:
@@ -166,7 +166,7 @@ def headless_followers(view: PlanView) -> Iterator[Finding]:
 
 def hybrid_local_size(view: PlanView) -> Iterator[Finding]:
     """Hybrid mode needs more than one and fewer than all ranks per host; multi-port at least two."""
-    for process in view.leaders:
+    for process in view.variants:
         flags = view.flags(process)
         local, size = (
             view.size(process, "data-parallel-size-local", 0),
@@ -187,7 +187,7 @@ def sglang_data_parallel(view: PlanView) -> Iterator[Finding]:
     """SGLang spreads ranks over hosts only with data-parallel attention; there they share the tensor-parallel group."""
     if view.family != "sglang":
         return
-    for process in view.leaders:
+    for process in view.variants:
         tensor = view.size(process, "tensor-parallel-size")
         data = view.size(process, "data-parallel-size")
         field = f"roles.{process.role}.data_parallel"

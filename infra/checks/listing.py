@@ -20,8 +20,8 @@ a warning is printed; `fab check --explain RULE` prints one rule. A stack accept
 What cannot be read or placed at all (an unknown key, a wrong type, an id that the catalogue lacks, devices left idle
 without being declared) is reported with its line before these rules.
 
-| rule | severity | what holds | source |
-|---|---|---|---|
+| rule | severity | what holds | releases | source |
+|---|---|---|---|---|
 """
 
 
@@ -37,7 +37,7 @@ def explained(rule: Rule) -> tuple[str, str]:
 
 
 def _row(name: str, rule: Rule) -> str:
-    cells = (f"`{name}`", rule.severity, explained(rule)[0], rule.source)
+    cells = (f"`{name}`", rule.severity, explained(rule)[0], rule.releases, rule.source)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 

@@ -64,11 +64,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule. `check` yields nothing for a plan that is right; `source` names file and version."""
+    """One rule. `check` yields nothing for a plan that is right.
+
+    Args:
+        source: where it was read, file and version.
+        releases: the engine releases that it holds for.
+    """
 
     severity: Severity
     source: str
     check: Callable[[PlanView], Iterator[Finding]]
+    releases: str = "all"
 
 
 @dataclass(frozen=True)

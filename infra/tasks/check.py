@@ -63,12 +63,18 @@ def _explain(name: str, output: Output) -> int:
     if rule is None:
         raise StackError("--explain", f"There is no rule {name}.", nearest(name, RULES))
     holds, reason = explained(rule)
-    facts = {"rule": name, "severity": rule.severity, "holds": holds, "source": rule.source}
+    facts = {
+        "rule": name,
+        "severity": rule.severity,
+        "holds": holds,
+        "releases": rule.releases,
+        "source": rule.source,
+    }
     output.document({"schema_version": SCHEMA_VERSION, "ok": True, **facts, "reason": reason})
     output.data(f"{name} ({rule.severity}): {holds}")
     if reason:
         output.data(reason)
-    output.data(f"Source: {rule.source}.")
+    output.data(f"Releases: {rule.releases}. Source: {rule.source}.")
     accept = f"waive: [{{rule: {name}, reason: WHY}}]"
     output.data(f"A stack that has to live with it writes {accept}; the finding is still printed.")
     output.next_command("fab check --stack NAME")
