@@ -115,10 +115,10 @@ def remembered(host: Host, record: Record, item: Item, changes: Dict[str, Parts]
         changes: by part, `{"before": state, "after": state}`.
     """
     entries, folders = list(record.entries), list(record.folders)
-    index = {(entry.item.kind, entry.part): place for place, entry in enumerate(entries)}
+    index = {key_of(entry.item, entry.part): place for place, entry in enumerate(entries)}
     for part, change in changes.items():
         ours = _without_content(change["after"])
-        place = index.get((item.kind, part))
+        place = index.get(key_of(item, part))
         if place is None:
             entries.append(Entry(item, part, change["before"], ours))
         else:
@@ -128,6 +128,11 @@ def remembered(host: Host, record: Record, item: Item, changes: Dict[str, Parts]
             made = missing_folders(os.path.dirname(host.path(part)))
             folders.extend(path[root:] for path in made if path[root:] not in folders)
     return Record(entries, folders, record.declared)
+
+
+def key_of(item: Item, part: str) -> Tuple[str, str]:
+    """What a part is on its host: a path says it, any other name only with its item's target."""
+    return item.kind, part if part.startswith("/") else "{} {}".format(item.target, part)
 
 
 def with_ours(entry: Entry, ours: object) -> Entry:

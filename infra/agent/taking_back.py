@@ -17,6 +17,7 @@ from .rollback import (
     current_state,
     described,
     hand_over,
+    key_of,
     left_alone,
     load_record,
     remembered_step,
@@ -238,8 +239,8 @@ def _remove_unrecorded(host: Host, item: Item) -> Row:
 
 def _forget(host: Host, scope: str, record: Record, settled: List[Entry]) -> None:
     """Keep only what has not come back; folders that we made go when they are empty."""
-    done: Set[Tuple[str, str]] = {(entry.item.kind, entry.part) for entry in settled}
-    left = [entry for entry in record.entries if (entry.item.kind, entry.part) not in done]
+    done: Set[Tuple[str, str]] = {key_of(entry.item, entry.part) for entry in settled}
+    left = [entry for entry in record.entries if key_of(entry.item, entry.part) not in done]
     if not left and not record.declared:
         save_record(host, scope, Record([], [], {}))
         hand_over(host, remove_empty(host, record.folders))

@@ -55,7 +55,7 @@ def tune(fleet: Fleet, states: Mapping[str, HostState], order: TuningOrder) -> R
             if order.mode == "rollback"
             else [item.as_document() for item in state.of_groups("tuning")],
             "diff": order.with_diff,
-            "allow": list(order.allow),
+            "allow": [*order.allow, *(["daemon-reload"] if "running" in order.allow else [])],
         }
         for host, state in states.items()
     }

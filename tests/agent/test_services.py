@@ -97,3 +97,17 @@ def test_garbage_is_not_a_state(host: StubbornHost, state: Path) -> None:
 def test_without_systemd_there_are_no_services(host: StubbornHost) -> None:
     row = host.state("check", service("inactive", tolerate_absent=True))["irqbalance"]
     assert row["state"] == "not_applicable"
+
+
+def test_two_units_come_back_each_to_its_own_state(host: StubbornHost, state: Path) -> None:
+    for name, word in (("load", "loaded"), ("active", "inactive"), ("enabled", "disabled")):
+        (state / f"imex.service.{name}").write_text(word + "\n")
+    both = [
+        *service("inactive disabled"),
+        {**service("active enabled")[0], "id": "imex", "target": "imex.service"},
+    ]
+    host.state("apply", both)
+    host.state("rollback", both)
+    for unit, words in (("irqbalance", "active enabled"), ("imex", "inactive disabled")):
+        files = [state / f"{unit}.service.{name}" for name in ("active", "enabled")]
+        assert [file.read_text().strip() for file in files] == words.split()

@@ -18,6 +18,7 @@ from infra.rehearsal.lab.knobs import (
     fixed,
     fresh_uuid,
     integer,
+    preference,
     refused,
     text,
 )
@@ -30,6 +31,8 @@ MOUNT_POINTS = {
     "debug": "/sys/kernel/debug",
     "security": "/sys/kernel/security",
     "thp": "/sys/kernel/mm/transparent_hugepage",
+    "block": "/sys/block",
+    "bdi": "/sys/class/bdi",
 }
 """Folder of a host's tree → where the host sees it."""
 
@@ -50,6 +53,9 @@ ENERGY_PREFERENCES = (
     "balance_power",
     "power",
 )
+DISKS = {"nvme0n1": "259:0", "nvme1n1": "259:1"}  # name and number
+NFS_DEVICE = "0:52"  # of the NFS mount that a host has whose /proc/fs/nfsfs/volumes names it
+READ_AHEAD_KB = 128  # VM_READAHEAD_PAGES
 _MAX_VALUE_BYTES = 4096
 
 
@@ -64,6 +70,10 @@ def build_knobs(host: LabHost) -> Folder:
             "debug": _debug(host),
             "security": _security(host),
             "thp": _transparent_hugepages(),
+            "block": Folder(entries={name: _disk() for name in DISKS}),
+            "bdi": Folder(
+                entries={name: _backing_device() for name in (*DISKS.values(), NFS_DEVICE)}
+            ),
         }
     )
     for path, value in host.knobs.items():
@@ -159,6 +169,19 @@ def _transparent_hugepages() -> Folder:
     )
 
 
+def _disk() -> Folder:
+    queue: dict[str, Node] = {
+        "read_ahead_kb": integer(READ_AHEAD_KB, 0, 2**32 - 1),
+        "rotational": fixed("0"),
+        "scheduler": bracketed("none", ("none", "mq-deadline", "kyber")),
+    }
+    return Folder(entries={"queue": Folder(entries=queue), "size": fixed("7501476528")})
+
+
+def _backing_device() -> Folder:
+    return Folder(entries={"read_ahead_kb": integer(READ_AHEAD_KB, 0, 2**32 - 1)})
+
+
 def _cpus(host: LabHost) -> Folder:
     everyone = f"0-{host.num_cpus - 1}" if host.num_cpus > 1 else "0"
     cpus = Folder(
@@ -193,14 +216,17 @@ def _cpus(host: LabHost) -> Folder:
 
 
 def _frequency_policy(number: int) -> Folder:
+    governor = choice("powersave", GOVERNORS)
     return Folder(
         entries={
             "affected_cpus": fixed(str(number)),
             "related_cpus": fixed(str(number)),
             "scaling_driver": fixed("intel_pstate"),
-            "scaling_governor": choice("powersave", GOVERNORS),
+            "scaling_governor": governor,
             "scaling_available_governors": fixed(" ".join(GOVERNORS)),
-            "energy_performance_preference": choice("balance_performance", ENERGY_PREFERENCES),
+            "energy_performance_preference": preference(
+                "balance_performance", ENERGY_PREFERENCES, governor
+            ),
             "energy_performance_available_preferences": fixed(" ".join(ENERGY_PREFERENCES)),
             "scaling_min_freq": integer(800_000, 0),
             "scaling_max_freq": integer(3_800_000, 0),

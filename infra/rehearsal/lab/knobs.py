@@ -15,6 +15,10 @@ READ_WRITE = 0o644
 READ_ONLY = 0o444
 
 
+class Busy(Exception):
+    """A knob that cannot be changed while another one holds it."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Knob:
     """One file.
@@ -52,6 +56,8 @@ class Knob:
             return number
         try:
             self.value = self.accept(self.value, data.decode().strip())
+        except Busy:
+            return errno.EBUSY
         except ValueError:  # UnicodeDecodeError is one
             return errno.EINVAL
         return 0
@@ -113,6 +119,21 @@ def text(first: str) -> Knob:
 def choice(first: str, options: tuple[str, ...]) -> Knob:
     """One of several words."""
     return Knob(first=first, accept=lambda _present, written: _one_of(options, written))
+
+
+def preference(first: str, options: tuple[str, ...], governor: Knob) -> Knob:
+    """An energy preference: under the governor `performance` it is that, and nothing else may be written."""
+
+    def accept(_present: str, written: str) -> str:
+        chosen = _one_of(options, written)
+        if governor.value == "performance" != chosen:
+            raise Busy(written)
+        return chosen
+
+    def render(value: str) -> str:
+        return "performance" if governor.value == "performance" else value
+
+    return Knob(first=first, accept=accept, render=render)
 
 
 def bracketed(first: str, options: tuple[str, ...]) -> Knob:
