@@ -176,6 +176,11 @@ def read_inventory(path: Path, shown: str | None = None) -> Inventory:
                 ),
             )
         ) from error
+    return parse_inventory(text, file)
+
+
+def parse_inventory(text: str, file: str) -> Inventory:
+    """The hosts of an inventory's text; see `read_inventory`."""
     document, problems = read_yaml(text, file, _TAGS)
     if problems:
         raise ProblemsFound(tuple(_without_stack_hint(problem) for problem in problems))

@@ -56,7 +56,7 @@ def bring_up(
     """Install and start a deployment, and prove that it serves.
 
     What is there already is left as it is: brought up again after an interruption, it goes on.
-    Groups of another release that run are stopped and replaced only when that is asked for.
+    Groups of another release that run are stopped and replaced only when that is asked for (`replaces`).
 
     Raises:
         PrerequisiteError: something that must be there first is not; nothing was changed.

@@ -62,6 +62,8 @@ class Deployment:
         say: where lines about the work go.
         nonce: new for every run.
         spares: hosts of the fleet that the plan does not use; an earlier release may have.
+        decided: called when nothing speaks against bringing it up any more, before anything is changed.
+        leaving: hosts of the fleet that are cleared before the plan's are written.
         forces: checks that the operator overrules, by name.
     """
 
@@ -75,6 +77,8 @@ class Deployment:
     say: Say
     nonce: str
     spares: tuple[str, ...] = ()
+    leaving: tuple[str, ...] = ()
+    decided: Callable[[], None] = lambda: None
     forces: tuple[str, ...] = ()
 
     def engines(self) -> tuple[Process, ...]:

@@ -64,6 +64,7 @@ def install(
     refuse_unfit(deployment, gate or Gate(), known, tunes=tunes)
     _say_unusable_libraries(deployment, found)
     _say_unfinished(deployment, reports)
+    deployment.decided()
     if _may_be_watched(deployment, found):
         # nobody starts or stops a group while files change; `start` hands over again
         take_back(deployment)
@@ -185,11 +186,14 @@ def _make_way(
     for role in STOP_ORDER:
         stop_role(deployment.fleet, stopping, role, pace)
     is_other = any(r.release != deployment.plan.hash for r in replacement.before.values())
-    for host in deployment.spares if is_other else ():
+    for host in (*deployment.leaving, *(deployment.spares if is_other else ())):
         try:
             take_down(deployment.fleet, [host], deployment.plan.stack, pace)
         except HostsFailed as error:
-            deployment.say(f"left as it is: {error}")
+            deployment.say(
+                f"{host} is left as it is: {error} What was started there may start again with it: "
+                "`fab down` with an inventory that lists it alone clears it."
+            )
 
 
 def _say_unusable_libraries(

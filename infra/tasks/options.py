@@ -19,11 +19,13 @@ class Option:
         name: as typed, without dashes.
         kind: `text` and `number` take a value, `words` may be given several times, `switch` takes none.
         help: one line for `fab --help TASK`.
+        is_positional: it is typed without its name, in the order of the table, and is never left out.
     """
 
     name: str
     kind: OptionKind
     help: str
+    is_positional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,13 @@ def _stop_writing() -> None:
 def _argument(option: Option) -> Argument:
     kind = _PARSER_TYPES[option.kind]
     default: object = {"switch": False, "words": []}.get(option.kind)
-    return Argument(names=(option.name,), kind=kind, default=default, help=option.help)
+    return Argument(
+        names=(option.name,),
+        kind=kind,
+        default=default,
+        help=option.help,
+        positional=option.is_positional,
+    )
 
 
 @contextlib.contextmanager
@@ -205,6 +211,11 @@ def _with_nearest(error: ParseError) -> str:
         r"Flag <Argument: (\S+).*> needed value and was not given one!", message
     ):
         return f"--{match[1]} needs a value. Write --{match[1]} VALUE."
+    if match := re.fullmatch(
+        r"'(\S+)' did not receive required positional arguments: (.*)", message
+    ):
+        words = " ".join(re.findall(r"'(\S+?)'", match[2])).upper()
+        return f"{match[1]} needs {words}. `fab --help {match[1]}` shows how it is typed."
     match = re.fullmatch(r"No idea what '(.*)' is!", message)
     if match is None:
         return message

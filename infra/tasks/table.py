@@ -199,6 +199,23 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 ),
             ),
             Entry(
+                "replace-host",
+                "replace_host",
+                "Put machine NEW in the place of host OLD; every other rank stays where it is",
+                (
+                    Option("old", "text", "the host whose name stays", is_positional=True),
+                    Option(
+                        "new",
+                        "text",
+                        "a host of the inventory that the stack does not use, or an address",
+                        is_positional=True,
+                    ),
+                    *HOSTS,
+                    Option("tune", "switch", "bring the hosts to the tuning profile first"),
+                    FORCE,
+                ),
+            ),
+            Entry(
                 "verify",
                 "verify",
                 "Prove that hosts are as declared and that every rank serves",

@@ -85,7 +85,7 @@ def test_a_host_that_is_not_used_any_more_is_cleared_and_a_dead_one_is_named(
     fleet.fails["old-1"] = Unreachable("old-1", "no answer.", "Look.")
     bring_up(replace(deployment, spares=("old-0", "old-1")), {}, tunes=False, replaces=True)
     assert fleet.files["old-0"] == {}
-    assert any("left as it is: old-1" in line for line in said)
+    assert any("old-1 is left as it is: old-1: no answer." in line for line in said)
 
 
 def test_devices_and_ports_of_another_stack_are_named(catalog: Catalog) -> None:
@@ -146,3 +146,24 @@ def test_what_was_left_half_installed_is_said_and_gone_on_with(catalog: Catalog)
     fleet.files["decode-1"][mark] = "abc"
     recorded = read_recorded(fleet, list(deployment.states), STACK, timeout_s=5.0)
     assert recorded.unfinished == {"decode-1": "abc"}
+
+
+def test_a_host_that_leaves_is_cleared_once_nothing_speaks_against_it(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.files["old-0"] = {release_path(STACK): "{}"}
+    order: list[str] = []
+
+    def decided() -> None:
+        assert not any(request.get("mode") == "apply" for _, _, request in fleet.asked)
+        order.append("decided")
+
+    leaving = replace(deployment, leaving=("old-0",), decided=decided)
+    fleet.wrong_items["decode-3", "weights:kimi-k2.5-nvfp4"] = ("failed", "it does not exist")
+    with pytest.raises(PrerequisiteError):
+        bring_up(leaving, {}, tunes=False, replaces=True)
+    assert order == []
+    fleet.wrong_items.clear()
+    fleet.files["old-0"] = {}
+    bring_up(leaving, {}, tunes=False, replaces=True)
+    assert order == ["decided"]
+    assert ("old-0", "rollback") in [(host, r.get("mode")) for host, _, r in fleet.asked]

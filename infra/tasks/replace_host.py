@@ -1,0 +1,148 @@
+"""`fab replace-host`: put another machine in a host's place; every other rank stays where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.errors import HostsFailed, NotReady, StackError
+from infra.inventory.hosts import Inventory
+from infra.inventory.replacement import Edit, replace_machine
+from infra.launch.bring_up import bring_up
+from infra.launch.observation import status_document
+from infra.launch.preflight.gate import Gate, refuse_unknown_checks
+from infra.plan.compile import CompiledStack, compile_stack
+from infra.spec.stack import Tuning as SpecTuning
+from infra.tasks.options import Options
+from infra.tasks.output import Output
+from infra.tasks.reached_hosts import deployment_of, holding_lease, open_fleet
+from infra.tasks.stack_options import (
+    chosen_stack,
+    inventory_path,
+    needed_inventory,
+    recorded_facts,
+    refuse_kubernetes,
+    refuse_problems,
+    same_choice,
+)
+from infra.tasks.status import status_table
+from infra.tasks.up import client_url, served_rows
+
+
+def run(options: Options, output: Output) -> int:
+    """Edit the inventory, clear the machine that leaves, restart the groups that it was part of."""
+    old, new = options.needed("old"), options.needed("new")
+    refuse_unknown_checks(options.words("force"))
+    catalog = Catalog()
+    stack = chosen_stack(options)
+    refuse_kubernetes(stack.file, stack.spec.platform)
+    inventory = needed_inventory(options, stack.name)
+    path = inventory_path(options, stack.name)
+    before = compile_stack(stack, catalog=catalog, inventory=inventory)
+    edit = replace_machine(
+        path.read_text(encoding="utf-8"), str(path), _entry_name(before, inventory, old), new
+    )
+    _refuse_used(before, edit)
+    compiled = compile_stack(stack, catalog=catalog, inventory=edit.inventory)
+    refuse_problems(compiled, catalog, output)
+    return _carry_out(options, output, compiled, edit, _writer(path, edit, output))
+
+
+def _carry_out(
+    options: Options,
+    output: Output,
+    compiled: CompiledStack,
+    edit: Edit,
+    write: Callable[[], None],
+) -> int:
+    catalog, plan = Catalog(), compiled.plan
+    leaving = f"{edit.gone.name} ({edit.gone.address})"
+    reached = {leaving: replace(edit.gone, name=leaving), **compiled.book.hosts}
+    chosen = compiled.stack.spec.tuning
+    enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
+    recorded = recorded_facts(options, plan.stack, compiled.book.hosts)
+    with (
+        open_fleet(options, reached) as opened,
+        holding_lease(
+            options, "fab replace-host", opened, plan.stack, tuple(compiled.book.hosts)
+        ) as fleet,
+    ):
+        deployment, secrets = deployment_of(plan, enable, catalog, fleet, output)
+        deployment = replace(
+            deployment, leaving=(leaving,), forces=options.words("force"), decided=write
+        )
+        try:
+            served = bring_up(
+                deployment,
+                secrets,
+                tunes=options.is_on("tune"),
+                replaces=True,
+                gate=Gate(catalog=catalog, recorded=recorded),
+            )
+        except (HostsFailed, NotReady, KeyboardInterrupt):
+            output.message(_state_of(edit, same_choice(options)))
+            raise
+    rows = served_rows(deployment, served)
+    output.document(status_document(plan.stack, rows))
+    output.data(status_table(rows))
+    output.data(f"{deployment.endpoints.model} is served at {client_url(deployment)}/v1")
+    output.next_command(f"fab verify {same_choice(options)}")
+    return 0
+
+
+def _entry_name(compiled: CompiledStack, inventory: Inventory, old: str) -> str:
+    """The inventory's name of a host of the plan, which may be called differently there.
+
+    Raises:
+        StackError: the plan has no such host.
+    """
+    used = {host.service_address: name for name, host in compiled.book.hosts.items()}
+    for host in inventory.hosts:
+        plan_name = used.get(host.service_address)
+        if plan_name is not None and old in {plan_name, host.name}:
+            return host.name
+    fix = f"It uses {', '.join(used.values())}."
+    raise StackError("OLD", f"{compiled.plan.stack} does not use a host {old}.", fix)
+
+
+def _refuse_used(before: CompiledStack, edit: Edit) -> None:
+    """Refuse to exchange two hosts of the same plan.
+
+    Raises:
+        StackError: the machine that comes serves already.
+    """
+    came = edit.inventory.host(edit.gone.name)
+    used = {host.service_address: name for name, host in before.book.hosts.items()}
+    if came is not None and came.service_address in used:
+        what = f"{came.service_address} is {used[came.service_address]} of the same stack."
+        raise StackError("NEW", what, "Name a machine that the stack does not use.")
+
+
+def _writer(path: Path, edit: Edit, output: Output) -> Callable[[], None]:
+    """What writes the edited inventory, whole or not at all."""
+
+    def write() -> None:
+        beside = path.with_name(f".{path.name}.new")
+        try:
+            beside.write_text(edit.text, encoding="utf-8")
+            beside.chmod(path.stat().st_mode)
+            beside.replace(path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            what = f"The inventory cannot be written: {error}."
+            raise StackError(str(path), what, "Nothing was changed. Make it writable.") from error
+        output.message(f"{path}: {edit.words}")
+
+    return write
+
+
+def _state_of(edit: Edit, again: str) -> str:
+    """Whether inventory and hosts agree, after a failure."""
+    path = Path(str(edit.inventory.path))
+    if path.read_text(encoding="utf-8") != edit.text:
+        return "The inventory is as it was."
+    return (
+        f"The inventory says already: {edit.words}. `fab up {again} --replace` goes on from there."
+    )
