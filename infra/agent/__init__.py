@@ -29,6 +29,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                dial [{to, address, port, speaks, loads}]
     groups     action arm|disarm|forget|restart|status,  {"watch": {active, enabled}, "groups": [{group, leads,
                stack, groups, operator                     epoch, phase, restarts, attempts, why, own, …}]}
+    evidence   record, collect_s                           {"processes", "left_out"} behind a tar archive (`evidence`)
     lease                                                {"lease": whether one came with the request}
     staging    action look|list|start|run|end, …         see `staging`: weights brought here by a unit of their own
 

@@ -33,7 +33,7 @@ OPERATIONS = {
     "groups": ".groups",
 }
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
-STREAMS = {"logs": ".logs"}
+STREAMS = {"logs": ".logs", "evidence": ".evidence"}
 STREAM = "moe-infra-stream"
 # Whoever reads a stream says so in between: a peer that is silent for so long is gone.
 PULSE_LIMIT_S = 90.0

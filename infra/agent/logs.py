@@ -98,7 +98,7 @@ def _send_entries(host: Host, query: Query, out: "_Compressed", *, follows: bool
 def _last_entries(host: Host, query: Query, lines: int, until: Optional[str]) -> Iterable[Entry]:
     """The last lines of each unit, merged by time; none after `until`, where following goes on."""
     if query.since is None:
-        tails = [_tail(host, unit, query, lines, until) for unit in query.units]
+        tails = [read_tail(host, unit, query, lines, until) for unit in query.units]
         return heapq.merge(*tails, key=lambda entry: entry.time_us)
     kept: Dict[str, Deque[Entry]] = {unit: deque(maxlen=lines) for unit in query.units}
     for entries in _read(host, query.units, _bounds(query), query.grep):
@@ -122,7 +122,7 @@ def _newest_cursor(host: Host) -> Optional[str]:
     return None if match is None else match.group(1)
 
 
-def _tail(host: Host, unit: str, query: Query, lines: int, until: Optional[str]) -> List[Entry]:
+def read_tail(host: Host, unit: str, query: Query, lines: int, until: Optional[str]) -> List[Entry]:
     """The last lines of one unit that match, oldest first; read backwards, so that no more is read than needed."""
     found: List[Entry] = []
     bounds = ["--reverse"] + ([] if until is None else ["--cursor=" + until])

@@ -83,7 +83,10 @@ def _rank_named(deployment: Deployment, state: UnitState) -> str:
 
 def _way_out(deployment: Deployment, process: str) -> str:
     stack = deployment.plan.stack
-    return f"`fab logs --stack {stack} --rank {process}` shows more; `fab down --stack {stack}` stops the rest."
+    return (
+        f"`fab bundle --stack {stack}` keeps the evidence of all ranks, `fab logs --stack {stack} --rank {process}` "
+        f"shows more; `fab down --stack {stack}` stops the rest."
+    )
 
 
 def _sentence(text: str) -> str:

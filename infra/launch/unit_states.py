@@ -26,6 +26,7 @@ _POINTERS = (
     "from LD_PRELOAD",
     "resource_tracker",
 )
+_ERROR_LEVEL = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^fatal|^error", re.IGNORECASE)
 SERVING = ("Application startup complete", "Uvicorn running on", "The server is fired up")
 MAX_WORDS = 300
 
@@ -136,6 +137,16 @@ def own_reason(log_tail: Sequence[str]) -> str:
         if hits:
             return _with_details(own, hits[-1])[:MAX_WORDS]
     return ""
+
+
+def is_own_error(line: str) -> bool:
+    """Whether a line tells of an error that its process found by itself."""
+    text = plain(line)
+    if text.startswith(("File ", "moe-")) or any(pointer in text for pointer in _POINTERS):
+        return False
+    return bool(_PYTHON_ERROR.search(text)) or bool(
+        _ERROR_LEVEL.search(line) and _PLAIN_ERROR.search(text)
+    )
 
 
 def _own_lines(log_tail: Sequence[str]) -> list[str]:

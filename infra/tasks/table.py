@@ -216,6 +216,15 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 ),
             ),
             Entry(
+                "bundle",
+                "bundle",
+                "The evidence of a failure, from all ranks at once, secrets masked",
+                (
+                    *HOSTS,
+                    Option("to", "text", "the archive; default <stack>-<time>.tar.gz, here"),
+                ),
+            ),
+            Entry(
                 "verify",
                 "verify",
                 "Prove that hosts are as declared and that every rank serves",

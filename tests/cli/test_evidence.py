@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -185,6 +186,29 @@ def test_watching_appends_only_what_has_changed(kept: Kept) -> None:
     assert watching.returncode == 130
     assert shown.count("Ctrl-C ends") == 1
     assert "\033" not in shown
+
+
+def test_a_bundle_names_the_first_failure_and_the_host_that_is_missing(
+    kept: Kept, second_is_down: None, tmp_path: Path
+) -> None:
+    target = tmp_path / "b.tar.gz"
+    kept.ssh(FIRST, f"sudo systemctl kill -s KILL --kill-who=main {UNIT}")
+    begun = time.monotonic()
+    done = kept.fab("bundle", "--to", str(target), "--json")
+    assert time.monotonic() - begun < 60
+    assert done.returncode == 4
+    document = json.loads(done.stdout)
+    assert document["first_failure"]["process"] == f"{FIRST}/0"
+    assert list(document["missing"]) == [SECOND]
+    with tarfile.open(target) as archive:
+        names = archive.getnames()
+        summary = archive.extractfile(names[0])
+        assert summary is not None
+        page = summary.read().decode()
+    assert names[0] == f"{STACK}/summary.md"
+    assert f"Not whole: {SECOND}" in page
+    assert f"{STACK}/{FIRST}/ranks/{FIRST}_0/journal.txt" in names
+    assert f"{STACK}/{FIRST}/host/kernel.log" in names
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,247 @@
+"""The evidence of all hosts at once, within one limit of time, as one archive that begins with a summary."""
+
+from __future__ import annotations
+
+import functools
+import io
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.errors import InfraError
+from infra.launch.first_failure import (
+    Failure,
+    first_failure,
+    journal_failure,
+    kernel_failures,
+    run_begun,
+)
+from infra.launch.fleet import rows_of
+from infra.launch.log_stream import Chunks
+from infra.remote.failures import OverTime
+from infra.render.host_paths import release_path
+
+LIMIT_S = 60.0
+# Of the limit: connecting before it, and writing the archive after it.
+COLLECT_S = 40.0
+ANSWER_S = 50.0
+JOURNAL, KERNEL, SUMMARY = "journal.txt", "host/kernel.log", "summary.md"
+MAX_NAMED = 40
+
+
+@dataclass(slots=True)
+class HostEvidence:
+    """What came of one host.
+
+    Args:
+        part: its archive as far as it came, None when nothing did.
+        processes: recorded there.
+        left_out: for want of time.
+        error: why it is not whole, None when it is.
+    """
+
+    host: str
+    part: Path | None = None
+    processes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    error: InfraError | None = None
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the journals and kernel logs of all hosts tell."""
+
+    ranks: list[Failure] = field(default_factory=list)
+    kernels: list[Failure] = field(default_factory=list)
+    last_lines: dict[str, str] = field(default_factory=dict)
+    begun: str = ""
+
+    @property
+    def first(self) -> Failure | None:
+        """The failure that came first."""
+        return first_failure(self.ranks, self.kernels, self.begun)
+
+
+def collect(
+    open_stream: Callable[[str, Mapping[str, object]], Chunks],
+    hosts: Sequence[str],
+    stack: str,
+    folder: Path,
+    *,
+    answer_s: float = ANSWER_S,
+) -> list[HostEvidence]:
+    """Every host's evidence, asked for at the same time; none is waited for beyond the limit.
+
+    Args:
+        open_stream: sends a request to a host's agent.
+        hosts: all of them.
+        stack: whose record and processes.
+        folder: takes a file per host.
+        answer_s: when whoever has not answered is given up.
+    """
+    request = {"operation": "evidence", "record": release_path(stack), "collect_s": COLLECT_S}
+    readers = [
+        _HostReader(host, functools.partial(open_stream, host, request), folder / f"{place}.tar.gz")
+        for place, host in enumerate(hosts)
+    ]
+    until = time.monotonic() + answer_s
+    threads = [
+        threading.Thread(target=reader.read, name=f"evidence {reader.found.host}", daemon=True)
+        for reader in readers
+    ]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(until - time.monotonic(), 0.0))
+    finally:
+        for reader in readers:
+            reader.close(answer_s)
+    return [reader.result() for reader in readers]
+
+
+class _HostReader:
+    """Writes one host's stream to a file."""
+
+    def __init__(self, host: str, open_stream: Callable[[], Chunks], part: Path) -> None:
+        self.found = HostEvidence(host)
+        self._open, self._part = open_stream, part
+        self._stream: Chunks | None = None
+        self._is_over = threading.Event()
+        self._bug: BaseException | None = None
+
+    def read(self) -> None:
+        """Until the stream is over; runs in a thread."""
+        try:
+            self._stream = self._open()
+            with self._part.open("wb") as part:
+                for chunk in self._stream.chunks():
+                    self.found.part = self._part
+                    part.write(chunk)
+            report = self._stream.report
+            self.found.processes = tuple(str(row["id"]) for row in rows_of(report, "processes"))
+            left_out = report.get("left_out")
+            self.found.left_out = tuple(map(str, left_out)) if isinstance(left_out, list) else ()
+        except InfraError as error:
+            self.found.error = error
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
+            self._bug = error
+        self._is_over.set()
+
+    def close(self, answer_s: float) -> None:
+        """Stop waiting; the agent ends itself."""
+        if not self._is_over.is_set():
+            what = f"its evidence was not whole within {answer_s:g} s."
+            self.found.error = OverTime(self.found.host, what, "Look at the host by hand.")
+        if self._stream is not None:
+            self._stream.close()
+
+    def result(self) -> HostEvidence:
+        """What came.
+
+        Raises:
+            Exception: a bug of this side.
+        """
+        if self._bug is not None and self.found.error is None:
+            raise self._bug
+        return self.found
+
+
+def write_archive(target: Path, stack: str, found: Sequence[HostEvidence]) -> Findings:
+    """One archive with the summary first; returns what the logs tell.
+
+    Args:
+        target: written whole or not at all, readable by its owner alone.
+        stack: its name, and the name of the folder in the archive.
+        found: of every host.
+    """
+    findings = read_findings(found)
+    partial = target.with_name(target.name + ".partial")
+    partial.touch(mode=0o600)
+    with tarfile.open(partial, "w:gz", compresslevel=3) as archive:
+        text = summary(stack, found, findings).encode()
+        member = tarfile.TarInfo(f"{stack}/{SUMMARY}")
+        member.size, member.mtime, member.mode = len(text), int(time.time()), 0o600
+        archive.addfile(member, io.BytesIO(text))
+        for each in found:
+            for name, content in _members(each):
+                inner = tarfile.TarInfo(f"{stack}/{each.host}/{name}")
+                inner.size, inner.mtime, inner.mode = len(content), member.mtime, 0o600
+                archive.addfile(inner, io.BytesIO(content))
+    partial.replace(target)
+    return findings
+
+
+def read_findings(found: Sequence[HostEvidence]) -> Findings:
+    """What the journals and kernel logs tell."""
+    findings = Findings()
+    begun: list[str] = []
+    for each in found:
+        for name, content in _members(each):
+            lines = content.decode("utf-8", "replace").splitlines()
+            if name == KERNEL:
+                findings.kernels += kernel_failures(each.host, lines)
+            elif name.endswith("/" + JOURNAL):
+                process = name.split("/")[1].replace("_", "/")
+                begun += [at for at in (run_begun(lines),) if at]
+                failure = journal_failure(process, lines)
+                findings.ranks += [failure] if failure is not None else []
+                findings.last_lines[process] = lines[-1] if lines else ""
+    findings.begun = min(begun, default="")
+    return findings
+
+
+def summary(stack: str, found: Sequence[HostEvidence], findings: Findings) -> str:
+    """The page that is read first."""
+    first = findings.first
+    missing = [each for each in found if each.error is not None]
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+    lines = [f"# {stack}: evidence of {stamp} UTC", "", "## First failure", ""]
+    if first is None:
+        lines.append("No line of any process or kernel tells of a failure since the last start.")
+    else:
+        lines += [f"{first.at} {first.place}", "", f"    {first.line}"]
+    for each in missing:
+        lines += ["", f"Not whole: {each.host}: {each.error.what if each.error else ''}"]
+    lines += ["", "## Every process: its first failure, else its last line", ""]
+    told = {failure.place: f"{failure.at} {failure.line}" for failure in findings.ranks}
+    for each in found:
+        known = each.processes or tuple(
+            process for process in findings.last_lines if process.startswith(f"{each.host}/")
+        )
+        lines += [
+            f"- {p} ({each.host}): {told.get(p) or findings.last_lines.get(p) or 'no line'}"
+            for p in known
+        ]
+    lines += ["", "## Kernels", ""]
+    lines += [
+        f"- {failure.at} {failure.place}: {failure.line}"
+        for failure in findings.kernels[-MAX_NAMED:]
+    ]
+    lines += [] if findings.kernels else ["Nothing."]
+    left_out = [f"- {each.host}: {', '.join(each.left_out)}" for each in found if each.left_out]
+    lines += ["", "## Left out for want of time", "", *left_out] if left_out else []
+    lines += [
+        "",
+        "Secrets are masked as `***`: values of the stack's credentials, of variables that are named",
+        "like secrets, and what looks like a key.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _members(found: HostEvidence) -> Iterator[tuple[str, bytes]]:
+    """The files of a host's part; as far as they came, where it broke off."""
+    if found.part is None or not found.part.exists():
+        return
+    try:
+        with tarfile.open(found.part, "r|gz") as part:
+            for member in part:
+                content = part.extractfile(member) if member.isreg() else None
+                is_inside = not member.name.startswith("/") and ".." not in member.name.split("/")
+                if content is not None and is_inside:
+                    yield member.name, content.read()
+    except (tarfile.TarError, EOFError, OSError):
+        return  # it broke off here; the summary says so

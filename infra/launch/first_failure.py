@@ -1,0 +1,87 @@
+"""Which failure came first, over all ranks and kernels: the one that the others follow from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from infra.launch.unit_states import is_own_error, plain
+
+MAX_WORDS = 400
+# systemd's own word for a start: what was logged before it belongs to an earlier run.
+_STARTED = re.compile(r"^Started moe-\S+\.service\b")
+_ENDED = re.compile(
+    r"^moe-\S+\.service: (?:Main process exited, code=\w+, status=[^0]|Failed with)"
+)
+_STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]\d{6})(?:Z|[+-]\d\d:?\d\d)? (.*)$")
+# NVRM: Xid (PCI:…): 79, …; Out of memory: Killed process …; devices that left the bus.
+_KERNEL = re.compile(
+    r"NVRM: Xid|SXid|Out of memory: Killed|oom-kill:|amdgpu.*(?:GPU reset|ring .* timeout|RAS)"
+    r"|pcieport .*: (?:Uncorrected|Fatal)|davinci.*(?:fault|error)|link down|lost carrier|I/O error"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Failure:
+    """One line that tells of a failure.
+
+    Args:
+        at: ISO time in UTC, microseconds; in the order of the text.
+        place: the process, or `kernel of HOST`.
+        line: what it says.
+    """
+
+    at: str
+    place: str
+    line: str
+
+
+def journal_failure(process: str, lines: Sequence[str]) -> Failure | None:
+    """The first line of the last run that tells of a failure of its own, else of its end; None without one.
+
+    Args:
+        process: whose journal it is.
+        lines: stamp and text, oldest first.
+    """
+    stamped = _stamped(lines)
+    begun = max((i for i, (_, text) in enumerate(stamped) if _STARTED.match(text)), default=0)
+    run = stamped[begun:]
+    for tells in (is_own_error, lambda text: _ENDED.match(text) is not None):
+        for at, text in run:
+            if tells(text):
+                return Failure(at, process, plain(text)[:MAX_WORDS])
+    return None
+
+
+def kernel_failures(host: str, lines: Iterable[str]) -> list[Failure]:
+    """The kernel's lines that tell of broken hardware or killed processes, oldest first."""
+    return [
+        Failure(at.replace(",", "."), f"kernel of {host}", text[:MAX_WORDS])
+        for at, text in _stamped(lines)
+        if _KERNEL.search(text)
+    ]
+
+
+def first_failure(
+    ranks: Sequence[Failure], kernels: Sequence[Failure], begun: str
+) -> Failure | None:
+    """The earliest; what a kernel said before the deployment began tells nothing of it.
+
+    Args:
+        ranks: at most one of each process.
+        kernels: of every host.
+        begun: when the first process of the last run began, "" when that is not known.
+    """
+    return min([*ranks, *(each for each in kernels if each.at >= begun)], default=None)
+
+
+def run_begun(lines: Sequence[str]) -> str:
+    """When the last run of a journal began; "" without a line."""
+    stamped = _stamped(lines)
+    begun = [at for at, text in stamped if _STARTED.match(text)]
+    return begun[-1] if begun else (stamped[0][0] if stamped else "")
+
+
+def _stamped(lines: Iterable[str]) -> list[tuple[str, str]]:
+    return [(match[1], match[2]) for line in lines if (match := _STAMP.match(line))]

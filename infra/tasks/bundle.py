@@ -1,0 +1,69 @@
+"""`fab bundle`: the evidence of a failure, from all ranks at once, in one archive."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from infra.errors import HostsFailed, StackError
+from infra.launch.evidence import HostEvidence, collect, write_archive
+from infra.remote.failures import HostFailure, failure_table
+from infra.tasks.options import Options
+from infra.tasks.output import SCHEMA_VERSION, Output
+from infra.tasks.reached_hosts import open_recorded
+from infra.tasks.stack_options import same_choice
+
+
+def run(options: Options, output: Output) -> int:
+    """Write the archive and name the first failure; 4 when a host's evidence is not whole."""
+    with open_recorded(options) as reached:
+        target = _target(options, reached.name)
+        output.message(f"collecting from {len(reached.hosts)} hosts, at most a minute")
+        with tempfile.TemporaryDirectory(prefix="moe-infra-bundle-") as folder:
+            found = collect(reached.streams.open_stream, reached.hosts, reached.name, Path(folder))
+            findings = write_archive(target, reached.name, found)
+    first, failures = findings.first, _failures(found)
+    output.document(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "stack": reached.name,
+            "ok": not failures,
+            "file": str(target),
+            "first_failure": None
+            if first is None
+            else {"time": first.at, "process": first.place, "line": first.line},
+            "missing": {failure.host: failure.error.what for failure in failures},
+        }
+    )
+    if first is None:
+        output.data("No line tells of a failure since the last start.")
+    else:
+        output.data(f"First failure: {first.at} {first.place}: {first.line}")
+    output.data(f"{target}: begin with {reached.name}/summary.md")
+    if failures:
+        output.message(output.toned("The evidence of these hosts is missing or not whole:", "bad"))
+        output.message(failure_table(failures))
+    output.next_command(f"fab status {same_choice(options)}")
+    return HostsFailed.exit_code if failures else 0
+
+
+def _target(options: Options, stack: str) -> Path:
+    """Where the archive goes.
+
+    Raises:
+        StackError: its folder is not there.
+    """
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    target = Path(options.text("to") or f"{stack}-{stamp}.tar.gz").absolute()
+    if not target.parent.is_dir():
+        raise StackError("--to", f"There is no folder {target.parent}.", "Make it first.")
+    if target.is_dir():
+        raise StackError("--to", f"{target} is a folder.", "Name a file in it.")
+    return target
+
+
+def _failures(found: list[HostEvidence]) -> tuple[HostFailure, ...]:
+    return tuple(
+        HostFailure(host=each.host, error=each.error) for each in found if each.error is not None
+    )

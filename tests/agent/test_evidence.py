@@ -1,0 +1,116 @@
+"""The evidence of one host: what is in the archive, and that no secret is."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.agent.evidence import stream
+from infra.agent.masking import Mask
+from tests.agent.stubborn_host import StubbornHost
+
+FOLDER = "/etc/moe-infra/s"
+UNIT = "moe-s-engine@0.service"
+# Planted in every place that the archive draws from; joined here so that no scanner finds a key in this file.
+IN_CREDENTIAL, IN_ENVIRONMENT = "sesame-" + "open-1234", "variable" + "-value-77"
+HUB, BEARER, ARGUMENT = "hf_" + "zGk2Qv81Lm", "eyJ" + "hbGciOi.x9", "given-on-the" + "-line"
+ALL = (IN_CREDENTIAL, IN_ENVIRONMENT, HUB, BEARER, ARGUMENT)
+
+
+@pytest.fixture
+def engine() -> Iterator[int]:
+    """A process with a secret in its environment and one in its arguments."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)", "--api-key", ARGUMENT],
+        env={"MY_API_KEY": IN_ENVIRONMENT, "HARMLESS": "yes", "HF_HOME": "/models"},
+    )
+    yield child.pid
+    child.kill()
+    child.wait()
+
+
+@pytest.fixture
+def archive(
+    host: StubbornHost, stand_in: Callable[[str, str], None], engine: int
+) -> dict[str, bytes]:
+    record = {"processes": [{"id": "a/0", "unit": UNIT, "role": "unified"}]}
+    host.put(f"{FOLDER}/release.json", json.dumps(record))
+    host.put(f"{FOLDER}/credentials/api_key", IN_CREDENTIAL + "\n", 0o600)
+    host.put(f"{FOLDER}/engine-0/environment", f"LEFT_HERE_BY_HAND={IN_CREDENTIAL}\n")
+    entry = f"__CURSOR=c\\n__REALTIME_TIMESTAMP=1\\nMESSAGE=%s\\n_SYSTEMD_UNIT={UNIT}\\n\\n"
+    logged = f"Authorization: Bearer {BEARER}; token {HUB}; key {IN_CREDENTIAL}; {IN_ENVIRONMENT}"
+    stand_in("journalctl", f"case $* in *export*) printf '{entry % logged}';; *) echo NVRM;; esac")
+    shown = f"MainPID={engine}\\nControlGroup=/none\\n"
+    stand_in("systemctl", f"case $1 in show) printf '{shown}';; *) echo {IN_CREDENTIAL};; esac")
+    inspected = json.dumps([{"Config": {"Env": [f"HF_TOKEN={HUB}", f"X={IN_ENVIRONMENT}"]}}])
+    stand_in("docker", f"case $2 in --format) exit 1;; esac; echo '{inspected}'")
+    own = Path(f"/proc/{engine}")
+    for name in ("status", "limits", "cmdline", "environ"):
+        host.put(f"/proc/{engine}/{name}", (own / name).read_bytes())
+    host.put(f"/proc/{engine}/cgroup", "0::/none\n")
+    chunks: list[bytes] = []
+    report = stream({"record": f"{FOLDER}/release.json"}, host, chunks.append)
+    assert report["left_out"] == []
+    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks)), mode="r:gz") as packed:
+        return {
+            member.name: content.read()
+            for member in packed
+            if (content := packed.extractfile(member)) is not None
+        }
+
+
+def test_a_rank_has_its_unit_journal_container_and_processes(
+    archive: dict[str, bytes], engine: int
+) -> None:
+    place = "ranks/a_0"
+    assert archive[f"{place}/journal.txt"].startswith(b"1970-01-01T00:00:00.000001Z Authoriz")
+    assert b"Max locked memory" in archive[f"{place}/{engine}/limits"]
+    assert b"HARMLESS=yes" in archive[f"{place}/{engine}/environ"]
+    assert {f"{place}/unit.txt", f"{place}/docker.json", "host/kernel.log"} <= set(archive)
+    assert "host/files/engine-0/environment" in archive
+    assert not any("credentials" in name for name in archive)
+
+
+def test_no_planted_secret_leaves_the_host(archive: dict[str, bytes], engine: int) -> None:
+    for name, content in archive.items():
+        assert not [secret for secret in ALL if secret.encode() in content], name
+    assert b"MY_API_KEY=***" in archive[f"ranks/a_0/{engine}/environ"]
+    assert b"HF_TOKEN=***" in archive["ranks/a_0/docker.json"]
+
+
+def test_time_that_is_over_is_said(
+    host: StubbornHost, stand_in: Callable[[str, str], None]
+) -> None:
+    host.put(f"{FOLDER}/release.json", json.dumps({"processes": []}))
+    chunks: list[bytes] = []
+    report = stream({"record": f"{FOLDER}/release.json", "collect_s": 1e-9}, host, chunks.append)
+    assert "host/kernel.log" in str(report["left_out"])
+    assert chunks
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("--max-num-batched-tokens 8192", "--max-num-batched-tokens 8192"),
+        ("max_num_batched_tokens=8192", "max_num_batched_tokens=8192"),
+        ("serve --api-key abcdef x", "serve --api-key *** x"),
+        ("hf_token: abcdef", "hf_token: ***"),
+        ('{"api_key": "abc def", "n": 1}', '{"api_key": ***, "n": 1}'),
+        ("https://user:pass@host/x", "https://user:***@host/x"),
+        ("AWS_SECRET_ACCESS_KEY=abc/def+1", "AWS_SECRET_ACCESS_KEY=***"),
+        ("", ""),
+    ],
+)
+def test_what_looks_like_a_secret_is_masked(text: str, masked: str) -> None:
+    assert Mask([]).text(text.encode()).decode() == masked
+
+
+def test_short_values_are_no_secrets() -> None:
+    assert Mask([b"a", b""]).text(b"banana") == b"banana"

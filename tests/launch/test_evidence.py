@@ -1,0 +1,149 @@
+"""Evidence of several hosts: the first failure over all of them, one archive, and hosts that do not answer."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from infra.launch.evidence import HostEvidence, collect, write_archive
+from infra.launch.first_failure import first_failure, journal_failure, kernel_failures, run_begun
+from infra.remote.failures import LostConnection, Unreachable
+
+DAY = "2026-11-20T14:00:"
+STARTED = f"{DAY}00.000000Z Started moe-s-engine@0.service - engine 0."
+OOM = f"{DAY}05.500000Z torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+ENDED = (
+    f"{DAY}09.000000Z moe-s-engine@0.service: Main process exited, code=exited, status=1/FAILURE"
+)
+
+
+def packed(**files: str) -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return sink.getvalue()
+
+
+class Answer:
+    """A host's stream: chunks, or a failure after some of them."""
+
+    def __init__(self, *chunks: bytes | Exception, waits_s: float = 0.0) -> None:
+        self.pieces, self.waits_s = chunks, waits_s
+        self.report: Mapping[str, object] = {"processes": [{"id": "a/0", "role": "x"}]}
+
+    def chunks(self) -> Iterator[bytes]:
+        threading.Event().wait(self.waits_s)
+        for piece in self.pieces:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_first_error_of_the_last_run_is_a_ranks_failure() -> None:
+    earlier = f"{DAY}00.000000Z ValueError: of a run before".replace("14:", "13:")
+    lines = [earlier, STARTED, f"{DAY}01.000000Z INFO fine", OOM, ENDED]
+    found = journal_failure("decode-0/3", lines)
+    assert found is not None
+    assert (found.at, found.place) == (f"{DAY}05.500000", "decode-0/3")
+    assert found.line.startswith("torch.OutOfMemoryError")
+
+
+def test_an_end_without_words_is_a_failure_too() -> None:
+    found = journal_failure("a/0", [STARTED, ENDED])
+    assert found is not None
+    assert "status=1/FAILURE" in found.line
+    stopped = ENDED.replace("status=1/FAILURE", "status=0/SUCCESS")
+    assert journal_failure("a/0", [STARTED, stopped]) is None
+    assert journal_failure("a/0", []) is None
+
+
+def test_a_line_that_points_at_another_is_none() -> None:
+    lines = [
+        STARTED,
+        f"{DAY}07.000000Z RuntimeError: Engine core initialization failed. See root cause above.",
+        f"{DAY}08.000000Z WARNING cannot find a tuned kernel: a default is used",
+    ]
+    assert journal_failure("a/0", lines) is None
+
+
+def test_a_kernels_line_before_the_run_tells_nothing_of_it() -> None:
+    lines = [
+        f"{DAY}01.000000+0000 host kernel: NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.",
+        f"{DAY}02.000000+0000 host kernel: usb 1-1: new device",
+    ]
+    kernels = kernel_failures("h", lines)
+    assert [failure.place for failure in kernels] == ["kernel of h"]
+    rank = journal_failure("a/0", [STARTED, OOM])
+    assert rank is not None
+    first = first_failure([rank], kernels, run_begun([STARTED]))
+    assert first is not None
+    assert "Xid" in first.line
+    assert first_failure([rank], kernels, f"{DAY}03.000000") == rank
+    assert first_failure([], [], "") is None
+
+
+def test_one_archive_begins_with_a_summary_that_names_the_first_failure(tmp_path: Path) -> None:
+    later = OOM.replace("05.5", "08.5").replace("OutOfMemory", "Connection")
+    answers = {
+        "h0": Answer(packed(**{"ranks/h0_0/journal.txt": f"{STARTED}\n{later}\n"})),
+        "h1": Answer(packed(**{"ranks/h1_0/journal.txt": f"{STARTED}\n{OOM}\n", "../x": "no"})),
+    }
+    (tmp_path / "parts").mkdir()
+    found = collect(lambda host, _: answers[host], list(answers), "s", tmp_path / "parts")
+    findings = write_archive(tmp_path / "b.tar.gz", "s", found)
+    assert findings.first is not None
+    assert (findings.first.place, findings.first.at) == ("h1/0", f"{DAY}05.500000")
+    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+        names = archive.getnames()
+        text = archive.extractfile("s/summary.md")
+        assert text is not None
+        assert b"OutOfMemoryError" in text.read().split(b"## Every")[0]
+    assert names == ["s/summary.md", "s/h0/ranks/h0_0/journal.txt", "s/h1/ranks/h1_0/journal.txt"]
+    assert (tmp_path / "b.tar.gz").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_host_that_breaks_off_or_is_down_is_stated_and_the_rest_is_kept(tmp_path: Path) -> None:
+    whole = packed(**{"ranks/h0_0/journal.txt": f"{STARTED}\n{OOM}\n" * 5000})
+    answers = {
+        "h0": Answer(whole),
+        "h1": Answer(whole[:400], LostConnection("h1", "it is gone.", "")),
+    }
+
+    def ask(host: str, _: Mapping[str, object]) -> Answer:
+        if host == "h2":
+            raise Unreachable("h2", "h2 does not answer.", "Look.")
+        return answers[host]
+
+    (tmp_path / "parts").mkdir()
+    found = collect(ask, ["h0", "h1", "h2"], "s", tmp_path / "parts")
+    write_archive(tmp_path / "b.tar.gz", "s", found)
+    assert [each.error is None for each in found] == [True, False, False]
+    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+        text = archive.extractfile("s/summary.md")
+        assert text is not None
+        summary = text.read().decode()
+    assert "Not whole: h1: it is gone." in summary
+    assert "Not whole: h2: h2 does not answer." in summary
+    assert "OutOfMemoryError" in summary
+
+
+def test_a_host_that_hangs_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    begun = time.monotonic()
+    found: list[HostEvidence] = collect(
+        lambda _host, _request: Answer(waits_s=2.0), ["h0"], "s", tmp_path, answer_s=0.2
+    )
+    assert time.monotonic() - begun < 1.5
+    assert found[0].error is not None
+    assert "not whole within" in found[0].error.what
