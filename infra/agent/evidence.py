@@ -11,6 +11,7 @@ import tarfile
 import time
 from typing import Callable, Dict, List, Optional
 
+from .group_evidence import FOLDER as KEPT
 from .host import Host, Refused
 from .logs import Query, read_tail
 from .masking import Mask, known_secrets, secret_values
@@ -61,7 +62,9 @@ def stream(request: Dict[str, object], host: Host, write: Write) -> Dict[str, ob
         collection = _Collection(host, archive, mask, until)
         collection.ranks(rows)
         collection.kernel()
-        collection.files(folder)
+        collection.files("host/files", folder)
+        # what the watcher has kept of earlier runs
+        collection.files("host/earlier", os.path.join(KEPT, os.path.basename(folder)))
         collection.host()
     return {
         "schema_version": 1,
@@ -115,14 +118,14 @@ class _Collection:
         argv = ["journalctl", "-k", "-b", "-q", "--no-pager", "-o", "short-iso-precise", "--utc"]
         self._command("host/kernel.log", [*argv, "-n", str(KERNEL_LINES)])
 
-    def files(self, folder: str) -> None:
-        """What was rendered for this host; no credentials."""
+    def files(self, place: str, folder: str) -> None:
+        """The files below a folder of this host; no credentials."""
         base = self._host.path(folder)
         for where, folders, names in os.walk(base):
             folders[:] = sorted(name for name in folders if name != "credentials")
             for name in sorted(names):
                 path = os.path.join(where, name)
-                self._file("host/files/" + os.path.relpath(path, base), path)
+                self._file("{}/{}".format(place, os.path.relpath(path, base)), path)
 
     def host(self) -> None:
         """The state of the host, and what its vendor's tools say."""

@@ -201,7 +201,9 @@ def summary(stack: str, found: Sequence[HostEvidence], findings: Findings) -> st
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
     lines = [f"# {stack}: evidence of {stamp} UTC", "", "## First failure", ""]
     if first is None:
-        lines.append("No line of any process or kernel tells of a failure since the last start.")
+        lines.append(
+            "No line of any process, and none of a kernel since the last start, tells of a failure."
+        )
     else:
         lines += [f"{first.at} {first.place}", "", f"    {first.line}"]
     for each in missing:

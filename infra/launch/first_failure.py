@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from infra.launch.unit_states import is_own_error, plain
 
 MAX_WORDS = 400
+# What failed longer before the latest failure than this is another story.
+INCIDENT_S = 900.0
 # systemd's own word for a start: what was logged before it belongs to an earlier run.
 _STARTED = re.compile(r"^Started moe-\S+\.service\b")
 _ENDED = re.compile(
@@ -38,19 +41,22 @@ class Failure:
 
 
 def journal_failure(process: str, lines: Sequence[str]) -> Failure | None:
-    """The first line of the last run that tells of a failure of its own, else of its end; None without one.
+    """The first line of the last run that failed: an error of its own, else of its end; None without one.
+
+    A group that fails starts again by itself: its last run may well be a good one.
 
     Args:
         process: whose journal it is.
         lines: stamp and text, oldest first.
     """
     stamped = _stamped(lines)
-    begun = max((i for i, (_, text) in enumerate(stamped) if _STARTED.match(text)), default=0)
-    run = stamped[begun:]
-    for tells in (is_own_error, lambda text: _ENDED.match(text) is not None):
-        for at, text in run:
-            if tells(text):
-                return Failure(at, process, plain(text)[:MAX_WORDS])
+    starts = [0, *(i for i, (_, text) in enumerate(stamped) if _STARTED.match(text))]
+    ends = [*starts[1:], len(stamped)]
+    for begin, end in reversed(list(zip(starts, ends, strict=True))):
+        for tells in (is_own_error, _tells_end):
+            for at, text in stamped[begin:end]:
+                if tells(text):
+                    return Failure(at, process, plain(text)[:MAX_WORDS])
     return None
 
 
@@ -66,14 +72,22 @@ def kernel_failures(host: str, lines: Iterable[str]) -> list[Failure]:
 def first_failure(
     ranks: Sequence[Failure], kernels: Sequence[Failure], begun: str
 ) -> Failure | None:
-    """The earliest; what a kernel said before the deployment began tells nothing of it.
+    """The first failure of the latest incident.
 
     Args:
         ranks: at most one of each process.
         kernels: of every host.
-        begun: when the first process of the last run began, "" when that is not known.
+        begun: when the first process of the last run began, "" when that is not known; where no rank tells of
+            a failure, kernels may since then.
     """
-    return min([*ranks, *(each for each in kernels if each.at >= begun)], default=None)
+    if not ranks:
+        return min((each for each in kernels if each.at >= begun), default=None)
+    latest = max(_moment(each) for each in ranks)
+    return min(
+        each
+        for each in (*ranks, *kernels)
+        if latest - _moment(each) <= timedelta(seconds=INCIDENT_S)
+    )
 
 
 def run_begun(lines: Sequence[str]) -> str:
@@ -85,3 +99,11 @@ def run_begun(lines: Sequence[str]) -> str:
 
 def _stamped(lines: Iterable[str]) -> list[tuple[str, str]]:
     return [(match[1], match[2]) for line in lines if (match := _STAMP.match(line))]
+
+
+def _tells_end(text: str) -> bool:
+    return _ENDED.match(text) is not None
+
+
+def _moment(failure: Failure) -> datetime:
+    return datetime.fromisoformat(failure.at)

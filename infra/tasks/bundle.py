@@ -37,7 +37,7 @@ def run(options: Options, output: Output) -> int:
         }
     )
     if first is None:
-        output.data("No line tells of a failure since the last start.")
+        output.data("No line tells of a failure.")
     else:
         output.data(f"First failure: {first.at} {first.place}: {first.line}")
     output.data(f"{target}: begin with {reached.name}/summary.md")

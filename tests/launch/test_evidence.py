@@ -10,7 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from infra.launch.evidence import HostEvidence, collect, write_archive
-from infra.launch.first_failure import first_failure, journal_failure, kernel_failures, run_begun
+from infra.launch.first_failure import (
+    Failure,
+    first_failure,
+    journal_failure,
+    kernel_failures,
+    run_begun,
+)
 from infra.remote.failures import LostConnection, Unreachable
 
 DAY = "2026-11-20T14:00:"
@@ -88,8 +94,17 @@ def test_a_kernels_line_before_the_run_tells_nothing_of_it() -> None:
     first = first_failure([rank], kernels, run_begun([STARTED]))
     assert first is not None
     assert "Xid" in first.line
-    assert first_failure([rank], kernels, f"{DAY}03.000000") == rank
-    assert first_failure([], [], "") is None
+    long_after = Failure("2026-11-20T15:00:00.000000", "a/0", "ValueError: another day's")
+    assert first_failure([rank, long_after], kernels, "") == long_after
+    assert first_failure([], kernels, f"{DAY}03.000000") is None
+    assert first_failure([], kernels, f"{DAY}00.000000") == kernels[0]
+
+
+def test_a_run_that_goes_well_does_not_hide_the_one_that_failed() -> None:
+    again = STARTED.replace("00.000000Z", "20.000000Z")
+    found = journal_failure("a/0", [STARTED, OOM, ENDED, again, f"{DAY}21.000000Z INFO fine"])
+    assert found is not None
+    assert "OutOfMemory" in found.line
 
 
 def test_one_archive_begins_with_a_summary_that_names_the_first_failure(tmp_path: Path) -> None:
