@@ -26,6 +26,7 @@ LOGIN = "ubuntu"
 REQUESTS = f"{STATE}/requests.jsonl"
 
 # Plausible releases of each vendor's driver; nothing in the product depends on the numbers.
+_NVIDIA_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for a rehearsal"
 _DRIVERS = {"nvidia": "580.95.05", "amd": "6.14.14", "ascend": "25.2.0", "cpu": "0"}
 
 
@@ -91,6 +92,9 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
         files[path] = LabFile(content=Path(source).read_bytes(), mode=mode)
     files.update(_router_programs(world.catalog))
     files.update(_CLOCK)
+    if accelerator.vendor == "nvidia":
+        version = f"{_NVIDIA_MODULE}  {facts['driver_version']}  Release Build\n"
+        files["/proc/driver/nvidia/version"] = LabFile(content=version.encode())
     files["/proc/cpuinfo"] = LabFile(content=_processor(accelerator, plan).encode())
     sparse: dict[str, int] = {}
     for checkpoint in world.checkpoints:

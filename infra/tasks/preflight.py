@@ -15,7 +15,7 @@ from infra.launch.preflight.finding import (
     preflight_document,
 )
 from infra.launch.preflight.table import judge
-from infra.launch.preflight.waves import look, look_further
+from infra.launch.preflight.waves import IMEX_S, look, look_further
 from infra.tasks.options import Options
 from infra.tasks.output import Output, Tone
 from infra.tasks.reached_hosts import make_deployment, open_fleet
@@ -38,7 +38,7 @@ def run(options: Options, output: Output) -> int:
     with open_fleet(options, compiled.book.hosts) as fleet:
         deployment, _ = make_deployment(compiled, catalog, fleet, output)
         scene = look(deployment, catalog, "full", recorded)
-        scene = look_further(deployment, scene)
+        scene = look_further(deployment, scene, options.number("timeout") or IMEX_S)
     findings = judge(scene)
     output.document(preflight_document(compiled.plan.stack, findings))
     for group in grouped([one for one in findings if one.severity != "pass"]):

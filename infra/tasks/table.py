@@ -99,7 +99,12 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "preflight",
                 "preflight",
                 "Whether the stack can start on its hosts, worst first, each with its fix",
-                HOSTS,
+                (
+                    *HOSTS,
+                    Option(
+                        "timeout", "number", "seconds until the IMEX domain is whole; default 60"
+                    ),
+                ),
             ),
             Entry(
                 "tune-hosts",

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 
 from infra.launch.preflight import linux
 from infra.launch.preflight.accelerators import accelerators_of
-from infra.launch.preflight.network_checks import clock_of
 from infra.launch.preflight.rdma import read_ports
 from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.scene import Scene
@@ -23,7 +22,7 @@ class FactRow:
         rdma_devices: state by `device:port`.
         memory_gib: of the host, in all.
         page_size: of the kernel, bytes.
-        clock_ahead_s: of the operator's clock, the middle of what is possible.
+        clock_ahead_s: of the operator's clock: at least and at most.
         problem: why the accelerators could not be listed.
     """
 
@@ -38,7 +37,7 @@ class FactRow:
     rdma_devices: dict[str, str]
     memory_gib: float | None
     page_size: int
-    clock_ahead_s: float | None
+    clock_ahead_s: tuple[float, float] | None
     problem: str | None
 
     def as_document(self) -> dict[str, object]:
@@ -58,7 +57,7 @@ class FactRow:
             f"{active} of {len(self.rdma_devices)} active" if self.rdma_devices else "none",
             "-" if self.memory_gib is None else f"{self.memory_gib:.0f} GiB",
             f"{self.page_size // 1024} KiB" if self.page_size else "-",
-            "-" if self.clock_ahead_s is None else f"{self.clock_ahead_s:+.1f} s",
+            _clock_words(self.clock_ahead_s),
         )
 
 
@@ -69,7 +68,6 @@ def fact_row(scene: Scene, name: str) -> FactRow:
     found = accelerators_of(host, scene.accelerator(name).vendor)
     interfaces = linux.parse_interfaces(host.text("addresses") or "")
     memory = linux.parse_memory(host.files.get("/proc/meminfo", "")).get("MemTotal")
-    ahead = clock_of(host)
     return FactRow(
         name=name,
         address=address,
@@ -82,6 +80,18 @@ def fact_row(scene: Scene, name: str) -> FactRow:
         rdma_devices={port.name: port.state for port in read_ports(host.files)},
         memory_gib=None if memory is None else round(memory / GIB, 1),
         page_size=record.page_size,
-        clock_ahead_s=None if ahead is None else round(ahead, 3),
+        clock_ahead_s=None
+        if host.clock is None
+        else (round(host.clock.at_least_s, 3), round(host.clock.at_most_s, 3)),
         problem=found.problem if found is not None else None,
     )
+
+
+def _clock_words(ahead_s: tuple[float, float] | None) -> str:
+    """What is certain of a clock; the answer's own way leaves a second or so open."""
+    if ahead_s is None:
+        return "-"
+    least, most = ahead_s
+    if least <= 0 <= most:
+        return "right"
+    return f"{least:.1f} s ahead" if least > 0 else f"{-most:.1f} s behind"

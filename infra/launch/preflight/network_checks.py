@@ -278,8 +278,3 @@ def _listed(names: list[str]) -> str:
 def _last_words(host: ObservedHost, command: str) -> str:
     told = host.commands.get(command)
     return told.last_words if told is not None else "it was not asked"
-
-
-def clock_of(host: ObservedHost) -> float | None:
-    """How far a host's clock is ahead of the operator's, the middle of what is possible, in seconds."""
-    return None if host.clock is None else (host.clock.at_least_s + host.clock.at_most_s) / 2

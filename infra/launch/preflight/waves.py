@@ -107,8 +107,13 @@ def look(
     return replace(scene, hosts=observed, running=frozenset(running), ours=ours)
 
 
-def look_further(deployment: Deployment, scene: Scene) -> Scene:
+def look_further(deployment: Deployment, scene: Scene, imex_s: float) -> Scene:
     """The scene with what hosts see of each other, and what their accelerators do.
+
+    Args:
+        deployment: the plan and its hosts.
+        scene: what the first wave found.
+        imex_s: how long the nodes of an IMEX domain may take to find each other, in seconds.
 
     Raises:
         HostsFailed: a host cannot be asked.
@@ -120,7 +125,7 @@ def look_further(deployment: Deployment, scene: Scene) -> Scene:
     if ascend_network_hosts(scene):
         scene = replace(scene, pings=_pings(deployment, scene))
     if rack_hosts(scene):
-        scene = replace(scene, imex=_imex(deployment, scene))
+        scene = replace(scene, imex=_imex(deployment, scene, imex_s))
     return scene
 
 
@@ -197,17 +202,17 @@ def _pings(deployment: Deployment, scene: Scene) -> dict[tuple[str, int, str], f
     return found
 
 
-def _imex(deployment: Deployment, scene: Scene) -> dict[str, str]:
+def _imex(deployment: Deployment, scene: Scene, limit_s: float) -> dict[str, str]:
     """The IMEX domain as each host sees it, looked at until every node is ready or time is over."""
     hosts = rack_hosts(scene)
     latest = {host: scene.hosts[host].text("nvidia.imex") or "" for host in hosts}
     begun = deployment.clock.now()
     while waiting := [host for host in hosts if not _is_ready(latest[host])]:
-        if deployment.clock.now() - begun > IMEX_S:
+        if deployment.clock.now() - begun > limit_s:
             break
         if all(nvidia.parse_imex(latest[host]) is None for host in waiting):
             break
-        deployment.say(f"waiting for the IMEX domain of {', '.join(waiting)}, up to {IMEX_S:g} s")
+        deployment.say(f"waiting for the IMEX domain of {', '.join(waiting)}, up to {limit_s:g} s")
         deployment.clock.sleep(IMEX_PAUSE_S)
         requests = {host: imex_request() for host in waiting}
         for host, report in ask_all(deployment.fleet, requests, timeout_s=SLACK_S).items():
