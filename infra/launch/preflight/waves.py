@@ -28,7 +28,7 @@ from infra.remote.failures import AgentFailed
 from infra.render.release_record import Release
 from infra.render.reserved_ports import RESERVED_PORTS_ID
 
-REACH_S = 8.0
+REACH_S = 6.0
 # AWS's trays need about 45 s to agree after a boot (aws-parallelcluster#6996).
 IMEX_S = 60.0
 IMEX_PAUSE_S = 3.0

@@ -1,0 +1,290 @@
+"""Facts of all hosts judged: what each check has against a host, and that healthy hosts pass."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.inventory.facts_file import RecordedHost
+from infra.launch.preflight.finding import (
+    Finding,
+    Severity,
+    grouped,
+    preflight_document,
+    worst_first,
+)
+from infra.launch.preflight.observed import ClockReading, Disk, Holder
+from infra.launch.preflight.recording import observed_record
+from infra.launch.preflight.scene import Scene, odd_ones
+from infra.launch.preflight.table import CHECKS, judge
+from infra.render.release_record import RecordedProcess
+from tests.launch.preflight.scenes import (
+    change,
+    fabric,
+    gpus,
+    healthy,
+    imex,
+    npus,
+    only,
+    row,
+    tell,
+    troubles,
+)
+from tests.launch.scripted_facts import addresses_text
+
+RACK, ASCEND, POD, AMD = "gb200-2p1d", "a2-2n-dp4tp4", "a3-2p1d", "mi355x-tp8"
+
+
+@pytest.mark.parametrize("stack", [RACK, ASCEND, POD, AMD, "h200-2n-tp16", "vllm-native"])
+def test_healthy_hosts_pass_every_check_that_applies(stack: str, catalog: Catalog) -> None:
+    scene = healthy(stack, catalog)
+    if stack == "vllm-native":
+        scene = tell(
+            scene,
+            scene.plan.hosts[0].name,
+            "service-limits",
+            "Max locked memory  unlimited  unlimited  bytes\nMax open files  1048576  1048576  files\n",
+        )
+    assert troubles(scene) == []
+    assert judge(scene)
+
+
+def test_the_light_look_judges_only_what_it_asked(catalog: Catalog) -> None:
+    scene = replace(healthy(RACK, catalog), depth="light")
+    checks = {finding.check for finding in judge(scene)}
+    assert checks <= {name for name, check in CHECKS.items() if check.depth == "light"}
+    assert {"weights-staged", "ports-free", "driver-version", "clock-spread"} <= checks
+
+
+def test_the_odd_one_is_named_beside_one_that_has_the_usual_value() -> None:
+    assert odd_ones({"a": "1", "b": "2", "c": "2"}) == ("2", "b", {"a": "1"})
+    assert odd_ones({"a": "1", "b": "2"}) == ("1", "a", {"b": "2"})
+    assert odd_ones({}) == ("", "", {})
+
+
+def test_findings_are_ordered_worst_first_and_equal_ones_are_told_once() -> None:
+    def finding(host: str, severity: Severity, fix: str = "ssh {} ls") -> Finding:
+        return Finding(
+            host=host, check="c", severity=severity, observed="o", wanted="w", fix=fix.format(host)
+        )
+
+    found = [
+        finding("a", "pass"),
+        finding("a", "warn"),
+        finding("b", "block"),
+        finding("c", "block"),
+    ]
+    ordered = worst_first(found)
+    assert [one.severity for one in ordered] == ["block", "block", "warn", "pass"]
+    first = grouped(ordered)[0]
+    assert (first.hosts, first.fix) == (("b", "c"), "ssh HOST ls")
+    document = preflight_document("s", found)
+    assert document["ok"] is False
+    assert json.loads(json.dumps(document)) == document
+
+
+# (stack, command, its answer, check, severity, part of what is observed)
+ANSWERS = [
+    (RACK, "nvidia.gpus", gpus(3), "accelerator-count", "block", "3 devices"),
+    (RACK, "nvidia.gpus", gpus(4, name="NVIDIA H200"), "accelerator-type", "block", "NVIDIA H200"),
+    (RACK, "nvidia.gpus", gpus(4, driver="570.1"), "driver-version", "block", "570.1"),
+    (RACK, "nvidia.gpus", gpus(4, mig="Enabled"), "accelerator-partition", "block", "MIG"),
+    (RACK, "nvidia.gpus", gpus(4).replace("189471", "90000"), "accelerator-memory", "block", "90000 MiB"),
+    (RACK, "nvidia.gpus", gpus(4).replace(" 16,", " 8,"), "pcie-width", "warn", "8 PCIe lanes"),
+    (RACK, "nvidia.gpus", gpus(4).replace("Disabled, 0", "Disabled, 2"), "device-memory-errors", "warn", "2 unc"),
+    (RACK, "nvidia.gpus", "", "accelerator-answers", "block", "shows no device"),
+    (RACK, "nvidia.query", fabric(4, state="In Progress"), "fabric-state", "block", "In Progress"),
+    (RACK, "nvidia.query", fabric(4, clique=2), "fabric-state", "block", "clique 2"),
+    (RACK, "nvidia.query", fabric(4, cluster="00000000-0000-0000-0000-000000000000"), "fabric-state", "block", "no"),
+    (RACK, "nvidia.query", "", "fabric-state", "block", "tells nothing of a fabric"),
+    (RACK, "nvidia.nvlink", "GPU 1: x\n\t Link 4: <inactive>\n\t Link 5: 53 GB/s\n", "nvlink", "block", "NVLink 4"),
+    (RACK, "nvidia.nvlink", "", "nvlink", "block", "shows no link"),
+    (RACK, "nvidia.imex", imex({"192.0.2.1": "READY"}), "imex-domain", "block", "lacks"),
+    (RACK, "nvidia.imex", "", "imex-domain", "block", "no domain"),
+    (RACK, "nvidia.rows", "GPU-1, 0, 1, 0\n", "device-memory-errors", "block", "remapping failed"),
+    (RACK, "nvidia.rows", "GPU-1, 2, 0, 0\n", "device-memory-errors", "warn", "2 rows wait"),
+    (RACK, "nvidia.apps", "77, python3, 900, GPU-2\n", "accelerator-processes", "block", "process 77 (python3)"),
+    (RACK, "kernel-log", "NVRM: Xid (PCI:0008:01:00): 79, gone\n", "xid", "block", "Xid 79"),
+    (RACK, "kernel-log", "NVRM: Xid (PCI:0008:01:00): 48, DBE\n", "xid", "warn", "Xid 48"),
+    (RACK, "docker-info", "systemd 2\n", "cgroup-driver", "warn", "daemon-reload"),
+    (RACK, "nvidia.services", "Id=nvidia-fabricmanager.service\nLoadState=loaded\nActiveState=failed\n",
+     "fabric-manager", "block", "failed"),
+    (ASCEND, "ascend.info", npus(8, health="Alarm"), "npu-health", "block", "health Alarm"),
+    (ASCEND, "ascend.info", npus(7), "accelerator-count", "block", "7 devices"),
+    (ASCEND, "ascend.tls.3", "dev_id:3, tls switch[1]\n", "tls-switch", "block", "TLS switch 1 on device 3"),
+    (ASCEND, "ascend.tls.3", "", "tls-switch", "block", "TLS switch unknown on device 3"),
+    (ASCEND, "ascend.link.5", "link status: DOWN\n", "device-network", "block", "device 5: link DOWN"),
+    (ASCEND, "ascend.net_health.0", "net health status: Unreachable\n", "device-network", "block", "Unreachable"),
+    (ASCEND, "ascend.address.0", "", "device-network", "block", "no address"),
+    (POD, "ascend.spod", "Super Pod ID : 4\n", "super-pod", "block", "super-pod 4, while"),
+    (AMD, "amd.xgmi", '{"card2": {"XGMI Error count": "9"}}', "xgmi", "warn", "card2: 9"),
+    (AMD, "amd.processes", '[{"gpu": 1, "process_list": [{"process_info": {"pid": 7}}]}]',
+     "accelerator-processes", "block", "process 7"),
+    (ASCEND, "own-name", "127.0.1.1 STREAM x\n", "own-name", "block", "127.0.1.1"),
+    (AMD, "own-name", "127.0.1.1 STREAM x\n", "own-name", "warn", "127.0.1.1"),
+    (ASCEND, "own-name", "", "own-name", "warn", "does not resolve"),
+    (ASCEND, "timedatectl", "NTPSynchronized=no\n", "clock-service", "warn", "no time service"),
+    (ASCEND, "chrony", "A,b,4,1.0,2.5,0\n", "clock-service", "block", "+2.500 s off"),
+    (ASCEND, "route:unified-0", '[{"dev": "eth9"}]', "route", "block", "leaves by eth9"),
+    (ASCEND, "addresses", "", "interface", "warn", "cannot be read"),
+    (ASCEND, "addresses", addresses_text("ens3", "192.0.2.2"), "interface", "block", "ens3 carries 192.0.2.2"),
+    (ASCEND, "addresses", addresses_text("eth0", "10.0.0.1"), "interface", "block", "does not carry 192.0.2.2"),
+    (ASCEND, "addresses", addresses_text("eth0", "192.0.2.2", flags="UP"), "interface", "block", "without carrier"),
+    (ASCEND, "addresses", addresses_text("eth0", "192.0.2.2", mtu=9000), "mtu", "warn", "MTU 9000 on eth0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "case", ANSWERS, ids=[f"{case[3]}-{place}" for place, case in enumerate(ANSWERS)]
+)
+def test_an_answer_of_one_host_is_held_against_it(
+    case: tuple[str, str, str, str, str, str], catalog: Catalog
+) -> None:
+    stack, command, answer, check, severity, part = case
+    scene = healthy(stack, catalog)
+    host = scene.plan.hosts[-1].name
+    found = [f for f in judge(tell(scene, host, command, answer)) if f.severity != "pass"]
+    assert (severity, host, check) in {(f.severity, f.host, f.check) for f in found}
+    assert {f.host for f in found} == {host}
+    told = next(f for f in found if f.check == check)
+    assert part in told.observed
+    assert told.fix
+    assert told.wanted
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "words", "part"),
+    [
+        (None, "nvidia-smi did not answer within 30 s and was killed", "hangs"),
+        (None, "nvidia-smi: No such file or directory", "there is no nvidia-smi"),
+        (9, "NVIDIA-SMI has failed because it couldn't communicate", "exit code 9"),
+    ],
+)
+def test_a_tool_that_does_not_list_devices_blocks(
+    exit_code: int | None, words: str, part: str, catalog: Catalog
+) -> None:
+    scene = tell(healthy(RACK, catalog), "decode-2", "nvidia.gpus", words, exit_code)
+    found = [f for f in judge(scene) if f.severity == "block"]
+    assert [(f.host, f.check) for f in found] == [("decode-2", "accelerator-answers")]
+    assert part in found[0].observed
+
+
+def test_weights_that_are_missing_block_and_must_have_room(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    item = f"weights:{scene.plan.checkpoint}"
+    scene = row(scene, "unified-1", item, state="blocked", why="it does not exist")
+    assert troubles(scene) == [("block", "unified-1", "weights-staged")]
+    disk = Disk(
+        mount="/",
+        kind="ext4",
+        exists=True,
+        free_bytes=10**10,
+        free_inodes=10**6,
+        total_inodes=10**6,
+        error=None,
+    )
+    small = change(scene, "unified-1", disks={"/models": disk})
+    assert ("block", "unified-1", "weights-room") in troubles(small)
+    memory = replace(disk, kind="tmpfs", free_bytes=10**13)
+    lost = change(scene, "unified-1", disks={"/models": memory})
+    assert ("block", "unified-1", "weights-room") in troubles(lost)
+    wide = change(scene, "unified-1", disks={"/models": replace(disk, free_bytes=10**13)})
+    assert troubles(wide) == [("block", "unified-1", "weights-staged")]
+
+
+def test_an_image_that_differs_blocks_and_one_that_is_missing_warns(catalog: Catalog) -> None:
+    scene = healthy(RACK, catalog)
+    item = f"image:{scene.plan.engine.image}"
+    assert only(row(scene, "decode-3", item, before="sha256:bb")).check == "image-digest"
+    missing = only(row(scene, "decode-3", item, state="changed", before=None, why=""))
+    assert (missing.severity, missing.check) == ("warn", "image-present")
+    broken = only(row(scene, "decode-3", item, state="failed", why="docker: no daemon"))
+    assert (broken.severity, broken.observed) == ("block", "docker: no daemon")
+
+
+def test_a_taken_port_blocks_unless_our_own_process_or_release_holds_it(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    taken = change(scene, "unified-0", listening=({"port": 8088, "pid": 9, "command": "nginx"},))
+    assert "nginx" in only(taken).observed
+    assert troubles(replace(taken, running=frozenset({"unified-0/0"}))) == []
+    assert troubles(replace(taken, ours={"unified-0": (_recorded("old", ports=(8088,)),)})) == []
+
+
+def test_a_held_device_blocks_unless_a_daemon_or_our_own_release_holds_it(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    holder = Holder(
+        device="/dev/davinci2", pid=9, command="python3 train.py", control_group="/a.slice/x"
+    )
+    held = change(scene, "unified-1", holders=(holder,))
+    assert "python3 train.py; x" in only(held).observed
+    daemon = replace(holder, command="/usr/local/bin/npu-exporter -port 8082")
+    assert troubles(change(scene, "unified-1", holders=(daemon,))) == []
+    assert troubles(replace(held, running=frozenset({"unified-1/0"}))) == []
+    assert troubles(replace(held, ours={"unified-1": (_recorded("old", devices=(2,)),)})) == []
+
+
+def test_another_stacks_process_on_other_devices_is_left_in_peace(catalog: Catalog) -> None:
+    scene = healthy("mi325x-tp4", catalog)
+    (host,) = scene.hosts
+    text = '[{"gpu": 6, "process_list": [{"process_info": {"pid": 7}}]}]'
+    assert troubles(tell(scene, host, "amd.processes", text)) == []
+    holder = Holder(device="/dev/kfd", pid=9, command="vllm", control_group="/b")
+    assert troubles(change(scene, host, holders=(holder,))) == []
+
+
+def test_a_clock_is_held_against_a_host_only_as_far_as_it_is_certain(catalog: Catalog) -> None:
+    scene = healthy(RACK, catalog)
+
+    def clock(least: float, most: float) -> Scene:
+        return change(scene, "decode-1", clock=ClockReading(at_least_s=least, at_most_s=most))
+
+    assert troubles(clock(-1.0, 1.5)) == []
+    assert troubles(clock(0.4, 1.5)) == [("warn", "decode-1", "clock-spread")]
+    assert troubles(clock(29.0, 31.0)) == [("block", "decode-1", "clock-spread")]
+    assert troubles(clock(-31.0, -29.0)) == [("block", "decode-1", "clock-spread")]
+
+
+def test_facts_that_are_stale_block(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    records = {
+        name: observed_record(host, scene.plan.host(name).address)
+        for name, host in scene.hosts.items()
+    }
+    assert troubles(replace(scene, recorded=records)) == []
+    stale: dict[str, RecordedHost] = {
+        **records,
+        "unified-1": replace(records["unified-1"], machine_id="another"),
+    }
+    found = only(replace(scene, recorded=stale))
+    assert (found.host, found.check) == ("unified-1", "facts-fresh")
+    assert "machine-of-unified-1 (recorded another)" in found.observed
+    assert found.fix == "fab facts --stack a2-2n-dp4tp4"
+
+
+def test_a_reboot_alone_leaves_facts_fresh(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    records = {
+        name: replace(
+            observed_record(host, scene.plan.host(name).address), boot_id="the one before"
+        )
+        for name, host in scene.hosts.items()
+    }
+    assert troubles(replace(scene, recorded=records)) == []
+
+
+def _recorded(
+    name: str, *, devices: tuple[int, ...] = (), ports: tuple[int, ...] = ()
+) -> RecordedProcess:
+    return RecordedProcess(
+        id=name,
+        unit=f"{name}.service",
+        kind="engine",
+        group="g",
+        role="unified",
+        endpoint=None,
+        devices=devices,
+        ports=ports,
+    )
