@@ -38,13 +38,19 @@ class GroupState:
     def words(self) -> str:
         """What an operator should know, "" while it runs as it was started."""
         if self.phase == RUNS:
-            return f"restarted {times(self.restarts)}; the last time {self.why}" if self.why else ""
+            return self._told_why() if self.why else ""
         if self.phase == MEETS:
             return f"not watched yet: {', '.join(self.unmet) or 'its hosts'} must be heard of"
         if self.phase == FAILED:
             return self.why
-        waits = f"; waits for {', '.join(self.waits_for)}" if self.waits_for else ""
-        return f"restarts: {self.why}{waits}"
+        waits = f"; it waits for {', '.join(self.waits_for)}" if self.waits_for else ""
+        return f"restarts ({self.why}){waits}"
+
+    def _told_why(self) -> str:
+        if not self.restarts:
+            return f"started anew: {self.why}"
+        times = "once" if self.restarts == 1 else f"{self.restarts} times"
+        return f"restarted {times}; the last time: {self.why}"
 
     def as_document(self) -> dict[str, object]:
         """One row of `groups` in `status --json`."""
@@ -104,11 +110,6 @@ def read_groups(reports: Iterable[Report]) -> dict[str, GroupState]:
 def watched_hosts(reports: Mapping[str, Report]) -> set[str]:
     """The hosts whose watcher runs."""
     return {host for host, report in reports.items() if _is_active(report.get("watch"))}
-
-
-def times(count: int) -> str:
-    """`once`, `3 times`."""
-    return {0: "by an operator", 1: "once"}.get(count, f"{count} times")
 
 
 def _is_active(watch: object) -> bool:

@@ -54,7 +54,7 @@ def chosen_release(options: Options, catalog: Catalog, output: Output) -> Chosen
     """
     wanted = options.text("release")
     if wanted is not None:
-        return _kept_release(options, wanted)
+        return kept_release(options, wanted)
     compiled = compile_for_hosts(options, catalog)
     refuse_problems(compiled, catalog, output)
     inventory = needed_inventory(options, compiled.plan.stack)
@@ -79,7 +79,12 @@ def spare_hosts(
     }
 
 
-def _kept_release(options: Options, wanted: str) -> ChosenRelease:
+def kept_release(options: Options, wanted: str) -> ChosenRelease:
+    """A release that hosts keep, by its hash or the beginning of it.
+
+    Raises:
+        StackError: none is kept, or it was made for other addresses.
+    """
     name = chosen_name(options)
     inventory = needed_inventory(options, name)
     entries = {host.name: host for host in inventory.hosts}

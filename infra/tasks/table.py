@@ -189,6 +189,21 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 ),
             ),
             Entry(
+                "restart",
+                "restart",
+                "Restart groups of ranks as one, and prove each rank with a token",
+                (
+                    *HOSTS,
+                    FORCE,
+                    Option("role", "text", "only groups of this role: prefill, decode or unified"),
+                    Option("replica", "text", "only this replica; they count from 0"),
+                    Option(
+                        "rolling", "switch", "one group after another, so that others go on serving"
+                    ),
+                    Option("timeout", "number", "seconds until every rank must have proven itself"),
+                ),
+            ),
+            Entry(
                 "down",
                 "down",
                 "Stop the deployment and remove what `up` put on the hosts",

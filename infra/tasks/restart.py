@@ -1,0 +1,104 @@
+"""`fab restart`: end groups of ranks and start them again, as one, by their own watchers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from infra.catalog.load import Catalog
+from infra.errors import NotReady, PrerequisiteError, StackError
+from infra.launch.deployment import Limits
+from infra.launch.lease import this_owner
+from infra.launch.observation import observe, status_document
+from infra.launch.releases import HASH_SHOWN, read_recorded
+from infra.launch.restart import Selection, restart
+from infra.tasks.chosen_release import kept_release
+from infra.tasks.options import Options
+from infra.tasks.output import Output, failure_document
+from infra.tasks.reached_hosts import deployment_of, holding_lease, open_fleet, open_recorded
+from infra.tasks.stack_options import same_choice
+from infra.tasks.status import group_words, status_table
+
+
+def run(options: Options, output: Output) -> int:
+    """Restart the release that the hosts hold, whatever the stack file says by now."""
+    selection = _selection(options)
+    catalog = Catalog()
+    release = _recorded_release(options)
+    chosen = kept_release(options, release)
+    ready_s = options.number("timeout")
+    stack, hosts = chosen.plan.stack, tuple(chosen.hosts)
+    with (
+        open_fleet(options, chosen.reached) as opened,
+        holding_lease(options, "fab restart", opened, stack, hosts) as fleet,
+    ):
+        limits = Limits() if ready_s is None else Limits(ready_s=ready_s)
+        deployment, _ = deployment_of(chosen.plan, chosen.enable, catalog, fleet, output)
+        deployment = replace(deployment, limits=limits)
+        try:
+            restart(deployment, selection, f"{this_owner().operator} asked for it")
+        except NotReady as error:
+            rows = observe(fleet, hosts, stack, timeout_s=limits.ask_s)
+            document = status_document(stack, rows)
+            output.document({**document, "ok": False, "errors": failure_document(error)["errors"]})
+            output.data(status_table(rows))
+            output.message(output.toned(str(error), "bad"))
+            return error.exit_code
+        except KeyboardInterrupt:
+            output.message(
+                "What was asked for goes on: the hosts start the group again by themselves. "
+                f"`fab status {same_choice(options)}` shows it."
+            )
+            raise
+        rows = observe(fleet, hosts, stack, timeout_s=limits.ask_s)
+    output.document(status_document(stack, rows))
+    output.data(status_table(rows))
+    for words in group_words(rows):
+        output.message(words)
+    output.next_command(f"fab verify {same_choice(options)}")
+    return 0
+
+
+def _selection(options: Options) -> Selection:
+    """Which groups are named.
+
+    Raises:
+        StackError: the replica is no number of one.
+    """
+    replica = options.text("replica")
+    if replica is not None and not replica.isdigit():
+        what = f"{replica!r} is not the number of a replica."
+        raise StackError("--replica", what, "They count from 0: --replica 0.")
+    return Selection(
+        role=options.text("role"),
+        replica=None if replica is None else int(replica),
+        rolling=options.is_on("rolling"),
+    )
+
+
+def _recorded_release(options: Options) -> str:
+    """The one release that all hosts hold.
+
+    Raises:
+        PrerequisiteError: there is none, or two: a restart would mix them.
+    """
+    with open_recorded(options) as reached:
+        recorded = read_recorded(
+            reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s
+        )
+    where, again = f"stack {reached.name}", same_choice(options)
+    if not recorded.releases:
+        what = "Nothing of it is on its hosts, so nothing can be restarted."
+        raise PrerequisiteError(where, what, f"Run `fab up {again}`.")
+    held = {host: release.release for host, release in recorded.releases.items()}
+    if len(set(held.values())) > 1 or recorded.unfinished:
+        names = [f"{host}: {name[:HASH_SHOWN]}" for host, name in held.items()]
+        names += [
+            f"{h}: {name[:HASH_SHOWN]}, half installed" for h, name in recorded.unfinished.items()
+        ]
+        what = (
+            f"Its hosts hold more than one release ({'; '.join(names)}). Ranks of two engine releases do not serve "
+            "together: the KV handshake and the group's own refuse it. Nothing was changed."
+        )
+        fix = f"`fab diff {again}` shows what differs; `fab up --replace` brings all hosts to one release."
+        raise PrerequisiteError(where, what, fix)
+    return next(iter(held.values()))
