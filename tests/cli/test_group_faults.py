@@ -1,0 +1,304 @@
+"""What befalls a group of ranks on two real hosts, and what `fab status` says of it: docs/decisions.md 21."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.rehearsal.lab import registry
+from infra.rehearsal.lab.client import Lab
+from infra.rehearsal.lab.prerequisites import missing, observe_machine
+from infra.spec.load import PROJECT
+
+# Faults of hosts take the seconds that watchers wait before they believe them.
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+FAB = str(Path(sys.executable).parent / "fab")
+STACK = "a2-2n-dp4tp4"
+GROUP = "unified/0"
+HOSTS = ("unified-0", "unified-1")
+WATCH = f"moe-{STACK}-watch"
+CONFIG = f"/etc/moe-infra/{STACK}/watch/groups.json"
+# Believed sooner than in production, for the tests' time; long enough for a machine that does other things.
+HASTE = {"lost_s": 4.0, "max_restarts": 20}
+PATIENCE = {"first_s": 60.0, "silent_s": 60.0, "stuck_s": 4.0}
+LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """Two hosts with a group of four ranks that has been handed over to its watchers."""
+
+    inventory: str
+    lab: Lab
+    installed: dict[str, bytes]
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start `fab` with the stack and inventory."""
+        argv = [FAB, words[0], "--stack", STACK, "--inventory", self.inventory, *words[1:]]
+        return subprocess.Popen(
+            argv,
+            cwd=PROJECT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def fab(self, *words: str) -> tuple[int, str, str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=LIMIT_S)
+        return process.returncode, out, err
+
+    def status(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.fab("status", "--json")[1])
+        return document
+
+    def sh(self, host: str, command: str) -> str:
+        return self.lab.run(host, ["sh", "-c", command]).stdout.decode()
+
+    def record(self) -> dict[str, Any]:
+        """What the host of rank 0 remembers."""
+        text = self.sh(HOSTS[0], f"cat /var/lib/moe-infra/groups/{STACK}/*.json")
+        document: dict[str, Any] = json.loads(text)["lead"]
+        return document
+
+    def until(self, what: Callable[[], bool], limit_s: float = LIMIT_S) -> float:
+        """Wait for something; the seconds that it took."""
+        begun = time.monotonic()
+        while not what():
+            assert time.monotonic() - begun < limit_s, self.record()
+            time.sleep(0.2)
+        return time.monotonic() - begun
+
+    def serves_again(self, after: int) -> dict[str, Any]:
+        """Wait until a newer epoch serves; its row of `groups`."""
+        self.until(lambda: self.record()["epoch"] > after and self.record()["phase"] == "run")
+        self.until(lambda: bool(self.status()["ok"]))
+        row: dict[str, Any] = self.status()["groups"][0]
+        return row
+
+    def set_limits(self, **changes: float) -> None:
+        """Write other limits for the watchers, and have them read."""
+        for host in HOSTS:
+            document = json.loads(self.lab.read_file(host, CONFIG))
+            document["limits"].update({**HASTE, **changes})
+            document["patience"] = PATIENCE
+            self.lab.write_file(host, CONFIG, json.dumps(document).encode())
+            self.sh(host, f"systemctl restart {WATCH}")
+
+    def is_running(self, host: str) -> bool:
+        return self.sh(host, f"systemctl is-active moe-{STACK}-engine@0").strip() == "active"
+
+    def engine_pids(self, host: str) -> list[int]:
+        """The engine's own processes, not the container's client."""
+        return [
+            pid
+            for pid, argv in self.lab.processes(host)
+            if any(word.endswith("/engine") for word in argv[:5])
+        ]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    reason = missing(observe_machine())
+    if reason is not None:
+        if os.environ.get("CI"):
+            raise reason
+        pytest.skip(str(reason))
+    words = [FAB, "rehearse", "--stack", STACK, "--keep", "--to-step", "start", "--json"]
+    done = subprocess.run(
+        words, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=120
+    )
+    document = json.loads(done.stdout)
+    try:
+        assert done.returncode == 0, done.stderr
+        entry = next(one for one in registry.read_entries() if one.id == document["id"])
+        lab = Lab(entry)
+        installed = {host: lab.read_file(host, CONFIG) for host in HOSTS}
+        found = Site(document["inventory"], lab, installed)
+        found.set_limits()
+        yield found
+    finally:
+        stop = [FAB, "rehearse", "--stop", document["id"]]
+        subprocess.run(stop, cwd=PROJECT, capture_output=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def serving(site: Site) -> Site:
+    """The group serves; a restart that is asked for forgets those before."""
+    if not site.status()["ok"] or site.record()["phase"] != "run":
+        code, _, err = site.fab("restart")
+        assert code == 0, err
+    return site
+
+
+def test_a_rank_that_is_killed_is_named_and_its_evidence_kept(serving: Site) -> None:
+    before = serving.record()
+    serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main moe-{STACK}-engine@0")
+    row = serving.serves_again(before["epoch"])
+    assert row["why"] == "unified-1: unified-1/0 was ended by signal 9"
+    assert row["restarts"] == before["restarts"] + 1
+    folder = f"/var/lib/moe-infra/evidence/{STACK}/unified-0-{before['epoch']}"
+    for host in HOSTS:
+        facts = json.loads(serving.lab.read_file(host, f"{folder}/facts.json"))
+        assert facts["epoch"] == before["epoch"]
+        assert b"startup complete" in serving.lab.read_file(HOSTS[0], f"{folder}/journal.txt")
+
+
+def test_a_frozen_rank_is_noticed_by_requests_that_make_no_token(serving: Site) -> None:
+    before = serving.record()
+    for pid in serving.engine_pids(HOSTS[1]):
+        serving.sh(HOSTS[1], f"kill -STOP {pid}")
+    assert serving.status()["ok"]  # the port is open and the health is green
+
+    base = json.loads(serving.lab.read_file(HOSTS[0], CONFIG))["groups"][0]["metrics"][0]
+    base = base.rpartition("/")[0]
+    model = json.loads(serving.sh(HOSTS[0], f"curl -s {base}/v1/models"))["data"][0]["id"]
+    body = json.dumps({"model": model, "prompt": "a " * 400, "max_tokens": 4})
+    asked = f"curl -s -m 30 -H 'X-data-parallel-rank: 2' -H 'Content-Type: application/json' -d '{body}'"
+
+    def ask() -> None:
+        serving.sh(HOSTS[0], f"{asked} {base}/v1/completions")
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    row = serving.serves_again(before["epoch"])
+    assert "rank 2 runs requests and has made no token for 4 s" in row["why"]
+    thread.join(30)
+
+
+def test_a_host_that_is_cut_off_stops_its_ranks_and_joins_the_next_epoch(serving: Site) -> None:
+    before = serving.record()
+    serving.lab.cut(HOSTS[1])
+    try:
+        serving.until(lambda: serving.record()["phase"] == "stop")
+        serving.until(lambda: not serving.is_running(HOSTS[1]))
+        serving.until(lambda: not serving.is_running(HOSTS[0]))
+        view = f"cat /run/moe-infra/groups/{STACK}/*.json"
+        serving.until(
+            lambda: json.loads(serving.sh(HOSTS[0], view))["waits_for"] == ["unified-1 is silent"]
+        )
+        assert serving.record()["epoch"] == before["epoch"]  # nobody starts half a group
+    finally:
+        serving.lab.heal(HOSTS[1])
+    row = serving.serves_again(before["epoch"])
+    assert row["why"] == "unified-1: silent for more than 4 s"
+    assert row["epoch"] == before["epoch"] + 1
+
+
+def test_a_frozen_host_is_waited_for_and_joins_the_next_epoch(serving: Site) -> None:
+    before = serving.record()
+    serving.lab.freeze(HOSTS[1])
+    try:
+        serving.until(lambda: serving.record()["phase"] == "stop")
+    finally:
+        serving.lab.thaw(HOSTS[1])
+    row = serving.serves_again(before["epoch"])
+    assert row["why"] == "unified-1: silent for more than 4 s"
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_host_that_was_rebooted_takes_part_again_without_anybody(
+    serving: Site, host: str
+) -> None:
+    before = serving.record()
+    boots = next(one.boots for one in serving.lab.status() if one.name == host)
+    serving.lab.reset(host)
+    serving.lab.wait_reboot(host, boots, LIMIT_S)
+    row = serving.serves_again(before["epoch"])
+    assert host in row["why"]
+    assert row["epoch"] == before["epoch"] + 1
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_watcher_that_is_killed_comes_back_and_no_rank_is_touched(
+    serving: Site, host: str
+) -> None:
+    before = serving.record()
+    show = f"systemctl show -p InvocationID moe-{STACK}-engine@0"
+    units = [serving.sh(one, show) for one in HOSTS]
+    pid = serving.sh(host, f"systemctl show -p MainPID --value {WATCH}")
+    serving.sh(host, f"systemctl kill -s KILL {WATCH}")
+    serving.until(
+        lambda: serving.sh(host, f"systemctl show -p MainPID --value {WATCH}") not in (pid, "0\n")
+    )
+    time.sleep(5)  # longer than the others wait before they believe that a host is lost
+    assert serving.record() == before
+    assert [serving.sh(one, show) for one in HOSTS] == units
+
+
+def test_a_group_that_fails_again_and_again_is_given_up_until_it_is_asked_for(
+    serving: Site,
+) -> None:
+    serving.set_limits(max_restarts=2)
+    try:
+        assert serving.fab("restart")[0] == 0
+        for _ in range(3):
+            epoch = serving.record()["epoch"]
+            serving.until(lambda: serving.is_running(HOSTS[1]))
+            serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main moe-{STACK}-engine@0")
+            serving.until(
+                lambda e=epoch: (
+                    serving.record()["phase"] == "failed"  # type: ignore[misc]
+                    or serving.record()["epoch"] > e
+                )
+            )
+        serving.until(lambda: not serving.is_running(HOSTS[0]))
+        code, out, err = serving.fab("status", "--json")
+        document = json.loads(out)
+        assert code == 5, err
+        assert [row["state"] for row in document["processes"]] == ["failed", "failed"]
+        assert document["groups"][0]["why"].startswith("given up after 2 restarts in a row; ")
+        assert "unified-1/0 was ended by signal 9" in document["groups"][0]["why"]
+        time.sleep(2)
+        assert serving.record()["phase"] == "failed"
+        assert serving.fab("restart")[0] == 0
+        assert serving.status()["ok"]
+    finally:
+        serving.set_limits()
+
+
+@pytest.mark.parametrize("after_s", [0.4, 1.2, 2.0])
+def test_a_restart_whose_operator_dies_leaves_a_group_that_serves(
+    serving: Site, after_s: float
+) -> None:
+    operator = serving.start("restart")
+    time.sleep(after_s)
+    operator.send_signal(signal.SIGKILL)
+    operator.communicate()
+    serving.until(lambda: serving.record()["phase"] == "run" and bool(serving.status()["ok"]))
+    assert serving.record()["attempts"] == 0
+
+
+def test_a_rank_that_somebody_starts_by_hand_ends_the_epoch(serving: Site) -> None:
+    before = serving.record()
+    serving.sh(HOSTS[1], f"systemctl restart moe-{STACK}-engine@0")
+    row = serving.serves_again(before["epoch"])
+    assert row["why"].startswith("unified-1: unified-1/0 ")
+
+
+def test_what_is_taken_back_is_not_started_by_anybody(serving: Site) -> None:
+    for host in HOSTS:
+        serving.lab.write_file(host, CONFIG, serving.installed[host])
+    code, _, err = serving.fab("down")
+    assert code == 0, err
+    left = "ls -d /etc/moe-infra /var/lib/moe-infra/groups /run/moe-infra/groups 2>/dev/null"
+    for host in HOSTS:
+        assert (
+            serving.sh(host, f"{left}; systemctl list-units --all --no-legend 'moe-{STACK}*'") == ""
+        )
+    code, _, err = serving.fab("restart")
+    assert code == 3
+    assert "Nothing of it is on its hosts" in err
