@@ -125,6 +125,7 @@ def _boot_request(items: List[Item]) -> Dict[str, object]:
         "operation": "state",
         "mode": "boot",
         "stack": BOOT_STACK,
+        "operator": UNIT,
         "items": [item.document for item in items],
     }
 

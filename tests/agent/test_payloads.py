@@ -156,3 +156,43 @@ def test_a_file_written_to_after_it_was_verified_is_named(staged: StubbornHost) 
 def test_a_garbage_manifest_fails(staged: StubbornHost, manifest: bytes) -> None:
     staged.put(f"{FOLDER}/manifest.json", manifest)
     assert staged.state("check", weights())["weights"]["state"] == "failed"
+
+
+LIBRARY = "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"
+
+
+def preload() -> list[dict[str, object]]:
+    item: dict[str, object] = {"id": "jemalloc", "kind": "preload", "target": LIBRARY}
+    place = {"runtime": "docker", "reference": REFERENCE, "tolerate_absent": True}
+    return [{**item, **place, "want": "usable"}]
+
+
+@pytest.mark.parametrize(
+    ("says", "state", "why"),
+    [
+        ("exit 0", "ok", "usable in vllm/vllm-openai:v0.22.1 with"),
+        # glibc's own words of a library that is not there; the program runs all the same.
+        (
+            "echo \"ERROR: ld.so: object '/x' from LD_PRELOAD cannot be preloaded: ignored.\" >&2",
+            "blocked",
+            "cannot be preloaded: ignored.; engines start without it",
+        ),
+        (
+            'echo "<jemalloc>: Unsupported system page size" >&2; exit 134',
+            "blocked",
+            "Unsupported system page size",
+        ),
+        ('echo "docker: No such image: x" >&2; exit 125', "not_applicable", "not on this host yet"),
+        ('echo "docker: permission denied" >&2; exit 126', "blocked", "permission denied"),
+    ],
+)
+def test_a_library_is_proven_inside_the_image_that_uses_it(
+    host: StubbornHost, stand_in: Callable[[str, str], None], says: str, state: str, why: str
+) -> None:
+    place = Path(host.path("/words"))
+    stand_in("docker", f'mkdir -p {place.parent}; echo "$@" > {place}; {says}')
+    row = host.state("check", preload())["jemalloc"]
+    assert (row["state"], why in str(row["why"])) == (state, True), row
+    words = place.read_text().split()
+    assert words[:4] == ["run", "--rm", "--pull=never", "--network=none"]
+    assert words[-3:] == ["--env", f"LD_PRELOAD={LIBRARY}", REFERENCE]

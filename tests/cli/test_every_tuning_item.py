@@ -150,6 +150,10 @@ class Hosts:
         assert done.returncode == 0, (script, done.stderr)
         return done.stdout.decode()
 
+    def boots(self) -> int:
+        """How often the host was booted."""
+        return next(one.boots for one in self.lab.status() if one.name == RICH)
+
     def tools(self, fault: str) -> None:
         self.shell(f"echo {fault} > {FAULT}" if fault else f"rm -f {FAULT}")
 
@@ -372,6 +376,21 @@ def test_an_agent_that_is_killed_between_items_leaves_a_way_out(hosts: Hosts) ->
     )  # fmt: skip
     assert hosts.shell("cat /proc/sys/vm/swappiness") == "60\n"
     assert hosts.shell("ls -A /var/lib/moe-infra 2>/dev/null || :") == ""
+
+
+def test_what_is_tuned_survives_a_reboot(hosts: Hosts) -> None:
+    """Every knob of the lab begins anew at a boot; only what brings it about again is as wanted."""
+    items = [item for item in rounds(WRITTEN)[0] if item.kind not in BOOT_LATER]
+    hosts.state("apply", items)
+    boots = hosts.boots()
+    hosts.lab.run(RICH, ["/bin/systemctl", "reboot"])
+    hosts.lab.wait_reboot(RICH, boots, 30)
+    deadline = time.monotonic() + 20
+    while hosts.shell("systemctl is-active moe-infra-tuning.service || :") != "active\n":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert {row["state"] for row in hosts.state("check", items).values()} == {"ok"}
+    take_back(hosts)
 
 
 def fab(hosts: Hosts, *words: str) -> list[str]:
