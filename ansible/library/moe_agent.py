@@ -2,9 +2,9 @@
 
 DOCUMENTATION = """
 module: moe_agent
-short_description: Bring a host to groups of its state, by the agent of moe-infra
+short_description: Ask the agent of moe-infra on a host, as C(fab) does
 description:
-  - Sends the host's own document, as C(fab render) writes it, to the agent that C(fab) uses too.
+  - Sends a host's own documents, as C(fab render) writes them, to the agent that C(fab) uses too.
   - The agent travels on standard input; a host needs Python 3.6 or later and nothing else.
   - Check mode reads and compares, and changes nothing; diff mode shows each difference.
   - A host that no process of the plan is on is skipped.
@@ -13,22 +13,44 @@ options:
     description: The folder that C(fab render --to) wrote on the controller.
     type: path
     required: true
-  groups:
-    description: Groups of the host state, in the order in which the document has them.
-    type: list
-    elements: str
-    choices: [tuning, files, images, weights]
+  operation:
+    description:
+      - V(tune) brings the host to its tuning profile, as C(fab tune-hosts) does.
+      - V(look) refuses what C(fab up) refuses, and tells which engines run and which do not.
+      - V(install) brings the host to its files and images, as C(fab up) does.
+      - V(start) starts the units that do not run, all at once.
+      - V(ready) waits some seconds for what C(fab status) calls ready, and fails when a process has ended.
+      - V(watch) has the host's watcher keep its groups alive from now on.
+      - V(release) gives the lease back.
+    type: str
+    choices: [tune, look, install, start, ready, watch, release]
     required: true
   mode:
-    description:
-      - V(apply) brings the groups about, V(check) only compares, V(rollback) brings back what was found.
+    description: Of V(tune); V(rollback) brings back what was found.
     type: str
-    choices: [apply, check, rollback]
+    choices: [apply, rollback]
     default: apply
-  timeout_s:
-    description: Seconds until the agent ends itself and what it started.
+  allow:
+    description: Of V(tune); what may be done that would else be left, as of C(fab tune-hosts --allow).
+    type: list
+    elements: str
+    choices: [drain, running, reboot]
+    default: []
+  kind:
+    description: Of V(start) and V(ready); the units that are meant.
+    type: str
+    choices: [engine, router]
+    default: engine
+  lease:
+    description: The command that holds the stack's lease; without one, no lease is held.
+    type: str
+  since:
+    description: The C(at) of the task that started what is awaited.
     type: float
-    default: 60
+  ready_s:
+    description: Seconds after that within which everything must be ready.
+    type: float
+    default: 1800
 notes:
   - Secrets that files of the host need come from the variable C(moe_secrets) (a map, from a vault perhaps), else
     from where the stack says. They travel on standard input, and no argument or result holds them.
@@ -39,18 +61,41 @@ EXAMPLES = """
 - name: Bring the host to its tuning profile
   moe_agent:
     rendered: /tmp/rendered
-    groups: [tuning]
+    operation: tune
 """
 
 RETURN = """
 summary:
   description: A line for each item that is not simply as declared, then how many items ended in each state.
-  returned: always
+  returned: for V(tune) and V(install)
   type: list
   elements: str
-rows:
-  description: The agent's rows of these items.
-  returned: always
+running:
+  description: Engine processes that run.
+  returned: for V(look)
   type: list
-  elements: dict
+  elements: str
+ended:
+  description: Engine processes that do not.
+  returned: for V(look)
+  type: list
+  elements: str
+started:
+  description: Units that were started.
+  returned: for V(start)
+  type: list
+  elements: str
+at:
+  description: When they were, by the controller's monotonic clock.
+  returned: for V(start)
+  type: float
+ready:
+  description: Whether every process is.
+  returned: for V(ready)
+  type: bool
+silent:
+  description: Processes that are not.
+  returned: for V(ready)
+  type: list
+  elements: str
 """

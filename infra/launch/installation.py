@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.errors import HostsFailed, PrerequisiteError
 from infra.launch.deployment import Deployment, Pace
@@ -27,6 +28,21 @@ MAX_NAMED = 3
 RELOAD = "daemon-reload"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """Hosts that nothing speaks against.
+
+    Args:
+        found: the items of each host.
+        replacement: what there is of another release.
+        running: the deployment's units that run, by process id.
+    """
+
+    found: Mapping[str, Sequence[Mapping[str, object]]]
+    replacement: Replacement
+    running: Mapping[str, UnitState]
+
+
 def install(
     deployment: Deployment,
     secrets: Mapping[str, Secret],
@@ -49,6 +65,26 @@ def install(
             preflight blocks.
         HostsFailed: a host failed.
     """
+    judged = judge_hosts(deployment, secrets, tunes=tunes, replaces=replaces, gate=gate)
+    deployment.decided()
+    make_way(deployment, judged)
+    apply_state(deployment, judged.found, secrets, tunes=tunes)
+
+
+def judge_hosts(
+    deployment: Deployment,
+    secrets: Mapping[str, Secret],
+    *,
+    tunes: bool,
+    replaces: bool,
+    gate: Gate | None,
+) -> Judged:
+    """Look at hosts and refuse what speaks against an installation; changes nothing. See `install`.
+
+    Raises:
+        PrerequisiteError: something does.
+        HostsFailed: a host cannot be asked.
+    """
     reports = look(deployment, secrets)
     found = {host: rows_of(report, "items") for host, report in reports.items()}
     records = {host: records_of(host, report) for host, report in reports.items()}
@@ -64,12 +100,19 @@ def install(
     refuse_unfit(deployment, gate or Gate(), known, tunes=tunes)
     _say_unusable_libraries(deployment, found)
     _say_unfinished(deployment, reports)
-    deployment.decided()
-    if _may_be_watched(deployment, found):
+    return Judged(found=found, replacement=replacement, running=running)
+
+
+def make_way(deployment: Deployment, judged: Judged) -> None:
+    """Have nobody but this command start or stop processes, and stop those of groups that change.
+
+    Raises:
+        HostsFailed: a host cannot be asked, or a process does not stop.
+    """
+    if _may_be_watched(deployment, judged.found):
         # nobody starts or stops a group while files change; `start` hands over again
         take_back(deployment)
-    _make_way(deployment, replacement, running)
-    _apply(deployment, found, secrets, tunes=tunes)
+    _make_way(deployment, judged.replacement, judged.running)
 
 
 def state_request(
@@ -209,13 +252,18 @@ def _say_unusable_libraries(
         deployment.say(f"{', '.join(hosts)}: {JEMALLOC_ID}: {why}")
 
 
-def _apply(
+def apply_state(
     deployment: Deployment,
     found: Mapping[str, Sequence[Mapping[str, object]]],
     secrets: Mapping[str, Secret],
     *,
     tunes: bool,
 ) -> None:
+    """Bring hosts that were judged to their files and images, and keep the release there.
+
+    Raises:
+        HostsFailed: an item failed, or a host cannot be asked.
+    """
     groups: tuple[Group, ...] = ("tuning", "files", "images") if tunes else ("files", "images")
     pulling = [
         host

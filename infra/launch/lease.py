@@ -69,12 +69,30 @@ class Claim:
 
 def this_owner() -> Owner:
     """This process."""
+    return owner_of(os.getpid())
+
+
+def owner_of(process: int) -> Owner:
+    """A process of this machine: this one, or the one that it works for."""
     return Owner(
         operator=f"{_user()}@{platform.node() or 'somewhere'}",
         machine=_machine(),
-        process=os.getpid(),
-        started=_started(os.getpid()) or "",
+        process=process,
+        started=_started(process) or "",
     )
+
+
+def lease_document(stack: str, token: str, owner: Owner, command: str) -> dict[str, object]:
+    """A lease as it travels in a request."""
+    return {
+        "stack": stack,
+        "token": token,
+        "operator": owner.operator,
+        "machine": owner.machine,
+        "process": owner.process,
+        "started": owner.started,
+        "command": command,
+    }
 
 
 def is_dead(holder: Mapping[str, object], owner: Owner) -> bool:
@@ -219,16 +237,8 @@ class LeasedFleet:
         return {**request, "lease": document}
 
     def _document(self) -> dict[str, object]:
-        owner = self.claim.owner
-        return {
-            "stack": self.claim.stack,
-            "token": self.token,
-            "operator": owner.operator,
-            "machine": owner.machine,
-            "process": owner.process,
-            "started": owner.started,
-            "command": self.claim.command,
-        }
+        claim = self.claim
+        return lease_document(claim.stack, self.token, claim.owner, claim.command)
 
 
 def _lease_held(held: Mapping[str, LeaseHeld]) -> PrerequisiteError:

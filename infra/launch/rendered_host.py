@@ -1,16 +1,31 @@
-"""One host of a folder that `fab render` wrote: the requests for its agent, as another tool than `fab` sends them."""
+"""One host of a folder that `fab render` wrote, for another tool than `fab` that lends the connection to it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from infra.errors import StackError
+from infra.catalog.load import Catalog
+from infra.errors import InfraError, StackError
+from infra.launch.deployment import Deployment, Limits, Say
+from infra.launch.endpoints import read_endpoints
+from infra.launch.fleet import Answers, Clock, Report, Request
+from infra.plan.process import Plan
+from infra.render.host_state import HostState, Item
+from infra.render.release_record import read_kept
 
-Document = Mapping[str, Any]
+DETAILS_BESIDE = ("id", "group", "kind", "target", "why")
+
+
+class Ask(Protocol):
+    """Sends one request to the host's agent."""
+
+    def __call__(self, request: Request, *, timeout_s: float) -> Report:
+        """The report; raises HostsFailed when there is none."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,48 +33,35 @@ class RenderedHost:
     """The documents of one host.
 
     Args:
-        name: the plan's name of the host.
-        stack: `stack.json`.
-        state: `host-state.json`.
-        launch: `launch.json`.
+        state: its host state; `state.host` is the plan's name of it.
+        inventory_names: of every host of the plan.
     """
 
+    plan: Plan
+    state: HostState
+    inventory_names: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class OneHost:
+    """A fleet of one; it remembers what was reported."""
+
     name: str
-    stack: Document
-    state: Document
-    launch: Document
+    ask_host: Ask
+    reports: list[Report] = field(default_factory=list)
 
-    def items(self, groups: Sequence[str], *, only_needed: bool) -> list[Document]:
-        """Items of the host state, in order.
-
-        Args:
-            groups: the groups that are taken.
-            only_needed: whether only those are that must be as wanted before anything is installed.
-        """
-        needed = self.launch["needed"]
-        return [
-            item
-            for item in self.state["items"]
-            if item["group"] in groups and (not only_needed or item["id"] in needed)
-        ]
-
-    def state_request(
-        self,
-        mode: str,
-        groups: Sequence[str],
-        items: Sequence[Document],
-        secrets: Mapping[str, str],
-    ) -> dict[str, object]:
-        """The request that `fab` sends to look at items, bring them about or take groups back."""
-        return {
-            "operation": "state",
-            "mode": mode,
-            "stack": self.stack["stack"],
-            "release": self.stack["release"],
-            "groups": list(groups),
-            "items": [] if mode == "rollback" else list(items),
-            "secrets": dict(secrets),
-        }
+    def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        """See `Fleet`."""
+        answers: Answers = {}
+        for name, request in requests.items():
+            try:
+                report = self.ask_host(request, timeout_s=timeout_s)
+            except InfraError as error:
+                answers[name] = error
+            else:
+                answers[name] = report
+                self.reports.append(report)
+        return answers
 
 
 def read_rendered(folder: Path, inventory_name: str) -> RenderedHost | None:
@@ -67,6 +69,7 @@ def read_rendered(folder: Path, inventory_name: str) -> RenderedHost | None:
 
     Raises:
         StackError: the folder is not whole, or was rendered without an inventory.
+        HostsFailed: the plan is not what its hash says.
     """
     stack = _document(folder / "stack.json")
     if stack["hosts"] is None:
@@ -75,17 +78,55 @@ def read_rendered(folder: Path, inventory_name: str) -> RenderedHost | None:
     name = stack["hosts"].get(inventory_name)
     if name is None:
         return None
+    kept = read_kept(str(folder / "stack.json"), stack["release"])
     return RenderedHost(
-        name=name,
-        stack=stack,
-        state=_document(folder / name / "host-state.json"),
-        launch=_document(folder / name / "launch.json"),
+        plan=kept.plan,
+        state=_host_state(_document(folder / name / "host-state.json"), kept.enable),
+        inventory_names=tuple(stack["hosts"]),
     )
 
 
-def _document(path: Path) -> Document:
+def deployment_on(host: RenderedHost, fleet: OneHost, clock: Clock, say: Say) -> Deployment:
+    """The whole deployment, of which only this host can be asked."""
+    return Deployment(
+        plan=host.plan,
+        states={host.state.host: host.state},
+        endpoints=read_endpoints(host.plan, Catalog()),
+        fleet=fleet,
+        clock=clock,
+        limits=Limits(),
+        headers={},
+        say=say,
+        nonce="",
+    )
+
+
+def part_of(deployment: Deployment) -> Deployment:
+    """The part of a deployment whose hosts can be asked: what the others hold is not judged from here."""
+    plan = deployment.plan
+    here = tuple(p for p in plan.processes if p.host in deployment.states)
+    return replace(deployment, plan=replace(plan, processes=here))
+
+
+def _host_state(document: Mapping[str, Any], enable: Sequence[str]) -> HostState:
+    return HostState(
+        stack=document["stack"],
+        host=document["host"],
+        release=document["release"],
+        enable=tuple(enable),
+        items=tuple(
+            Item(
+                **{key: item[key] for key in DETAILS_BESIDE},
+                details={key: value for key, value in item.items() if key not in DETAILS_BESIDE},
+            )
+            for item in document["items"]
+        ),
+    )
+
+
+def _document(path: Path) -> Mapping[str, Any]:
     try:
-        document: Document = json.loads(path.read_text(encoding="utf-8"))
+        document: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         what = f"It cannot be read: {error}."
         fix = "Render the folder again: fab render --stack NAME --inventory PATH --to DIR"

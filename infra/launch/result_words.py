@@ -10,21 +10,20 @@ STATES = ("ok", "changed", "not_applicable", "blocked", "failed")
 AS_DECLARED = ("ok", "not_applicable")
 
 
-def state_result(rows: Sequence[Row], *, checks: bool, strict: bool) -> dict[str, object]:
+def state_result(rows: Sequence[Row], *, checks: bool) -> dict[str, object]:
     """What became of items.
 
     Args:
         rows: the report's items.
         checks: whether nothing was changed: `changed` then means that it would be.
-        strict: whether whatever is not as declared is a failure.
     """
     shown = [row for row in rows if row["state"] not in AS_DECLARED]
-    bad = shown if strict else [row for row in shown if _is_failure(row)]
+    bad = [row for row in shown if _is_failure(row)]
     words = {state: state.replace("_", " ") for state in STATES}
     words["changed"] = "would change" if checks else "changed"
     sums = [f"{sum(row['state'] == state for row in rows)} {words[state]}" for state in STATES]
     result: dict[str, object] = {
-        "changed": not strict and any(row["state"] == "changed" for row in shown),
+        "changed": any(row["state"] == "changed" for row in shown),
         "summary": [*(_line(row, words, checks=checks) for row in shown), ", ".join(sums)],
         "diff": [{"prepared": f"{row['diff']}\n"} for row in shown if row.get("diff")],
         "warnings": [

@@ -14,7 +14,7 @@ from infra.plan.imported import read_plan
 from infra.plan.process import Plan
 from infra.render.host_state import HostState, host_state
 from infra.render.inventory_file import inventory_from_plan, inventory_text
-from infra.render.launch_document import launch_document, stack_document
+from infra.render.stack_document import stack_document
 from infra.render.wanted_tuning import Tuning
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
@@ -74,13 +74,13 @@ def rendered_files(
     plan: Plan, states: Mapping[str, HostState], names: Mapping[str, str] | None
 ) -> dict[str, str]:
     """Text by path below the folder; secrets are not among them."""
+    enable = next((state.enable for state in states.values()), ())
     files = {
         "inventory.yml": inventory_text(inventory_from_plan(plan, user="root")),
-        "stack.json": _document(stack_document(plan, names)),
+        "stack.json": _document(stack_document(plan, enable, names)),
     }
     for host, state in states.items():
         files[f"{host}/host-state.json"] = _document(state.as_document())
-        files[f"{host}/launch.json"] = _document(launch_document(plan, state))
         for item in state.of_groups("files"):
             if "content" in item.details:
                 files[host + item.target] = str(item.details["content"])

@@ -9,28 +9,33 @@ from typing import Any
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.errors import StackError
-from infra.launch.rendered_host import read_rendered
+from infra.errors import HostsFailed, StackError
+from infra.launch.rendered_host import RenderedHost, read_rendered
 from infra.launch.result_words import state_result
 from infra.plan.compile import compile_file
+from infra.plan.document import plan_hash
 from infra.render.host_state import host_state
-from infra.render.launch_document import launch_document, stack_document
+from infra.render.stack_document import stack_document
 from infra.render.wanted_tuning import Tuning
 
 
-def rendered(folder: Path, stack: str, catalog: Catalog) -> dict[str, str]:
-    """A folder as `fab render` writes it; the plan hosts by name in the inventory."""
+def render(folder: Path, stack: str, catalog: Catalog, *, is_example: bool = False) -> None:
+    """A folder as `fab render` writes it; the inventory calls `decode-0` `rack-decode-0`."""
     plan = compile_file(stack, catalog=catalog).plan
     tuning = Tuning(profile=catalog.tuning(plan.tuning))
-    names = {host.name: f"rack-{host.name}" for host in plan.hosts}
-    (folder / "stack.json").write_text(json.dumps(stack_document(plan, names)))
+    names = None if is_example else {host.name: f"rack-{host.name}" for host in plan.hosts}
+    (folder / "stack.json").write_text(json.dumps(stack_document(plan, (), names)))
     for host in plan.hosts:
         state = host_state(plan, host.name, tuning=tuning, catalog=catalog)
         (folder / host.name).mkdir()
-        documents = {"host-state": state.as_document(), "launch": launch_document(plan, state)}
-        for name, document in documents.items():
-            (folder / host.name / f"{name}.json").write_text(json.dumps(document))
-    return {name: host for host, name in names.items()}
+        text = json.dumps(state.as_document())
+        (folder / host.name / "host-state.json").write_text(text)
+
+
+def read(folder: Path, inventory_name: str) -> RenderedHost:
+    host = read_rendered(folder, inventory_name)
+    assert host is not None
+    return host
 
 
 def row(state: str, group: str = "tuning", **more: object) -> dict[str, Any]:
@@ -39,11 +44,27 @@ def row(state: str, group: str = "tuning", **more: object) -> dict[str, Any]:
 
 
 def test_a_host_is_found_by_its_name_in_the_inventory(tmp_path: Path, catalog: Catalog) -> None:
-    names = rendered(tmp_path, "gb200-2p1d", catalog)
-    host = read_rendered(tmp_path, "rack-decode-0")
-    assert host is not None
-    assert host.name == names["rack-decode-0"] == "decode-0"
+    render(tmp_path, "gb200-2p1d", catalog)
+    assert read(tmp_path, "rack-decode-0").state.host == "decode-0"
     assert read_rendered(tmp_path, "decode-0") is None
+
+
+def test_plan_and_state_are_read_back_as_they_were(tmp_path: Path, catalog: Catalog) -> None:
+    render(tmp_path, "a3-2p1d", catalog)
+    host = read(tmp_path, "rack-prefill-0")
+    plan = compile_file("a3-2p1d", catalog=catalog).plan
+    assert host.plan.hash == plan_hash(host.plan) == plan.hash
+    tuning = Tuning(profile=catalog.tuning(plan.tuning))
+    state = host_state(plan, "prefill-0", tuning=tuning, catalog=catalog)
+    assert host.state.as_document() == state.as_document()
+
+
+def test_a_plan_that_was_edited_is_refused(tmp_path: Path, catalog: Catalog) -> None:
+    render(tmp_path, "h200-tp8", catalog)
+    path = tmp_path / "stack.json"
+    path.write_text(path.read_text().replace('"--tensor-parallel-size", "8"', '"-tp", "8"'))
+    with pytest.raises(HostsFailed, match="not the one of hash"):
+        read_rendered(tmp_path, "rack-unified-0")
 
 
 def test_a_folder_that_is_not_whole_is_refused_with_the_command(tmp_path: Path) -> None:
@@ -52,35 +73,9 @@ def test_a_folder_that_is_not_whole_is_refused_with_the_command(tmp_path: Path) 
 
 
 def test_examples_of_addresses_are_never_brought_to_hosts(tmp_path: Path, catalog: Catalog) -> None:
-    plan = compile_file("h200-tp8", catalog=catalog).plan
-    (tmp_path / "stack.json").write_text(json.dumps(stack_document(plan, None)))
+    render(tmp_path, "h200-tp8", catalog, is_example=True)
     with pytest.raises(StackError, match="its addresses are examples"):
         read_rendered(tmp_path, "unified-0")
-
-
-def test_a_request_holds_the_items_of_its_groups_and_a_rollback_none(
-    tmp_path: Path, catalog: Catalog
-) -> None:
-    rendered(tmp_path, "a3-2p1d", catalog)
-    host = read_rendered(tmp_path, "rack-prefill-0")
-    assert host is not None
-    items = host.items(["files", "images"], only_needed=False)
-    assert {item["group"] for item in items} == {"files", "images"}
-    request = host.state_request("apply", ["files", "images"], items, {"api_key": "s"})
-    assert (request["items"], request["secrets"]) == (items, {"api_key": "s"})
-    assert host.state_request("rollback", ["tuning"], items, {})["items"] == []
-
-
-def test_weights_and_ports_at_risk_are_needed_before_anything_is_installed(
-    tmp_path: Path, catalog: Catalog
-) -> None:
-    rendered(tmp_path, "a3-2p1d", catalog)
-    host = read_rendered(tmp_path, "rack-prefill-0")
-    assert host is not None
-    groups = ["tuning", "files", "images", "weights"]
-    needed = {item["group"] for item in host.items(groups, only_needed=True)}
-    assert needed <= {"weights", "tuning"}
-    assert "weights" in needed
 
 
 @pytest.mark.parametrize(
@@ -98,23 +93,17 @@ def test_weights_and_ports_at_risk_are_needed_before_anything_is_installed(
 def test_how_items_end_is_how_a_task_ends(
     rows: list[dict[str, Any]], *, changed: bool, failed: bool
 ) -> None:
-    result = state_result(rows, checks=False, strict=False)
+    result = state_result(rows, checks=False)
     assert (result["changed"], result.get("failed", False)) == (changed, failed)
 
 
 def test_a_blocked_item_is_a_warning_with_its_reason() -> None:
-    result = state_result([row("blocked", after="60")], checks=False, strict=False)
+    result = state_result([row("blocked", after="60")], checks=False)
     assert result["warnings"] == ["an.blocked blocked: 60 → 60 (because)"]
 
 
-def test_strict_refuses_what_would_change_and_changes_nothing() -> None:
-    result = state_result([row("changed", "files")], checks=True, strict=True)
-    assert (result["failed"], result["changed"]) == (True, False)
-    assert result["msg"] == "an.changed: because"
-
-
 def test_a_check_tells_what_would_change_and_a_diff_is_passed_on() -> None:
-    result = state_result([row("changed", after="60", diff="- a\n+ b")], checks=True, strict=False)
+    result = state_result([row("changed", after="60", diff="- a\n+ b")], checks=True)
     assert result["summary"] == [
         "an.changed would change: 60 → 0",
         "0 ok, 1 would change, 0 not applicable, 0 blocked, 0 failed",

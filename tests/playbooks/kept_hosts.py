@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,7 @@ class KeptHosts:
     Args:
         choice: what names the stack for `fab`, `--stack NAME` or `--file PATH`.
         temporary: TMPDIR of every command.
+        environment: further variables of every command.
     """
 
     id: str
@@ -55,14 +57,21 @@ class KeptHosts:
     inventory: str
     ssh_config: str
     temporary: Path
+    environment: Mapping[str, str]
 
-    def play(self, name: str, *words: str, inventory: str | None = None) -> Played:
+    def play(
+        self,
+        name: str,
+        *words: str,
+        inventory: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Played:
         """Run a playbook of ours from the root of the repository."""
         option, value = self.choice
         chosen = () if inventory else ("-e", f"{option.removeprefix('--')}={value}")
         return self._run(
             str(PROGRAMS / "ansible-playbook"), f"ansible/{name}", "-i", inventory or self.inventory,
-            *chosen, *words,
+            *chosen, *words, environment=environment,
         )  # fmt: skip
 
     def fab(self, task: str, *words: str) -> Played:
@@ -85,11 +94,12 @@ class KeptHosts:
         """The lab, for faults."""
         return Lab(next(entry for entry in read_entries() if entry.id == self.id))
 
-    def _run(self, *words: str) -> Played:
+    def _run(self, *words: str, environment: Mapping[str, str] | None = None) -> Played:
+        variables = {"TMPDIR": str(self.temporary), "ANSIBLE_SSH_ARGS": SSH, **self.environment}
         done = subprocess.run(
             words,
             cwd=PROJECT,
-            env={**os.environ, "TMPDIR": str(self.temporary), "ANSIBLE_SSH_ARGS": SSH},
+            env={**os.environ, **variables, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -100,21 +110,27 @@ class KeptHosts:
         return Played(code=done.returncode, out=done.stdout)
 
 
-def rehearse(choice: tuple[str, str], to_step: str, temporary: Path) -> KeptHosts:
+def rehearse(
+    choice: tuple[str, str], to_step: str, temporary: Path, environment: Mapping[str, str]
+) -> KeptHosts:
     """Hosts as they are after a step, kept until `stop`."""
     words = [str(PROGRAMS / "fab"), "rehearse", *choice, "--keep", "--to-step", to_step, "--json"]
     done = subprocess.run(
         words, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=LIMIT_S
     )
-    assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    return KeptHosts(
+    kept = KeptHosts(
         id=report["id"],
         choice=choice,
         inventory=report["inventory"],
         ssh_config=report["ssh_config"],
         temporary=temporary,
+        environment=environment,
     )
+    if done.returncode != 0:
+        stop(kept)  # a rehearsal that failed is kept too
+        raise AssertionError(done.stderr)
+    return kept
 
 
 def stop(hosts: KeptHosts) -> None:

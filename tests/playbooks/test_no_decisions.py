@@ -8,7 +8,8 @@ from infra.spec.load import PROJECT
 
 def test_playbooks_name_no_item_of_any_profile(catalog: Catalog) -> None:
     profiles = [catalog.tuning(name) for name in catalog.ids("tuning")]
-    items = {item.id for profile in profiles for item in profile.items}
+    # an id without a dot is a word of everybody's language
+    items = {item.id for profile in profiles for item in profile.items if "." in item.id}
     assert len(items) > 10
     folder = PROJECT / "ansible"
     files = [*folder.glob("*.yml"), *folder.glob("tasks/*.yml"), *folder.glob("*/*.py")]

@@ -1,0 +1,255 @@
+"""What a task of another tool than `fab` does on one host of a rendered folder, and what it tells.
+
+`ansible/action_plugins/moe_agent.py` lends the connection; the work is that of `tune-hosts`, `up` and `status`.
+Each operation returns the result of a task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from infra.launch.deployment import Deployment
+from infra.launch.fleet import Clock, Report, Request, ask_all, rows_of
+from infra.launch.handover import hand_over, take_back
+from infra.launch.host_tuning import Allowance, TuningOrder, tune
+from infra.launch.installation import apply_state, judge_hosts, make_way, state_request
+from infra.launch.lease import Owner, is_dead, lease_document, owner_of
+from infra.launch.observation import UNKNOWN, ProcessStatus, observe
+from infra.launch.rendered_host import Ask, OneHost, RenderedHost, deployment_on, part_of
+from infra.launch.result_words import state_result
+from infra.launch.secret import Secret
+from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
+from infra.remote.failures import LeaseHeld
+
+Result = dict[str, Any]
+
+# One task of waiting lasts a quarter of what has been waited so far, within these limits. Between two of them all
+# hosts are compared, so that a process that has ended on one host ends the wait on all.
+ROUND_SHARE, SHORTEST_ROUND_S, LONGEST_ROUND_S = 0.25, 8.0, 60.0
+POLL_S = 0.5
+LOG_LINES = 60
+RUNNING = ("active", "activating", "reloading")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a task asks for.
+
+    Args:
+        operation: a key of `OPERATIONS`.
+        mode: of `tune`: bring about, or bring back what was found.
+        allow: of `tune`: what may be done that would else be left, see `TuningOrder`.
+        kind: of `start` and `ready`: the units that are meant.
+        lease: the command that holds the stack's lease; None without one.
+        since: `at` of the task that started what is awaited.
+        ready_s: how long after that everything must be ready.
+        checks: whether nothing may be changed.
+        diff: whether differences are told.
+    """
+
+    operation: str
+    mode: Literal["apply", "rollback"]
+    allow: Sequence[Allowance]
+    kind: Literal["engine", "router"]
+    lease: str | None
+    since: float | None
+    ready_s: float
+    checks: bool
+    diff: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostAtWork:
+    """A host, and what is needed to work on it.
+
+    Args:
+        ask: sends a request over the tool's own connection.
+        secrets: the values of the stack's secrets, read when they are needed.
+        say: where a line about the work goes.
+        clock: the same for every task of a run.
+    """
+
+    host: RenderedHost
+    ask: Ask
+    secrets: Callable[[], Mapping[str, Secret]]
+    say: Callable[[str], None]
+    clock: Clock
+
+    def fleet(self, wish: Wish) -> OneHost:
+        """The host as a fleet: requests tell differences when they are wanted, and hold the lease that is named."""
+
+        def ask(request: Request, *, timeout_s: float) -> Report:
+            wanted = {"diff": wish.diff} if request["operation"] == "state" else {}
+            return self._ask_leased(wish, {**request, **wanted}, timeout_s)
+
+        return OneHost(self.host.state.host, ask)
+
+    def deployment(self, fleet: OneHost) -> Deployment:
+        """The deployment, of which this host can be asked."""
+        return deployment_on(self.host, fleet, self.clock, self.say)
+
+    def lease(self, command: str, owner: Owner) -> dict[str, object]:
+        """The lease of this run: every task of it knows the same token."""
+        whose = f"{owner.machine} {owner.process} {owner.started}"
+        token = hashlib.sha256(whose.encode()).hexdigest()[:16]
+        return lease_document(self.host.plan.stack, token, owner, command)
+
+    def _ask_leased(self, wish: Wish, request: Request, timeout_s: float) -> Report:
+        if wish.lease is None or wish.checks:
+            return self.ask(request, timeout_s=timeout_s)
+        owner = run_of_this_task()
+        lease = self.lease(wish.lease, owner)
+        try:
+            return self.ask({**request, "lease": lease}, timeout_s=timeout_s)
+        except LeaseHeld as error:
+            if not is_dead(error.holder, owner):
+                raise
+            lease["takes"] = error.holder.get("token")
+            return self.ask({**request, "lease": lease}, timeout_s=timeout_s)
+
+
+def run_of_this_task() -> Owner:
+    """The process that a task works for: Ansible forks for every one."""
+    return owner_of(os.getppid())
+
+
+def tune_host(work: HostAtWork, wish: Wish) -> Result:
+    """Bring the host to its tuning profile, as `fab tune-hosts` does."""
+    if wish.checks and wish.mode == "rollback":
+        return {"skipped": True, "msg": "What a rollback brings back is not told beforehand."}
+    state, fleet = work.host.state, work.fleet(wish)
+    order = TuningOrder(
+        mode="check" if wish.checks else wish.mode,
+        allow=tuple(wish.allow),
+        with_diff=wish.diff,
+        timeout_s=work.deployment(fleet).limits.ask_s,
+    )
+    rows = tune(fleet, {state.host: state}, order)
+    return state_result(rows[state.host], checks=wish.checks)
+
+
+def look_at_host(work: HostAtWork, wish: Wish) -> Result:
+    """Refuse what `fab up` refuses; tell which engines run here and which do not."""
+    deployment = part_of(work.deployment(work.fleet(wish)))
+    judged = judge_hosts(deployment, work.secrets(), tunes=False, replaces=False, gate=None)
+    engines = [process.id for process in deployment.engines()]
+    return {
+        "running": [process for process in engines if process in judged.running],
+        "ended": [process for process in engines if process not in judged.running],
+    }
+
+
+def install_on_host(work: HostAtWork, wish: Wish) -> Result:
+    """Bring the host to its files and images, as `fab up` does."""
+    fleet = work.fleet(wish)
+    deployment, secrets = work.deployment(fleet), work.secrets()
+    if wish.checks:
+        items = work.host.state.of_groups("files", "images")
+        request = {**state_request(deployment, items, "check", secrets), "prunes": True}
+        ask_all(fleet, {fleet.name: request}, timeout_s=deployment.limits.ask_s)
+    else:
+        here = part_of(deployment)
+        judged = judge_hosts(here, secrets, tunes=False, replaces=False, gate=None)
+        make_way(here, judged)
+        apply_state(deployment, judged.found, secrets, tunes=False)
+    return state_result(rows_of(fleet.reports[-1], "items"), checks=wish.checks)
+
+
+def start_units(work: HostAtWork, wish: Wish) -> Result:
+    """Start the units that do not run, all at once; no watcher interferes until `watch`."""
+    fleet = work.fleet(wish)
+    deployment = work.deployment(fleet)
+    states = _unit_states(deployment, fleet, wish, log_lines=0)
+    names = [state.unit for state in states.values() if not state.is_running]
+    if names and not wish.checks:
+        if wish.kind == "engine":
+            take_back(part_of(deployment))
+        request = units_request("start", names)
+        reports = ask_all(fleet, {fleet.name: request}, timeout_s=deployment.limits.ask_s)
+        if message := reports[fleet.name].get("message"):
+            return {"failed": True, "msg": f"systemctl start: {message}"}
+    return {"changed": bool(names), "started": names, "at": work.clock.now()}
+
+
+def await_units(work: HostAtWork, wish: Wish) -> Result:
+    """Wait a round for what `fab status` calls ready; fails when a process has ended.
+
+    The result's `ready` says whether all are; `silent` names those that are not. The leader of a process without an
+    endpoint may be on another host, which is asked by its own task.
+    """
+    clock, fleet = work.clock, work.fleet(wish)
+    deployment = work.deployment(fleet)
+    begun = clock.now()
+    since = begun if wish.since is None else wish.since
+    pause = min(max((begun - since) * ROUND_SHARE, SHORTEST_ROUND_S), LONGEST_ROUND_S)
+    while True:
+        rows = _statuses(deployment, fleet, wish)
+        ended = [row.id for row in rows if row.state not in (*RUNNING, UNKNOWN)]
+        if ended:
+            last = _unit_states(deployment, fleet, wish, log_lines=LOG_LINES)
+            words = "; ".join(f"{process}: {why_ended(last[process])}" for process in ended)
+            return {"failed": True, "ready": False, "msg": words}
+        silent = [row.id for row in rows if not row.ready]
+        if not silent:
+            return {"ready": True, "silent": []}
+        now = clock.now()
+        if now - since > wish.ready_s:
+            late = f"not ready within {wish.ready_s:g} s: {', '.join(silent)}. `fab logs` says why."
+            return {"failed": True, "ready": False, "msg": late}
+        if now - begun > pause:
+            work.say(f"awaiting {', '.join(silent)}, {now - since:.0f} s of {wish.ready_s:g}")
+            return {"ready": False, "silent": silent}
+        clock.sleep(POLL_S)
+
+
+def hand_host_over(work: HostAtWork, wish: Wish) -> Result:
+    """Have the host's watcher keep its groups alive from now on."""
+    if not wish.checks:
+        hand_over(part_of(work.deployment(work.fleet(wish))))
+    return {}
+
+
+def give_lease_back(work: HostAtWork, wish: Wish) -> Result:
+    """Let others change the deployment again."""
+    if wish.lease is not None and not wish.checks:
+        lease = {**work.lease(wish.lease, run_of_this_task()), "release": True}
+        limit = work.deployment(work.fleet(wish)).limits.ask_s
+        work.ask({"operation": "lease", "lease": lease}, timeout_s=limit)
+    return {}
+
+
+def _statuses(deployment: Deployment, fleet: OneHost, wish: Wish) -> list[ProcessStatus]:
+    """The host's processes of a kind; one without an endpoint is ready when it runs."""
+    plan, limit = deployment.plan, deployment.limits.ask_s
+    speaks = {process.id for process in plan.on_host(fleet.name) if process.endpoint is not None}
+    rows = observe(fleet, [fleet.name], plan.stack, timeout_s=limit)
+    return [
+        row if row.id in speaks or row.state != "active" else replace(row, ready=True)
+        for row in rows
+        if row.kind == wish.kind or row.state == UNKNOWN
+    ]
+
+
+def _unit_states(
+    deployment: Deployment, fleet: OneHost, wish: Wish, *, log_lines: int
+) -> dict[str, UnitState]:
+    """The host's units of a kind by process id."""
+    units = deployment.units(wish.kind).get(fleet.name, {})
+    request = units_request("status", list(units), log_lines=log_lines)
+    reports = ask_all(fleet, {fleet.name: request}, timeout_s=deployment.limits.ask_s)
+    return read_units(fleet.name, reports[fleet.name], units)
+
+
+OPERATIONS: Mapping[str, Callable[[HostAtWork, Wish], Result]] = {
+    "tune": tune_host,
+    "look": look_at_host,
+    "install": install_on_host,
+    "start": start_units,
+    "ready": await_units,
+    "watch": hand_host_over,
+    "release": give_lease_back,
+}
