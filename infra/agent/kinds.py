@@ -8,6 +8,7 @@ from .boot_settings import (
 from .clock_service import read_clock, write_clock
 from .engine_limits import read_login_limits, read_unit_limits
 from .files import read_file, write_file
+from .images import bring_image, read_environment, read_image
 from .item import Kind
 from .kernel_knobs import (
     read_choice,
@@ -20,7 +21,7 @@ from .kernel_knobs import (
 )
 from .links import read_mtu, write_mtu
 from .nvidia import read_imex_nodes, read_persistence, write_imex_nodes, write_persistence
-from .payloads import pull_image, read_image, read_preload, read_weights, write_nothing
+from .payloads import read_preload, read_weights, write_nothing
 from .services import read_service, write_service
 
 KINDS = {
@@ -63,6 +64,9 @@ KINDS = {
     ),
     "preload": Kind(read_preload, write_nothing, "blocked", recorded=False, survives_reboot=True),
     "file": Kind(read_file, write_file, "failed", recorded=True, survives_reboot=True),
-    "image": Kind(read_image, pull_image, "failed", recorded=False, survives_reboot=True),
+    "image": Kind(read_image, bring_image, "failed", recorded=False, survives_reboot=True),
+    "environment": Kind(
+        read_environment, write_nothing, "failed", recorded=False, survives_reboot=True
+    ),
     "weights": Kind(read_weights, write_nothing, "failed", recorded=False, survives_reboot=True),
 }

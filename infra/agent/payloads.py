@@ -1,53 +1,17 @@
-"""Images, weights and libraries: large or foreign things that an engine needs to find on its host."""
+"""Weights and libraries: large or foreign things that an engine needs to find on its host."""
 
-import json
 import os
-from typing import List
 
 from .host import Host, Refused
+from .images import says_missing
 from .item import Item, Reading, absent_reading
 from .manifest import MANIFEST, foreign_repository, parse_manifest, wrong_files
 
-INSPECT_S = 20.0
-PULL_S = 3600.0
 PRELOAD_S = 5.0
 IMAGE_PRELOAD_S = 60.0
 MAX_NAMED_FILES = 3
 # The catalogue's sizes are rounded, and some were never published.
 MAX_STRANGENESS = 0.1
-RUNTIMES = ("docker", "podman")
-
-
-def read_image(host: Host, item: Item) -> Reading:
-    """A container image and its digest, as the runtime knows it."""
-    runtime, reference = item.text("runtime"), item.text("reference") or item.target
-    if runtime not in RUNTIMES:
-        return absent_reading(item._replace(tolerate_absent=True), "no container runtime is used")
-    answer = host.run([runtime, "image", "inspect", reference], INSPECT_S)
-    if answer.exit_code is None:
-        raise Refused(answer.last_words)
-    digest = item.text("digest")
-    wanted = digest or reference
-    if answer.exit_code != 0:
-        if not _says_missing(answer.stderr):
-            raise Refused("{} image inspect: {}".format(runtime, answer.last_words))
-        return Reading(None, {"image": None}, wanted, {"image": wanted})
-    digests = parse_digests(answer.stdout)
-    if digest is None:
-        return Reading(digests[0] if digests else reference, {"image": wanted}, wanted, {})
-    found = digest if digest in digests else (digests[0] if digests else "no digest")
-    return Reading(found, {"image": found}, digest, {"image": digest})
-
-
-def pull_image(host: Host, item: Item, _part: str, _value: object) -> None:
-    """Pull the image, by digest where one is wanted."""
-    runtime, reference = item.text("runtime") or "", item.text("reference") or item.target
-    digest = item.text("digest")
-    if digest is not None:
-        reference = "{}@{}".format(_repository(reference), digest)
-    done = host.run([runtime, "pull", "--quiet", reference], PULL_S)
-    if done.exit_code != 0:
-        raise Refused("{} pull {}: {}".format(runtime, reference, done.last_words))
 
 
 def read_weights(host: Host, item: Item) -> Reading:
@@ -102,7 +66,7 @@ def _preload_in_image(host: Host, item: Item) -> Reading:
     runtime, reference = item.text("runtime") or "", item.text("reference") or ""
     argv = [runtime, "run", "--rm", "--pull=never", "--network=none", "--entrypoint=/bin/true"]
     tried = host.run([*argv, "--env", "LD_PRELOAD=" + item.target, reference], IMAGE_PRELOAD_S)
-    if tried.exit_code is None or _says_missing(tried.stderr):
+    if tried.exit_code is None or says_missing(tried.stderr):
         return absent_reading(item, "{} is not on this host yet".format(reference))
     pages = os.sysconf("SC_PAGE_SIZE") // 1024
     if tried.exit_code != 0 or tried.stderr.strip():
@@ -116,30 +80,3 @@ def _preload_in_image(host: Host, item: Item) -> Reading:
 def write_nothing(_host: Host, item: Item, _part: str, _value: object) -> None:
     """Refuse: items of this kind are only looked at."""
     raise Refused("{} is only looked at".format(item.id))
-
-
-def parse_digests(text: str) -> List[str]:
-    """The digests (`sha256:…`) of `docker image inspect` or `podman image inspect`."""
-    try:
-        images = json.loads(text)
-    except ValueError as error:
-        raise Refused(
-            "image inspect printed something that is not JSON: {}".format(error)
-        ) from error
-    digests: List[str] = []
-    for image in images if isinstance(images, list) else []:
-        listed = image.get("RepoDigests") if isinstance(image, dict) else None
-        digests.extend(str(entry).rpartition("@")[2] for entry in listed or [])
-    return digests
-
-
-def _says_missing(stderr: str) -> bool:
-    text = stderr.lower()
-    return any(words in text for words in ("no such image", "image not known", "not found"))
-
-
-def _repository(reference: str) -> str:
-    """A reference without its tag or digest."""
-    plain = reference.partition("@")[0]
-    head, colon, tail = plain.rpartition(":")
-    return head if colon and "/" not in tail else plain

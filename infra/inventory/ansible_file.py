@@ -16,7 +16,15 @@ from infra.inventory.hosts import Inventory, InventoryHost
 from infra.spec.load import nearest
 from infra.spec.yaml_source import Document, read_yaml
 
-MOE_KEYS = ("address", "interface", "rdma_devices", "host_key", "instance_id")
+MOE_KEYS = (
+    "address",
+    "interface",
+    "rdma_devices",
+    "host_key",
+    "instance_id",
+    "image_mirror",
+    "image_archive",
+)
 _ADDRESS = re.compile(
     r"^[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?$|^[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$"
 )
@@ -231,6 +239,8 @@ def _host(name: str, found: _Found, walk: _Walk) -> InventoryHost:
         interface=str(own.get("interface") or "eth0"),
         rdma_devices=tuple(str(device) for device in rdma) if isinstance(rdma, list) else (),
         instance_id=None if own.get("instance_id") is None else str(own["instance_id"]),
+        image_mirror=None if own.get("image_mirror") is None else str(own["image_mirror"]),
+        image_archive=None if own.get("image_archive") is None else str(own["image_archive"]),
         interface_origin="inventory" if own.get("interface") else "placeholder",
     )
 

@@ -27,6 +27,8 @@ class InventoryHost:
         interface: `moe.interface`, the network interface that carries `service_address`.
         rdma_devices: `moe.rdma_devices`, e.g. ("mlx5_0:1", …); () when not declared.
         instance_id: `moe.instance_id`, the cloud's name of the machine.
+        image_mirror: `moe.image_mirror`, a registry that has the images under their own names; None for theirs.
+        image_archive: `moe.image_archive`, a tar on the host that `docker load` reads; it goes before the mirror.
         interface_origin: of `interface`.
         rdma_origin: of `rdma_devices`.
     """
@@ -43,6 +45,8 @@ class InventoryHost:
     interface: str
     rdma_devices: tuple[str, ...]
     instance_id: str | None
+    image_mirror: str | None = None
+    image_archive: str | None = None
     interface_origin: NameOrigin = "inventory"
     rdma_origin: NameOrigin = "inventory"
 

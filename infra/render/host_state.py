@@ -110,6 +110,7 @@ def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> Ho
             *(_tuning_item(wanted) for wanted in plan_tuning(tuning, plan, host, catalog)),
             *_file_items(plan, host, catalog),
             *_image_items(plan, host, catalog),
+            *_environment_items(plan, host, catalog),
             *_weights_items(plan, host, catalog),
         ),
     )
@@ -210,7 +211,7 @@ def _launch(
         mounts = (weights, *process.mounts, *access.mounts)
     return ContainerLaunch(
         runtime=plan.runtime,
-        image=plan.engine.image,
+        image=runnable_image(plan.engine.image),
         entrypoint=plan.engine.entrypoint,
         devices=devices,
         mounts=mounts,
@@ -238,14 +239,46 @@ def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
 
     if plan.runtime == "native" or not any(runs_in_image(p) for p in plan.on_host(host)):
         return
+    reference, digest = runnable_image(plan.engine.image), plan.engine.image.partition("@")[2]
+    details = {"runtime": plan.runtime, "reference": reference}
     yield Item(
         id=f"image:{plan.engine.image}",
         group="images",
         kind="image",
-        target=plan.engine.image,
+        target=reference,
         why=f"{plan.engine.name} {plan.engine.version} runs in it.",
-        details={"runtime": plan.runtime, "reference": plan.engine.image},
+        details={**details, **({"digest": digest} if digest else {})},
     )
+
+
+def runnable_image(image: str) -> str:
+    """What an image is started by: its tag where it has one, for mirrors and archives give no other name.
+
+    That the tag is the wanted digest is looked at by `up` and `verify`.
+    """
+    name, _, digest = image.partition("@")
+    has_tag = ":" in name.rpartition("/")[2]
+    return name if has_tag or not digest else image
+
+
+def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
+    """The virtual environments that a host's native processes start from, each once."""
+    found: dict[str, tuple[str, str]] = {}
+    for process in plan.on_host(host):
+        release = _router_release(process, catalog) if process.kind == "router" else None
+        launch = _launch(plan, process, release, catalog)
+        if isinstance(launch, NativeLaunch):
+            found[launch.environment] = (launch.package, process.argv[0])
+    for folder, (package, program) in found.items():
+        make = f"python3 -m venv {folder} && {folder}/bin/pip install {package}"
+        yield Item(
+            id=f"environment:{folder}",
+            group="images",
+            kind="environment",
+            target=folder,
+            why=f"{program} is started from it.",
+            details={"want": package, "package": package, "program": program, "fix": make},
+        )
 
 
 def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:

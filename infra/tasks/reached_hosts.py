@@ -20,6 +20,7 @@ from infra.plan.process import Plan
 from infra.remote.connecting import SshOptions
 from infra.remote.ssh_target import SshDefaults
 from infra.render.host_state import HostState, host_state
+from infra.render.image_origin import with_image_origin
 from infra.render.wanted_tuning import Tuning
 from infra.spec.load import find_stack
 from infra.spec.stack import Tuning as SpecTuning
@@ -127,7 +128,10 @@ def host_states(compiled: CompiledStack, catalog: Catalog) -> dict[str, HostStat
     enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
     tuning = Tuning(profile=catalog.tuning(compiled.plan.tuning), enable=enable)
     return {
-        host.name: host_state(compiled.plan, host.name, tuning=tuning, catalog=catalog)
+        host.name: with_image_origin(
+            host_state(compiled.plan, host.name, tuning=tuning, catalog=catalog),
+            compiled.book.hosts[host.name],
+        )
         for host in compiled.plan.hosts
     }
 
@@ -142,7 +146,8 @@ def make_deployment(
     """
     chosen = compiled.stack.spec.tuning
     enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
-    return deployment_of(compiled.plan, enable, catalog, fleet, output)
+    deployment, secrets = deployment_of(compiled.plan, enable, catalog, fleet, output)
+    return replace(deployment, states=host_states(compiled, catalog)), secrets
 
 
 def deployment_of(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed, StackError
 from infra.inventory.hosts import InventoryHost
 from infra.launch.deployment import Limits, Pace
 from infra.launch.fleet import SystemClock
+from infra.launch.images import ImageOnHost, bring_images, unequal_images
 from infra.launch.lease import this_owner
 from infra.launch.staging import deep_check, end_stagings, stage
 from infra.launch.staging_order import Outcome, Staging
@@ -28,8 +30,9 @@ def run(options: Options, output: Output) -> int:
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
     weights = compiled.stack.spec.weights
+    states = host_states(compiled, catalog)
     checkpoints = wanted_checkpoints(
-        host_states(compiled, catalog),
+        states,
         catalog,
         options.text("source") or weights.source,
         is_shared=weights.storage in SHARED_STORAGE,
@@ -47,8 +50,10 @@ def run(options: Options, output: Output) -> int:
         if options.is_on("stop"):
             return _stop(staging, checkpoints, options, output)
         try:
-            act = deep_check if options.is_on("check") else stage
-            outcomes = act(staging, checkpoints)
+            is_check = options.is_on("check")
+            outcomes = (deep_check if is_check else stage)(staging, checkpoints)
+            mode: Literal["check", "apply"] = "check" if is_check else "apply"
+            images = bring_images(fleet, states, mode, staging.pace)
         except KeyboardInterrupt:
             again = same_choice(options)
             output.message(
@@ -56,23 +61,44 @@ def run(options: Options, output: Output) -> int:
                 "and what has arrived is kept."
             )
             raise
-    output.document(stage_document(compiled.plan.stack, outcomes))
-    return _report(outcomes, options, output)
+    output.document(stage_document(compiled.plan.stack, outcomes, images))
+    return _report(outcomes, images, options, output)
 
 
-def stage_document(stack: str, outcomes: Sequence[Outcome]) -> dict[str, object]:
+def stage_document(
+    stack: str, outcomes: Sequence[Outcome], images: Sequence[ImageOnHost]
+) -> dict[str, object]:
     """The document of `stage-weights`."""
-    hosts: dict[str, list[dict[str, object]]] = {}
+    hosts: dict[str, list[dict[str, object]]] = {one.host: [] for one in images}
+    held: dict[str, list[dict[str, object]]] = {}
+    for image in images:
+        row: dict[str, object] = {"id": image.id, "state": image.state, "why": image.why}
+        row["digest"] = image.digest
+        held.setdefault(image.host, []).append(row)
     for one in outcomes:
-        row = {"checkpoint": one.checkpoint, "path": one.path, "state": one.state}
-        amount = {"files": one.num_files, "size_bytes": one.size_bytes, "why": one.why}
-        hosts.setdefault(one.host, []).append({**row, **amount})
+        own = {"checkpoint": one.checkpoint, "path": one.path, "state": one.state, "why": one.why}
+        amount = {"files": one.num_files, "size_bytes": one.size_bytes}
+        hosts.setdefault(one.host, []).append({**own, **amount})
     return {
         "schema_version": SCHEMA_VERSION,
         "stack": stack,
-        "ok": all(one.ok for one in outcomes),
-        "hosts": [{"name": name, "checkpoints": rows} for name, rows in hosts.items()],
+        "ok": all(one.ok for one in outcomes) and not bad_images(images),
+        "hosts": [
+            {"name": name, "checkpoints": rows, "images": held.get(name, [])}
+            for name, rows in hosts.items()
+        ],
     }
+
+
+def bad_images(images: Sequence[ImageOnHost]) -> list[str]:
+    """What is wrong with the hosts' images, in words."""
+    bad = [f"{one.id} on {one.host}: {one.why}" for one in images if one.state == "failed"]
+    for name, hosts in unequal_images(images).items():
+        held = "; ".join(f"{digest} on {', '.join(names)}" for digest, names in hosts.items())
+        bad.append(
+            f"{name} is not the same on every host: {held}. Pin it with @sha256:… in engine.image."
+        )
+    return bad
 
 
 def _hosts(
@@ -122,7 +148,13 @@ def _stop(
     return 0
 
 
-def _report(outcomes: Sequence[Outcome], options: Options, output: Output) -> int:
+def _report(
+    outcomes: Sequence[Outcome],
+    images: Sequence[ImageOnHost],
+    options: Options,
+    output: Output,
+) -> int:
+    is_check = options.is_on("check")
     rows = [("host", "checkpoint", "state", "files", "GB", "what")]
     rows += [
         (one.host, one.checkpoint, one.state, str(one.num_files), giga(one.size_bytes), one.why)
@@ -132,12 +164,19 @@ def _report(outcomes: Sequence[Outcome], options: Options, output: Output) -> in
     output.data(text[0])
     for line, one in zip(text[1:], outcomes, strict=True):
         output.data(line if one.ok else output.toned(line, "bad"))
+    changed = [one for one in images if one.state == "changed"]
+    for name in dict.fromkeys(one.id for one in changed):
+        hosts = ", ".join(one.host for one in changed if one.id == name)
+        output.data(f"{name} {'is missing' if is_check else 'was brought'} on {hosts}")
+    wrong = bad_images(images)
+    for what in wrong:
+        output.data(output.toned(what, "bad"))
     again = same_choice(options)
     bad = [one for one in outcomes if not one.ok]
-    if not bad:
+    if not bad and not wrong and not (is_check and changed):
         output.next_command(f"fab up {again}")
         return 0
     output.next_command(f"fab stage-weights {again}")
-    if options.is_on("check") and all(one.state in {"damaged", "missing"} for one in bad):
+    if is_check and all(one.state in {"damaged", "missing"} for one in bad):
         return Differs.exit_code
     return HostsFailed.exit_code

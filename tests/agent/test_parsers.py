@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from infra.agent.host import Refused
+from infra.agent.images import parse_digests
 from infra.agent.journal import Parser
 from infra.agent.kernel_knobs import parse_ports, render_ports
 from infra.agent.listening import parse_table
 from infra.agent.manifest import parse_manifest
-from infra.agent.payloads import parse_digests
 from infra.agent.services import parse_properties
 
 CASES = Path(__file__).parents[1] / "cases" / "facts"

@@ -38,6 +38,10 @@ platform: existing-hosts
 roles: {unified: {replicas: 3, tensor_parallel: 8, max_model_len: 65536}}
 router: {name: vllm-router}
 """
+DOCKER = b"""\
+#!/bin/sh
+echo '[{"Id": "sha256:0", "RepoDigests": ["vllm/vllm-openai@sha256:'"$(cat /srv/digest 2>/dev/null || echo 1)"'"]}]'
+"""
 REVISION = "54383e83fa343a1331754112fb9e3410c55efa2f"
 TARGET = f"/models/kimi-k2.5-int4/{REVISION}"
 PARTIAL = f"/models/kimi-k2.5-int4/.partial-{REVISION}"
@@ -113,7 +117,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     program = (PROJECT / "tests/agent/simulated_hub.py").read_bytes()
     files = {f"/srv/kimi/{name}": LabFile(content=content) for name, content in FILES.items()}
     hub = LabHost(name="hub", address=HUB, files={**files, "/srv/hub.py": LabFile(content=program)})
-    hosts = [LabHost(name=name, address=address) for name, address in HOSTS.items()]
+    router = "/opt/moe-infra/routers/vllm-router-0.1.17/bin/vllm-router"
+    there = {"/usr/local/bin/docker": LabFile(content=DOCKER, mode=0o755), router: LabFile(content=b"")}
+    hosts = [LabHost(name=name, address=at, files=there) for name, at in HOSTS.items()]
     with start_lab(tmp_path_factory.mktemp("lab") / "l", [hub, *hosts]) as running:
         running.wait_ready(30.0)
         words = ["systemd-run", "--unit=hub", "python3"]
@@ -359,3 +365,14 @@ def test_a_folder_that_one_host_sees_serves_all(site: Site) -> None:
     assert done.returncode == 0, done.stderr
     assert rows(done)["unified-0"]["state"] == "staged"
     assert site.lab.read_file("unified-0", f"{TARGET}/model.safetensors") == b"weights\n"
+
+
+def test_hosts_with_different_images_are_named(site: Site) -> None:
+    site.sh("unified-1", "mkdir -p /srv && echo 2 > /srv/digest")
+    done = site.stage("--json")
+    site.sh("unified-1", "rm /srv/digest")
+    assert done.returncode == 4, done.stderr
+    document = json.loads(done.stdout)
+    assert document["ok"] is False
+    held = {host["name"]: host["images"][0]["digest"] for host in document["hosts"]}
+    assert held == {"unified-0": "sha256:1", "unified-1": "sha256:2", "unified-2": "sha256:1"}

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ import pytest
 from infra.agent.kinds import KINDS as AGENT_KINDS
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, StackError
+from infra.inventory.book import documentation_hosts
 from infra.plan.compile import compile_file
 from infra.plan.process import Plan
 from infra.render.environment_file import environment_file, is_plain, odd_variables
 from infra.render.host_paths import stack_folder, unit_name
-from infra.render.host_state import HostState, host_state
+from infra.render.host_state import HostState, host_state, runnable_image
+from infra.render.image_origin import with_image_origin
 from infra.render.release_record import read_release
 from infra.render.reserved_ports import (
     RESERVED_PORTS_ID,
@@ -108,8 +111,36 @@ def test_weights_are_those_that_commands_name(catalog: Catalog) -> None:
 
 def test_native_hosts_need_no_image(catalog: Catalog) -> None:
     _, state = state_of("vllm-native", catalog)
-    assert state.of_groups("images") == ()
+    (item,) = state.of_groups("images")
+    assert (item.kind, item.target) == ("environment", "/opt/moe-infra/engines/vllm-0.22.1")
+    assert str(item.details["fix"]).endswith("/bin/pip install vllm==0.22.1")
     assert not any("cleanup" in item.target for item in state.items)
+
+
+def test_a_pinned_image_is_started_by_its_tag_and_held_against_its_digest(catalog: Catalog) -> None:
+    digest = "sha256:" + "a" * 64
+    plan, _ = state_of("vllm-podman", catalog)
+    pinned = replace(plan, engine=replace(plan.engine, image=f"quay.io/x/y:v1@{digest}"))
+    tuning = Tuning(profile=catalog.tuning(plan.tuning))
+    state = host_state(pinned, plan.hosts[0].name, tuning=tuning, catalog=catalog)
+    item = next(item for item in state.items if item.kind == "image")
+    assert (item.details["reference"], item.details["digest"]) == ("quay.io/x/y:v1", digest)
+    scripts = [str(i.details["content"]) for i in state.items if i.target.endswith("/launch")]
+    assert any("quay.io/x/y:v1" in script for script in scripts)
+    assert not any(digest in script for script in scripts)
+    assert runnable_image(f"x/y@{digest}") == f"x/y@{digest}"
+
+
+def test_an_inventory_names_where_images_come_from(catalog: Catalog) -> None:
+    _, state = state_of("vllm-podman", catalog)
+    host = documentation_hosts(["a"]).hosts["a"]
+    item = next(
+        item
+        for item in with_image_origin(state, replace(host, image_mirror="mirror:5000")).items
+        if item.kind == "image"
+    )
+    assert (item.details["mirror"], "archive" in item.details) == ("mirror:5000", False)
+    assert with_image_origin(state, host) == state
 
 
 def test_reserved_ports_of_profile_and_plan_are_one_item(catalog: Catalog) -> None:
