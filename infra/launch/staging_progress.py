@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,13 @@ class Standing:
     def is_settled(self) -> bool:
         """Whether nothing more will happen there."""
         return self.phase in {"complete", "checked", "failed"}
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left at this rate; for ever where nothing moves or nothing will."""
+        if self.is_settled or self.bytes_per_s <= 0:
+            return math.inf
+        return (self.size_bytes - self.num_bytes) / self.bytes_per_s
 
 
 def read_standing(host: str, status: Mapping[str, object]) -> Standing:
@@ -97,7 +105,7 @@ def _amount(standings: Sequence[Standing]) -> str:
     open_ones = [one for one in standings if not one.is_settled]
     if rate <= 0 or any(one.bytes_per_s <= 0 for one in open_ones):
         return text + (f", {_speed(rate)}" if rate > 0 else ", no byte moves yet")
-    left = max((one.size_bytes - one.num_bytes) / one.bytes_per_s for one in open_ones)
+    left = max(one.left_s for one in open_ones)
     return f"{text}, {_speed(rate)}, {duration(left)} left"
 
 

@@ -24,13 +24,10 @@ def follow(
 ) -> dict[str, dict[str, Standing]]:
     """Watch until every host has ended its work; standing by host, by job."""
     watch = Watch(staging, orders, refused)
-    limits, clock = staging.pace.limits, staging.pace.clock
-    pause = limits.first_poll_s
     while watch.open_hosts():
         watch.look()
         if watch.open_hosts():
-            clock.sleep(pause)
-            pause = min(pause * 1.5, limits.longest_poll_s)
+            staging.pace.clock.sleep(watch.pause_s())
     return watch.standings
 
 
@@ -61,6 +58,12 @@ class Watch:
                 if not one.is_settled:
                     found.setdefault(one.host, []).append(job)
         return found
+
+    def pause_s(self) -> float:
+        """How long nothing is worth a look: the nearer somebody's end, the shorter."""
+        left = [one.left_s for of in self.standings.values() for one in of.values()]
+        limits = self._staging.pace.limits
+        return max(min([limits.longest_poll_s, *(one / 4 for one in left)]), limits.first_poll_s)
 
     def look(self) -> None:
         """Ask every host that is not settled."""
