@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.errors import StackError
-from infra.inventory.hosts import HostFacts, Inventory, InventoryHost
+from infra.inventory.hosts import HostFacts, Inventory, InventoryHost, NameOrigin
 
 # RFC 5737 for documentation; RFC 2544's benchmarking range when a plan has more hosts than it holds.
 _MAX_DOCUMENTATION_HOSTS = 200
@@ -104,6 +104,26 @@ def _too_few(
         f"The plan needs {len(needed)} hosts here ({', '.join(needed)}), the inventory has {have}{free}.",
         f"Add {missing} host{'s' * (missing > 1)} to the group, or lower the sizes of the stack.",
     )
+
+
+def name_origins(book: InventoryAddresses) -> list[str]:
+    """Where the names of interfaces and HCAs come from, a line per name and origin."""
+    hosts_of: dict[str, list[str]] = {}
+    for name, host in book.hosts.items():
+        words = _ORIGINS[host.interface_origin].format(what="moe.interface")
+        hosts_of.setdefault(f"interface {host.interface}: {words}", []).append(name)
+        if host.rdma_devices:
+            words = _ORIGINS[host.rdma_origin].format(what="moe.rdma_devices")
+            key = f"HCAs {', '.join(host.rdma_devices)}: {words}"
+            hosts_of.setdefault(key, []).append(name)
+    return [f"{line} ({', '.join(hosts)})" for line, hosts in hosts_of.items()]
+
+
+_ORIGINS: Mapping[NameOrigin, str] = {
+    "inventory": "{what} of the inventory",
+    "facts": "found by `fab facts`",
+    "placeholder": "a placeholder: `fab facts` finds the name, or write {what} into the inventory",
+}
 
 
 def documentation_hosts(names: Sequence[str]) -> InventoryAddresses:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.errors import StackError
+from infra.inventory.book import name_origins
 from infra.plan.document import plan_document
 from infra.render.picture import draw_plan
 from infra.render.plan_listing import plan_explanation, plan_listing
@@ -24,6 +25,8 @@ def run(options: Options, output: Output) -> int:
         output.message(f"Drawn: {picture}")
     output.document(plan_document(compiled.plan))
     if options.is_on("explain"):
+        if not is_documentation:
+            output.data("\n".join(name_origins(compiled.book)) + "\n")
         output.data(plan_explanation(compiled.plan, documentation_addresses=is_documentation))
     else:
         output.data(plan_listing(compiled.plan, documentation_addresses=is_documentation))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -343,3 +344,32 @@ def test_ports_among_the_ephemeral_ones_must_be_reserved(catalog: Catalog) -> No
         bring_up(deployment, {}, tunes=False)
     fleet.wrong_items.clear()
     assert len(bring_up(deployment, {}, tunes=False).proofs) == 1
+
+
+def test_everything_that_blocks_is_told_at_once_and_nothing_is_installed(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment("a2-2n-dp4tp4", catalog)
+    fleet.wrong_items["unified-1", "weights:kimi-k2.5-w4a8"] = ("blocked", "it does not exist")
+    fleet.listeners["unified-0"] = [
+        {"port": 8088, "address": "0.0.0.0", "pid": 7, "command": "nginx"}
+    ]
+    with pytest.raises(PrerequisiteError) as caught:
+        bring_up(deployment, {}, tunes=False)
+    first, second, last = str(caught.value).splitlines()
+    assert first.startswith("unified-1: weights:kimi-k2.5-w4a8")
+    assert "unified-0: port 8088, which unified-0/0 needs, is taken by process 7 (nginx)" in second
+    assert "--force weights-staged --force ports-free" in last
+    assert fleet.files == {"unified-0": {}, "unified-1": {}}
+
+
+def test_a_forced_check_is_said_and_passed(catalog: Catalog) -> None:
+    deployment, fleet, said = make_deployment("a2-2n-dp4tp4", catalog)
+    fleet.wrong_items["unified-1", "weights:kimi-k2.5-w4a8"] = ("blocked", "it does not exist")
+    forced = replace(deployment, forces=("weights-staged",))
+    assert bring_up(forced, {}, tunes=False).proofs
+    assert any(line.startswith("forced by --force weights-staged: unified-1") for line in said)
+
+
+def test_tuning_that_follows_mends_what_is_not_reserved(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment("h200-tp8", catalog, sets=("port=40000",))
+    fleet.wrong_items["unified-0", RESERVED_PORTS_ID] = ("changed", "not reserved")
+    assert bring_up(deployment, {}, tunes=True).proofs
