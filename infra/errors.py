@@ -35,6 +35,10 @@ class InfraError(Exception):
         self.what = what
         self.fix = fix
 
+    def each(self) -> tuple[InfraError, ...]:
+        """The failure itself; of several at once, every one."""
+        return (self,)
+
 
 class StackError(InfraError):
     """The stack, the inventory or the command line is wrong."""

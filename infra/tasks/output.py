@@ -91,4 +91,4 @@ def _each(error: InfraError) -> list[_Part]:
     """The failure itself, or every problem of a list of problems."""
     if isinstance(error, ProblemsFound):
         return [_Part(problem.where, problem.what, problem.fix) for problem in error.problems]
-    return [_Part(error.where, error.what, error.fix)]
+    return [_Part(one.where, one.what, one.fix) for one in error.each()]

@@ -358,6 +358,7 @@ def test_everything_that_blocks_is_told_at_once_and_nothing_is_installed(catalog
     assert first.startswith("unified-1: weights:kimi-k2.5-w4a8")
     assert "unified-0: port 8088, which unified-0/0 needs, is taken by process 7 (nginx)" in second
     assert "--force weights-staged --force ports-free" in last
+    assert [one.where for one in caught.value.each()] == ["unified-1", "unified-0"]
     assert fleet.files == {"unified-0": {}, "unified-1": {}}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.catalog.load import Catalog
-from infra.errors import PrerequisiteError, StackError
+from infra.errors import InfraError, PrerequisiteError, StackError
 from infra.inventory.facts_file import RecordedHost
 from infra.launch.deployment import Deployment
 from infra.launch.preflight.finding import Finding, Grouped, blocking, grouped, host_names
@@ -46,6 +46,13 @@ class NotFit(PrerequisiteError):
         self._lines.append(
             f"Nothing was changed. `fab preflight --stack {stack}` looks at more; "
             f"`fab up --stack {stack} {names}` goes on all the same."
+        )
+
+    def each(self) -> tuple[InfraError, ...]:
+        """One failure per finding, for `--json`."""
+        return tuple(
+            PrerequisiteError(one.host, f"{sentence(one.observed)} [{one.check}]", advice(one.fix))
+            for one in self.findings
         )
 
     def __str__(self) -> str:
