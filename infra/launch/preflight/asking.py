@@ -11,6 +11,7 @@ from infra.launch.preflight.gpu_checks import FABRIC_MANAGER, IMEX_CHANNEL, IMEX
 from infra.launch.preflight.host_checks import DEVICE_FILES, bound_ports
 from infra.launch.preflight.recording import AMD_DRIVER, NVIDIA_DRIVER
 from infra.launch.preflight.scene import Scene
+from infra.render.supervision import plan_watch_port
 from infra.render.units import LIMITS
 
 # A driver that answers takes seconds after boot; one that does not in this time is wedged (facts: hosts 2).
@@ -68,8 +69,9 @@ def facts_request(
 
 
 def listening_request(scene: Scene, host: str) -> dict[str, object]:
-    """Who listens on the ports that the host's processes will bind."""
+    """Who listens on the ports that the host's processes and watcher will bind."""
     ports = {port for process in scene.plan.on_host(host) for port in bound_ports(process)}
+    ports.add(plan_watch_port(scene.plan))
     return {"operation": "listening", "ports": sorted(ports)}
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from infra.plan.ports import EPHEMERAL_FIRST, EPHEMERAL_LAST
 from infra.plan.process import Plan, Process
+from infra.render.supervision import plan_watch_port
 
 Purpose = Literal["planned", "sampled"]
 
@@ -44,7 +45,7 @@ def planned_dials(plan: Plan) -> tuple[PlannedDial, ...]:
     """Every dial between two hosts, each (caller, host, port) once, in plan order."""
     found: dict[tuple[str, str, int], PlannedDial] = {}
     taken = _taken_ports(plan)
-    for dial in (*_connects(plan), *_transfers(plan), *_samples(plan, taken)):
+    for dial in (*_connects(plan), *_transfers(plan), *_watches(plan), *_samples(plan, taken)):
         if dial.caller != dial.host:
             found.setdefault((dial.caller, dial.host, dial.port), dial)
     return tuple(found.values())
@@ -85,6 +86,22 @@ def _transfers(plan: Plan) -> Iterator[PlannedDial]:
                         process=process.id,
                         purpose="planned",
                     )
+
+
+def _watches(plan: Plan) -> Iterator[PlannedDial]:
+    """The port of the host of each group's rank 0, where the members' watchers ask for the group's state."""
+    leaders: dict[str, Process] = {}
+    for process in plan.processes:
+        if process.kind == "engine":
+            leader = leaders.setdefault(process.group, process)
+            yield PlannedDial(
+                caller=process.host,
+                host=leader.host,
+                port=plan_watch_port(plan),
+                name="watch",
+                process=leader.id,
+                purpose="planned",
+            )
 
 
 def _samples(plan: Plan, taken: dict[str, set[int]]) -> Iterator[PlannedDial]:

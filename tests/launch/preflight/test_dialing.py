@@ -25,6 +25,7 @@ def test_the_router_the_decode_hosts_and_the_followers_dial(catalog: Catalog) ->
     assert ("prefill-0", "decode-3", "http") in pairs
     assert {(f"decode-{i}", "prefill-1", "side_channel") for i in range(4)} <= pairs
     assert ("decode-2", "decode-0", "dp_rpc") in pairs
+    assert ("decode-3", "decode-0", "watch") in pairs
     assert not [d for d in found if d.name == "side_channel" and not d.caller.startswith("decode")]
 
 
