@@ -29,6 +29,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                dial [{to, address, port, speaks, loads}]
     groups     action arm|disarm|forget|restart|status,  {"watch": {active, enabled}, "groups": [{group, leads,
                stack, groups, operator                     epoch, phase, restarts, attempts, why, own, …}]}
+    live       processes [{id, unit, names, libraries}],  {"processes": [{id, pid, env, limits, libraries, image,
+               signs                                       lines}], "ceiling"}
     evidence   record, collect_s                           {"processes", "left_out"} behind a tar archive (`evidence`)
     lease                                                {"lease": whether one came with the request}
     staging    action look|list|start|run|end, …         see `staging`: weights brought here by a unit of their own

@@ -24,6 +24,7 @@ OPERATIONS = {
     "listening": ".listening",
     "read": ".reading",
     "status": ".status",
+    "live": ".live",
     "lease": ".lease",
     "identity": ".identity",
     "releases": ".kept_releases",

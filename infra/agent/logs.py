@@ -80,7 +80,7 @@ def _send_entries(host: Host, query: Query, out: "_Compressed", *, follows: bool
         for entry in _last_entries(host, query, query.lines, cursor):
             out.line(numbers[entry.unit], entry)
     else:
-        for entries in _read(host, query.units, _bounds(query), query.grep):
+        for entries in read_entries(host, query.units, _bounds(query), query.grep):
             for entry in entries:
                 out.line(numbers.get(entry.unit, 0), entry)
                 cursor = entry.cursor.decode() or cursor
@@ -88,7 +88,7 @@ def _send_entries(host: Host, query: Query, out: "_Compressed", *, follows: bool
     if not follows:
         return
     bounds = ["--follow", "--no-tail"] + (["--after-cursor=" + cursor] if cursor else [])
-    for entries in _read(host, query.units, bounds, query.grep):
+    for entries in read_entries(host, query.units, bounds, query.grep):
         for entry in entries:
             out.line(numbers.get(entry.unit, 0), entry)
         out.flush()
@@ -101,7 +101,7 @@ def _last_entries(host: Host, query: Query, lines: int, until: Optional[str]) ->
         tails = [read_tail(host, unit, query, lines, until) for unit in query.units]
         return heapq.merge(*tails, key=lambda entry: entry.time_us)
     kept: Dict[str, Deque[Entry]] = {unit: deque(maxlen=lines) for unit in query.units}
-    for entries in _read(host, query.units, _bounds(query), query.grep):
+    for entries in read_entries(host, query.units, _bounds(query), query.grep):
         for entry in entries:
             kept.get(entry.unit, kept[query.units[0]]).append(entry)
     return heapq.merge(*kept.values(), key=lambda entry: entry.time_us)
@@ -128,14 +128,14 @@ def read_tail(host: Host, unit: str, query: Query, lines: int, until: Optional[s
     bounds = ["--reverse"] + ([] if until is None else ["--cursor=" + until])
     if query.grep is None:
         bounds += ["-n", str(lines)]
-    for entries in _read(host, [unit], bounds, query.grep):
+    for entries in read_entries(host, [unit], bounds, query.grep):
         found.extend(entry._replace(unit=unit) for entry in entries)
         if len(found) >= lines:
             break
     return found[:lines][::-1]
 
 
-def _read(
+def read_entries(
     host: Host, units: List[str], bounds: List[str], grep: Optional[Pattern[bytes]]
 ) -> Iterator[List[Entry]]:
     """Entries as journalctl writes them, in batches; it is ended when nobody takes the next one.

@@ -9,6 +9,7 @@ from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
 from infra.launch.fleet import ask_all
 from infra.launch.host_drift import Check, drift
+from infra.launch.live_checks import check_live
 from infra.launch.probing import Answered, probe_hosts, read_engine_ids, run_proofs
 from infra.launch.proof import Asking, build_question, error_text, is_good, partners
 from infra.launch.questions import missing_from, question_for
@@ -31,6 +32,7 @@ def verify(deployment: Deployment, secrets: Mapping[str, Secret], timeout_s: flo
         HostsFailed: a host cannot be asked.
     """
     checks = drift(deployment, secrets)
+    checks += check_live(deployment)
     serving = _Serving(deployment, timeout_s)
     checks += serving.check_units()
     for capability in deployment.plan.capabilities:

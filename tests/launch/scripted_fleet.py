@@ -66,7 +66,7 @@ class FakeUnit:
 class ScriptedFleet:
     """The hosts of one plan.
 
-    Tests change `units`, `listeners`, `wrong_items`, `lose` and `on_start`, and read `asked`.
+    Tests change `units`, `listeners`, `wrong_items`, `live`, `lose` and `on_start`, and read `asked`.
     """
 
     def __init__(self, plan: Plan, clock: FakeClock, *, load_s: float = 2.0) -> None:
@@ -91,6 +91,7 @@ class ScriptedFleet:
         self.tokens: dict[tuple[str, str], int] = {}
         self.ranks: dict[tuple[str, str], str] = {}
         self.counts_tokens = True
+        self.live: dict[str, Mapping[str, object]] = {}
         self.watched: set[str] = set()
         self.group_rows: dict[str, Mapping[str, object]] = {}
         self.asked: list[tuple[str, str, Mapping[str, object]]] = []
@@ -134,6 +135,7 @@ class ScriptedFleet:
             "listening": self._listening,
             "read": self._read,
             "status": self._status,
+            "live": self._live,
             "releases": self._releases,
             "facts": self._facts,
             "groups": self._groups,
@@ -248,6 +250,30 @@ class ScriptedFleet:
             and self.units[host, row["unit"]].active_state == "active"
         }
         return report
+
+    def _live(self, host: str, request: Mapping[str, object]) -> Report:
+        asked = request["processes"]
+        assert isinstance(asked, list)
+        rows = []
+        for row in asked:
+            unit = self.units[host, row["unit"]]
+            process = unit.process
+            limits = {
+                "Max locked memory": -1,
+                "Max open files": 1048576,
+                "Max stack size": 67108864,
+            }
+            found: dict[str, object] = {
+                "id": process.id,
+                "pid": 1 if unit.active_state == "active" else None,
+                "env": {**process.env, **process.env_prepend},
+                "limits": {name: [limit, limit] for name, limit in limits.items()},
+                "libraries": dict.fromkeys(row["libraries"], True),
+                "image": "sha256:1",
+                "lines": [],
+            }
+            rows.append({**found, **self.live.get(process.id, {})})
+        return {"processes": rows, "ceiling": None}
 
     def _listening(self, host: str, request: Mapping[str, object]) -> Report:
         ports = request["ports"]

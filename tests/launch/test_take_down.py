@@ -172,7 +172,11 @@ def test_verify_asks_every_rank_and_the_router_for_every_capability(
     assert len(serving) == len(deployment.plan.capabilities) * 25
     assert all(check.ok for check in serving if check.check == "chat")
     groups = ["tuning", "files", "images", "weights"]
-    assert [check.check for check in checks if check.is_drift] == groups * 6
+    drift = [check for check in checks if check.is_drift]
+    assert [check.check for check in drift][: len(groups) * 6] == groups * 6
+    live = {"environment", "limits", "transport", "image"}
+    assert {check.check for check in drift[len(groups) * 6 :]} == live
+    assert all(check.ok for check in drift)
     fleet.unit("decode-3/3").active_state = "failed"
     fleet.unit("decode-3/3").log = ["ValueError: gone"]
     checks = verify(deployment, {}, 5.0)

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 from .failures import Failed
 from .parallel import Parallel
 from .streams import bind
+from .world import World
 
 PROCESS = "Worker_TP0"
+
+
+def network_lines(world: World) -> list[str]:
+    """What NCCL logs of hosts' networks with NCCL_DEBUG=INFO (lines in NVIDIA/nccl#1519, nccl-tests#228)."""
+    debug = os.environ.get("NCCL_DEBUG", "").upper()
+    if world.vendor == "ascend" or debug not in ("INFO", "TRACE"):
+        return []
+    head = f"{world.host}:{os.getpid()}:{os.getpid()} [0] NCCL INFO "
+    if world.network == "socket":
+        return [
+            head + "NET/IB : No device found.",
+            head + f"NET/Socket : Using [0]eth0:{world.address}<0>",
+            head + "Using network Socket",
+        ]
+    return [
+        head + f"NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:{world.address}<0>",
+        head + "Using network IB",
+    ]
 
 
 def check_network(environ: dict[str, str], place: Parallel, vendor: str) -> None:

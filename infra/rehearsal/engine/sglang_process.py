@@ -17,7 +17,7 @@ from .http_server import Request, Response, json_response, serve_http
 from .journal import Journal
 from .log import Log
 from .loop import Future, Loop, TimedOut
-from .network import check_network
+from .network import check_network, network_lines
 from .rendezvous import TIMEOUT_SECONDS, Place, Rendezvous
 from .settings import Release, Settings
 from .sglang_api import SglangFrontEnd
@@ -90,6 +90,8 @@ class Server:
         self._settings = fit(self._settings, self._world)
         if nodes is not None:
             await nodes.join()
+            for line in network_lines(self._world):
+                self._log.draw(line)
         check_weights(self._settings.checkpoint.path)
         count = num_shards(self._settings.checkpoint.path)
         self._log.tell("model_runner", "Load weight begin. avail mem=0.00 GB")

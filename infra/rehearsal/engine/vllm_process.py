@@ -17,7 +17,7 @@ from .handshake import Follower, Leader, bind_zmq
 from .http_server import Request, Response, json_response, serve_http
 from .log import Log
 from .loop import Future, Loop
-from .network import check_network
+from .network import check_network, network_lines
 from .parallel import Parallel
 from .rendezvous import TIMEOUT_SECONDS, Place, Rendezvous
 from .settings import Settings
@@ -68,6 +68,9 @@ class Process:
             raise Failed("AssertionError", reason, "EngineCore")
         if self._group is not None:
             await self._group.join()
+        if self._nodes is not None or self._group is not None:
+            for line in network_lines(self._world):
+                self._log.draw(line)
         await self._load()
         self._open_cores()
         if self._group is not None:

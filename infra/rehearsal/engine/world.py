@@ -35,6 +35,7 @@ class World(NamedTuple):
     host_memory_gib: float | None
     devices: tuple[int, ...]
     rank_death: str
+    network: str
 
     @property
     def device_word(self) -> str:
@@ -72,6 +73,7 @@ def read_world(environ: dict[str, str]) -> World:
             host_memory_gib=host.get("host_memory_gib"),
             devices=_masked(physical, host["vendor"], environ),
             rank_death=environ.get("MOE_REHEARSAL_RANK_DEATH", host.get("rank_death", "stall")),
+            network=host.get("network", "rdma"),
         )
     except (OSError, ValueError, KeyError) as error:
         message = f"{path} does not describe a simulated host: {error!r}"

@@ -1,0 +1,212 @@
+"""Whether the running processes have what the plan gives them, and their groups the transport that they should."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.engines.transports import any_sign, fallen_back, tells_rdma
+from infra.launch.deployment import Deployment
+from infra.launch.fleet import Report, ask_all, rows_of
+from infra.launch.host_drift import Check
+from infra.plan.process import Process
+from infra.render.host_paths import unit_name
+
+UNLIMITED = -1
+# What units and containers are rendered with (render/units.py, render/container.py), by the kernel's names.
+WANTED_LIMITS: Mapping[str, int] = {
+    "Max locked memory": UNLIMITED,
+    "Max open files": 1048576,
+    "Max stack size": 67108864,
+}
+PRELOAD = "LD_PRELOAD"
+MAX_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveProcess:
+    """What one running engine has.
+
+    Args:
+        env: value by name, None where the variable is not set.
+        limits: soft and hard by the kernel's name; -1 is unlimited.
+        libraries: whether each is mapped, by path.
+        image: digest of its container's image, None without a container.
+        lines: logged lines that tell a transport.
+    """
+
+    env: Mapping[str, str | None]
+    limits: Mapping[str, Sequence[int]]
+    libraries: Mapping[str, bool]
+    image: str | None
+    lines: tuple[str, ...]
+
+
+def check_live(deployment: Deployment) -> list[Check]:
+    """A check per running engine and subject; what does not run is another check's business.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    requests = {
+        host: {"operation": "live", "processes": rows, "signs": any_sign()}
+        for host, rows in _questions(deployment).items()
+    }
+    reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
+    live: dict[str, LiveProcess] = {}
+    ceilings: dict[str, Mapping[str, int]] = {}
+    for report in reports.values():
+        for process, found in _read(report).items():
+            live[process] = found
+            ceilings[process] = _ceiling(report)
+    running = [process for process in deployment.engines() if process.id in live]
+    spanning = _groups_over_hosts(deployment)
+    checks: list[Check] = []
+    for process in running:
+        found = live[process.id]
+        checks.append(_check(process, "environment", env_problem(process, found)))
+        problem = limits_problem(found.limits, ceilings[process.id])
+        checks.append(_check(process, "limits", problem))
+        if PRELOAD in process.env_prepend:
+            checks.append(_check(process, "preload", preload_problem(process, found)))
+        if process.group in spanning:
+            fine = "RDMA" if tells_rdma(found.lines) else "no line tells it (NCCL_DEBUG=INFO would)"
+            checks.append(_check(process, "transport", transport_problem(found.lines), fine))
+    return checks + image_checks(deployment, running, live)
+
+
+def env_problem(process: Process, found: LiveProcess) -> str | None:
+    """Which variables of the plan the process does not have; None when it has all."""
+    wrong = [
+        f"{name} is {_said(found.env.get(name))}, planned {value}"
+        for name, value in process.env.items()
+        if found.env.get(name) not in (value, "***")
+    ]
+    wrong += [
+        f"{name} is {_said(found.env.get(name))}, planned to begin with {value}"
+        for name, value in process.env_prepend.items()
+        if name != PRELOAD and not str(found.env.get(name) or "").startswith(value)
+    ]
+    more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
+    return "; ".join(wrong[:MAX_NAMED]) + more if wrong else None
+
+
+def limits_problem(limits: Mapping[str, Sequence[int]], ceiling: Mapping[str, int]) -> str | None:
+    """Which limits are below what units and containers are rendered with; None when none is.
+
+    Args:
+        limits: soft and hard of the running process.
+        ceiling: the most that this host lets root give; {} where that is everything.
+    """
+    wrong = []
+    for name, planned in WANTED_LIMITS.items():
+        wanted = _lower(planned, ceiling.get(name, UNLIMITED))
+        soft = limits[name][0] if name in limits else 0
+        if _lower(soft, wanted) != wanted:
+            wrong.append(f"{name} is {soft}, wanted {_limit_words(wanted)}")
+    return "; ".join(wrong) or None
+
+
+def preload_problem(process: Process, found: LiveProcess) -> str | None:
+    """Which library of LD_PRELOAD is not in the process's memory; None when all are."""
+    missing = [path for path in _libraries(process) if not found.libraries.get(path)]
+    return f"{', '.join(missing)} is not mapped: it is missing in the image" if missing else None
+
+
+def transport_problem(lines: Sequence[str]) -> str | None:
+    """Why the group does not use the network that it should; None where no line says so."""
+    line = fallen_back(lines)
+    return None if line is None else f"its group fell back to sockets: {line.strip()}"
+
+
+def image_checks(
+    deployment: Deployment, running: Sequence[Process], live: Mapping[str, LiveProcess]
+) -> list[Check]:
+    """Whether all engines of one kind of accelerator run in the same image."""
+    kinds = {host.name: host.accelerator for host in deployment.plan.hosts}
+    checks: list[Check] = []
+    for kind in dict.fromkeys(kinds[process.host] for process in running):
+        own = [p for p in running if kinds[p.host] == kind and live[p.id].image is not None]
+        if not own:
+            continue
+        counts = Counter(live[process.id].image for process in own)
+        usual = counts.most_common(1)[0][0]
+        for process in own:
+            image = live[process.id].image
+            problem = None if image == usual else f"it runs in {image}, most others in {usual}"
+            checks.append(_check(process, "image", problem, f"{image}"))
+    return checks
+
+
+def _questions(deployment: Deployment) -> dict[str, list[dict[str, object]]]:
+    questions: dict[str, list[dict[str, object]]] = {}
+    for process in deployment.engines():
+        row: dict[str, object] = {
+            "id": process.id,
+            "unit": unit_name(deployment.plan.stack, process),
+            "names": [*process.env, *process.env_prepend],
+            "libraries": _libraries(process),
+        }
+        questions.setdefault(process.host, []).append(row)
+    return questions
+
+
+def _libraries(process: Process) -> list[str]:
+    return [path for path in process.env_prepend.get(PRELOAD, "").split(":") if path]
+
+
+def _read(report: Report) -> dict[str, LiveProcess]:
+    """The processes that run, by id."""
+    found: dict[str, LiveProcess] = {}
+    for row in rows_of(report, "processes"):
+        env, limits, libraries, lines = (
+            row.get(key) for key in ("env", "limits", "libraries", "lines")
+        )
+        if row.get("pid") is None or not isinstance(env, Mapping):
+            continue
+        found[str(row["id"])] = LiveProcess(
+            env={str(k): None if v is None else str(v) for k, v in env.items()},
+            limits=limits if isinstance(limits, Mapping) else {},
+            libraries=libraries if isinstance(libraries, Mapping) else {},
+            image=None if row.get("image") is None else str(row["image"]),
+            lines=tuple(map(str, lines)) if isinstance(lines, list) else (),
+        )
+    return found
+
+
+def _ceiling(report: Report) -> Mapping[str, int]:
+    ceiling = report.get("ceiling")
+    return ceiling if isinstance(ceiling, Mapping) else {}
+
+
+def _groups_over_hosts(deployment: Deployment) -> set[str]:
+    hosts: dict[str, set[str]] = {}
+    for process in deployment.engines():
+        hosts.setdefault(process.group, set()).add(process.host)
+    return {group for group, names in hosts.items() if len(names) > 1}
+
+
+def _check(process: Process, subject: str, problem: str | None, fine: str = "as planned") -> Check:
+    return Check(
+        process=process.id,
+        check=subject,
+        ok=problem is None,
+        detail=problem or fine,
+        is_drift=True,
+    )
+
+
+def _lower(first: int, second: int) -> int:
+    """The lower of two limits."""
+    if UNLIMITED in (first, second):
+        return max(first, second)
+    return min(first, second)
+
+
+def _limit_words(limit: int) -> str:
+    return "unlimited" if limit == UNLIMITED else str(limit)
+
+
+def _said(value: str | None) -> str:
+    return "not set" if value is None else value

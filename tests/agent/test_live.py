@@ -1,0 +1,95 @@
+"""What a running engine really has, read from /proc, the journal and the container runtime."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.agent.live import parse_limits
+from tests.agent.stubborn_host import StubbornHost
+
+UNIT = "moe-s-engine@0.service"
+LIMITS = """\
+Limit                     Soft Limit           Hard Limit           Units
+Max stack size            67108864             unlimited            bytes
+Max open files            20000                20000                files
+Max locked memory         unlimited            unlimited            bytes
+"""
+
+
+@pytest.fixture
+def engine() -> Iterator[int]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"],
+        env={"A": "1", "B_API_KEY": "hidden" + "-value", "EMPTY": ""},
+    )
+    yield child.pid
+    child.kill()
+    child.wait()
+
+
+def ask(host: StubbornHost, **keys: object) -> dict[str, object]:
+    row = {"id": "a/0", "unit": UNIT, "names": ["A", "B_API_KEY", "EMPTY", "C"], **keys}
+    report = host.ask("live", processes=[row], signs="NCCL INFO Using")
+    rows = report["processes"]
+    assert isinstance(rows, list), report
+    return dict(rows[0])
+
+
+@pytest.fixture
+def running(host: StubbornHost, stand_in: Callable[[str, str], None], engine: int) -> StubbornHost:
+    """The engine runs in a container: the unit's own main process is the runtime's client."""
+    shown = "MainPID=1\\nControlGroup=/unit\\nStateChangeTimestampMonotonic=1\\n"
+    stand_in("systemctl", f"printf '{shown}'")
+    stand_in(
+        "docker",
+        f'case "$3" in *Pid*) echo /moe-s-engine-0 {engine};; *) echo /moe-s-engine-0 sha256:1;; esac',
+    )
+    stand_in("podman", "exit 1")
+    lines = "NCCL INFO Using network Socket", "else"
+    entries = "".join(
+        f"__CURSOR=c\\n__REALTIME_TIMESTAMP=1\\nMESSAGE={line}\\n_SYSTEMD_UNIT={UNIT}\\n\\n"
+        for line in lines
+    )
+    stand_in("journalctl", f"printf '{entries}'")
+    for name in ("environ", "maps"):
+        host.put(f"/proc/{engine}/{name}", Path(f"/proc/{engine}/{name}").read_bytes())
+    host.put(f"/proc/{engine}/limits", LIMITS)
+    host.put(f"/proc/{engine}/cgroup", "0::/system.slice/docker-1.scope\n")
+    host.put("/run/systemd/system/x", "")
+    return host
+
+
+def test_a_containers_engine_tells_what_it_has(running: StubbornHost, engine: int) -> None:
+    row = ask(running, libraries=["/some/where/libc.so.6", "/lib/libjemalloc.so.2"])
+    assert row["pid"] == engine
+    assert row["env"] == {"A": "1", "B_API_KEY": "***", "EMPTY": "", "C": None}
+    assert row["libraries"] == {"/some/where/libc.so.6": True, "/lib/libjemalloc.so.2": False}
+    assert row["image"] == "sha256:1"
+    assert row["lines"] == ["NCCL INFO Using network Socket"]
+    assert row["limits"] == {
+        "Max stack size": [67108864, -1],
+        "Max open files": [20000, 20000],
+        "Max locked memory": [-1, -1],
+    }
+
+
+def test_what_does_not_run_has_nothing(
+    host: StubbornHost, stand_in: Callable[[str, str], None]
+) -> None:
+    host.put("/proc/1/cgroup", "0::/\n")
+    host.put("/run/systemd/system/x", "")
+    stand_in("systemctl", "printf 'MainPID=0\\nControlGroup=\\n'")
+    for runtime in ("docker", "podman"):
+        stand_in(runtime, "exit 1")
+    row = ask(host, libraries=[])
+    assert (row["pid"], row["env"], row["lines"], row["image"]) == (None, {}, [], None)
+
+
+def test_limits_of_garbage_are_none() -> None:
+    assert parse_limits("") == {}
+    assert parse_limits("Max open files\nMax stack size 1\nelse") == {}
