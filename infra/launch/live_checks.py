@@ -57,9 +57,9 @@ def check_live(deployment: Deployment) -> list[Check]:
     live: dict[str, LiveProcess] = {}
     ceilings: dict[str, Mapping[str, int]] = {}
     for report in reports.values():
-        for process, found in _read(report).items():
-            live[process] = found
-            ceilings[process] = _ceiling(report)
+        for name, has in _read(report).items():
+            live[name] = has
+            ceilings[name] = _ceiling(report)
     running = [process for process in deployment.engines() if process.id in live]
     spanning = _groups_over_hosts(deployment)
     checks: list[Check] = []
