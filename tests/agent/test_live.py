@@ -24,12 +24,15 @@ Max locked memory         unlimited            unlimited            bytes
 @pytest.fixture
 def engine() -> Iterator[int]:
     child = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(60)"],
+        [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"],
         env={"A": "1", "B_API_KEY": "hidden" + "-value", "EMPTY": ""},
+        stdout=subprocess.PIPE,
     )
-    yield child.pid
-    child.kill()
-    child.wait()
+    with child:
+        assert child.stdout is not None
+        child.stdout.readline()  # its libraries are mapped by now
+        yield child.pid
+        child.kill()
 
 
 def ask(host: StubbornHost, **keys: object) -> dict[str, object]:
