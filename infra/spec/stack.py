@@ -77,7 +77,10 @@ class Weights(_Section):
         Field(default=None, description="What holds the weights.")
     )
     source: StrictStr | None = Field(
-        default=None, description="Where they are copied from, e.g. s3://bucket/prefix."
+        default=None,
+        description="Where they are copied from: huggingface, modelscope (each also +https://MIRROR), "
+        "s3://bucket/prefix, s3+https://STORE/bucket/prefix, https://server/path, /path or host:NAME; "
+        "default: the catalogue's hub.",
     )
     revision: StrictStr | None = Field(
         default=None, description="Commit of the hub's repository; default: the catalogue's."
