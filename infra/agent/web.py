@@ -3,7 +3,7 @@
 import http.client
 import ssl
 import urllib.parse
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 from .host import Refused
 
@@ -31,8 +31,14 @@ class Answer:
         self._connection = connection
 
     def readinto(self, view: memoryview) -> int:
-        """Fill a buffer as far as bytes come; 0 at the end."""
-        return self.response.readinto(view)
+        """Take what has come, at most a buffer of it; 0 at the end.
+
+        The response's own `readinto` waits until the buffer is full, on every host of a chain.
+        """
+        if self.response.chunked:
+            return self.response.readinto(view)
+        stream: Any = getattr(self.response, "fp", None)  # None once an empty body was announced
+        return 0 if stream is None else int(stream.readinto1(view))
 
     def close(self) -> None:
         """Hang up."""
@@ -71,6 +77,7 @@ def get(
     for _ in range(MAX_REDIRECTS):
         parts = urllib.parse.urlsplit(url)
         sent = dict(headers or {}, **{"Accept-Encoding": "identity", "User-Agent": "moe-infra"})
+        sent["Connection"] = "close"  # so that the end of a body is the end of what comes
         if parts.netloc == first:
             sent.update(private or {})
         connection = _connect(parts, timeout_s)
