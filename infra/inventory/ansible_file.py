@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 from infra.errors import Problem, ProblemsFound
-from infra.inventory.groups import Group, Groups, merge_variables
+from infra.inventory.groups import Group, Groups, Variables, merge_variables
 from infra.inventory.host_ranges import MAX_HOSTS, expand_range, split_port
 from infra.inventory.hosts import Inventory, InventoryHost
+from infra.inventory.values import TAGS, Encrypted, is_template
+from infra.inventory.variable_files import (
+    NOTHING_BESIDE,
+    VariableFile,
+    VariableFiles,
+    read_variable_files,
+)
 from infra.spec.load import nearest
 from infra.spec.yaml_source import Document, read_yaml
 
+# Names of one value: Ansible takes the first of them that is set.
+HOST_KEYS = ("ansible_ssh_host", "ansible_host")
+PORT_KEYS = ("ansible_ssh_port", "ansible_port")
+USER_KEYS = ("ansible_ssh_user", "ansible_user")
+IDENTITY_KEYS = ("ansible_ssh_private_key_file", "ansible_private_key_file")
+# In the order in which Ansible gives them to ssh, which takes the first value of an option.
+ARGUMENT_KEYS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+SSH_CONNECTIONS = (None, "ssh", "smart", "paramiko", "ansible.builtin.ssh")
 MOE_KEYS = (
     "address",
     "interface",
@@ -28,21 +43,6 @@ MOE_KEYS = (
 _ADDRESS = re.compile(
     r"^[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?$|^[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$"
 )
-
-
-class Encrypted:
-    """A value that only Ansible can read (`!vault`)."""
-
-    def __init__(self, text: str) -> None:
-        """Forget the text: nothing here can decrypt it."""
-        del text
-
-    def __repr__(self) -> str:
-        """Never the text, not even encrypted."""
-        return "***"
-
-
-_TAGS = {"!vault": Encrypted, "!vault-encrypted": Encrypted, "!unsafe": str}
 
 
 @dataclass(slots=True)
@@ -135,6 +135,17 @@ class _Walk:
             found.own = merge_variables(found.own, own)
             if group.name not in found.direct:
                 found.direct.append(group.name)
+                group.hosts.append(host)
+
+    def check_beside(self, beside: VariableFiles) -> None:
+        """Our keys in the files beside the inventory."""
+        own, document = self.file, self.document
+        for files in (*beside.groups.values(), *beside.hosts.values()):
+            for file in files:
+                self.file, self.document = file.file, file.document
+                data = file.document.data
+                self._check_moe(data.get("moe") if isinstance(data, Mapping) else None, ())
+        self.file, self.document = own, document
 
     def _check_moe(self, moe: object, where: tuple[str, ...]) -> None:
         if moe is None:
@@ -152,6 +163,9 @@ class _Walk:
                 self.refuse(
                     "wrong-type", here, f"{value!r} is not a list of names.", "Write [mlx5_0:1]."
                 )
+            elif any(is_template(one) for one in (value if isinstance(value, list) else [value])):
+                what = f"{value!r} is a template, and only Ansible can fill it in."
+                self.refuse("template-value", here, what, "Write the value.")
             elif key != "rdma_devices" and not isinstance(value, str | None):
                 self.refuse("wrong-type", here, f"{value!r} is not text.", "Write it in quotes.")
 
@@ -184,12 +198,14 @@ def read_inventory(path: Path, shown: str | None = None) -> Inventory:
                 ),
             )
         ) from error
-    return parse_inventory(text, file)
+    shown_folder = file.rpartition("/")[0]
+    return parse_inventory(text, file, read_variable_files(path.parent, shown_folder))
 
 
-def parse_inventory(text: str, file: str) -> Inventory:
-    """The hosts of an inventory's text; see `read_inventory`."""
-    document, problems = read_yaml(text, file, _TAGS)
+def parse_inventory(text: str, file: str, beside: VariableFiles = NOTHING_BESIDE) -> Inventory:
+    """The hosts of an inventory's text and of what lies beside it; see `read_inventory`."""
+    document, found = read_yaml(text, file, TAGS, merges=True)
+    problems = (*found, *beside.problems)
     if problems:
         raise ProblemsFound(tuple(_without_stack_hint(problem) for problem in problems))
     walk = _Walk(file, document)
@@ -200,7 +216,8 @@ def parse_inventory(text: str, file: str) -> Inventory:
         what = f"Groups contain each other: {' in '.join(cycle)}."
         walk.refuse("group-cycle", (cycle[0],), what, "Remove one of these `children`.")
         raise ProblemsFound(tuple(walk.problems))
-    hosts = tuple(_host(name, found, walk) for name, found in walk.hosts.items())
+    walk.check_beside(beside)
+    hosts = tuple(_host(name, walk, beside) for name in walk.hosts)
     if not hosts and not walk.problems:
         walk.refuse(
             "empty-inventory",
@@ -212,17 +229,23 @@ def parse_inventory(text: str, file: str) -> Inventory:
         _refuse_twice(hosts, walk)
     if walk.problems:
         raise ProblemsFound(tuple(walk.problems))
-    return Inventory(path=file, hosts=hosts)
+    members = {name: tuple(walk.groups.hosts_of(name)) for name in walk.groups.by_name}
+    return Inventory(path=file, hosts=hosts, members=members)
 
 
-def _host(name: str, found: _Found, walk: _Walk) -> InventoryHost:
-    variables = merge_variables(walk.groups.variables_of(found.direct), found.own)
+def _host(name: str, walk: _Walk, beside: VariableFiles) -> InventoryHost:
+    found = walk.hosts[name]
+    variables = walk.groups.variables_of(found.direct)
+    for group in walk.groups.in_precedence(found.direct):
+        variables = _with_files(variables, beside.groups.get(group, ()))
+    variables = _with_files(merge_variables(variables, found.own), beside.hosts.get(name, ()))
+    _refuse_connection(variables, name, walk)
     moe = variables.get("moe")
     own: Mapping[str, object] = moe if isinstance(moe, Mapping) else {}
-    address = _text("ansible_host", variables, name, walk) or name
+    address = _text(HOST_KEYS, variables, name, walk) or name
     service = str(own.get("address") or address)
     for value in dict.fromkeys((address, service)):
-        if not _ADDRESS.match(value):
+        if not is_template(value) and not _ADDRESS.match(value):
             fix = "Write an IP address or a host name; templates are not filled in here."
             walk.refuse("wrong-value", (name,), f"{name}: {value!r} is no address.", fix)
     rdma = own.get("rdma_devices")
@@ -231,10 +254,12 @@ def _host(name: str, found: _Found, walk: _Walk) -> InventoryHost:
         groups=tuple(group for group in walk.groups.of_host(found.direct) if group != "all"),
         address=address,
         service_address=service,
-        port=_port(variables.get("ansible_port"), name, walk),
-        user=_text("ansible_user", variables, name, walk),
-        private_key_file=_text("ansible_ssh_private_key_file", variables, name, walk),
-        ssh_arguments=_words("ansible_ssh_common_args", variables, name, walk),
+        port=_port(variables, name, walk),
+        user=_text(USER_KEYS, variables, name, walk),
+        private_key_file=_text(IDENTITY_KEYS, variables, name, walk),
+        ssh_arguments=tuple(
+            word for key in ARGUMENT_KEYS for word in _words(key, variables, name, walk)
+        ),
         host_key=None if own.get("host_key") is None else str(own["host_key"]),
         interface=str(own.get("interface") or "eth0"),
         rdma_devices=tuple(str(device) for device in rdma) if isinstance(rdma, list) else (),
@@ -245,29 +270,59 @@ def _host(name: str, found: _Found, walk: _Walk) -> InventoryHost:
     )
 
 
-def _port(value: object, name: str, walk: _Walk) -> int:
+def _with_files(variables: Variables, files: Iterable[VariableFile]) -> Variables:
+    """Variables, and those of files that win over them."""
+    for file in files:
+        data = file.document.data
+        variables = merge_variables(variables, data if isinstance(data, Mapping) else {})
+    return variables
+
+
+def _refuse_connection(variables: Mapping[str, object], name: str, walk: _Walk) -> None:
+    """Refuse hosts that Ansible would not reach over SSH: `fab` knows no other way."""
+    kind = _text(("ansible_connection",), variables, name, walk)
+    if kind not in SSH_CONNECTIONS:
+        what = f"{name}: ansible_connection is {kind!r}, and `fab` reaches hosts over SSH alone."
+        walk.refuse("wrong-value", (name,), what, "Take it out, or take the host out.")
+
+
+def _port(variables: Mapping[str, object], name: str, walk: _Walk) -> int:
+    key, value = _first(PORT_KEYS, variables)
     if value is None:
         return 22
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if isinstance(number, int) and 0 < number < 65536:  # noqa: PLR2004 - the range of TCP ports
         return number
-    what = f"{name}: ansible_port {value!r} is no port."
+    what = f"{name}: {key} {value!r} is no port."
     walk.refuse("wrong-value", (name,), what, "Write a number from 1 to 65535.")
     return 22
 
 
-def _text(key: str, variables: Mapping[str, object], name: str, walk: _Walk) -> str | None:
-    value = variables.get(key)
+def _first(keys: Sequence[str], variables: Mapping[str, object]) -> tuple[str, object]:
+    """The first of these keys that has a value, and its value; None without one."""
+    return next(
+        ((key, variables[key]) for key in keys if variables.get(key) is not None), (keys[-1], None)
+    )
+
+
+def _text(
+    keys: Sequence[str], variables: Mapping[str, object], name: str, walk: _Walk
+) -> str | None:
+    key, value = _first(keys, variables)
     if isinstance(value, Encrypted):
         what = f"{name}: {key} is encrypted, and only Ansible can read it."
         walk.refuse("encrypted-value", (name,), what, f"Write {key} in plain text.")
+        return None
+    if is_template(value):
+        what = f"{name}: {key} is a template ({value}), and only Ansible can fill it in."
+        walk.refuse("template-value", (name,), what, f"Write the value of {key}.")
         return None
     return None if value is None else str(value)
 
 
 def _words(key: str, variables: Mapping[str, object], name: str, walk: _Walk) -> tuple[str, ...]:
     try:
-        return tuple(shlex.split(_text(key, variables, name, walk) or ""))
+        return tuple(shlex.split(_text((key,), variables, name, walk) or ""))
     except ValueError as error:
         what = f"{name}: {key} cannot be split into words: {error}."
         walk.refuse("wrong-value", (name,), what, "Close the quotation.")

@@ -56,7 +56,7 @@ def serving_hosts(
     """The inventory's host for each plan host, under the inventory's own name.
 
     A plan host is matched by its name; where the inventory does not use the plan's names, the n-th
-    host of the role's group serves as `<role>-<n>`.
+    host of the role's group, as the group lists them, serves as `<role>-<n>`.
 
     Args:
         wanted: (plan host, first role) in plan order.
@@ -88,7 +88,11 @@ def _group(role: str, inventory: Inventory) -> str:
 
 def _members(role: str, inventory: Inventory) -> list[InventoryHost]:
     group = _group(role, inventory)
-    return [host for host in inventory.hosts if group == "all" or group in host.groups]
+    found = [host for host in inventory.hosts if group == "all" or group in host.groups]
+    if group == "all":
+        return found
+    order = {name: place for place, name in enumerate(inventory.members.get(group, ()))}
+    return sorted(found, key=lambda host: order.get(host.name, len(order)))
 
 
 def _too_few(

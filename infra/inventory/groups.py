@@ -14,6 +14,8 @@ class Group:
 
     name: str
     parents: list[str] = field(default_factory=list)
+    children: list[str] = field(default_factory=list)
+    hosts: list[str] = field(default_factory=list)
     variables: Variables = field(default_factory=dict)
 
     @property
@@ -34,7 +36,15 @@ class Groups:
         group = self.by_name.setdefault(name, Group(name))
         if parent is not None and parent not in group.parents:
             group.parents.append(parent)
+            self.by_name[parent].children.append(name)
         return group
+
+    def hosts_of(self, name: str) -> list[str]:
+        """The hosts of a group as it lists them, then those of its children."""
+        found = dict.fromkeys(self.by_name[name].hosts)
+        for child in self.by_name[name].children:
+            found.update(dict.fromkeys(self.hosts_of(child)))
+        return list(found)
 
     def of_host(self, direct: list[str]) -> list[str]:
         """The groups that list a host and all that contain them, in file order."""
@@ -54,11 +64,16 @@ class Groups:
 
     def variables_of(self, direct: list[str]) -> Variables:
         """What groups say of a host: Ansible's order, by depth, then priority, then name; the last wins."""
-        names = {"all", *self.of_host(direct)} & self.by_name.keys()
         merged: Variables = {}
-        for name in sorted(names, key=self._rank):
-            merged = merge_variables(merged, self.by_name[name].variables)
+        for name in self.in_precedence(direct):
+            if name in self.by_name:
+                merged = merge_variables(merged, self.by_name[name].variables)
         return merged
+
+    def in_precedence(self, direct: list[str]) -> list[str]:
+        """Every group of a host, `all` and `ungrouped` among them, the one that wins last."""
+        own = [name for name in self.of_host(direct) if name != "all"]
+        return ["all", *(sorted(own, key=self._rank) if own else ["ungrouped"])]
 
     def _rank(self, name: str) -> tuple[int, int, str]:
         return self._depth(name), self.by_name[name].priority, name

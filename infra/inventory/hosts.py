@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 NameOrigin = Literal["inventory", "facts", "placeholder"]
@@ -53,10 +54,15 @@ class InventoryHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The hosts of one stack, in file order. `path` is None for documentation addresses."""
+    """The hosts of one stack, in file order. `path` is None for documentation addresses.
+
+    Args:
+        members: names of hosts by group, each in the group's own order; a group without an entry is in file order.
+    """
 
     path: str | None
     hosts: tuple[InventoryHost, ...]
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def host(self, name: str) -> InventoryHost | None:
         """The host of that name, or None."""

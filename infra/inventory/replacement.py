@@ -10,6 +10,7 @@ import yaml
 from infra.errors import ProblemsFound, StackError
 from infra.inventory.ansible_file import parse_inventory
 from infra.inventory.hosts import Inventory, InventoryHost
+from infra.inventory.variable_files import NOTHING_BESIDE, VariableFiles
 
 # Facts of one machine that a bare address does not bring along.
 _OWN_FACTS = ("moe", "ansible_port", "ansible_user", "ansible_ssh_common_args")
@@ -32,7 +33,9 @@ class Edit:
     words: str
 
 
-def replace_machine(text: str, file: str, old: str, new: str) -> Edit:
+def replace_machine(
+    text: str, file: str, old: str, new: str, beside: VariableFiles = NOTHING_BESIDE
+) -> Edit:
     """The edit that puts a machine in the place of a host.
 
     Args:
@@ -41,11 +44,12 @@ def replace_machine(text: str, file: str, old: str, new: str) -> Edit:
         old: the host whose name stays.
         new: another host of the inventory (the two exchange their variables, so that the machine that leaves is
             listed under the other's name), or an address.
+        beside: variables that lie beside the file, which is all that is edited.
 
     Raises:
         StackError: it cannot be edited so; the message says what to write.
     """
-    inventory = parse_inventory(text, file)
+    inventory = parse_inventory(text, file, beside)
     gone = inventory.host(old)
     spare = next(
         (h for h in inventory.hosts if new in {h.name, h.address, h.service_address}), None
@@ -62,7 +66,7 @@ def replace_machine(text: str, file: str, old: str, new: str) -> Edit:
         else _exchanged(text, file, old, spare.name)
     )
     try:
-        after = parse_inventory(edited, file)
+        after = parse_inventory(edited, file, beside)
     except ProblemsFound as error:
         raise StackError(file, f"{new} cannot stand for {old}: {error.what}", error.fix) from error
     found = after.host(old)

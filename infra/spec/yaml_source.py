@@ -17,6 +17,7 @@ MAX_DEPTH = 40
 Path = tuple[str | int, ...]
 Position = tuple[int, int]
 Tags = Mapping[str, Callable[[str], object]]
+MERGE = "tag:yaml.org,2002:merge"
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -40,6 +41,7 @@ class _Reader:
 
     file: str
     tags: Tags
+    merges: bool
     problems: list[Problem] = field(default_factory=list)
     positions: dict[Path, Position] = field(default_factory=dict)
     num_nodes: int = 0
@@ -78,7 +80,14 @@ class _Reader:
         self, node: yaml.MappingNode, path: Path, constructor: yaml.constructor.SafeConstructor
     ) -> dict[str, object]:
         result: dict[str, object] = {}
-        for key_node, value_node in node.value:
+        own: set[str] = set()
+        pairs = [(False, *pair) for pair in node.value]
+        if self.merges:
+            pairs = [
+                *((True, *pair) for pair in self._merged_pairs(node, path)),
+                *((False, *pair) for pair in node.value if pair[0].tag != MERGE),
+            ]
+        for is_merged, key_node, value_node in pairs:
             key = str(getattr(key_node, "value", ""))
             if not isinstance(key_node, yaml.ScalarNode) or key == "<<":
                 self.refuse(
@@ -90,7 +99,7 @@ class _Reader:
                 )
                 continue
             here = (*path, key)
-            if key in result:
+            if key in own:
                 first = self.positions[here][0]
                 self.refuse(
                     "duplicate-key",
@@ -100,9 +109,32 @@ class _Reader:
                     "Keep one of them.",
                 )
                 continue
+            if not is_merged:
+                own.add(key)
             self.positions[here] = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             result[key] = self.read(value_node, here, constructor)
         return result
+
+    def _merged_pairs(
+        self, node: yaml.MappingNode, path: Path
+    ) -> list[tuple[yaml.Node, yaml.Node]]:
+        """What `<<` brings into a map: the map's own keys win, then the first of several maps."""
+        pairs: list[tuple[yaml.Node, yaml.Node]] = []
+        for key_node, value_node in node.value:
+            if key_node.tag != MERGE:
+                continue
+            several = isinstance(value_node, yaml.SequenceNode)
+            for source in reversed(value_node.value) if several else [value_node]:
+                if not isinstance(source, yaml.MappingNode):
+                    what = "`<<` takes a map, or a list of maps."
+                    self.refuse("yaml-syntax", key_node, path, what, "Write `<<: *name`.")
+                    continue
+                self.num_nodes += len(source.value)
+                if self.num_nodes > MAX_NODES:
+                    raise _TooLargeError
+                pairs += self._merged_pairs(source, path)
+                pairs += [pair for pair in source.value if pair[0].tag != MERGE]
+        return pairs
 
 
 class _TooLargeError(Exception):
@@ -115,7 +147,7 @@ def dotted(path: Path) -> str:
 
 
 def read_yaml(
-    text: str, file: str, tags: Tags = MappingProxyType({})
+    text: str, file: str, tags: Tags = MappingProxyType({}), *, merges: bool = False
 ) -> tuple[Document, list[Problem]]:
     """Plain values and positions of one YAML document, and what is wrong with it.
 
@@ -123,6 +155,7 @@ def read_yaml(
         text: the file's content.
         file: its name for messages.
         tags: what the scalars of further tags (`!vault`) become; other tags are problems.
+        merges: whether `<<` merges maps; else it is a problem.
 
     Returns:
         The document (with `data=None` when nothing could be read) and its problems.
@@ -131,7 +164,7 @@ def read_yaml(
     if len(text) > MAX_BYTES:
         what = f"The file has {len(text)} bytes; at most {MAX_BYTES} are read."
         return empty, [_whole_file(file, what)]
-    reader = _Reader(file, tags)
+    reader = _Reader(file, tags, merges)
     try:
         loader = _Loader(text)
         node = loader.get_single_node()

@@ -10,6 +10,7 @@ from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, NotReady, StackError
 from infra.inventory.hosts import Inventory
 from infra.inventory.replacement import Edit, replace_machine
+from infra.inventory.variable_files import read_variable_files
 from infra.launch.bring_up import bring_up
 from infra.launch.observation import status_document
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
@@ -42,7 +43,11 @@ def run(options: Options, output: Output) -> int:
     path = inventory_path(options, stack.name)
     before = compile_stack(stack, catalog=catalog, inventory=inventory)
     edit = replace_machine(
-        path.read_text(encoding="utf-8"), str(path), _entry_name(before, inventory, old), new
+        path.read_text(encoding="utf-8"),
+        str(path),
+        _entry_name(before, inventory, old),
+        new,
+        read_variable_files(path.parent, str(path.parent)),
     )
     _refuse_used(before, edit)
     compiled = compile_stack(stack, catalog=catalog, inventory=edit.inventory)

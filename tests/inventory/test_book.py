@@ -63,6 +63,12 @@ def test_other_names_are_taken_in_the_order_of_the_roles_group() -> None:
     }
 
 
+def test_a_groups_own_order_decides_and_not_where_hosts_are_first_written() -> None:
+    hosts = (entry("a", 1, "prefill"), entry("b", 2, "decode"), entry("c", 3, "decode"))
+    listed = Inventory(path="hosts.yml", hosts=hosts, members={"decode": ("c", "b")})
+    assert addresses(match_hosts(WANTED, listed)) == ["1", "3", "2"]
+
+
 def test_without_groups_hosts_are_taken_in_file_order() -> None:
     hosts = [entry(name, i) for i, name in enumerate("abc")]
     assert addresses(match_hosts(WANTED, inventory(*hosts))) == ["0", "1", "2"]
