@@ -47,6 +47,6 @@ def _lasting_pairs(
             step = observe(host, document)
         if step.kind is None or step.reading is None or step.kind.survives_reboot:
             continue
-        if not (permission.is_withheld(item) and step.reading.differing()):
+        if not step.reading.differing() or permission.refusal(item, step.reading) is None:
             pairs.append((item, step.reading))
     return pairs

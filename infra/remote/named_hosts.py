@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Sequence
 
@@ -11,10 +12,9 @@ from infra.remote.known_hosts import SSH_PORT
 
 WHERE = "-H"
 MAX_PORT = 65535
+IPV6 = 6
 # `host`, `host:port`, `[address]:port`; an address of IPv6 without brackets has no port.
-_PLACE = re.compile(
-    r"(?:(?P<user>[^@\s]+)@)?(?P<host>\[[^\]\s]+\]|[^\[\]@\s:]+)(?::(?P<port>\d+))?"
-)
+_PLACE = re.compile(r"(?P<host>\[[^\]\s]+\]|[^\[\]\s:]+)(?::(?P<port>\d+))?")
 
 
 def named_hosts(text: str, identities: Sequence[str] = ()) -> dict[str, InventoryHost]:
@@ -39,16 +39,11 @@ def named_hosts(text: str, identities: Sequence[str] = ()) -> dict[str, Inventor
 
 
 def _named_host(word: str, identities: Sequence[str]) -> InventoryHost:
-    found = _PLACE.fullmatch(word)
-    is_bare_v6 = word.rpartition("@")[2].count(":") > 1 and "[" not in word
-    if is_bare_v6:
-        found = re.fullmatch(
-            r"(?:(?P<user>[^@\s]+)@)?(?P<host>[0-9a-fA-F:.%a-z]+)(?P<port>(?!))?", word
-        )
-    if found is None:
-        raise StackError(
-            WHERE, f"{word!r} is no host.", "Write user@host:port; user and port may be left out."
-        )
+    user, _, place = word.rpartition("@")
+    found = _PLACE.fullmatch(f"[{place}]" if _is_bare_ipv6(place) else place)
+    if found is None or "@" in user or word.startswith("@"):
+        what = f"{word!r} is no host."
+        raise StackError(WHERE, what, "Write user@host:port; user and port may be left out.")
     address, port = found["host"].strip("[]"), int(found["port"] or SSH_PORT)
     if not 0 < port <= MAX_PORT:
         raise StackError(WHERE, f"{word!r}: {port} is no port.", f"Use 1 to {MAX_PORT}.")
@@ -58,7 +53,7 @@ def _named_host(word: str, identities: Sequence[str]) -> InventoryHost:
         address=address,
         service_address=address,
         port=port,
-        user=found["user"],
+        user=user or None,
         private_key_file=None,
         ssh_arguments=tuple(part for path in identities for part in ("-i", path)),
         host_key=None,
@@ -66,3 +61,10 @@ def _named_host(word: str, identities: Sequence[str]) -> InventoryHost:
         rdma_devices=(),
         instance_id=None,
     )
+
+
+def _is_bare_ipv6(place: str) -> bool:
+    try:
+        return ipaddress.ip_address(place).version == IPV6
+    except ValueError:
+        return False

@@ -225,6 +225,7 @@ def test_nothing_that_would_hurt_is_done_under_running_engines(
     row = ask(untuned, "apply", "a", [DRAINED], allow=["drain"])["vm.swappiness"]
     assert row["state"] == "blocked"
     assert "moe-x-engine@0.service runs here" in row["why"]
+    assert not Path(untuned.path(SYSCTLS)).exists(), "it was left to the next boot"
     told = ask(untuned, "apply", "a", [DRAINED], allow=["drain", "running"])
     assert told["vm.swappiness"]["state"] == "changed"
     row = ask(untuned, "rollback", "a", [])["vm.swappiness"]

@@ -10,6 +10,7 @@ from infra.errors import HostsFailed, NotReady, PrerequisiteError
 from infra.launch.bring_up import bring_up
 from infra.remote.failures import LostConnection, Unreachable
 from infra.render.reserved_ports import RESERVED_PORTS_ID
+from infra.render.wanted_tuning import JEMALLOC_ID
 from tests.launch.scripted_fleet import FakeUnit, ScriptedFleet, make_deployment
 
 STACK = "gb200-2p1d"
@@ -374,3 +375,11 @@ def test_tuning_that_follows_mends_what_is_not_reserved(catalog: Catalog) -> Non
     deployment, fleet, _ = make_deployment("h200-tp8", catalog, sets=("port=40000",))
     fleet.wrong_items["unified-0", RESERVED_PORTS_ID] = ("changed", "not reserved")
     assert bring_up(deployment, {}, tunes=True).proofs
+
+
+def test_a_library_that_cannot_be_preloaded_is_said_and_engines_start(catalog: Catalog) -> None:
+    deployment, fleet, said = make_deployment("a2-2n-dp4tp4", catalog)
+    for host in ("unified-0", "unified-1"):
+        fleet.wrong_items[host, JEMALLOC_ID] = ("blocked", "it does not exist in the image")
+    assert bring_up(deployment, {}, tunes=False).proofs
+    assert "unified-0, unified-1: jemalloc: it does not exist in the image" in said

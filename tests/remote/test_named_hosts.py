@@ -32,7 +32,9 @@ def test_hosts_keep_their_order_and_take_the_keys() -> None:
     assert hosts["a"].ssh_arguments == ("-i", "~/.ssh/one", "-i", "two")
 
 
-@pytest.mark.parametrize("text", ["", ",", "a,a", "a b", "@h", "h:", "h:0", "h:70000", "u@v@h"])
+@pytest.mark.parametrize(
+    "text", ["", ",", "a,a", "a b", "@h", "h:", "h:0", "h:70000", "u@v@h", "a:b:"]
+)
 def test_what_names_no_host_is_refused(text: str) -> None:
     with pytest.raises(StackError):
         named_hosts(text)
