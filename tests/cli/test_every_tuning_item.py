@@ -51,8 +51,8 @@ case "$(cat {fault} 2>/dev/null) $1" in
   *" is-enabled"|*" show"|*" list-units"|*" daemon-reload"|*" --query"*) ;;
   refuses*) echo "{name}: Access denied" >&2; exit 1;;
   sticks*) exit 0;;
-  kills*) kill -9 $PPID; sleep 1;;
-  waits*) sleep 20;;
+  kills*) kill -9 $PPID; exit 1;;
+  waits*) sleep 20; exit 1;;
 esac
 {body}
 """
