@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -188,7 +189,8 @@ def test_a_clock_that_is_thirty_seconds_off(ascend: Kept) -> None:
     with ascend.changed("unified-1", change, "sudo rm /usr/local/bin/date"):
         said = ascend.refused_up()
         found = ascend.blocking()
-    assert "unified-1: its clock is at least 2" in said
+    # how much is certain follows from how long the look took
+    assert re.search(r"unified-1: its clock is at least [12]\d\S* s away", said)
     assert "[clock-spread]" in said
     assert [(f["host"], f["check"]) for f in found] == [("unified-1", "clock-spread")]
 

@@ -67,18 +67,19 @@ def find_no_room(scene: Scene) -> Iterator[Trouble]:
 
 
 def find_missing_image(scene: Scene) -> Iterator[Trouble]:
-    """Images that `up` would pull, and runtimes that do not answer."""
+    """Images that `up` would bring, and what it cannot bring: a silent runtime, a virtual environment."""
     for name, host in scene.hosts.items():
         for row in host.items.values():
             if row.get("group") != "images" or row.get("state") == "ok":
                 continue
+            fix = f"fab stage-weights --stack {scene.plan.stack}"
             if row.get("state") == "changed":
-                fix = f"ssh {name} sudo {scene.plan.runtime} pull {scene.plan.engine.image}"
-                said = f"{scene.plan.engine.image} is not there: `up` pulls it"
+                has = f"has {row['before']}" if row.get("before") else "is not there"
+                said = f"{row['id']} {has}: `up` brings {row.get('wanted') or 'it'}"
                 yield Trouble(host=name, severity="warn", observed=said, fix=fix)
             else:
-                fix = f"ssh {name} sudo systemctl status {scene.plan.runtime}"
-                yield Trouble(host=name, severity="block", observed=str(row["why"]), fix=fix)
+                said = f"{row['id']}: {row['why']}"
+                yield Trouble(host=name, severity="block", observed=said, fix=fix)
 
 
 def find_other_digests(scene: Scene) -> Iterator[Trouble]:
@@ -87,7 +88,7 @@ def find_other_digests(scene: Scene) -> Iterator[Trouble]:
         name: str(row["before"])
         for name, host in scene.hosts.items()
         for row in host.items.values()
-        if row.get("group") == "images" and row.get("state") == "ok" and row.get("before")
+        if str(row["id"]).startswith("image:") and row.get("state") == "ok" and row.get("before")
     }
     usual, example, odd = odd_ones(digests)
     for name, digest in odd.items():
@@ -96,7 +97,7 @@ def find_other_digests(scene: Scene) -> Iterator[Trouble]:
             severity="block",
             observed=f"{digest}, while {example} has {usual}",
             wanted=f"one digest of {scene.plan.engine.image}",
-            fix=f"ssh {name} sudo {scene.plan.runtime} pull {scene.plan.engine.image}, or pin engine.image by digest.",
+            fix=f"ssh {name} sudo {scene.plan.runtime} pull {scene.plan.engine.image}   # or pin its digest",
         )
 
 

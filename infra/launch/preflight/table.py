@@ -51,7 +51,7 @@ CHECKS: Mapping[str, Check] = {
     "image-present": Check(
         wanted="there before the start",
         find=host_checks.find_missing_image,
-        applies=on_engines,
+        applies=everywhere,
     ),
     "image-digest": Check(
         wanted="one digest on every host",

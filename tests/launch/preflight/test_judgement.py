@@ -202,7 +202,8 @@ def test_an_image_that_differs_blocks_and_one_that_is_missing_warns(catalog: Cat
     missing = only(row(scene, "decode-3", item, state="changed", before=None, why=""))
     assert (missing.severity, missing.check) == ("warn", "image-present")
     broken = only(row(scene, "decode-3", item, state="failed", why="docker: no daemon"))
-    assert (broken.severity, broken.observed) == ("block", "docker: no daemon")
+    assert broken.severity == "block"
+    assert broken.observed.endswith("docker: no daemon")
 
 
 def test_a_taken_port_blocks_unless_our_own_process_or_release_holds_it(catalog: Catalog) -> None:
