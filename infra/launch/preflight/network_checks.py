@@ -220,17 +220,26 @@ def find_stale_facts(scene: Scene) -> Iterator[Trouble]:
 
 def _certainly_apart(scene: Scene) -> dict[str, float]:
     """Seconds that each host's clock is away from the middle one, at least."""
-    bounds = _measured_clocks(scene) or {
+    seen = {
         name: (host.clock.at_least_s, host.clock.at_most_s)
         for name, host in scene.hosts.items()
         if host.clock is not None
     }
+    bounds = _measured_clocks(scene) or seen
     if len(bounds) < 2:  # noqa: PLR2004 - one clock is not apart from itself
         return {}
-    middles = sorted((low + high) / 2 for low, high in bounds.values())
-    middle = middles[(len(middles) - 1) // 2]
-    usual = next(pair for pair in bounds.values() if (pair[0] + pair[1]) / 2 == middle)
+    usual = bounds[_usual_clock(bounds, seen)]
     return {name: max(low - usual[1], usual[0] - high, 0.0) for name, (low, high) in bounds.items()}
+
+
+def _usual_clock(
+    bounds: Mapping[str, tuple[float, float]], seen: Mapping[str, tuple[float, float]]
+) -> str:
+    """The host whose clock the others are held against: the middle one, of two the nearer to the operator's."""
+    if len(bounds) == 2 and len(seen) == 2:  # noqa: PLR2004 - as the docstring says
+        return min(seen, key=lambda name: abs(sum(seen[name])))
+    ordered = sorted(bounds, key=lambda name: sum(bounds[name]))
+    return ordered[(len(ordered) - 1) // 2]
 
 
 def _measured_clocks(scene: Scene) -> dict[str, tuple[float, float]]:

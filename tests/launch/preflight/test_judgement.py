@@ -248,6 +248,16 @@ def test_a_clock_is_held_against_a_host_only_as_far_as_it_is_certain(catalog: Ca
     assert troubles(clock(-31.0, -29.0)) == [("block", "decode-1", "clock-spread")]
 
 
+@pytest.mark.parametrize("off_s", [30.0, -30.0])
+def test_of_two_clocks_the_one_further_from_the_operators_is_wrong(
+    off_s: float, catalog: Catalog
+) -> None:
+    clock = ClockReading(at_least_s=off_s - 0.1, at_most_s=off_s + 0.1)
+    for host in ("unified-0", "unified-1"):
+        scene = change(healthy(ASCEND, catalog), host, clock=clock)
+        assert troubles(scene) == [("block", host, "clock-spread")]
+
+
 def test_facts_that_are_stale_block(catalog: Catalog) -> None:
     scene = healthy(ASCEND, catalog)
     records = {
