@@ -11,6 +11,9 @@ from .files import make_folders
 from .host import Host, Refused
 
 LOCK_FILE = "/run/moe-infra/agent.lock"
+# Two stacks may share a host: whoever comes second waits for the first one's files, not for more.
+WAIT_S = 10.0
+PAUSE_S = 0.1
 
 
 @contextlib.contextmanager
@@ -27,10 +30,7 @@ def host_lock(host: Host, operator: str, *, writes: bool) -> Iterator[None]:
     make_folders(os.path.dirname(path))
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(handle, (fcntl.LOCK_EX if writes else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        except OSError as error:
-            raise Refused("another run holds this host: {}".format(_holder(handle))) from error
+        _take(handle, fcntl.LOCK_EX if writes else fcntl.LOCK_SH)
         if writes:
             text = json.dumps({"operator": operator, "pid": os.getpid(), "since": time.time()})
             os.ftruncate(handle, 0)
@@ -38,6 +38,19 @@ def host_lock(host: Host, operator: str, *, writes: bool) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _take(handle: int, kind: int) -> None:
+    end = time.monotonic() + WAIT_S
+    while True:
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            if time.monotonic() >= end:
+                raise Refused("another run holds this host: {}".format(_holder(handle))) from error
+            time.sleep(PAUSE_S)
+        else:
+            return
 
 
 def _holder(handle: int) -> str:

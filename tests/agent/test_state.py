@@ -169,7 +169,22 @@ def test_a_plain_file_reloads_nothing(host: StubbornHost, reloads: Callable[[], 
     assert reloads() == 0
 
 
-def test_a_second_run_is_told_who_holds_the_host(untuned: StubbornHost) -> None:
+def test_a_second_run_waits_for_another_stack_s_short_one(
+    untuned: StubbornHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untuned.state("apply", [])
+    with Path(untuned.path("/run/moe-infra/agent.lock")).open("r+") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        monkeypatch.setattr(
+            "infra.agent.lock.time.sleep", lambda _: fcntl.flock(stream, fcntl.LOCK_UN)
+        )
+        assert "error" not in untuned.ask("state", mode="apply", stack="s", items=[])
+
+
+def test_a_second_run_is_told_who_holds_the_host(
+    untuned: StubbornHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.agent.lock.WAIT_S", 0.0)
     untuned.state("apply", [])
     lock = Path(untuned.path("/run/moe-infra/agent.lock"))
     holder = {"operator": "ann@desk", "pid": 7, "since": 0}
