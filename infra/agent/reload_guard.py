@@ -30,6 +30,9 @@ def reload_hurts(host: Host, stack: str) -> str:
     if not ids:
         return ""
     shown = host.run(["docker", "inspect", "--format", FORMAT, *ids], LOOK_S)
+    if shown.exit_code is None or (shown.exit_code != 0 and not shown.stdout.strip()):
+        message = "a unit changes, and docker does not say whether a reload would cut GPUs from containers: {}. {}"
+        return message.format(shown.last_words, "Look at docker there, or say --force " + ALLOW)
     names = [name for name in hooked(shown.stdout) if not name.startswith("moe-" + stack + "-")]
     if not names:
         return ""

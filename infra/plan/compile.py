@@ -162,7 +162,7 @@ def _processes(
     resolved: ResolvedStack, topology: Topology, book: AddressBook, catalog: Catalog
 ) -> tuple[Process, ...]:
     spec = resolved.stack.spec
-    allocator = PortAllocator()
+    allocator = PortAllocator(left=spec.leave_devices)
     # without a router the only endpoint takes it, and SGLang's other hosts the same one
     behind = (
         [topology.router_host]

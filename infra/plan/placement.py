@@ -17,6 +17,7 @@ class _Host:
 
     name: str
     settings: RoleSettings
+    left: int
     roles: list[RoleName] = field(default_factory=list)
     used: int = 0
 
@@ -36,9 +37,14 @@ class _Host:
 
 @dataclass(slots=True)
 class _Fleet:
-    """Hosts in the order in which they were opened; `shared` lets replicas and roles meet on one."""
+    """Hosts in the order in which they were opened; `shared` lets replicas and roles meet on one.
+
+    Args:
+        left: devices of every host that another stack has, the first ones.
+    """
 
     shared: bool
+    left: int
     hosts: list[_Host] = field(default_factory=list)
     _num_of_role: dict[RoleName, int] = field(default_factory=dict)
     _first_open: dict[RoleName, int] = field(default_factory=dict)
@@ -48,7 +54,7 @@ class _Fleet:
         number = self._num_of_role.get(settings.role, 0)
         self._num_of_role[settings.role] = number + 1
         name = f"host-{len(self.hosts)}" if self.shared else f"{settings.role}-{number}"
-        host = _Host(name=name, settings=settings)
+        host = _Host(name=name, settings=settings, left=self.left, used=self.left)
         self.hosts.append(host)
         return host
 
@@ -79,10 +85,10 @@ def build_topology(resolved: ResolvedStack, problems: Problems) -> Topology | No
     spec = resolved.stack.spec
     shared = spec.placement == "shared"
     _check_shared_accelerators(resolved, problems)
-    refused = [_refuse_sizes(settings, problems) for settings in resolved.roles]
+    refused = [_refuse_sizes(settings, spec.leave_devices, problems) for settings in resolved.roles]
     if any(refused):
         return None
-    fleet = _Fleet(shared)
+    fleet = _Fleet(shared, spec.leave_devices)
     hosts, groups = fleet.hosts, list[Group]()
     for settings in resolved.roles:
         first = len(hosts)
@@ -113,13 +119,25 @@ def build_topology(resolved: ResolvedStack, problems: Problems) -> Topology | No
     )
 
 
-def _refuse_sizes(settings: RoleSettings, problems: Problems) -> bool:
-    """Whether a role can be placed on no host at all; each reason is a problem."""
+def _refuse_sizes(settings: RoleSettings, left: int, problems: Problems) -> bool:
+    """Whether a role can be placed on no host at all; each reason is a problem.
+
+    Args:
+        settings: of the role.
+        left: devices of every host that another stack has.
+        problems: receives the reasons.
+    """
     engine = ENGINES[settings.release.engine]
     per_host, unit = settings.accelerator.devices_per_host, engine.unit_devices(settings)
     where, name = f"roles.{settings.role}", settings.accelerator.id
-    if unit <= per_host:
+    if unit <= per_host - left:
         return False
+    if left:
+        what = f"One rank needs {unit} devices; {name} hosts have {per_host}, {left} of them are left to another stack."
+        problems.add(
+            "left-devices", "leave_devices", what, f"Leave at most {max(per_host - unit, 0)}."
+        )
+        return True
     if unit % per_host:
         what = f"One rank needs {unit} devices; {name} hosts have {per_host}, and {unit} is no multiple of it."
         problems.add(
@@ -153,7 +171,7 @@ def _place_replica(settings: RoleSettings, fleet: _Fleet) -> tuple[Seat, ...]:
     if unit > per_host:
         return _place_over_hosts(settings, fleet, num_nodes=unit // per_host)
     blocks: list[tuple[_Host, tuple[int, ...]]] = []
-    current = fleet.with_room(settings, min(unit * units, per_host))
+    current = fleet.with_room(settings, min(unit * units, per_host - fleet.left))
     for _ in range(units):
         if current is None or current.free < unit:
             current = fleet.open(settings)
@@ -243,7 +261,7 @@ def _check_idle(
     idle, declared = sum(host.free for host in hosts), each * replicas
     if idle == declared:
         return
-    total = sum(host.settings.accelerator.devices_per_host for host in hosts)
+    total = sum(host.settings.accelerator.devices_per_host - host.left for host in hosts)
     what = f"{idle} of {total} devices on {len(hosts)} host{'s' * (len(hosts) != 1)} are idle, {declared} are declared."
     field_named = f"{where}.devices_idle" if "." in where else where
     problems.add("idle-devices", field_named, what, _idle_fix(where, idle, replicas))

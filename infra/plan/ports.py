@@ -71,6 +71,9 @@ WATCH_BLOCK = Block(
     why="between SGLang's ports and Mooncake's; wide, as stacks choose by their names",
 )
 
+# How many ports of a block one device's process takes at most, where that is more than one.
+PORTS_PER_DEVICE: Mapping[PortName, int] = {"dist": 7}
+
 EPHEMERAL_FIRST, EPHEMERAL_LAST = 32768, 60999
 
 
@@ -80,8 +83,13 @@ class PortBlockFullError(StackError):
 
 @dataclass(slots=True)
 class PortAllocator:
-    """Hands out ports; remembers per host what is taken."""
+    """Hands out ports; remembers per host what is taken.
 
+    Args:
+        left: devices of every host that another stack has: the ports that it may take at most are left, too.
+    """
+
+    left: int = 0
     taken: dict[str, set[int]] = field(default_factory=dict)
     next_free: dict[tuple[str, PortName], int] = field(default_factory=dict)
 
@@ -101,7 +109,8 @@ class PortAllocator:
             PortBlockFullError: the block ends before.
         """
         block = BLOCKS[name]
-        first = max([self.next_free.get((host, name), block.first) for host in hosts])
+        begin = block.first + self.left * PORTS_PER_DEVICE.get(name, 1)
+        first = max([self.next_free.get((host, name), begin) for host in hosts])
         while not self._is_free(first, count, hosts):
             first += 1
         last = first + count - 1

@@ -64,7 +64,7 @@ def compile_router(
             release=release,
             address=address,
             port=spec.port,
-            prometheus_port=_prometheus_port(spec.port),
+            prometheus_port=_prometheus_port(spec.port, spec.leave_devices),
             policy=spec.router.policy,
             kv_transfer=spec.kv_transfer,
             endpoints=tuple(endpoints),
@@ -114,10 +114,10 @@ def router_connects(reading: Reading, engines: Sequence[Process]) -> tuple[Conne
     )
 
 
-def _prometheus_port(client_port: int) -> int:
-    """The first port of the block that clients do not use."""
+def _prometheus_port(client_port: int, left: int) -> int:
+    """The first port of the block that clients do not use, behind those that another stack's may be."""
     block = BLOCKS["prometheus"]
-    return next(port for port in range(block.first, block.last + 1) if port != client_port)
+    return next(port for port in range(block.first + left, block.last + 1) if port != client_port)
 
 
 def _is_routed(process: Process) -> bool:

@@ -256,6 +256,11 @@ class StackSpec(_Section):
     defaults: Role = Field(
         default=Role(), description="The same fields for every role that does not say otherwise."
     )
+    leave_devices: Annotated[StrictInt, Field(ge=0)] = Field(
+        default=0,
+        description="How many devices of every host, counted from the first, another stack on these hosts has. "
+        "Ports start as much later; `port` is yours to choose.",
+    )
     kv_transfer: KvTransfer | None = Field(
         default=None, description="How KV caches move; required with prefill and decode."
     )

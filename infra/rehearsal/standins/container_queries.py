@@ -337,6 +337,8 @@ def _container_document(record: Record) -> dict[str, Any]:
             "AutoRemove": record["auto_remove"],
             "RestartPolicy": {"Name": record["restart"], "MaximumRetryCount": 0},
             "LogConfig": {"Type": record["log_driver"], "Config": {}},
+            "Runtime": record["runtime"],
+            "DeviceRequests": record["device_requests"],
         },
         "Mounts": record["mounts"],
         "Config": {

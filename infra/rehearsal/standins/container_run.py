@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .container_records import Record
+    from .flag_values import GpuRequest
 
 EXEC_FORMAT_EXIT_CODE = 255
 
@@ -109,6 +110,8 @@ def _create(request: ContainerRequest, image: dict[str, Any]) -> Record:
         "labels": dict(_label_pair(label) for label in flags.all("label")),
         "network": request.network,
         "auto_remove": flags.has("rm"),
+        "runtime": flags.last("runtime", "runc" if request.program == "docker" else "oci"),
+        "device_requests": [_device_request(gpus) for gpus in request.gpus] or None,
         "stop_signal": flags.last("stop-signal", "SIGTERM"),
         "stop_timeout_s": int(flags.last("stop-timeout", "10")),
         "restart": flags.last("restart", "no"),
@@ -252,6 +255,26 @@ def _keep(
     if container is not None:
         _end(record, await_end(container, passes_output=False))
     os._exit(0)
+
+
+def _device_request(gpus: GpuRequest) -> dict[str, Any]:
+    """A request for devices as `docker inspect` shows it: by NVIDIA's hook, or by CDI."""
+    if gpus.cdi_names:
+        names = gpus.cdi_names
+        return {
+            "Driver": "cdi",
+            "Count": 0,
+            "DeviceIDs": names,
+            "Capabilities": None,
+            "Options": None,
+        }
+    return {
+        "Driver": "",
+        "Count": 0 if gpus.device_ids else gpus.count,
+        "DeviceIDs": gpus.device_ids or None,
+        "Capabilities": [["gpu"]],
+        "Options": {},
+    }
 
 
 def _end(record: Record, exit_code: int) -> None:
