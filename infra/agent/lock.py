@@ -48,9 +48,13 @@ def _take(handle: int, kind: int) -> None:
         except OSError as error:
             if time.monotonic() >= end:
                 raise Refused("another run holds this host: {}".format(_holder(handle))) from error
-            time.sleep(PAUSE_S)
+            _pause()
         else:
             return
+
+
+def _pause() -> None:
+    time.sleep(PAUSE_S)
 
 
 def _holder(handle: int) -> str:

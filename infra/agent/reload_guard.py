@@ -45,13 +45,27 @@ def reload_hurts(host: Host, stack: str) -> str:
 
 
 def why_not_reload(request: Dict[str, object], host: Host, changing: List[Step]) -> str:
-    """Why no unit may change now, empty when it may; looked at only when one would."""
+    """Why no unit text may change now, empty when it may; looked at only when one would.
+
+    A unit that is new needs no reload: systemd reads it when it is started.
+    """
+    if not any(is_rewritten(step) for step in changing):
+        return ""
+    return forbids_reload(request, host)
+
+
+def forbids_reload(request: Dict[str, object], host: Host) -> str:
+    """Why systemd must not be reloaded for a request; empty when it may, or when that is overruled."""
     allowed = request.get("allow")
     if request["mode"] == "boot" or ALLOW in (allowed if isinstance(allowed, list) else []):
         return ""
-    if not any(step.item.document.get("unit") for step in changing) or not host.has_systemd():
-        return ""
-    return reload_hurts(host, str(request["stack"]))
+    return reload_hurts(host, str(request["stack"])) if host.has_systemd() else ""
+
+
+def is_rewritten(step: Step) -> bool:
+    """Whether a step changes the text of a unit that systemd may have read."""
+    is_unit = bool(step.item.document.get("unit"))
+    return is_unit and step.reading is not None and step.reading.value is not None
 
 
 def held_back(step: Step, why: str) -> Row:

@@ -9,7 +9,7 @@ from .kept_releases import finish_release, forget_releases, summary
 from .lasting import persistent_steps
 from .laying_out import lay_out
 from .lock import host_lock
-from .reload_guard import held_back, reload_hurts, why_not_reload
+from .reload_guard import forbids_reload, held_back, is_rewritten, why_not_reload
 from .report import Row, row_of
 from .rollback import HOST_SCOPE, Record, load_record, remembered_step, save_record
 from .steps import Step, change, difference, observe, promise
@@ -94,7 +94,7 @@ def _converge(
         else:
             rows[place] = row
     hurts = why_not_reload(request, host, [steps[place] for place in pending])
-    for place in [place for place in pending if hurts and steps[place].item.document.get("unit")]:
+    for place in [place for place in pending if hurts and is_rewritten(steps[place])]:
         rows[place] = held_back(steps[place], hurts)
         pending.remove(place)
     if mode == "apply":
@@ -171,12 +171,10 @@ def _save(host: Host, scope: str, record: Record, steps: List[Step]) -> None:
 def _reload_units(host: Host, rows: List[Row], request: Dict[str, object]) -> bool:
     """Make systemd read the changed unit texts, once; a failure is a row of its own.
 
-    Removed units need no reload: systemd forgets those that have ended. So it is left out where it would hurt.
+    New and removed units need none: systemd reads the former when they are started, and forgets the latter when they
+    have ended. So where a reload would hurt, and nothing else has changed by now, it is left out.
     """
-    if not host.has_systemd():
-        return False
-    takes_back = request["mode"] in ("rollback", "remove")
-    if takes_back and reload_hurts(host, str(request["stack"])):
+    if not host.has_systemd() or forbids_reload(request, host):
         return False
     done = host.run(["systemctl", "daemon-reload"], RELOAD_S)
     if done.exit_code != 0:

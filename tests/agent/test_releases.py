@@ -222,6 +222,7 @@ def test_no_unit_changes_while_a_reload_would_cut_gpus_from_somebody_s_container
     booted: StubbornHost, stand_in: StandIn, one: Container
 ) -> None:
     stand_in("docker", DOCKER.format(**one._asdict()))
+    booted.put(UNIT, "another text")
     row = booted.state("check", release("1"))[f"file:{UNIT}"]
     expected = ("blocked", "drain") if one.is_hurt else ("changed", None)
     assert (row["state"], row["needs"]) == expected
@@ -233,6 +234,15 @@ def test_no_unit_changes_while_a_reload_would_cut_gpus_from_somebody_s_container
     forced = booted.ask("state", mode="apply", stack="s", items=release("1"), allow=allow)
     assert "error" not in forced
     assert reloads(booted) == 1
+
+
+def test_a_new_unit_needs_no_reload_that_would_hurt(
+    booted: StubbornHost, stand_in: StandIn
+) -> None:
+    stand_in("docker", DOCKER.format(driver="systemd", name="x", runtime="nvidia", requests="null"))
+    rows = booted.state("apply", release("1"))
+    assert {row["state"] for row in rows.values()} == {"changed"}
+    assert reloads(booted) == 0
 
 
 def test_a_removed_unit_needs_no_reload_that_would_hurt(

@@ -175,9 +175,11 @@ def test_a_second_run_waits_for_another_stack_s_short_one(
     untuned.state("apply", [])
     with Path(untuned.path("/run/moe-infra/agent.lock")).open("r+") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        monkeypatch.setattr(
-            "infra.agent.lock.time.sleep", lambda _: fcntl.flock(stream, fcntl.LOCK_UN)
-        )
+
+        def let_go() -> None:
+            fcntl.flock(stream, fcntl.LOCK_UN)
+
+        monkeypatch.setattr("infra.agent.lock._pause", let_go)
         assert "error" not in untuned.ask("state", mode="apply", stack="s", items=[])
 
 

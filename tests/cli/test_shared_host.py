@@ -98,12 +98,15 @@ def test_two_stacks_share_a_host_while_their_devices_and_ports_do_not_meet(
 
 
 def test_a_reload_that_would_cut_gpus_from_a_container_is_refused(shared: Shared) -> None:
+    unit = "/etc/systemd/system/moe-first-engine@.service"
     shared.ssh(f"sudo docker run -d --name train --gpus all --entrypoint sleep {IMAGE} 300")
+    shared.ssh(f"echo '# somebody' | sudo tee {unit}")
     done = shared.fab("up", "first")
     forced = shared.fab("up", "first", "--force", "daemon-reload")
     down = shared.fab("down", "first")
-    shared.ssh("sudo docker rm --force train")
+    left = shared.ssh(f"cat {unit}; sudo rm {unit}; sudo docker rm --force train")
     assert done.returncode == 3, done.stderr
     assert all(word in done.stderr for word in (HOST, "(train)", "--force daemon-reload"))
     assert forced.returncode == 0, forced.stderr
     assert down.returncode == 0
+    assert left.startswith("# somebody\n")
