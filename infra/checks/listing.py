@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from infra.checks.judge import RULES
+from infra.checks.rules import RULES
 from infra.checks.view import Rule
 
 PATH = Path(__file__).resolve().parents[2] / "docs" / "rules.md"

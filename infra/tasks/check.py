@@ -6,8 +6,9 @@ import shlex
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import RULES, judge_plan, judge_stack
+from infra.checks.judge import judge_plan, judge_stack
 from infra.checks.listing import explained
+from infra.checks.rules import RULES
 from infra.errors import Problem, ProblemsFound, StackError
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan

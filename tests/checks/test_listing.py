@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from infra.checks.judge import RULES
 from infra.checks.listing import PATH, rules_document
+from infra.checks.rules import RULES
 
 
 def test_the_stored_document_is_current() -> None:

@@ -9,7 +9,8 @@ from functools import cache
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import RULES, judge_plan, judge_stack
+from infra.checks.judge import judge_plan, judge_stack
+from infra.checks.rules import RULES
 from infra.errors import Problem
 from infra.plan.compile import compile_file, compile_stack
 from infra.plan.document import plan_document

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import RULES, judge_plan
+from infra.checks.judge import judge_plan
+from infra.checks.rules import RULES
 from infra.plan.compile import CompiledStack, compile_stack
 from infra.plan.document import document_hash, plan_document
 from infra.plan.imported import parse_plan
