@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import sys
-from typing import Dict
+from typing import Dict, Iterable
 
 PACKAGE = "moe_agent"
+_IMPORTED = re.compile(r"^ *from \.(?:(\w+) import| import ([\w, ]+)$)", re.MULTILINE)
 # What the watcher imports: `tests/agent/test_bundle.py` runs it with these alone.
 WATCHER = (
     "__init__",
@@ -83,9 +85,25 @@ def program(sources: Dict[str, str], main: str = "conversation") -> str:
     return text.replace("{sources}", literal)
 
 
-def own_program() -> str:
-    """The program of the agent that is running, wherever its modules came from."""
-    return program(_own_sources())
+def needed(sources: Dict[str, str], roots: Iterable[str]) -> Dict[str, str]:
+    """These modules and all that they import of the agent's own; same sources and roots, same modules."""
+    found: Dict[str, str] = {}
+    waiting = ["__init__", *roots]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = sources[name]
+            for module, modules in _IMPORTED.findall(sources[name]):
+                waiting.extend([module] if module else modules.split(", "))
+    return found
+
+
+def own_program(module: str) -> str:
+    """The program of the agent that is running, with what one operation's module needs.
+
+    It does not depend on how much of the agent was carried here, so that every carrier stores the same bytes.
+    """
+    return program(needed(_own_sources(), ["conversation", module]))
 
 
 def watcher_program() -> str:

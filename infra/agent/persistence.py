@@ -49,7 +49,7 @@ def persistent_items(pairs: List[Pair], shadowed: Set[str]) -> List[Dict[str, ob
         items.append(file_item(SYSCTL_FILE, sysctl_text(sysctls).encode("utf-8")))
     if others:
         request = json.dumps(_boot_request(others), indent=1, sort_keys=True) + "\n"
-        items.append(file_item(STORED_AGENT, own_program().encode("utf-8"), "0755"))
+        items.append(file_item(STORED_AGENT, own_program("state").encode("utf-8"), "0755"))
         items.append(file_item(STORED_REQUEST, request.encode("utf-8")))
         items.append(dict(file_item(UNIT_FILE, unit_text().encode("utf-8")), unit=True))
         items.append(dict(file_item(ENABLED_LINK, b""), link=UNIT_FILE, unit=True))

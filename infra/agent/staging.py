@@ -125,7 +125,7 @@ def _start(request: Dict[str, Any], host: Host) -> Dict[str, object]:
     os.mkdir(folder, PRIVATE)
     run = dict(request, action="run", deadline_s=None)
     replace_file(os.path.join(folder, WATCHED), b"", 0o600)
-    replace_file(os.path.join(folder, "agent.py"), own_program().encode("utf-8"), 0o600)
+    replace_file(os.path.join(folder, "agent.py"), own_program("staging").encode("utf-8"), 0o600)
     replace_file(os.path.join(folder, "request.json"), json.dumps(run).encode("ascii"), 0o600)
     unit = unit_of(job)
     host.run(["systemctl", "reset-failed", "--", unit], END_S)  # fails where there is none

@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Mapping
 from typing import cast
 
-from infra.agent.bundle import program
-from infra.agent.conversation import MARKER, OVER_TIME
+from infra.agent.bundle import WATCHER, needed, program
+from infra.agent.conversation import MARKER, OPERATIONS, OVER_TIME, STREAMS
 from infra.errors import HostsFailed
 from infra.remote.failures import (
     AgentFailed,
@@ -126,7 +126,7 @@ def agent_input(request: Mapping[str, object], *, timeout_s: float) -> bytes:
         timeout_s: when the agent ends itself and what it started.
     """
     text = json.dumps({"schema_version": 1, "deadline_s": timeout_s, **request}).encode()
-    return agent_program() + b"%d\n" % len(text) + text
+    return agent_program(request) + b"%d\n" % len(text) + text
 
 
 def read_answer(name: str, outcome: Outcome) -> dict[str, object]:
@@ -146,22 +146,44 @@ def read_answer(name: str, outcome: Outcome) -> dict[str, object]:
     return report
 
 
-def agent_program() -> bytes:
-    """The agent as it travels: a length line, then its one-file program, compressed; packed once."""
+def agent_program(request: Mapping[str, object]) -> bytes:
+    """The agent as it travels: a length line, then its one-file program, compressed; packed once.
+
+    It carries what the request's operation needs and nothing else: the modules of all operations would cost a
+    distant host another round trip.
+    """
+    roots = ("conversation", *_modules_of(request))
     with _PACKING:
-        return _packed_program()
+        return _packed_program(roots)
+
+
+def _modules_of(request: Mapping[str, object]) -> tuple[str, ...]:
+    """The modules that a request asks for by name, those of the requests that it carries with it included."""
+    name = {**OPERATIONS, **STREAMS}.get(str(request.get("operation")))
+    modules: tuple[str, ...] = (name.lstrip("."),) if name is not None else ()
+    if modules == ("state",) and request.get("groups") != ["tuning"]:
+        modules = (*modules, *WATCHER)  # a file item may be the watcher
+    also = request.get("also")
+    for one in also if isinstance(also, list | tuple) else ():
+        modules = (*modules, *_modules_of(one))
+    return modules
 
 
 @functools.cache
-def _packed_program() -> bytes:
+def _packed_program(roots: tuple[str, ...]) -> bytes:
+    packed = zlib.compress(program(needed(_sources(), roots)).encode())
+    return b"%d\n" % len(packed) + packed
+
+
+@functools.cache
+def _sources() -> dict[str, str]:
+    """The agent's modules by name."""
     folder = importlib.resources.files("infra.agent")
-    sources = {
+    return {
         entry.name.removesuffix(".py"): entry.read_text(encoding="utf-8")
         for entry in folder.iterdir()
         if entry.name.endswith(".py") and entry.name != "__main__.py"
     }
-    packed = zlib.compress(program(sources).encode(), level=9)
-    return b"%d\n" % len(packed) + packed
 
 
 def agent_command(*, sudo: bool, asks: bool = False, holds_stdin: bool = True) -> str:

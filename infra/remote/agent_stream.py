@@ -146,7 +146,7 @@ def open_agent_stream(
     """
     limit = {} if timeout_s is None else {"deadline_s": timeout_s}
     text = json.dumps({"schema_version": 1, **limit, **request}).encode()
-    stdin = agent_program() + b"%d\n" % len(text) + text
+    stdin = agent_program(request) + b"%d\n" % len(text) + text
     if password is None or not sudo:
         return AgentStream(host.name, host.stream(agent_command(sudo=sudo), stdin=stdin))
     dialogue = Dialogue(host.name, password, stdin)

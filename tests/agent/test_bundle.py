@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
-from infra.agent.bundle import program, sources_in, watcher_program
+import pytest
+
+from infra.agent.bundle import needed, program, sources_in, watcher_program
+from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.files import read_file
 from infra.agent.item import parse_item
 from tests.agent.stubborn_host import StubbornHost
@@ -39,6 +43,20 @@ def test_the_watcher_carries_every_module_that_it_imports(tmp_path: Path) -> Non
         watcher.kill()
     _, said = watcher.communicate()
     assert said == ""  # it was still watching
+
+
+@pytest.mark.parametrize("operation", [*OPERATIONS, *STREAMS])
+def test_an_operation_runs_with_what_it_needs_alone(operation: str, tmp_path: Path) -> None:
+    """Every import is found among the modules that are carried for it, those of later moments too."""
+    module = {**OPERATIONS, **STREAMS}[operation].lstrip(".")
+    carried = needed(sources_in(str(AGENT)), ["conversation", module])
+    names = sorted(set(carried) - {"__init__"})
+    loads = "".join(f"import moe_agent.{name}\n" for name in names)
+    text = program(carried).rpartition("sys.exit(main(sys.argv[1:]))")[0] + loads
+    (tmp_path / "agent.py").write_text(text)
+    command = [sys.executable, "-I", "-S", str(tmp_path / "agent.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
 
 
 def test_the_stored_program_depends_on_the_watchers_modules_alone() -> None:

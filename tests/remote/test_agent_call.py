@@ -31,6 +31,7 @@ from infra.remote.outcome import Host, Outcome, Reply, Stream
 from tests.remote.fake_host import FakeHost
 
 BIN = "/usr/bin:/bin"
+READ: dict[str, object] = {"operation": "read", "paths": []}
 
 
 def stand_in(folder: Path, name: str, text: str) -> None:
@@ -80,8 +81,14 @@ def test_nothing_is_a_secret_s_hiding_place_but_standard_input() -> None:
 
 
 def test_the_program_is_the_same_every_time() -> None:
-    assert agent_program() is agent_program()
-    assert len(agent_program()) < 64 << 10
+    assert agent_program(READ) is agent_program(dict(READ))
+
+
+def test_the_program_carries_what_the_operation_needs_and_no_more() -> None:
+    tuning = {"operation": "state", "mode": "check", "groups": ["tuning"]}
+    sizes = [len(agent_program(request)) for request in (READ, tuning)]
+    assert sizes[0] < 20 << 10
+    assert sizes[1] < 64 << 10
 
 
 def shells() -> list[str]:
@@ -102,12 +109,18 @@ def test_any_login_shell_passes_the_command_on(shell: str, asks: bool) -> None:
     )
     assert child.stdin is not None
     assert child.stdout is not None
-    child.stdin.write(agent_program() + b"%d\n" % len(text) + text)
+    child.stdin.write(agent_program(READ) + b"%d\n" % len(text) + text)
     child.stdin.flush()
     assert find_report(child.stdout.read()) == {"schema_version": 1, "files": {}}
     child.stdin.close()
     child.stdout.close()
     assert child.wait(timeout=10) == 0
+
+
+def test_requests_within_a_request_find_their_modules() -> None:
+    request = {"operation": "facts", "also": [READ, {"operation": "listening", "ports": [1]}]}
+    report = call_agent(FakeHost(), request, timeout_s=20, sudo=False)
+    assert "error" not in json.dumps(report["also"])
 
 
 def test_a_root_login_needs_no_sudo(folder: Path) -> None:
