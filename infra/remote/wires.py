@@ -26,7 +26,7 @@ USER_TIMEOUT_MS = 12000
 PARAMIKO_READER_S = 0.1
 READER_S = 0.5
 _PROXY_END_S = 2.0
-_PROXY_WORDS_S = 0.5
+_PROXY_WORDS_S = 2.0
 
 
 class QuickSocket(socket.socket):
@@ -72,7 +72,11 @@ class _ProxyProgram(paramiko.ProxyCommand):
         _, writable, _ = select.select([], [pipe], [], self.timeout)
         if not writable:
             raise TimeoutError
-        return os.write(pipe, content[: select.PIPE_BUF])
+        try:
+            return os.write(pipe, content[: select.PIPE_BUF])
+        except BrokenPipeError:
+            self._listen(program)
+            raise
 
     def recv(self, size: int) -> bytes:
         """What the program passes on; nothing once it has ended, where paramiko's goes on looking."""
@@ -92,13 +96,15 @@ class _ProxyProgram(paramiko.ProxyCommand):
         """Keep what a program that has ended by itself said of its failure."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             program.wait(_PROXY_WORDS_S)
-        if program.returncode and program.stderr is not None:
+        if program.returncode and program.stderr is not None and not program.stderr.closed:
             lines = os.fsdecode(program.stderr.read()).strip().splitlines()
             self.last_words = lines[-1] if lines else f"exit code {program.returncode}"
 
     def close(self) -> None:
         """End the program."""
         program: subprocess.Popen[bytes] = self.process
+        if program.poll() is not None and self.last_words is None:
+            self._listen(program)
         program.terminate()
         try:
             program.wait(_PROXY_END_S)
