@@ -109,5 +109,5 @@ def test_a_process_that_ends_ends_the_wait_of_every_host_and_is_named(down: Kept
     assert played.code == 2, played.out
     assert "decode-0/0: it ended with exit code" in played.out
     assert "Start the router" not in played.out
-    assert seconds < 30
+    assert seconds < 100  # and not the half hour that prefill-0 would have waited
     assert "Traceback" not in played.out.replace("\\nTraceback", "")
