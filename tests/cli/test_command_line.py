@@ -21,7 +21,7 @@ from infra.tasks.table import GROUPS
 FAB = str(Path(sys.executable).parent / "fab")
 DESIGNED_ORDER = (
     "stacks", "check", "plan", "render", "facts", "preflight", "tune-hosts", "stage-weights", "up", "status", "logs",
-    "down", "diff", "replace-host", "verify", "inventory", "rehearse",
+    "restart", "down", "diff", "replace-host", "bundle", "verify", "inventory", "rehearse",
 )  # fmt: skip
 
 
