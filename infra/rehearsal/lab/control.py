@@ -59,6 +59,10 @@ def connect(path: Path, timeout_s: float) -> socket.socket:
         OSError: nobody listens there.
     """
     channel = socket.socket(socket.AF_UNIX)
-    channel.settimeout(timeout_s)
-    channel.connect(str(path))
+    try:
+        channel.settimeout(timeout_s)
+        channel.connect(str(path))
+    except BaseException:
+        channel.close()
+        raise
     return channel
