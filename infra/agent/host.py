@@ -1,6 +1,7 @@
 """The host that the agent runs on: its files below one root, and its programs, each with a time limit."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Set
 
 MAX_TEXT_BYTES = 262144
 REAP_S = 1.0
+CLEAN_S = 5.0
 
 
 class Refused(Exception):
@@ -41,6 +43,8 @@ class Host:
         self.root = root.rstrip("/")
         self.owner = (0, 0) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
         self._children: Set[int] = set()
+        self._cleanups: List[List[str]] = []
+        self._is_ending = False
         self._guard = threading.Lock()
 
     def path(self, absolute: str) -> str:
@@ -84,21 +88,10 @@ class Host:
         A program that cannot even be killed (a wedged driver) is left behind after a second: it must
         not hang the agent.
         """
-        variables = dict(os.environ, LC_ALL="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="")
-        variables.update(environment or {})
         try:
-            child = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=variables,
-                start_new_session=True,
-            )
+            child = self._start(argv, environment)
         except OSError as error:
             return Finished(None, "", "{}: {}".format(argv[0], error.strerror))
-        with self._guard:
-            self._children.add(child.pid)
         try:
             return _communicate(child, argv[0], timeout_s)
         finally:
@@ -112,20 +105,10 @@ class Host:
         Raises:
             Refused: there is no such program.
         """
-        variables = dict(os.environ, LC_ALL="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="")
         try:
-            child = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=variables,
-                start_new_session=True,
-            )
+            child = self._start(argv, None)
         except OSError as error:
             raise Refused("{}: {}".format(argv[0], error.strerror)) from error
-        with self._guard:
-            self._children.add(child.pid)
         try:
             with child:
                 try:
@@ -137,11 +120,58 @@ class Host:
             with self._guard:
                 self._children.discard(child.pid)
 
-    def end_children(self) -> None:
-        """Kill every program that is still running, with its children."""
+    @contextlib.contextmanager
+    def cleaning(self, argv: List[str]) -> Iterator[None]:
+        """Run a program when the block ends early: at an error, or when nobody waits for the agent any more."""
         with self._guard:
+            self._cleanups.append(argv)
+        try:
+            yield
+        except BaseException:
+            self.run(argv, CLEAN_S)
+            raise
+        finally:
+            with self._guard:
+                self._cleanups.remove(argv)
+
+    def end_children(self) -> None:
+        """Kill every program that is still running, with its children, and clean up behind them."""
+        with self._guard:
+            self._is_ending = True
             for pid in self._children:
                 _kill_group(pid)
+            cleanups = list(self._cleanups)
+        for argv in cleanups:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                nowhere = subprocess.DEVNULL
+                subprocess.run(
+                    argv,
+                    stdin=nowhere,
+                    stdout=nowhere,
+                    stderr=nowhere,
+                    timeout=CLEAN_S,
+                    check=False,
+                )
+
+    def _start(
+        self, argv: List[str], environment: Optional[Dict[str, str]]
+    ) -> "subprocess.Popen[bytes]":
+        """A program in a session of its own; none is started once the agent is ending."""
+        variables = dict(os.environ, LC_ALL="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="")
+        variables.update(environment or {})
+        with self._guard:
+            if self._is_ending:
+                raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=variables,
+                start_new_session=True,
+            )
+            self._children.add(child.pid)
+        return child
 
 
 def _communicate(child: "subprocess.Popen[bytes]", name: str, timeout_s: float) -> Finished:

@@ -64,8 +64,14 @@ def read_preload(host: Host, item: Item) -> Reading:
 def _preload_in_image(host: Host, item: Item) -> Reading:
     """Start /bin/true in the image with the library; ld.so only warns of a missing one, and goes on."""
     runtime, reference = item.text("runtime") or "", item.text("reference") or ""
-    argv = [runtime, "run", "--rm", "--pull=never", "--network=none", "--entrypoint=/bin/true"]
-    tried = host.run([*argv, "--env", "LD_PRELOAD=" + item.target, reference], IMAGE_PRELOAD_S)
+    name = "moe-infra-preload-{}".format(os.getpid())
+    argv = [runtime, "run", "--rm", "--name=" + name, "--pull=never", "--network=none"]
+    argv += ["--entrypoint=/bin/true", "--env", "LD_PRELOAD=" + item.target, reference]
+    # a client that is killed between making and starting its container leaves it behind
+    with host.cleaning([runtime, "rm", "--force", name]):
+        tried = host.run(argv, IMAGE_PRELOAD_S)
+        if tried.exit_code is None:
+            host.run([runtime, "rm", "--force", name], IMAGE_PRELOAD_S)
     if tried.exit_code is None or says_missing(tried.stderr):
         return absent_reading(item, "{} is not on this host yet".format(reference))
     pages = os.sysconf("SC_PAGE_SIZE") // 1024

@@ -194,5 +194,7 @@ def test_a_library_is_proven_inside_the_image_that_uses_it(
     row = host.state("check", preload())["jemalloc"]
     assert (row["state"], why in str(row["why"])) == (state, True), row
     words = place.read_text().split()
-    assert words[:4] == ["run", "--rm", "--pull=never", "--network=none"]
+    assert words[:2] == ["run", "--rm"]
+    assert words[2].startswith("--name=moe-infra-preload-")
+    assert words[3:5] == ["--pull=never", "--network=none"]
     assert words[-3:] == ["--env", f"LD_PRELOAD={LIBRARY}", REFERENCE]
