@@ -169,6 +169,27 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 ),
             ),
             Entry(
+                "down",
+                "down",
+                "Stop the deployment and remove what `up` put on the hosts",
+                (*HOSTS, FORCE),
+            ),
+            Entry(
+                "restart",
+                "restart",
+                "Restart groups of ranks as one, and prove each rank with a token",
+                (
+                    *HOSTS,
+                    FORCE,
+                    Option("role", "text", "only groups of this role: prefill, decode or unified"),
+                    Option("replica", "text", "only this replica; they count from 0"),
+                    Option(
+                        "rolling", "switch", "one group after another, so that others go on serving"
+                    ),
+                    Option("timeout", "number", "seconds until every rank must have proven itself"),
+                ),
+            ),
+            Entry(
                 "status",
                 "status",
                 "The state of every process, from its host",
@@ -187,27 +208,6 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     Option("since", "text", "e.g. '10 min ago', as journalctl takes it"),
                     Option("follow", "switch", "go on until interrupted"),
                 ),
-            ),
-            Entry(
-                "restart",
-                "restart",
-                "Restart groups of ranks as one, and prove each rank with a token",
-                (
-                    *HOSTS,
-                    FORCE,
-                    Option("role", "text", "only groups of this role: prefill, decode or unified"),
-                    Option("replica", "text", "only this replica; they count from 0"),
-                    Option(
-                        "rolling", "switch", "one group after another, so that others go on serving"
-                    ),
-                    Option("timeout", "number", "seconds until every rank must have proven itself"),
-                ),
-            ),
-            Entry(
-                "down",
-                "down",
-                "Stop the deployment and remove what `up` put on the hosts",
-                (*HOSTS, FORCE),
             ),
             Entry(
                 "diff",
@@ -236,21 +236,21 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 ),
             ),
             Entry(
-                "bundle",
-                "bundle",
-                "The evidence of a failure, from all ranks at once, secrets masked",
-                (
-                    *HOSTS,
-                    Option("to", "text", "the archive; default <stack>-<time>.tar.gz, here"),
-                ),
-            ),
-            Entry(
                 "verify",
                 "verify",
                 "Prove that hosts are as declared and that every rank serves",
                 (
                     *HOSTS,
                     Option("timeout", "number", "seconds that one request may take; default 60"),
+                ),
+            ),
+            Entry(
+                "bundle",
+                "bundle",
+                "The evidence of a failure, from all ranks at once, secrets masked",
+                (
+                    *HOSTS,
+                    Option("to", "text", "the archive; default <stack>-<time>.tar.gz, here"),
                 ),
             ),
         ),
