@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
@@ -20,16 +17,15 @@ from infra.catalog.load import Catalog
 from infra.catalog.schema import TuningItem
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import LabFile, LabHost
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
 from infra.render.wanted_tuning import Tuning, WantedTuning, profile_tuning
 from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, need_lab
 
 # Two hosts with systemd; each item is brought about and taken back several times over real processes.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 RICH, BARE = "rich", "bare"
-FAB = str(Path(sys.executable).parent / "fab")
 AGENT = "/opt/agent.py"
 FAULT = "/run/tool-fault"
 SEARCHED = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -224,11 +220,7 @@ def name_of(item: WantedTuning) -> str:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     bare = LabHost(
         name=BARE,
         address="192.0.2.2",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -15,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, need_lab, run
 
 # Real sshd, systemd and journald on two simulated hosts: each call takes about a second.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-FAB = str(Path(sys.executable).parent / "fab")
 STACK = "a2-2n-dp4tp4"
 FIRST, SECOND = "unified-0", "unified-1"
 UNIT = f"moe-{STACK}-engine@0"
@@ -60,18 +57,6 @@ class Kept:
         return "here" in self.ssh(host, "echo here")
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
 def wait_until(holds: Callable[[], bool], seconds: float = 15.0) -> bool:
     deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
@@ -81,11 +66,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 15.0) -> bool:
 
 @pytest.fixture(scope="module")
 def kept() -> Iterator[Kept]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     done = run(FAB, "rehearse", "--stack", STACK, "--keep", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import Lab
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, need_lab
 
 # Faults of hosts take the seconds that watchers wait before they believe them.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-FAB = str(Path(sys.executable).parent / "fab")
 STACK = "a2-2n-dp4tp4"
 GROUP = "unified/0"
 HOSTS = ("unified-0", "unified-1")
@@ -112,11 +108,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     words = [FAB, "rehearse", "--stack", STACK, "--keep", "--to-step", "start", "--json"]
     done = subprocess.run(
         words, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=120

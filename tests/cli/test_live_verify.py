@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
-from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, need_lab, run
 
 # A whole rehearsal of two hosts, then another start: about fifteen seconds on a quiet machine.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-FAB = str(Path(sys.executable).parent / "fab")
 STACK = ("--stack", "vllm-internal-2n", "--set", "defaults.env.NCCL_DEBUG=INFO")
 HOST = "unified-0"
 # The host's card is gone: NCCL finds no device and goes over sockets, as it does on a real host.
 NO_CARD = 's/"vendor"/"network": "socket", "vendor"/'
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
-
-
 def test_a_group_that_fell_back_to_sockets_leaves_with_six_and_names_the_line() -> None:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     kept = run(FAB, "rehearse", *STACK, "--keep", "--json")
     assert kept.returncode == 0, kept.stderr
     document = json.loads(kept.stdout)

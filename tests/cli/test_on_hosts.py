@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
-from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, need_lab, run
 
 # Real sshd, systemd and routers on one simulated host: each call takes about a second.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-FAB = str(Path(sys.executable).parent / "fab")
 STACK = "vllm-shared-1p1d"
 HOST = "host-0"
 
@@ -39,25 +34,9 @@ class Kept:
         return done.stdout
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
 @pytest.fixture(scope="module")
 def kept() -> Iterator[Kept]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     done = run(FAB, "rehearse", "--stack", STACK, "--keep", "--to-step", "tune", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -7,10 +7,8 @@ and the wall clock (a `date` that is 30 s ahead) are stand-ins.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,13 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
-from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, need_lab, run
 
 # Real sshd and systemd on two simulated hosts; each test is one or two calls of a second or three.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-FAB = str(Path(sys.executable).parent / "fab")
 ASCEND = "a2-2n-dp4tp4"
 RACK = "gb200-2p1d"
 # One prefill and one decode tray of the same rack.
@@ -87,25 +83,9 @@ class Kept:
         return done.stderr
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
 @contextmanager
 def kept_rehearsal(stack: str, sets: tuple[str, ...]) -> Iterator[Kept]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     done = run(FAB, "rehearse", "--stack", stack, *sets, "--keep", "--to-step", "tune", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

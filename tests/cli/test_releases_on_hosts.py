@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,14 +13,13 @@ import pytest
 from infra.inventory.ansible_file import read_inventory
 from infra.launch.fleet import SshFleet, SystemClock, ask_all
 from infra.launch.lease import Claim, leased, this_owner
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.remote.connecting import SshOptions
 from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, need_lab, run
 
 # Real sshd, systemd and engines on three simulated hosts: each call of `fab` takes seconds.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-FAB = str(Path(sys.executable).parent / "fab")
 STACK = "a2-2n-dp4tp4"
 HOSTS = ("unified-0", "unified-1")
 LIMIT_S = 90.0
@@ -81,18 +78,6 @@ class Rack:
         )
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LIMIT_S,
-    )
-
-
 def kill_at(started: subprocess.Popen[str], sign: str) -> None:
     """SIGKILL a command as soon as it has said something."""
     assert started.stderr is not None
@@ -118,11 +103,7 @@ def kill_when_there(rack: Rack, started: subprocess.Popen[str], path: str) -> No
 
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     sizes = ("--set", "roles.unified.data_parallel=6")
     done = run(FAB, "rehearse", "--stack", STACK, *sizes, "--keep", "--to-step", "tune", "--json")
     assert done.returncode == 0, done.stderr

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
-from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, need_lab, run
 
 # Real sshd, systemd and engines: each call of `fab` takes a second or more.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-FAB = str(Path(sys.executable).parent / "fab")
 HOST = "unified-0"
 IMAGE = "vllm/vllm-openai:v0.22.1"
 HALF = """\
@@ -49,25 +45,9 @@ class Shared:
         return run("ssh", "-n", "-F", self.ssh_config, HOST, command).stdout
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=90,
-    )
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     folder = tmp_path_factory.mktemp("stacks")
     (folder / "first.yaml").write_text(FIRST)
     (folder / "second.yaml").write_text(SECOND)

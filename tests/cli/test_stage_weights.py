@@ -6,9 +6,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,13 @@ import pytest
 
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import LabFile, LabHost
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
 from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, need_lab, run
 
 # Real sshd and systemd on three simulated hosts and a hub: each call takes about two seconds.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-FAB = str(Path(sys.executable).parent / "fab")
 HUB, HUB_PORT = "192.0.2.100", 8080
 HOSTS = {f"unified-{n}": f"192.0.2.{n + 1}" for n in range(3)}
 SHARDS = {f"model-{n:05d}.safetensors": os.urandom(3_000_000) for n in range(4)}
@@ -68,7 +66,7 @@ class Site:
         return [FAB, "stage-weights", *common, "--source", origin, *words]
 
     def stage(self, *words: str, source: str | None = None) -> subprocess.CompletedProcess[str]:
-        return run(self.words(*words, source=source))
+        return run(*self.words(*words, source=source))
 
     def sh(self, host: str, command: str) -> str:
         return self.lab.run(host, ["sh", "-c", command]).stdout.decode()
@@ -95,25 +93,9 @@ class Site:
         )
 
 
-def run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        cwd=PROJECT,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=90,
-    )
-
-
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     program = (PROJECT / "tests/agent/simulated_hub.py").read_bytes()
     files = {f"/srv/kimi/{name}": LabFile(content=content) for name, content in FILES.items()}
     hub = LabHost(name="hub", address=HUB, files={**files, "/srv/hub.py": LabFile(content=program)})
