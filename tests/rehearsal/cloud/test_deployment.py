@@ -86,6 +86,7 @@ def resources(cloud: Path, kind: str) -> list[Path]:
     return sorted((cloud / "resources" / kind).glob("*.json"))
 
 
+@pytest.mark.slow  # several updates by the real engine
 def test_the_life_of_a_stack(pulumi_bin: Path, tmp_path: Path) -> None:
     before = project_status()
     said: list[str] = []
@@ -142,6 +143,7 @@ def test_preview_tells_what_would_be_made(make_project: Callable[..., ScratchPro
     assert not (project.cloud / "resources").exists()
 
 
+@pytest.mark.slow  # several updates by the real engine
 def test_capacity_that_runs_out_leaves_a_state_that_the_next_up_finishes(
     make_project: Callable[..., ScratchProject],
 ) -> None:
