@@ -75,9 +75,10 @@ def _query(request: Dict[str, object], units: List[str]) -> Query:
 def _send_entries(host: Host, query: Query, out: "_Compressed", *, follows: bool) -> None:
     """Everything that there is, then, when it follows, what comes; journald's cursor joins the two."""
     numbers = {unit: index for index, unit in enumerate(query.units)}
-    cursor = query.after or _newest_cursor(host)
+    cursor = query.after or _newest_cursor(host, query.units)
     if query.after is None and query.lines is not None:
-        for entry in _last_entries(host, query, query.lines, cursor):
+        # without a cursor nothing has been written yet, and what comes meanwhile is followed from the start
+        for entry in _last_entries(host, query, query.lines, cursor) if cursor else ():
             out.line(numbers[entry.unit], entry)
     else:
         for entries in read_entries(host, query.units, _bounds(query), query.grep):
@@ -113,9 +114,16 @@ def _bounds(query: Query) -> List[str]:
     return [] if query.since is None else ["--since=" + query.since]
 
 
-def _newest_cursor(host: Host) -> Optional[str]:
-    """The cursor of the newest entry of the whole journal; None of an empty one."""
-    done = host.run([*EXPORT, "-n", "1"], CURSOR_S)
+def _newest_cursor(host: Host, units: List[str]) -> Optional[str]:
+    """The cursor of the newest entry of these units; None when there is none.
+
+    It must be one of theirs: `journalctl --after-cursor` passes over one entry that its filters let through, be it the
+    cursor's or, where the cursor's is not let through, the first that comes after it (systemd 252).
+    """
+    argv = [*EXPORT, "-n", "1"]
+    for unit in units:
+        argv += ["-u", unit]
+    done = host.run(argv, CURSOR_S)
     if done.exit_code != 0:
         raise Refused("journalctl: {}".format(done.last_words))
     match = re.search(r"^__CURSOR=(.*)$", done.stdout, re.MULTILINE)

@@ -26,7 +26,7 @@ for word in "$@"; do
   last=$word
 done
 [ -n "$reverse" ] && sort={folder}/$unit.reverse || sort={folder}/$unit
-[ "$n" = 1 ] && [ "$unit" = all ] && sort={folder}/newest
+[ "$n" = 1 ] && [ -z "$reverse" ] && sort={folder}/newest
 [ -e "$sort" ] && cat "$sort"
 exit 0
 """
@@ -76,6 +76,23 @@ def test_the_last_lines_of_each_unit_are_merged_by_time(host: StubbornHost, jour
         {"id": "a/0", "role": "prefill"},
         {"id": "a/1", "role": "decode"},
     ]
+
+
+def test_the_cursor_to_follow_from_is_an_entry_of_the_units(
+    host: StubbornHost, journal: Path
+) -> None:
+    """After one of another unit journalctl would pass over the first line that comes."""
+    lines_of(host, lines=2)
+    (newest,) = [line for line in (journal / "asked").read_text().splitlines() if "-n 1" in line]
+    assert all(f"-u {unit}" in newest for unit in UNITS.values())
+
+
+def test_units_that_have_written_nothing_are_followed_from_their_start(
+    host: StubbornHost, journal: Path
+) -> None:
+    (journal / "newest").write_text("")
+    lines, _ = lines_of(host, lines=2)
+    assert lines == ["Pa/0", "Pa/1", "B"]
 
 
 def test_a_pattern_looks_back_until_it_has_enough(host: StubbornHost, journal: Path) -> None:
