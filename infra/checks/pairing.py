@@ -54,13 +54,13 @@ def connector_known(view: PlanView) -> Iterator[Finding]:
 
 
 def model_path_given(view: PlanView) -> Iterator[Finding]:
-    """The model is a path or a repository, and the same on every rank of a group."""
+    """The model is a path, a bucket or a repository, and the same on every rank of a group."""
     flag = "model-path" if view.family == "sglang" else "model"
     for group, members in view.groups.items():
         first = view.flags(members[0]).get(flag)
         for process in members:
             model = view.flags(process).get(flag)
-            if model is None or (not str(model).startswith("/") and str(model).count("/") != 1):
+            if model is None or "/" not in str(model):
                 what = f"{process.id} serves {model}: neither a path nor a repository."
             elif model != first:
                 what = (

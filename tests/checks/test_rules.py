@@ -16,7 +16,7 @@ from infra.plan.compile import compile_file, compile_stack
 from infra.plan.document import plan_document
 from infra.plan.imported import parse_plan
 from infra.spec.load import load_stack
-from tests.checks.cases import ALWAYS, CASES, Case, Document
+from tests.checks.cases import ALWAYS, CASES, Case, Document, model
 
 CATALOG = Catalog()
 NAMED = [
@@ -99,3 +99,12 @@ def test_a_waiver_of_a_rule_that_does_not_exist_is_an_error() -> None:
     found = judge_stack(plan, stack, CATALOG)
     assert [problem.rule for problem in found] == ["unknown-waiver"]
     assert "kv-memory" in found[0].fix
+
+
+@pytest.mark.parametrize(
+    "path", ["s3://weights/kimi/nvfp4", "./kimi/nvfp4", "nvidia/Kimi-K2.5-NVFP4"]
+)
+def test_a_model_may_lie_anywhere_that_engines_read(path: str) -> None:
+    document = json.loads(document_of("gb200-2p1d"))
+    model(path)(document)
+    assert "model-path" not in {problem.rule for problem in judged(document)}
