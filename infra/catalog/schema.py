@@ -207,6 +207,7 @@ class Release(SourcedEntry):
         envs_catalogues: stems of files in `envs/`; the union is what the release reads.
         base_version: for vllm-ascend, the vllm release it sits on.
         gpu_memory_utilization: the engine's own default.
+        kv_block_tokens: tokens of a KV block of multi-head latent attention, by accelerator generation.
         env: variables that every process of this release gets.
         chat_templates: built-in names that its flag takes beside a path; () where it takes paths alone.
     """
@@ -219,6 +220,7 @@ class Release(SourcedEntry):
     flags_catalogue: StrictStr
     envs_catalogues: tuple[StrictStr, ...]
     gpu_memory_utilization: float
+    kv_block_tokens: dict[Generation, StrictInt]
     images: tuple[Image, ...]
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
     chat_templates: tuple[StrictStr, ...] = ()

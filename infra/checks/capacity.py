@@ -7,13 +7,20 @@ from collections.abc import Iterator
 from infra.checks.speculation import step_tokens
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
-from infra.memory.kv_cache import OVERHEAD_GIB, Room, request_gib
-from infra.memory.weights import GIB, Layout, weight_bytes_per_device
+from infra.memory.device import (
+    DeviceMemory,
+    EngineLoad,
+    device_memory,
+    kv_layout,
+    longest_request,
+)
+from infra.memory.kv_cache import request_gib
 from infra.plan.process import Process
 
 # Some figures are vendors' nominal ones, and the overhead was measured once: a shortfall below this share of the KV
 # budget only warns. GB200 with TP4 at vLLM 0.17.0's defaults was published, and comes out 0.6 GiB short.
 TOLERANCE = 0.1
+ONE_BLOCK = 16  # tokens, where an engine runs on what it was not made for: another rule says so
 UNSAID = 1 << 40  # no limit that matters
 
 
@@ -56,9 +63,9 @@ def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
 def weights_fit(view: PlanView) -> Iterator[Finding]:
     """Weights are smaller than what the engine may use of a device."""
     for process in view.variants:
-        room = device_room(view, process)
-        if room is not None and room.left_gib <= 0:
-            what = f"{room.weights_gib:.1f} GiB of weights per device do not fit {room.usable_gib:.1f} GiB."
+        memory = device_memory_of(view, process)
+        if memory is not None and memory.usable_gib <= memory.weights_gib:
+            what = f"{memory.weights_gib:.1f} GiB of weights per device do not fit {memory.usable_gib:.1f} GiB."
             fix = "Use more devices per replica, expert parallel, or a smaller checkpoint."
             yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
 
@@ -76,75 +83,60 @@ def memory_share_possible(view: PlanView) -> Iterator[Finding]:
 
 
 def kv_cache_fits(view: PlanView) -> Iterator[Finding]:
-    """Beside weights and the usual overhead a full-length request fits, or falls short by `TOLERANCE` at most."""
-    for process, needed, budget in _requests(view):
-        if needed - budget > TOLERANCE * max(budget, 0.0):
-            yield _shortfall(view, process, needed, budget)
+    """Beside weights, draft and usual overhead a full-length request fits, or falls short by `TOLERANCE` at most."""
+    for process, needed, memory in _requests(view):
+        if needed - memory.kv_gib > TOLERANCE * max(memory.kv_gib, 0.0):
+            yield _shortfall(view, process, needed, memory)
 
 
 def kv_cache_fits_exactly(view: PlanView) -> Iterator[Finding]:
-    """Beside weights and the usual overhead a full-length request fits, without any tolerance."""
-    for process, needed, budget in _requests(view):
-        if 0 < needed - budget <= TOLERANCE * budget:
-            yield _shortfall(view, process, needed, budget)
+    """Beside weights, draft and the usual overhead a full-length request fits, without any tolerance."""
+    for process, needed, memory in _requests(view):
+        if 0 < needed - memory.kv_gib <= TOLERANCE * memory.kv_gib:
+            yield _shortfall(view, process, needed, memory)
 
 
-def device_room(view: PlanView, process: Process) -> Room | None:
-    """Memory of one device of a process; None when the checkpoint's shape is unknown."""
-    checkpoint = view.checkpoint
-    if checkpoint is None or checkpoint.shape is None:
+def engine_load(view: PlanView, process: Process) -> EngineLoad | None:
+    """What decides the memory of an engine process; None when the checkpoint is not in the catalogue."""
+    if view.checkpoint is None:
         return None
-    layout = layout_of(view, process)
-    accelerator = view.accelerators[process.host]
-    flag = "mem-fraction-static" if view.family == "sglang" else "gpu-memory-utilization"
-    given = view.flags(process).get(flag)
-    share = float(str(view.release.gpu_memory_utilization if given is None else given))
-    return Room(
-        usable_gib=accelerator.memory_mib / 1024 * share,
-        weights_gib=weight_bytes_per_device(checkpoint, layout) / GIB,
+    accelerator = view.accelerator(process)
+    return EngineLoad(
+        family=view.family,
+        flags=view.flags(process),
+        group_size=view.readings[process.id].group_size,
+        memory_share=view.release.gpu_memory_utilization,
+        block_size=view.release.kv_block_tokens.get(accelerator.generation, ONE_BLOCK),
+        accelerator=accelerator,
+        checkpoint=view.checkpoint,
+        draft=view.draft(process),
     )
 
 
-def layout_of(view: PlanView, process: Process) -> Layout:
-    """The parallel layout of a process's replica."""
-    flags = view.flags(process)
-    data = view.readings[process.id].group_size
-    if view.family == "sglang" and flags.get("enable-dp-attention"):
-        data = 1
-    sglang_copies = view.family == "sglang" and not flags.get("enable-dp-attention")
-    return Layout(
-        tensor=view.size(process, "tensor-parallel-size"),
-        pipeline=view.size(process, "pipeline-parallel-size"),
-        data=1 if sglang_copies else data,
-        expert_parallel=bool(flags.get("enable-expert-parallel")),
-        vision_on_every_device=flags.get("mm-encoder-tp-mode") == "data",
-    )
+def device_memory_of(view: PlanView, process: Process) -> DeviceMemory | None:
+    """Memory of one device of a process; None when the checkpoint's shape is unknown."""
+    load = engine_load(view, process)
+    return None if load is None else device_memory(load)
 
 
-def _requests(view: PlanView) -> Iterator[tuple[Process, float, float]]:
-    """Per role: its first process, GiB of one full-length request, GiB left for KV; not where weights do not fit."""
-    shape = view.checkpoint.shape if view.checkpoint else None
-    if shape is None:
-        return
+def _requests(view: PlanView) -> Iterator[tuple[Process, float, DeviceMemory]]:
+    """Per variant: its process, GiB of one full-length request, its device; not where weights do not fit."""
     for process in view.variants:
-        room = device_room(view, process)
-        if room is None or room.left_gib <= 0:
+        load = engine_load(view, process)
+        memory = device_memory(load) if load else None
+        shape = load.checkpoint.shape if load else None
+        if load is None or memory is None or shape is None:
             continue
-        flags = view.flags(process)
-        needed = request_gib(
-            shape,
-            _max_length(view, process),
-            kv_cache_dtype=str(flags.get("kv-cache-dtype", "auto")),
-            decode_context_parallel=view.size(process, "decode-context-parallel-size"),
-        )
-        yield process, needed, room.left_gib - OVERHEAD_GIB
+        if memory.usable_gib > memory.weights_gib:
+            yield process, request_gib(shape, _max_length(view, process), kv_layout(load)), memory
 
 
-def _shortfall(view: PlanView, process: Process, needed: float, budget: float) -> Finding:
+def _shortfall(view: PlanView, process: Process, needed: float, memory: DeviceMemory) -> Finding:
     length = _max_length(view, process)
+    draft = f", {memory.draft_gib:.1f} GiB of draft" if memory.draft_gib else ""
     what = (
-        f"{max(budget, 0.0):.1f} GiB per device are left for KV beside weights and {OVERHEAD_GIB:.0f} GiB of "
-        f"overhead; one request of {length} tokens needs {needed:.1f} GiB."
+        f"{max(memory.kv_gib, 0.0):.1f} GiB per device are left for KV beside weights{draft} and "
+        f"{memory.overhead_gib:.0f} GiB of overhead; one request of {length} tokens needs {needed:.1f} GiB."
     )
     fix = "Lower max_model_len, raise gpu_memory_utilization, or use more devices per replica."
     return Finding(
@@ -154,6 +146,5 @@ def _shortfall(view: PlanView, process: Process, needed: float, budget: float) -
 
 def _max_length(view: PlanView, process: Process) -> int:
     """The longest request: the flag's, or the model's context."""
-    flag = "context-length" if view.family == "sglang" else "max-model-len"
     shape = view.checkpoint.shape if view.checkpoint else None
-    return as_int(view.flags(process).get(flag), shape.max_context if shape else 0)
+    return longest_request(view.family, view.flags(process), shape)

@@ -165,6 +165,17 @@ class PlanView:
         """The accelerator that a process runs on."""
         return self.accelerators[process.host]
 
+    def draft(self, process: Process) -> Checkpoint | None:
+        """The draft model of a process, by its folder or repository; None without one, or for one that is unknown."""
+        flags = self.flags(process)
+        config = as_map(flags.get("speculative-config"))
+        named = str(config.get("model") or flags.get("speculative-draft-model-path") or "")
+        parts = named.split("/")
+        for name in self.catalog.ids("checkpoints") if named else ():
+            if name in parts or self.catalog.checkpoint(name).repository == named:
+                return self.catalog.checkpoint(name)
+        return None
+
     def version(self) -> tuple[int, int, int]:
         """The release that decides vLLM's or SGLang's behaviour, as numbers."""
         return version_numbers(self.release.base_version or self.release.version)

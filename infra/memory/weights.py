@@ -16,10 +16,12 @@ class Layout:
     """How one replica spreads over devices.
 
     `data` counts ranks. Without expert parallel experts are split over tensor × data; with it they
-    are divided among the same devices.
+    are divided among the same devices. `attention_tensor` is over how many devices attention is split:
+    `tensor`, but for SGLang's data-parallel attention, where each of its ranks has a copy.
     """
 
     tensor: int
+    attention_tensor: int
     pipeline: int
     data: int
     expert_parallel: bool
@@ -37,9 +39,8 @@ def weight_bytes_per_device(checkpoint: Checkpoint, layout: Layout) -> float:
         return checkpoint.size_bytes / layout.tensor
     parts = _attention(shape)
     replicated = _BYTES * shape.num_layers * parts.replicated
-    split = (
-        _BYTES * (shape.num_layers * (parts.split + parts.absorbed) + _dense(shape)) / layout.tensor
-    )
+    attention = _BYTES * shape.num_layers * (parts.split + parts.absorbed) / layout.attention_tensor
+    split = attention + _BYTES * _dense(shape) / layout.tensor
     experts = checkpoint.expert_bytes * _expert_share(layout, shape.num_experts)
     vision = 0.0
     if shape.vision is not None:

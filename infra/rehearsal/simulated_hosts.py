@@ -12,7 +12,7 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator, Release
-from infra.memory.kv_cache import OVERHEAD_GIB
+from infra.memory.overhead import OVERHEAD_GIB
 from infra.plan.process import Plan, PlanHost
 from infra.rehearsal import engine, standins
 from infra.rehearsal.checkpoints import SimulatedCheckpoint, checkpoints_of
@@ -151,7 +151,7 @@ def _facts(host: PlanHost, world: _World) -> dict[str, object]:
         "accelerator": accelerator.id,
         "product_name": accelerator.product_name,
         "memory_mib": accelerator.memory_mib,
-        "overhead_gib": OVERHEAD_GIB,
+        "overhead_gib": OVERHEAD_GIB["sglang" if plan.engine.name == "sglang" else "vllm"],
         "num_devices": host.num_devices,
         "driver_version": _DRIVERS[accelerator.vendor],
         "architecture": accelerator.architecture,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.errors import StackError
 from infra.inventory.book import name_origins
 from infra.plan.document import plan_document
 from infra.render.picture import draw_plan
 from infra.render.plan_listing import plan_explanation, plan_listing
 from infra.tasks.options import Options
 from infra.tasks.output import Output
+from infra.tasks.picture_file import write_picture
 from infra.tasks.stack_options import compile_chosen, same_choice
 
 
@@ -21,7 +21,7 @@ def run(options: Options, output: Output) -> int:
     is_documentation = compiled.book.is_documentation
     picture = options.text("picture")
     if picture is not None:
-        _write(Path(picture), draw_plan(compiled.plan))
+        write_picture(Path(picture), draw_plan(compiled.plan))
         output.message(f"Drawn: {picture}")
     output.document(plan_document(compiled.plan))
     if options.is_on("explain"):
@@ -32,13 +32,3 @@ def run(options: Options, output: Output) -> int:
         output.data(plan_listing(compiled.plan, documentation_addresses=is_documentation))
     output.next_command(f"fab check {same_choice(options)}")
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        what = f"The picture cannot be written: {error.strerror}."
-        raise StackError(
-            f"--picture {path}", what, "Name a file in a folder that exists."
-        ) from error

@@ -84,6 +84,26 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     JSON,
                 ),
             ),
+            Entry(
+                "estimate",
+                "estimate",
+                "What fits per device, the longest context, minutes to ready, USD per hour",
+                (
+                    *STACK,
+                    Option(
+                        "compare",
+                        "words",
+                        'another stack, or "FIELD=VALUE …" over this one, in a column beside it; may be repeated',
+                    ),
+                    Option(
+                        "length",
+                        "number",
+                        "tokens of the requests to count; default: the longest admitted",
+                    ),
+                    Option("picture", "text", "draw memory per device into this .svg or .png file"),
+                    JSON,
+                ),
+            ),
         ),
     ),
     (

@@ -7,9 +7,10 @@ import re
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.checks.capacity import device_room
+from infra.checks.capacity import device_memory_of, engine_load
 from infra.checks.view import view_plan
-from infra.memory.kv_cache import OVERHEAD_GIB, request_gib
+from infra.memory.device import kv_layout
+from infra.memory.kv_cache import request_gib
 from infra.memory.weights import GIB
 from infra.plan.compile import CompiledStack, compile_file
 from infra.spec.load import stack_names
@@ -43,15 +44,15 @@ def test_recipe_shows_the_sum_of_the_stack(stack: str, role: str) -> None:
     assert settings.recipe is not None
     text = CATALOG.recipes[settings.recipe].arithmetic.replace(",", "")
     view = view_plan(compiled.plan, CATALOG)
-    room = device_room(view, next(p for p in compiled.plan.processes if p.role == role))
-    assert room is not None
+    memory = device_memory_of(view, next(p for p in compiled.plan.processes if p.role == role))
+    assert memory is not None
     draft = draft_gib(compiled, role)
+    assert memory.draft_gib == pytest.approx(draft)
     # Where one recipe serves with and without a draft, the sum is without.
-    with_draft = room.left_gib - OVERHEAD_GIB - draft
-    without = room.left_gib - OVERHEAD_GIB
+    with_draft, without = memory.kv_gib, memory.kv_gib + memory.draft_gib
     measured = numbers(text, r"measured ([0-9]+[.][0-9]+) for KV")
     left = [*numbers(text, r"leaves ([0-9]+[.][0-9]+)"), *measured]
-    assert has(numbers(text, r"weights ([0-9]+[.][0-9]+)"), room.weights_gib, 0.06)
+    assert has(numbers(text, r"weights ([0-9]+[.][0-9]+)"), memory.weights_gib, 0.06)
     assert has(left, with_draft, ROUNDING) or has(left, without, ROUNDING)
     assert not draft or has(numbers(text, r"draft (?:takes )?([0-9]+[.][0-9]+)"), draft, 0.06)
 
@@ -61,15 +62,11 @@ def test_one_full_length_request_fits(stack: str, role: str) -> None:
     compiled = COMPILED[stack]
     (settings,) = [s for s in compiled.resolved.roles if s.role == role]
     view = view_plan(compiled.plan, CATALOG)
-    room = device_room(view, next(p for p in compiled.plan.processes if p.role == role))
+    process = next(p for p in compiled.plan.processes if p.role == role)
+    memory, load = device_memory_of(view, process), engine_load(view, process)
     shape = settings.weights.checkpoint.shape
-    assert room is not None
+    assert memory is not None
+    assert load is not None
     assert shape is not None
     assert settings.max_model_len is not None
-    needed = request_gib(
-        shape,
-        settings.max_model_len,
-        kv_cache_dtype="auto",
-        decode_context_parallel=settings.decode_context_parallel,
-    )
-    assert needed <= room.left_gib - OVERHEAD_GIB - draft_gib(compiled, role)
+    assert request_gib(shape, settings.max_model_len, kv_layout(load)) <= memory.kv_gib

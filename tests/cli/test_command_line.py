@@ -20,8 +20,8 @@ from infra.tasks.table import GROUPS
 
 FAB = str(Path(sys.executable).parent / "fab")
 DESIGNED_ORDER = (
-    "stacks", "check", "plan", "render", "facts", "preflight", "tune-hosts", "stage-weights", "up", "down", "restart",
-    "status", "logs", "diff", "replace-host", "verify", "bundle", "inventory", "rehearse",
+    "stacks", "check", "plan", "render", "estimate", "facts", "preflight", "tune-hosts", "stage-weights", "up", "down",
+    "restart", "status", "logs", "diff", "replace-host", "verify", "bundle", "inventory", "rehearse",
 )  # fmt: skip
 
 

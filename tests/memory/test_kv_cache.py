@@ -6,7 +6,7 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import ModelShape
-from infra.memory.kv_cache import OVERHEAD_GIB, Room, kv_bytes_per_token, kv_tokens, request_gib
+from infra.memory.kv_cache import KvLayout, kv_bytes_per_token, kv_tokens, request_gib
 
 
 @pytest.fixture
@@ -16,14 +16,19 @@ def shape(catalog: Catalog) -> ModelShape:
     return found
 
 
-def tokens(shape: ModelShape, gib: float, block_size: int, context_parallel: int = 1) -> int:
-    return kv_tokens(
-        shape,
-        gib,
+def laid_out(
+    *, block_size: int = 64, context_parallel: int = 1, dtype: str = "auto", stages: int = 1
+) -> KvLayout:
+    return KvLayout(
+        dtype=dtype,
         block_size=block_size,
-        kv_cache_dtype="auto",
         decode_context_parallel=context_parallel,
+        pipeline_parallel=stages,
     )
+
+
+def tokens(shape: ModelShape, gib: float, block_size: int, context_parallel: int = 1) -> int:
+    return kv_tokens(shape, gib, laid_out(block_size=block_size, context_parallel=context_parallel))
 
 
 def test_a_token_takes_one_copy_over_all_layers(shape: ModelShape) -> None:
@@ -52,20 +57,18 @@ def test_context_parallel_multiplies_whole_blocks(shape: ModelShape) -> None:
     [(262_144, "auto", 17.16), (262_144, "fp8", 8.58), (32_768, "auto", 2.14)],
 )
 def test_one_request(shape: ModelShape, length: int, dtype: str, gib: float) -> None:
-    found = request_gib(shape, length, kv_cache_dtype=dtype, decode_context_parallel=1)
+    found = request_gib(shape, length, laid_out(dtype=dtype))
     assert found == pytest.approx(gib, abs=0.006)
 
 
 def test_context_parallel_divides_a_request(shape: ModelShape) -> None:
-    whole = request_gib(shape, 262_144, kv_cache_dtype="auto", decode_context_parallel=1)
-    part = request_gib(shape, 262_144, kv_cache_dtype="auto", decode_context_parallel=8)
-    assert part == whole / 8
+    whole = request_gib(shape, 262_144, laid_out())
+    assert request_gib(shape, 262_144, laid_out(context_parallel=8)) == whole / 8
 
 
-def test_the_overhead_is_what_the_log_leaves(catalog: Catalog) -> None:
-    usable = catalog.accelerator("h200").memory_mib / 1024 * 0.90
-    room = Room(usable_gib=usable, weights_gib=71.07)
-    assert room.left_gib - OVERHEAD_GIB == pytest.approx(46.80, abs=0.2)
+def test_a_stage_of_a_pipeline_keeps_the_kv_of_its_own_layers(shape: ModelShape) -> None:
+    assert shape.num_layers == 61
+    assert kv_bytes_per_token(shape, pipeline_parallel=2) == 70_272 // 61 * 31
 
 
 def test_nothing_fits_into_nothing(shape: ModelShape) -> None:

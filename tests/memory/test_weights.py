@@ -17,6 +17,7 @@ def layout(
 ) -> Layout:
     return Layout(
         tensor=tensor,
+        attention_tensor=tensor,
         pipeline=pipeline,
         data=data,
         expert_parallel=expert_parallel,
@@ -77,7 +78,12 @@ def test_more_devices_hold_less_each(catalog: Catalog) -> None:
 def test_a_vision_tower_that_is_split_takes_less(catalog: Catalog) -> None:
     whole = layout(8)
     split = Layout(
-        tensor=8, pipeline=1, data=1, expert_parallel=False, vision_on_every_device=False
+        tensor=8,
+        attention_tensor=8,
+        pipeline=1,
+        data=1,
+        expert_parallel=False,
+        vision_on_every_device=False,
     )
     difference = weights_gib(catalog, "kimi-k2.5-int4", whole) - weights_gib(
         catalog, "kimi-k2.5-int4", split

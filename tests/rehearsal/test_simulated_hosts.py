@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.memory.kv_cache import OVERHEAD_GIB
+from infra.memory.overhead import OVERHEAD_GIB
 from infra.plan.compile import compile_file
 from infra.rehearsal.simulated_hosts import STATE, Pace, simulate_hosts
 from infra.render.host_paths import ROUTER_ENVIRONMENTS
@@ -45,4 +45,6 @@ def test_hosts_begin_without_anything_that_the_product_installs() -> None:
 
 def test_simulated_engines_need_as_much_beside_weights_as_the_rules_say() -> None:
     (host,) = simulate_hosts(compile_file("h200-tp8", catalog=CATALOG).plan, CATALOG, PACE)
-    assert json.loads(host.files[f"{STATE}/host.json"].content)["overhead_gib"] == OVERHEAD_GIB
+    assert (
+        json.loads(host.files[f"{STATE}/host.json"].content)["overhead_gib"] == OVERHEAD_GIB["vllm"]
+    )

@@ -1,0 +1,112 @@
+"""One device of an engine process: what the engine may use of it, and what weights, draft and the rest take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.catalog.schema import Accelerator, Checkpoint, ModelShape
+from infra.engines.command_line import as_int
+from infra.memory.kv_cache import KvLayout
+from infra.memory.overhead import OVERHEAD_GIB, Family
+from infra.memory.weights import GIB, Layout, weight_bytes_per_device
+
+_MIB_PER_GIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLoad:
+    """What decides the memory of an engine process.
+
+    Args:
+        family: whose flags it speaks.
+        flags: as its command line was read; canonical names without dashes.
+        group_size: data-parallel size of its group.
+        memory_share: the release's default of the share of a device that the engine may use.
+        block_size: tokens of a KV block where no flag says it.
+        draft: the draft model of speculative decoding, None without one.
+    """
+
+    family: Family
+    flags: Mapping[str, object]
+    group_size: int
+    memory_share: float
+    block_size: int
+    accelerator: Accelerator
+    checkpoint: Checkpoint
+    draft: Checkpoint | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceMemory:
+    """GiB of one device. `kv_gib` is what the parts leave, below 0 when they do not fit."""
+
+    total_gib: float
+    usable_gib: float
+    weights_gib: float
+    draft_gib: float
+    overhead_gib: float
+
+    @property
+    def kv_gib(self) -> float:
+        """Left for KV beside weights, draft and overhead."""
+        return self.usable_gib - self.weights_gib - self.draft_gib - self.overhead_gib
+
+
+def device_memory(load: EngineLoad) -> DeviceMemory | None:
+    """The fullest device of a process; None when the checkpoint's shape is unknown."""
+    if load.checkpoint.shape is None:
+        return None
+    layout = weight_layout(load)
+    total_gib = load.accelerator.memory_mib / _MIB_PER_GIB
+    draft_bytes = load.draft.size_bytes / layout.tensor if load.draft else 0.0
+    return DeviceMemory(
+        total_gib=total_gib,
+        usable_gib=total_gib * memory_share(load),
+        weights_gib=weight_bytes_per_device(load.checkpoint, layout) / GIB,
+        draft_gib=draft_bytes / GIB,
+        overhead_gib=OVERHEAD_GIB[load.family],
+    )
+
+
+def memory_share(load: EngineLoad) -> float:
+    """The share of a device that the engine may use, 0 to 1: the flag's, or the release's default."""
+    name = "mem-fraction-static" if load.family == "sglang" else "gpu-memory-utilization"
+    given = load.flags.get(name)
+    return load.memory_share if given is None else float(str(given))
+
+
+def weight_layout(load: EngineLoad) -> Layout:
+    """How weights are spread over the devices of the process's group."""
+    tensor = _size(load, "tensor-parallel-size")
+    attention_ranks = load.group_size if load.flags.get("enable-dp-attention") else 1
+    return Layout(
+        tensor=tensor,
+        attention_tensor=max(tensor // attention_ranks, 1),
+        pipeline=_size(load, "pipeline-parallel-size"),
+        # A rank of SGLang's own data parallelism is a whole copy; its attention ranks share one copy of the experts.
+        data=1 if load.family == "sglang" else load.group_size,
+        expert_parallel=bool(load.flags.get("enable-expert-parallel")),
+        vision_on_every_device=load.flags.get("mm-encoder-tp-mode") == "data",
+    )
+
+
+def kv_layout(load: EngineLoad) -> KvLayout:
+    """How a rank of the process keeps its KV."""
+    block = "page-size" if load.family == "sglang" else "block-size"
+    return KvLayout(
+        dtype=str(load.flags.get("kv-cache-dtype", "auto")),
+        block_size=max(as_int(load.flags.get(block), load.block_size), 1),
+        decode_context_parallel=_size(load, "decode-context-parallel-size"),
+        pipeline_parallel=_size(load, "pipeline-parallel-size"),
+    )
+
+
+def longest_request(family: Family, flags: Mapping[str, object], shape: ModelShape | None) -> int:
+    """Tokens of the longest request that the engine admits: the flag's, else the model's context, else 0."""
+    name = "context-length" if family == "sglang" else "max-model-len"
+    return as_int(flags.get(name), shape.max_context if shape else 0)
+
+
+def _size(load: EngineLoad, name: str) -> int:
+    return max(as_int(load.flags.get(name), 1), 1)

@@ -1,0 +1,142 @@
+"""`fab estimate`: what fits, how long until it answers, what it costs; several layouts side by side."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import yaml
+
+from infra.catalog.load import Catalog
+from infra.catalog.lustre_sizes import LustreSettings
+from infra.checks.view import view_plan
+from infra.errors import StackError
+from infra.plan.compile import compile_stack
+from infra.render.estimate_listing import estimate_listing
+from infra.render.estimates import Estimate, Surroundings, estimate_document, estimate_plan
+from infra.render.memory_picture import draw_memory
+from infra.spec.load import PROJECT, LoadedStack, load_stack
+from infra.tasks.options import Options
+from infra.tasks.output import SCHEMA_VERSION, Output
+from infra.tasks.picture_file import write_picture
+from infra.tasks.stack_options import chosen_stack, same_choice
+
+_TIERS = ("fsx_capacity_gib", "fsx_throughput", "fsx_efa")
+
+
+def run(options: Options, output: Output) -> int:
+    """Print the estimate of a stack and, beside it, of every layout to compare it with."""
+    catalog, stack = Catalog(), chosen_stack(options)
+    tokens = options.number("length")
+    others = [_other_layout(options, words) for words in options.words("compare")]
+    estimates = [
+        _estimate(name, each, int(tokens) if tokens else None, catalog)
+        for name, each in [(stack.name, stack), *others]
+    ]
+    picture = options.text("picture")
+    if picture is not None:
+        write_picture(Path(picture), draw_memory(estimates))
+        output.message(f"Drawn: {picture}")
+    compared = [{"name": each.name, **estimate_document(each)} for each in estimates[1:]]
+    output.document(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "stack": stack.name,
+            "ok": True,
+            **estimate_document(estimates[0]),
+            "compare": compared,
+        }
+    )
+    output.data(estimate_listing(estimates))
+    for each in estimates:
+        output.data(f"\n{each.name}: {_notes(each)}")
+    output.next_command(f"fab check {same_choice(options)}")
+    return 0
+
+
+def _other_layout(options: Options, words: str) -> tuple[str, LoadedStack]:
+    """A layout of `--compare`: another stack, or fields written over the chosen one's.
+
+    Raises:
+        StackError: there is no such stack, or a field is wrong.
+    """
+    try:
+        parts = shlex.split(words)
+    except ValueError as error:
+        raise StackError(f"--compare {words}", f"{error}.", "Close the quotes.") from error
+    if len(parts) == 1 and "=" not in parts[0]:
+        loaded = load_stack(parts[0])
+        return loaded.name, loaded
+    if not parts or any("=" not in part for part in parts):
+        what = "That is neither a stack nor FIELD=VALUE words."
+        fix = 'Write --compare NAME or --compare "roles.decode.data_parallel=32 port=8080".'
+        raise StackError(f"--compare {words}", what, fix)
+    named = options.text("stack") or str(Path(options.needed("file")).absolute())
+    return " ".join(parts), load_stack(named, (*options.words("set"), *parts))
+
+
+def _estimate(
+    name: str, stack: LoadedStack, request_tokens: int | None, catalog: Catalog
+) -> Estimate:
+    """The estimate of one layout.
+
+    Raises:
+        StackError: it cannot be compiled, or its checkpoint is one that the catalogue does not know.
+    """
+    spec = stack.spec
+    compiled = compile_stack(stack, catalog=catalog)
+    is_rented = spec.platform in {"aws-ec2", "aws-eks"}
+    storage = spec.weights.storage or ("s3-to-nvme" if is_rented else None)
+    surroundings = Surroundings(
+        storage=storage,
+        lustre=_lustre(stack.name) if storage == "fsx-lustre" else None,
+        request_tokens=request_tokens,
+        is_rented=is_rented,
+        capacity=spec.capacity.kind if spec.capacity else None,
+    )
+    estimate = estimate_plan(name, view_plan(compiled.plan, catalog), surroundings)
+    if estimate is None or not estimate.roles:
+        what = f"The sizes of {spec.checkpoint} are not in the catalogue."
+        fix = f"Add its shape to infra/catalog/checkpoints/{spec.checkpoint}.yaml."
+        raise StackError(f"{stack.file} checkpoint", what, fix)
+    return estimate
+
+
+def _lustre(stack_name: str) -> LustreSettings:
+    """Size and tier of a stack's file system: its Pulumi configuration's, else the project's defaults.
+
+    Raises:
+        StackError: the configuration holds something else than numbers there.
+    """
+    declared = _read_map(PROJECT / "Pulumi.yaml").get("config", {})
+    path = PROJECT / "stacks" / f"Pulumi.{stack_name}.yaml"
+    given = _read_map(path).get("config", {}) if path.is_file() else {}
+    found: dict[str, object] = {}
+    for key in _TIERS:
+        default = cast("Mapping[str, Mapping[str, object]]", declared)[key]["default"]
+        found[key] = cast("Mapping[str, object]", given).get(f"moe-infra:{key}", default)
+    try:
+        return LustreSettings(
+            capacity_gib=int(str(found["fsx_capacity_gib"])),
+            throughput=int(str(found["fsx_throughput"])),
+            has_efa=str(found["fsx_efa"]).lower() == "true",
+        )
+    except ValueError as error:
+        what = "fsx_capacity_gib and fsx_throughput are whole numbers."
+        raise StackError(str(path), what, "Correct them with `pulumi config set`.") from error
+
+
+def _read_map(path: Path) -> Mapping[str, object]:
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return data if isinstance(data, dict) else {}
+
+
+def _notes(estimate: Estimate) -> str:
+    """Where the time and the price come from, and what does not fit."""
+    short = [role.load.role for role in estimate.roles if not role.fits]
+    lacking = (
+        f" {', '.join(short)} cannot hold one request of the length it admits." if short else ""
+    )
+    return f"{estimate.ready.why}; {estimate.price.why}.{lacking}"

@@ -1,0 +1,101 @@
+"""`fab estimate`: the table, the document, layouts side by side, the picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra.tasks.picture_file import write_picture
+from tests.cli.commands import FAB, run
+
+DOCUMENT = {"schema_version", "stack", "ok", "checkpoint_gb", "ready_minutes", "usd_per_hour"}
+ROLE = {"role", "weights_gib_per_device", "kv_gib_per_device", "kv_tokens", "max_context"} | {
+    "processes",
+    "devices",
+}
+
+
+def estimate(*words: str) -> tuple[int, dict[str, object]]:
+    done = run(FAB, "estimate", *words, "--json")
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_the_document_has_what_the_design_names() -> None:
+    code, document = estimate("--stack", "gb200-2p1d")
+    assert code == 0
+    assert DOCUMENT <= set(document)
+    roles = document["roles"]
+    assert isinstance(roles, list)
+    assert [role["role"] for role in roles] == ["prefill", "decode"]
+    assert ROLE <= set(roles[0])
+    assert document["checkpoint_gb"] == 591.0
+    assert document["usd_per_hour"] == pytest.approx(380.952)
+
+
+def test_layouts_stand_side_by_side() -> None:
+    words = "roles.prefill.data_parallel=8 roles.prefill.max_model_len=262144"
+    done = run(
+        FAB, "estimate", "--stack", "gb200-2p1d", "--compare", words, "--compare", "gb200-tp4"
+    )
+    assert done.returncode == 0
+    head, *rows = done.stdout.splitlines()
+    assert head.split() == ["gb200-2p1d", "roles.prefill.data_parallel=8", "gb200-tp4"]
+    weights = next(
+        row.split() for row in rows if row.split()[:1] == ["weights"] and "GB" not in row
+    )
+    assert weights == ["weights", "156.6", "90.1", "-"]
+    assert done.stderr.splitlines()[-1] == "Next: fab check --stack gb200-2p1d"
+
+
+def test_a_layout_that_does_not_fit_is_an_answer_that_says_so() -> None:
+    fields = ("--set", "roles.prefill.max_model_len=262144")
+    done = run(FAB, "estimate", "--stack", "gb200-2p1d", *fields)
+    assert done.returncode == 0
+    assert "262,144 (does not fit)" in done.stdout
+    assert "prefill cannot hold one request of the length it admits." in done.stdout
+
+
+def test_requests_are_counted_at_the_length_asked_for() -> None:
+    code, document = estimate("--stack", "h200-tp8", "--length", "8192")
+    roles = document["roles"]
+    assert code == 0
+    assert isinstance(roles, list)
+    assert roles[0]["request_tokens"] == 8192
+    assert roles[0]["concurrent_requests"] == roles[0]["kv_tokens"] // 8192
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("--compare", "no-such-stack"), "no-such-stack"),
+        (("--compare", "gb200-tp4 a3-2p1d"), "neither a stack nor FIELD=VALUE"),
+        (("--compare", "'port=80"), "No closing quotation."),
+        (("--compare", "rolls.decode=1"), "rolls"),
+        (("--length", "0"), "not a number above zero"),
+        (("--picture", "memory.gif"), "A picture is an .svg or a .png file."),
+    ],
+)
+def test_what_cannot_be_estimated_leaves_with_two(words: tuple[str, ...], what: str) -> None:
+    done = run(FAB, "estimate", "--stack", "h200-tp8", *words, "--json")
+    assert done.returncode == 2
+    assert any(
+        what in error["what"] + error["where"] for error in json.loads(done.stdout)["errors"]
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_the_picture_is_what_its_name_says(tmp_path: Path) -> None:
+    for name, magic in (("memory.svg", b"<svg "), ("memory.png", b"\x89PNG")):
+        done = run(FAB, "estimate", "--stack", "gb200-2p1d", "--picture", str(tmp_path / name))
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / name).read_bytes().startswith(magic)
+
+
+def test_a_png_without_its_program_names_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Exception, match=r"Install librsvg2-bin, or name an \.svg file"):
+        write_picture(tmp_path / "memory.png", "<svg/>")
