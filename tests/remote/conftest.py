@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,21 @@ from tests.remote.loopback_sshd import Sshd
 
 @pytest.fixture(scope="session")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    with run_sshd(tmp_path_factory.mktemp("sshd"), "MaxStartups 100:30:200") as running:
+        yield running
+
+
+@contextmanager
+def run_sshd(folder: Path, startups: str) -> Iterator[Sshd]:
+    """A real sshd with that many handshakes at once, until the block ends."""
     if loopback_sshd.program() is None:
         pytest.skip("there is no sshd on this machine: apt-get install openssh-server")
-    running, process = loopback_sshd.start(tmp_path_factory.mktemp("sshd"))
-    yield running
-    process.terminate()
-    process.wait(timeout=10)
+    running, process = loopback_sshd.start(folder, startups)
+    try:
+        yield running
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ StrictModes no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 AllowTcpForwarding yes
-MaxStartups 100:30:200
+LogLevel VERBOSE
+{startups}
 SetEnv HOME={folder}
 """
 
@@ -50,7 +51,7 @@ def program() -> str | None:
     return shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
 
 
-def start(folder: Path) -> tuple[Sshd, subprocess.Popen[bytes]]:
+def start(folder: Path, startups: str) -> tuple[Sshd, subprocess.Popen[bytes]]:
     """Start one and wait until it greets."""
     sshd = program()
     assert sshd is not None
@@ -74,7 +75,7 @@ def start(folder: Path) -> tuple[Sshd, subprocess.Popen[bytes]]:
             mode=0o755, exist_ok=True
         )  # sshd refuses to start as root without it
     port = free_port()
-    (folder / "sshd_config").write_text(CONFIG.format(port=port, folder=folder))
+    (folder / "sshd_config").write_text(CONFIG.format(port=port, folder=folder, startups=startups))
     process = subprocess.Popen(
         [sshd, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "log")],
         stdin=subprocess.DEVNULL,
