@@ -15,7 +15,12 @@ def run(options: Options, output: Output) -> int:
     """Take down what is recorded on the hosts; nothing there is fine."""
     with open_recorded(options, changes="fab down") as reached:
         pace = Pace(limits=Limits(), clock=SystemClock(), say=output.message)
-        was_there = take_down(reached.fleet, reached.hosts, reached.name, pace)
+        try:
+            was_there = take_down(reached.fleet, reached.hosts, reached.name, pace)
+        except KeyboardInterrupt:
+            again = f"fab down {same_choice(options)}"
+            output.message(f"Not down yet: `{again}` goes on from what it finds.")
+            raise
     output.document(
         {
             "schema_version": SCHEMA_VERSION,

@@ -62,7 +62,15 @@ def run(options: Options, output: Output) -> int:
         timeout_s=Limits().ask_s,
     )
     with _chosen(options, order) as chosen:
-        rows = tune(chosen.fleet, chosen.states, order)
+        try:
+            rows = tune(chosen.fleet, chosen.states, order)
+        except KeyboardInterrupt:
+            if order.mode != "check":
+                output.message(
+                    "What was changed is recorded on the hosts: the same command again does what is left, "
+                    f"`{chosen.again} --rollback` takes all of it back."
+                )
+            raise
     output.document(tuning_document(chosen.stack, rows, chosen.profiles))
     show_tuning(rows, chosen.profiles, order, output)
     if count_of(rows, "failed"):

@@ -1,12 +1,10 @@
-"""The real `fab` against three simulated hosts: killed, raced, out of disk, replaced, gone back."""
+"""The real `fab` against three simulated hosts: raced, out of disk, replaced, gone back."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
@@ -14,14 +12,11 @@ from infra.inventory.ansible_file import read_inventory
 from infra.launch.fleet import SshFleet, SystemClock, ask_all
 from infra.launch.lease import Claim, leased, this_owner
 from infra.remote.connecting import SshOptions
-from infra.spec.load import PROJECT
-from tests.cli.commands import FAB, need_lab, run
+from tests.cli.rack import HOSTS, STACK, Rack, kept_rack
 
 # Real sshd, systemd and engines on three simulated hosts: each call of `fab` takes seconds.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-STACK = "a2-2n-dp4tp4"
-HOSTS = ("unified-0", "unified-1")
 LIMIT_S = 90.0
 INVENTORY = """\
 # the rack in row 3
@@ -43,94 +38,15 @@ all:
 """
 
 
-@dataclass(frozen=True)
-class Rack:
-    """Three tuned hosts, of which the stack uses two."""
-
-    inventory: Path
-    ssh_config: str
-
-    def words(self, *words: str) -> list[str]:
-        return [FAB, words[0], "--stack", STACK, "--inventory", str(self.inventory), *words[1:]]
-
-    def fab(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return run(*self.words(*words))
-
-    def begin(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.words(*words),
-            cwd=PROJECT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def ssh(self, host: str, command: str) -> str:
-        return run("ssh", "-n", "-F", self.ssh_config, host, command).stdout
-
-    def left(self, host: str) -> str:
-        """Everything of ours and every unit of the stack on a host."""
-        return self.ssh(
-            host,
-            "sudo find /etc /var/lib/moe-infra -path '*moe*' | sort;"
-            f"systemctl list-units --all --no-legend 'moe-{STACK}*'; sudo docker ps -aq",
-        )
-
-
-def kill_at(started: subprocess.Popen[str], sign: str) -> None:
-    """SIGKILL a command as soon as it has said something."""
-    assert started.stderr is not None
-    for line in started.stderr:
-        if sign in line:
-            break
-    else:
-        pytest.fail(f"it ended with {started.wait()} and never said {sign!r}")
-    started.kill()
-    started.wait()
-    started.stderr.close()
-
-
-def kill_when_there(rack: Rack, started: subprocess.Popen[str], path: str) -> None:
-    """SIGKILL a command as soon as a path is there on the last host."""
-    look = f"until sudo test -e {path}; do sleep 0.01; done"
-    rack.ssh(HOSTS[-1], f"timeout 30 sh -c {look!r}")
-    started.kill()
-    started.wait()
-    assert started.stderr is not None
-    started.stderr.close()
-
-
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
-    need_lab()
-    sizes = ("--set", "roles.unified.data_parallel=6")
-    done = run(FAB, "rehearse", "--stack", STACK, *sizes, "--keep", "--to-step", "tune", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    inventory = tmp_path_factory.mktemp("rack") / "inventory.yml"
-    inventory.write_text(INVENTORY.format(ssh_config=document["ssh_config"]))
-    yield Rack(inventory, document["ssh_config"])
-    run(FAB, "rehearse", "--stop", document["id"])
+    with kept_rack("--set", "roles.unified.data_parallel=6") as (ssh_config, _, lab):
+        inventory = tmp_path_factory.mktemp("rack") / "inventory.yml"
+        inventory.write_text(INVENTORY.format(ssh_config=ssh_config))
+        yield Rack(inventory, ssh_config, lab)
 
 
-def test_killed_at_every_phase_up_goes_on_and_down_leaves_what_it_found(rack: Rack) -> None:
-    found = [rack.left(host) for host in HOSTS]
-    state = f"/var/lib/moe-infra/releases/{STACK}"
-    kill_when_there(rack, rack.begin("up"), f"/run/moe-infra/leases/{STACK}.json")
-    kill_when_there(rack, rack.begin("up"), f"{state}/unfinished")
-    assert rack.fab("down").returncode == 0
-    assert [rack.left(host) for host in HOSTS] == found
-    for sign in ("installed on", "started 2 engine", "ranks has generated"):
-        kill_at(rack.begin("up"), sign)
-    done = rack.fab("up", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["ok"] is True
-    kill_at(rack.begin("down"), "stopping unified")
-    assert rack.fab("down").returncode == 0
-    assert [rack.left(host) for host in HOSTS] == found
-
-
+@pytest.mark.fault
 def test_a_second_operator_is_refused_and_the_first_is_not_disturbed(rack: Rack) -> None:
     hosts = {host.name: host for host in read_inventory(rack.inventory).hosts}
     owner = replace(this_owner(), operator="ann@desk")
@@ -175,6 +91,7 @@ def test_what_changes_is_shown_replaced_only_when_asked_and_taken_back_by_hash(
 
 
 @pytest.mark.parametrize("full", ["/etc/moe-infra", "/var/lib/moe-infra"])
+@pytest.mark.fault
 def test_a_full_disk_is_named_and_leaves_nothing_half_done(rack: Rack, full: str) -> None:
     assert rack.fab("down").returncode == 0
     host = HOSTS[1]
@@ -192,6 +109,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(rack: Rack, full: str
     assert rack.ssh(HOSTS[0], "ls -d /etc/moe-infra") == ""
 
 
+@pytest.mark.fault
 def test_a_dead_machine_is_replaced_under_its_name(rack: Rack) -> None:
     assert rack.fab("up").returncode == 0
     rack.ssh(HOSTS[1], "sudo systemctl poweroff")

@@ -1,0 +1,176 @@
+"""`fab` interrupted or killed while hosts work for it: nothing runs on, nothing is half done, and it goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain, cycle
+
+import pytest
+
+from tests.cli.rack import (
+    HOSTS,
+    SLOW,
+    SLOW_S,
+    STACK,
+    Ended,
+    Rack,
+    end,
+    kept_rack,
+    until,
+    until_said,
+)
+
+# Real sshd, systemd and engines on two simulated hosts: each call of `fab` takes seconds.
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.fault]
+
+INT, KILL = signal.SIGINT, signal.SIGKILL
+# The second time an impatient operator presses Ctrl-C twice.
+ENDS = {"kill": ((KILL,), (KILL,)), "interrupt": ((INT,), (INT, INT))}
+LEASE = f"/run/moe-infra/leases/{STACK}.json"
+UNFINISHED = f"/var/lib/moe-infra/releases/{STACK}/unfinished"
+WATCHED = f"/etc/systemd/system/multi-user.target.wants/moe-{STACK}-watch.service"
+ENGINE = f"moe-{STACK}-engine@0"
+# Long enough to meet `up` while it waits, short enough to wait for.
+LOAD_S = 3.0
+FACTS = "/var/lib/moe-rehearsal/host.json"
+# A program that tuning and preflight run on every host.
+CLOCK = "/usr/local/bin/timedatectl"
+AT_ONCE_S = 5.0
+
+
+@pytest.fixture(scope="module")
+def rack() -> Iterator[Rack]:
+    with kept_rack() as (ssh_config, inventory, lab):
+        for host in HOSTS:
+            facts = json.loads(lab.read_file(host, FACTS))
+            lab.write_file(host, FACTS, json.dumps({**facts, "load_seconds": LOAD_S}).encode())
+        yield Rack(inventory, ssh_config, lab)
+
+
+def is_there(rack: Rack, path: str) -> bool:
+    return rack.lab.run(HOSTS[-1], ["test", "-e", path]).returncode == 0
+
+
+def check_end(rack: Rack, ended: Ended, signals: tuple[signal.Signals, ...]) -> None:
+    """It left as it was told to, at once, and nobody works for it on the hosts any more."""
+    assert "Traceback" not in ended.said
+    if signals == (KILL,):
+        assert ended.code == -KILL
+    else:
+        assert ended.code == 130, ended.said
+        assert ended.said.rstrip().endswith("Interrupted.")
+        assert ended.seconds < AT_ONCE_S
+    until(lambda: not rack.agents(), AT_ONCE_S)
+
+
+def starts(rack: Rack) -> list[str]:
+    """systemd's id of each engine's start."""
+    return [rack.ssh(host, f"systemctl show -p InvocationID --value {ENGINE}") for host in HOSTS]
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_up_that_ends_in_any_phase_goes_on_and_down_leaves_what_it_found(
+    rack: Rack, how: str
+) -> None:
+    found, ways = [rack.left(host) for host in HOSTS], cycle(ENDS[how])
+
+    def up_until(phase: Callable[[subprocess.Popen[str]], None]) -> Ended:
+        started, signals = rack.begin("up"), next(ways)
+        phase(started)
+        ended = end(started, *signals)
+        check_end(rack, ended, signals)
+        return ended
+
+    up_until(lambda _: until(lambda: is_there(rack, LEASE)))
+    assert [rack.left(host) for host in HOSTS] == found
+    up_until(lambda _: until(lambda: is_there(rack, UNFINISHED)))
+    assert rack.fab("status").returncode == 5
+    assert rack.fab("down").returncode == 0
+    assert [rack.left(host) for host in HOSTS] == found
+    up_until(lambda started: until_said(started, "installed on"))
+    ended = up_until(lambda started: until_said(started, "started 2 engine"))
+    before = starts(rack)
+    assert all(before)
+    if how == "interrupt":
+        assert f"`fab up --stack {STACK}" in ended.said
+        assert f"`fab down --stack {STACK}" in ended.said
+    # nothing but an `up` that has proven every rank has anybody start them again
+    assert not is_there(rack, WATCHED)
+    up_until(lambda started: until_said(started, "ranks has generated"))
+    assert starts(rack) == before
+    up_until(lambda _: until(lambda: is_there(rack, WATCHED)))
+    done = rack.fab("up", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ok"] is True
+    assert starts(rack) == before
+    down = rack.begin("down")
+    until_said(down, "stopping unified")
+    signals = next(ways)
+    ended = end(down, *signals)
+    check_end(rack, ended, signals)
+    assert how == "kill" or f"Not down yet: `fab down --stack {STACK}" in ended.said
+    assert rack.fab("down").returncode == 0
+    assert [rack.left(host) for host in HOSTS] == found
+
+
+@contextmanager
+def slow_program(rack: Rack) -> Iterator[None]:
+    """Hosts on which a program that is asked in passing takes a minute."""
+    kept = [rack.lab.read_file(host, CLOCK) for host in HOSTS]
+    for host in HOSTS:
+        rack.lab.write_file(host, CLOCK, SLOW, 0o755)
+    try:
+        yield
+    finally:
+        for host, content in zip(HOSTS, kept, strict=True):
+            rack.lab.write_file(host, CLOCK, content, 0o755)
+
+
+def is_slow(rack: Rack) -> bool:
+    """Whether every host is in the middle of it."""
+    return all(
+        SLOW_S in chain.from_iterable(argv for _, argv in rack.lab.processes(host))
+        for host in HOSTS
+    )
+
+
+def knobs(rack: Rack) -> list[str]:
+    """What tuning sets, as far as it can be told apart."""
+    look = "sysctl -n vm.swappiness kernel.numa_balancing net.ipv4.ip_local_reserved_ports; ls /etc/sysctl.d"
+    return [rack.ssh(host, look) for host in HOSTS]
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_tuning_that_ends_half_way_is_finished_or_taken_back(rack: Rack, how: str) -> None:
+    tuned = knobs(rack)
+    assert rack.fab("tune-hosts", "--rollback").returncode == 0
+    found = knobs(rack)
+    assert found != tuned
+    finishes = (("tune-hosts", "--rollback"), ("tune-hosts",))
+    for finish, signals in zip(finishes, ENDS[how], strict=True):
+        with slow_program(rack):
+            started = rack.begin("tune-hosts")
+            until(lambda: is_slow(rack))
+            ended = end(started, *signals)
+            check_end(rack, ended, signals)
+        if how == "interrupt":
+            assert f"fab tune-hosts --stack {STACK}" in ended.said
+            assert "--rollback` takes all of it back" in ended.said
+        done = rack.fab(*finish)
+        assert done.returncode == 0, done.stderr
+        assert knobs(rack) == (found if "--rollback" in finish else tuned)
+    assert rack.fab("tune-hosts", "--check").returncode == 0
+
+
+def test_an_interrupted_preflight_leaves_nothing_running(rack: Rack) -> None:
+    before = [rack.left(host) for host in HOSTS]
+    with slow_program(rack):
+        started = rack.begin("preflight")
+        until(lambda: is_slow(rack))
+        check_end(rack, end(started, INT), (INT,))
+    assert [rack.left(host) for host in HOSTS] == before
+    assert rack.fab("preflight").returncode == 0
