@@ -18,6 +18,7 @@ WATCHER = (
     "group_part",
     "group_progress",
     "group_record",
+    "group_router",
     "group_rules",
     "group_talk",
     "group_units",

@@ -1,7 +1,7 @@
 """What a watcher is told by the plan: `groups.json` beside its program."""
 
 import json
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .group_progress import Counters, Patience
 from .group_rules import Limits
@@ -29,14 +29,30 @@ class Group(NamedTuple):
     metrics: List[str]
 
 
+class Router(NamedTuple):
+    """The router of this host.
+
+    Args:
+        unit: its systemd unit.
+        process: `router/0`.
+        url: where any HTTP answer says that it lives.
+        silent_s: how long it may not answer, once it has.
+    """
+
+    unit: str
+    process: str
+    url: str
+    silent_s: float
+
+
 class Config(NamedTuple):
-    """What one watcher looks after. `router` is the unit of a router on this host, "" for none."""
+    """What one watcher looks after; `router` is None where none runs."""
 
     stack: str
     release: str
     host: str
     groups: List[Group]
-    router: str
+    router: Optional[Router]
     limits: Limits
     patience: Patience
     counters: Counters
@@ -68,8 +84,14 @@ def read_config(path: str) -> Config:
             )
             for row in document["groups"]
         ],
-        router=document["router"] or "",
+        router=_router(document["router"]),
         limits=Limits(**document["limits"]),
         patience=Patience(**document["patience"]),
         counters=Counters(counters["running"], tuple(counters["growing"])),
     )
+
+
+def _router(row: Optional[Dict[str, Any]]) -> Optional[Router]:
+    if row is None:
+        return None
+    return Router(row["unit"], row["process"], row["url"], float(row["silent_s"]))

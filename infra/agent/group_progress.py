@@ -87,16 +87,21 @@ def judge(track: Track, now: float, patience: Patience) -> str:
 
 def ask(url: str, counters: Counters) -> Optional[Sample]:
     """What `/metrics` says; any HTTP answer is one, nothing else is."""
+    text = fetch(url, ANSWER_S)
+    return None if text is None else parse(text, counters)
+
+
+def fetch(url: str, limit_s: float) -> Optional[str]:
+    """The text of any HTTP answer, None where none comes."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=ANSWER_S)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=limit_s)
     try:
         connection.request("GET", parts.path)
-        text = connection.getresponse().read(MAX_BYTES).decode("utf-8", "replace")
+        return connection.getresponse().read(MAX_BYTES).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException):
         return None
     finally:
         connection.close()
-    return parse(text, counters)
 
 
 def parse(text: str, counters: Counters) -> Sample:

@@ -12,6 +12,8 @@ from .host import Host
 
 RECORDS = "/var/lib/moe-infra/groups"
 VIEWS = "/run/moe-infra/groups"
+# Beside the views of groups: what there is to say of the router.
+ROUTER = "router"
 SCHEMA_VERSION = 1
 MODE = 0o644
 

@@ -20,6 +20,8 @@ ACT_S = 20.0
 # systemd is asked again after this long although no process has gone: a unit may have been started by hand.
 LOOK_S = 5.0
 UP = ("active", "activating", "reloading")
+# The SubState between an end and the start that systemd makes by itself; engines never have it.
+WAITS = "auto-restart"
 START_TIME_FIELD = 19
 
 
@@ -28,7 +30,7 @@ class Unit(NamedTuple):
 
     Args:
         state: systemd's ActiveState; `unknown` before it was asked.
-        how: how it ended, in words; "" while it runs.
+        how: how it ended, in words; "" while it runs, not before systemd starts it again by itself.
         pid: of its main process, 0 for none.
         invocation: systemd's id of this start, "" for none.
     """
@@ -108,7 +110,7 @@ def read_unit(shown: Dict[str, str]) -> Unit:
     pid = shown.get("MainPID", "0")
     return Unit(
         state=state,
-        how="" if state in UP else _how_ended(shown),
+        how=_how_ended(shown) if state not in UP or shown.get("SubState") == WAITS else "",
         pid=int(pid) if pid.isdigit() else 0,
         invocation=shown.get("InvocationID", ""),
     )

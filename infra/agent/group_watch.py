@@ -13,6 +13,7 @@ from typing import Dict, List, Tuple
 from .group_config import Config, Group, read_config
 from .group_part import Part
 from .group_progress import advance, ask
+from .group_router import RouterWatch
 from .group_rules import RUNNING, Order
 from .group_talk import Orders, Reports, Wrong, exchange, start_server
 from .group_units import Units
@@ -55,7 +56,9 @@ class Watcher:
 
     def run(self) -> None:
         """Watch for ever."""
-        self._start_router()
+        if self._config.router is not None:
+            router = RouterWatch(self._host, self._config.stack, self._config.router)
+            threading.Thread(target=router.run, daemon=True).start()
         self._units.look(time.monotonic(), again=True)
         for address in self._served():
             start_server(address, self._config.release, self.answer)
@@ -158,12 +161,3 @@ class Watcher:
             if not self._is_led_elsewhere(group) and len(group.members) > 1
         }
         return sorted(found)
-
-    def _start_router(self) -> None:
-        """After a reboot nobody else starts the router; once started, systemd keeps it up."""
-        router = self._config.router
-        if router:
-            units = Units(self._host, [router])
-            units.look(time.monotonic(), again=True)
-            if not units.units[router].invocation:
-                units.start([router])

@@ -3,6 +3,7 @@
 from typing import Dict, List
 
 from .group_record import (
+    ROUTER,
     Record,
     ask_restart,
     forget,
@@ -43,7 +44,7 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
 
 
 def look(host: Host, stack: str) -> Dict[str, object]:
-    """Whether a stack is watched on this host, and every group of it that the host remembers."""
+    """Whether a stack is watched on this host, and every group of it that the host remembers, its router."""
     rows: List[Dict[str, object]] = []
     for group in known_groups(host, stack):
         record: Record = load_record(host, stack, group, 0.0)
@@ -59,7 +60,8 @@ def look(host: Host, stack: str) -> Dict[str, object]:
         }
         row.update(read_view(host, stack, group))
         rows.append(row)
-    return {"watch": _watch(host, _unit(stack)), "groups": rows}
+    router = read_view(host, stack, ROUTER)
+    return {"watch": _watch(host, _unit(stack)), "groups": rows, "router": router}
 
 
 def _unit(stack: str) -> str:

@@ -202,10 +202,19 @@ def _router_end(deployment: Deployment) -> str | None:
     }
     for host, report in ask_reachable(deployment, requests, deployment.limits.ask_s).items():
         for state in read_units(host, report, units[host]).values():
-            # systemd starts it again and again; what ends as soon as it was started does not come up by that
-            if state.has_ended or state.restarts or state.sub_state == "auto-restart":
+            if state.has_ended or _ends_again_and_again(state):
                 return why_ended(state)
     return None
+
+
+def _ends_again_and_again(state: UnitState) -> bool:
+    """Whether systemd's restarts do not bring the router up: it ends as soon as it was started.
+
+    One that was killed once is another matter: its watcher ends a router that hangs.
+    """
+    if state.sub_state == "auto-restart":
+        return state.restarts > 0 or state.result != "signal"
+    return state.restarts > 1
 
 
 def _why_not(answer: Mapping[str, object]) -> str:

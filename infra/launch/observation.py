@@ -9,7 +9,7 @@ from infra.engines.serving import HEALTH, MODELS
 from infra.errors import InfraError
 from infra.launch.fleet import Fleet, Report
 from infra.launch.releases import units_of
-from infra.launch.supervision import FAILED, GroupState, read_groups
+from infra.launch.supervision import FAILED, GroupState, read_groups, router_ends
 from infra.launch.unit_states import UnitState, read_units
 from infra.render.host_paths import release_path
 from infra.render.release_record import RecordedProcess, read_release
@@ -28,6 +28,7 @@ class ProcessStatus:
         epoch: the number of its group's latest start; 0 for a router, and for what was never handed over.
         restarts: how often its group was restarted by itself; a router, how often it was by systemd.
         group: its group as the watchers have it, None for a router and for what was never handed over.
+        ended: of a router, how its start before ended, "" where nobody has seen it.
         problem: why its host cannot be asked, None where it can; its state is then `unknown`.
     """
 
@@ -42,7 +43,19 @@ class ProcessStatus:
     restarts: int
     devices: tuple[int, ...]
     group: GroupState | None
+    ended: str
     problem: str | None
+
+    @property
+    def router_words(self) -> str:
+        """What an operator should know of a router, "" while it runs as it was started and for engines."""
+        if self.kind != "router" or not (self.restarts or self.state == FAILED):
+            return ""
+        last = f"; the last time it {self.ended}" if self.ended else ""
+        if self.state == FAILED:
+            return f"given up: it ends again and again{last}. `fab up` starts it again"
+        times = "once" if self.restarts == 1 else f"{self.restarts} times"
+        return f"restarted {times}{last}"
 
     def as_document(self) -> dict[str, object]:
         """The row of `up --json` and `status --json`."""
@@ -119,7 +132,12 @@ def group_states(rows: Sequence[ProcessStatus]) -> tuple[GroupState, ...]:
 
 
 def status_row(
-    devices: tuple[int, ...], state: UnitState, group: GroupState | None, *, ready: bool
+    devices: tuple[int, ...],
+    state: UnitState,
+    group: GroupState | None,
+    *,
+    ready: bool,
+    ended: str = "",
 ) -> ProcessStatus:
     """The row of one process whose host answers."""
     is_given_up = group is not None and group.phase == FAILED and not state.is_running
@@ -135,6 +153,7 @@ def status_row(
         restarts=state.restarts if group is None else group.restarts,
         devices=devices,
         group=group,
+        ended=ended,
         problem=None,
     )
 
@@ -159,13 +178,14 @@ def _rows(reports: Mapping[str, Report], stack: str) -> list[ProcessStatus]:
             if _is_answer(status, str(process)):
                 answering.add(str(process))
     everyone = [process for release in releases.values() for process in release.processes]
-    groups = read_groups(reports.values())
+    groups, routers = read_groups(reports.values()), router_ends(reports.values())
     return [
         status_row(
             process.devices,
             states[process.id],
             groups.get(process.group),
             ready=_is_ready(process, everyone, answering, states),
+            ended=routers.get(process.id, ""),
         )
         for process in everyone
     ]
@@ -207,5 +227,6 @@ def _out_of_reach(host: str, error: InfraError) -> ProcessStatus:
         restarts=0,
         devices=(),
         group=None,
+        ended="",
         problem=f"{error.what} {error.fix}",
     )

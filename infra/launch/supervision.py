@@ -107,6 +107,16 @@ def read_groups(reports: Iterable[Report]) -> dict[str, GroupState]:
     return found
 
 
+def router_ends(reports: Iterable[Report]) -> dict[str, str]:
+    """How the latest start of each router that ended did so, by process."""
+    views = [report.get("router") for report in reports]
+    return {
+        str(view["process"]): str(view["why"])
+        for view in views
+        if isinstance(view, Mapping) and "process" in view
+    }
+
+
 def watched_hosts(reports: Mapping[str, Report]) -> set[str]:
     """The hosts whose watcher runs."""
     return {host for host, report in reports.items() if _is_active(report.get("watch"))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from infra.engines.serving import METRICS, progress_metrics
+from infra.engines.serving import HEALTH, METRICS, progress_metrics
 from infra.plan.ports import watch_port
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import unit_name
@@ -27,6 +27,8 @@ LIMITS: Mapping[str, float] = {
 # Seconds; above the longest step of an engine (a whole context's prefill, a graph captured at a first request),
 # below the engines' own limit of 300 s (VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS, vllm 0.22.1). `first_s` is `fab up`'s.
 PATIENCE: Mapping[str, float] = {"first_s": 1800.0, "silent_s": 60.0, "stuck_s": 120.0}
+# A router computes nothing: one that gives no HTTP answer for so long passes nothing on, and has nothing to load again.
+ROUTER_SILENT_S = 10.0
 
 
 def watch_document(plan: Plan, host: str) -> str:
@@ -38,7 +40,7 @@ def watch_document(plan: Plan, host: str) -> str:
         "stack": plan.stack,
         "release": plan.hash,
         "host": host,
-        "router": unit_name(plan.stack, routers[0]) if routers else None,
+        "router": _router(plan, routers[0]) if routers else None,
         "groups": [_group(plan, name, host) for name in groups_on(plan, host)],
         "limits": dict(LIMITS),
         "patience": dict(PATIENCE),
@@ -66,6 +68,15 @@ def plan_watch_port(plan: Plan) -> int:
     """Where the plan's hosts of rank 0 answer the others of their groups."""
     taken = {b.port + i for p in plan.processes for b in p.binds for i in range(b.count)}
     return watch_port(plan.stack, frozenset(taken))
+
+
+def _router(plan: Plan, process: Process) -> dict[str, object]:
+    return {
+        "unit": unit_name(plan.stack, process),
+        "process": process.id,
+        "url": f"{process.endpoint}{HEALTH}",
+        "silent_s": ROUTER_SILENT_S,
+    }
 
 
 def _group(plan: Plan, name: str, host: str) -> dict[str, object]:

@@ -104,12 +104,13 @@ def _watch(reached: ReachedStack, output: Output) -> NoReturn:
 
 
 def group_words(rows: Sequence[ProcessStatus]) -> list[str]:
-    """A line for each group that does not run as it was started."""
-    return [
+    """A line for each group that does not run as it was started, and for such a router."""
+    groups = [
         f"{state.group}, epoch {state.epoch}: {state.words}."
         for state in group_states(rows)
         if state.words
     ]
+    return groups + [f"{row.id}: {row.router_words}." for row in rows if row.router_words]
 
 
 def status_table(rows: Sequence[ProcessStatus]) -> str:

@@ -19,7 +19,7 @@ from infra.spec.load import PROJECT
 from tests.cli.commands import FAB, need_lab
 
 # Faults of hosts take the seconds that watchers wait before they believe them.
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.fault]
 
 STACK = "a2-2n-dp4tp4"
 GROUP = "unified/0"

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 STACK = "vllm-shared-1p1d"
 HOST = "host-0"
+ROUTER = f"moe-{STACK}-router@0"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def up(kept: Kept) -> Kept:
     return kept
 
 
+@pytest.mark.fault
 def test_a_taken_port_is_named_and_nothing_is_installed(kept: Kept) -> None:
     kept.fab("down")
     kept.ssh("sudo systemd-run --unit=squatter python3 -m http.server 7101")
@@ -68,6 +70,7 @@ def test_a_taken_port_is_named_and_nothing_is_installed(kept: Kept) -> None:
     assert kept.ssh("ls -d /etc/moe-infra 2>/dev/null") == ""
 
 
+@pytest.mark.fault
 def test_weights_that_are_not_there_are_refused(kept: Kept) -> None:
     kept.fab("down")
     path = kept.ssh("ls -d /models/*/*/manifest.json | head -1").strip()
@@ -101,6 +104,7 @@ def test_verify_passes_then_notices_a_changed_file(up: Kept) -> None:
     assert [check["check"] for check in wrong] == [f"file:{path}"]
 
 
+@pytest.mark.fault
 def test_a_killed_rank_is_named_and_its_group_comes_up_again_by_itself(up: Kept) -> None:
     before = {row["group"]: row for row in json.loads(up.fab("status", "--json").stdout)["groups"]}
     up.ssh(f"sudo systemctl kill -s KILL --kill-who=main 'moe-{STACK}-engine@1'")
@@ -118,6 +122,76 @@ def test_a_killed_rank_is_named_and_its_group_comes_up_again_by_itself(up: Kept)
     assert rows["host-0/1"]["epoch"] == group["epoch"]
     assert rows["host-0/0"]["epoch"] == before["prefill/0"]["epoch"]  # another group: not touched
     assert up.fab("verify", "--timeout", "5").returncode == 0
+
+
+def statuses(kept: Kept, wanted: int, limit_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+    """`fab status` until it leaves with a code."""
+    deadline = time.monotonic() + limit_s
+    while (done := kept.fab("status")).returncode != wanted:
+        assert time.monotonic() < deadline, done.stdout + done.stderr
+    return done
+
+
+def through_router(kept: Kept) -> int:
+    """The tokens that a request through the router got."""
+    model = json.loads(kept.ssh("curl -s -m 5 localhost:8000/v1/models"))["data"][0]["id"]
+    body = json.dumps({"model": model, "prompt": "a " * 400, "max_tokens": 4})
+    words = f"-H 'Content-Type: application/json' -d '{body}' localhost:8000/v1/completions"
+    tokens: int = json.loads(kept.ssh(f"curl -s -m 20 {words}"))["usage"]["completion_tokens"]
+    return tokens
+
+
+@pytest.mark.fault
+def test_a_killed_router_is_started_again_named_and_passes_requests_on(up: Kept) -> None:
+    before = json.loads(up.fab("status", "--json").stdout)
+    begun = time.monotonic()
+    up.ssh(f"sudo systemctl kill -s KILL {ROUTER}")
+    said = statuses(up, 0)
+    assert time.monotonic() - begun < 10
+    assert "router/0: restarted once; the last time it was ended by signal 9." in said.stderr
+    assert through_router(up) == 4
+    after = json.loads(up.fab("status", "--json").stdout)
+    assert after["processes"] == before["processes"]  # no rank is touched
+    assert (before["router"]["restarts"], after["router"]["restarts"]) == (0, 1)
+
+
+@pytest.mark.fault
+def test_a_router_that_hangs_is_named_at_once_and_ended_by_its_watcher(up: Kept) -> None:
+    pid = up.ssh(f"systemctl show -p MainPID --value {ROUTER}").strip()
+    begun = time.monotonic()
+    up.ssh(f"sudo kill -STOP {pid}")
+    named = up.fab("status")
+    assert time.monotonic() - begun < 10
+    assert named.returncode == 5, named.stdout
+    assert "Not ready: router/0." in named.stderr
+    said = statuses(up, 0)
+    assert "router/0: restarted once; the last time it had not answered for 10 s." in said.stderr
+    assert through_router(up) == 4
+
+
+@pytest.mark.fault
+def test_a_router_that_dies_again_and_again_is_given_up_and_up_starts_it_anew(up: Kept) -> None:
+    program = up.ssh("ls /opt/moe-infra/routers/vllm-router-*/bin/vllm-router").strip()
+    up.ssh(f"sudo cp -p {program} /root/kept && printf '#!/bin/sh\nexit 3\n' | sudo tee {program}")
+    try:
+        up.ssh(f"sudo systemctl kill -s KILL {ROUTER}")
+        deadline = time.monotonic() + 40
+        while up.ssh(f"systemctl is-active {ROUTER}").strip() != "failed":
+            assert time.monotonic() < deadline
+        given_up = up.fab("status")
+        refused = up.fab("up")
+    finally:
+        up.ssh(f"sudo cp -p /root/kept {program}; sudo rm /root/kept")
+    assert given_up.returncode == 5
+    row = next(line for line in given_up.stdout.splitlines() if line.startswith("router/0"))
+    assert row.split()[2:4] == ["failed", "no"]
+    said = "router/0: given up: it ends again and again; the last time it ended with exit code 3. "
+    assert f"{said}`fab up` starts it again." in given_up.stderr
+    assert refused.returncode == 5
+    assert "router/0: It ended with exit code 3" in refused.stderr
+    mended = up.fab("up")
+    assert mended.returncode == 0, mended.stderr
+    assert "router/0:" not in up.fab("status").stderr
 
 
 def test_another_release_is_not_written_over_a_running_one(up: Kept) -> None:

@@ -19,7 +19,7 @@ import pytest
 from tests.cli.commands import FAB, need_lab, run
 
 # Real sshd and systemd on two simulated hosts; each test is one or two calls of a second or three.
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.fault]
 
 ASCEND = "a2-2n-dp4tp4"
 RACK = "gb200-2p1d"

@@ -179,6 +179,7 @@ def arrived(site: Site, host: str) -> int:
     return int(site.sh(host, f"cat {PARTIAL}/* 2>/dev/null | wc -c") or 0)
 
 
+@pytest.mark.fault
 def test_a_killed_operator_leaves_the_work_going_and_a_second_one_follows_it(site: Site) -> None:
     site.spoil(pace=1_500_000)
     first = start(site, until="from moonshotai/Kimi-K2.5")
@@ -191,6 +192,7 @@ def test_a_killed_operator_leaves_the_work_going_and_a_second_one_follows_it(sit
     assert all(site.is_whole(host) for host in HOSTS)
 
 
+@pytest.mark.fault
 def test_ctrl_c_says_how_to_follow_and_stop_ends_it(site: Site) -> None:
     site.spoil(pace=300_000)
     process = start(site, until="from moonshotai/Kimi-K2.5")
@@ -211,6 +213,7 @@ def test_ctrl_c_says_how_to_follow_and_stop_ends_it(site: Site) -> None:
     assert site.stage().returncode == 0
 
 
+@pytest.mark.fault
 def test_a_killed_agent_is_named_the_rest_is_whole_and_the_next_run_goes_on(site: Site) -> None:
     site.spoil(pace=1_000_000)
     process = start(site, "--json", until="from moonshotai/Kimi-K2.5")
@@ -232,6 +235,7 @@ def test_a_killed_agent_is_named_the_rest_is_whole_and_the_next_run_goes_on(site
     assert site.is_whole("unified-1")
 
 
+@pytest.mark.fault
 def test_one_damaged_shard_on_one_host_is_found_and_fetched_alone(site: Site) -> None:
     assert site.stage().returncode == 0
     shard = f"{TARGET}/{SHARD}"
@@ -256,6 +260,7 @@ def test_one_damaged_shard_on_one_host_is_found_and_fetched_alone(site: Site) ->
     assert site.is_whole("unified-1")
 
 
+@pytest.mark.fault
 def test_weights_missing_on_one_host_come_from_another_host(site: Site) -> None:
     assert site.stage().returncode == 0
     site.sh("unified-2", "rm -rf /models/*")
@@ -265,6 +270,7 @@ def test_weights_missing_on_one_host_come_from_another_host(site: Site) -> None:
     assert site.is_whole("unified-2")
 
 
+@pytest.mark.fault
 def test_a_small_disk_is_refused_with_the_numbers_before_any_byte(site: Site) -> None:
     site.sh("unified-1", "mkdir -p /models && mount -t tmpfs -o size=8m tmpfs /models")
     done = site.stage("--json")
@@ -276,6 +282,7 @@ def test_a_small_disk_is_refused_with_the_numbers_before_any_byte(site: Site) ->
     assert all(site.listing(host) == [] for host in HOSTS)
 
 
+@pytest.mark.fault
 def test_a_disk_that_fills_up_on_the_way_is_named_and_the_rest_is_whole(site: Site) -> None:
     site.sh("unified-1", "mkdir -p /models && mount -t tmpfs -o size=20m tmpfs /models")
     site.spoil(pace=1_000_000)
@@ -293,6 +300,7 @@ def test_a_disk_that_fills_up_on_the_way_is_named_and_the_rest_is_whole(site: Si
     assert again.returncode == 0, again.stderr
 
 
+@pytest.mark.fault
 def test_an_origin_that_lists_nothing_is_named_with_the_way_out(site: Site) -> None:
     site.spoil(token="hf_secret")
     done = site.stage("--json")
@@ -307,6 +315,7 @@ def test_an_origin_that_lists_nothing_is_named_with_the_way_out(site: Site) -> N
     assert all(site.listing(host) == [] for host in HOSTS)
 
 
+@pytest.mark.fault
 def test_a_wrong_checksum_of_the_origin_ends_it_and_nothing_is_kept(site: Site) -> None:
     site.spoil(wrong=[SHARD])
     done = site.stage("--json")

@@ -7,7 +7,8 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, NotReady, PrerequisiteError
-from infra.launch.bring_up import bring_up
+from infra.launch.bring_up import _ends_again_and_again, bring_up
+from infra.launch.unit_states import read_units
 from infra.remote.failures import LostConnection, Unreachable
 from infra.render.reserved_ports import RESERVED_PORTS_ID
 from infra.render.wanted_tuning import JEMALLOC_ID
@@ -281,6 +282,26 @@ def test_a_router_that_ends_is_named_with_its_reason(catalog: Catalog) -> None:
     with pytest.raises(NotReady, match="vllm-router is not in /opt") as caught:
         bring_up(deployment, {}, tunes=False)
     assert caught.value.where == "router/0"
+
+
+@pytest.mark.parametrize(
+    ("restarts", "sub_state", "result", "is_given_up"),
+    [
+        (0, "running", "success", False),
+        (0, "auto-restart", "exit-code", True),
+        (0, "auto-restart", "signal", False),  # its watcher ends a router that hangs
+        (1, "running", "success", False),
+        (1, "auto-restart", "signal", True),
+        (2, "running", "success", True),
+    ],
+)
+def test_a_router_that_was_killed_once_is_waited_for(
+    restarts: int, sub_state: str, result: str, *, is_given_up: bool
+) -> None:
+    row = {"unit": "u", "n_restarts": restarts, "sub_state": sub_state, "result": result}
+    report = {"units": [{**row, "load_state": "loaded", "active_state": "activating"}]}
+    state = read_units("host-0", report, {"u": "router/0"})["router/0"]
+    assert _ends_again_and_again(state) is is_given_up
 
 
 def test_a_router_that_passes_nothing_on_is_given_up(catalog: Catalog) -> None:

@@ -55,6 +55,7 @@ def test_the_key_of_the_inventory_is_believed(sshd: Sshd, options: SshOptions) -
     assert says_hello(sshd, options)
 
 
+@pytest.mark.fault
 def test_another_key_than_the_inventory_s_is_refused(sshd: Sshd, options: SshOptions) -> None:
     with pytest.raises(HostKeyChanged, match="known is ssh-ed25519 SHA256:") as caught:
         says_hello(sshd, options, host_key=sshd.public("stranger_key"))
@@ -62,6 +63,7 @@ def test_another_key_than_the_inventory_s_is_refused(sshd: Sshd, options: SshOpt
     assert caught.value.exit_code == 4
 
 
+@pytest.mark.fault
 def test_an_unknown_key_is_refused_and_its_line_is_given(sshd: Sshd, options: SshOptions) -> None:
     with pytest.raises(HostKeyUnknown, match="is not known") as caught:
         says_hello(sshd, options, host_key=None)
@@ -75,6 +77,7 @@ def test_known_hosts_decides_where_the_inventory_is_silent(
     assert says_hello(sshd, options, host_key=None, ssh_arguments=words)
 
 
+@pytest.mark.fault
 def test_a_changed_key_names_the_way_out(sshd: Sshd, options: SshOptions, tmp_path: Path) -> None:
     words = known_hosts(tmp_path, f"[127.0.0.1]:{sshd.port} {sshd.public('stranger_key')}")
     with pytest.raises(HostKeyChanged) as caught:
@@ -117,17 +120,20 @@ def test_a_key_that_is_garbage_is_named(sshd: Sshd, options: SshOptions, tmp_pat
         says_hello(sshd, options, private_key_file=str(tmp_path / "id"))
 
 
+@pytest.mark.fault
 def test_a_refused_connection_says_so(sshd: Sshd, options: SshOptions) -> None:
     port = free_port()
     with pytest.raises(Unreachable, match=f"127.0.0.1 port {port} refuses"):
         says_hello(sshd, options, port=port)
 
 
+@pytest.mark.fault
 def test_a_busy_sshd_is_tried_again(sshd: Sshd, options: SshOptions) -> None:
     with hangs_up_first(sshd.port, times=2) as port:
         assert says_hello(sshd, options, port=port)
 
 
+@pytest.mark.fault
 def test_a_host_that_says_nothing_is_not_waited_for_twice(sshd: Sshd) -> None:
     options = SshOptions(defaults=SshDefaults(greeting_timeout_s=0.3))
     with socket.create_server(("127.0.0.1", 0)) as frozen:

@@ -135,6 +135,7 @@ def test_check_writes_nothing_apply_once_rollback_all(lab: Lab, plain: SshHost) 
     assert left.stdout == b""
 
 
+@pytest.mark.fault
 def test_a_knob_that_refuses_and_one_that_sticks(lab: Lab, plain: SshHost) -> None:
     lab.inject("plain", "vm.swappiness", "EINVAL")
     lab.inject("plain", "kernel.numa_balancing", "sticky")
@@ -150,6 +151,7 @@ def test_a_knob_that_refuses_and_one_that_sticks(lab: Lab, plain: SshHost) -> No
     assert rows["governor"]["state"] == "changed"
 
 
+@pytest.mark.fault
 def test_tuning_survives_a_reboot(lab: Lab, plain: SshHost) -> None:
     state(plain, "apply")
     boots = next(one.boots for one in lab.status() if one.name == "plain")
@@ -219,6 +221,7 @@ def test_kernels_and_hosts_differ(lab: Lab, options: SshOptions) -> None:
         (("tty", "op"), "wants a terminal", "!requiretty"),
     ],
 )
+@pytest.mark.fault
 def test_sudo_s_refusals_name_their_fix(
     lab: Lab, options: SshOptions, login: tuple[str, str], message: str, fix: str
 ) -> None:
@@ -256,6 +259,7 @@ def _agents(lab: Lab, name: str) -> list[tuple[str, ...]]:
     ]
 
 
+@pytest.mark.fault
 def test_a_host_without_python_says_so(lab: Lab, options: SshOptions) -> None:
     host = open_host(lab_host(lab, "strict"), options)
     with pytest.raises(NoPython):
@@ -263,6 +267,7 @@ def test_a_host_without_python_says_so(lab: Lab, options: SshOptions) -> None:
     host.close()
 
 
+@pytest.mark.fault
 def test_max_startups_is_waited_out(lab: Lab) -> None:
     """Eight at once against `MaxStartups 2:100:2`: all get in."""
 
@@ -292,6 +297,7 @@ NOTICED_S = 15.0
 
 
 @pytest.mark.slow  # a silent peer is noticed after 12 s
+@pytest.mark.fault
 def test_a_cut_host_is_noticed_and_called_unknown_also_behind_a_bastion(
     lab: Lab, options: SshOptions
 ) -> None:

@@ -124,6 +124,7 @@ def test_a_tmp_without_programs_does_no_harm(lab: Lab) -> None:
     assert left_behind(lab, "worn") == []
 
 
+@pytest.mark.fault
 def test_a_read_only_root_says_so_and_changes_nothing(lab: Lab) -> None:
     mounted(lab, "mount -o remount,ro /")
     try:
@@ -140,6 +141,7 @@ def test_a_read_only_root_says_so_and_changes_nothing(lab: Lab) -> None:
     assert left_behind(lab, "worn") == []
 
 
+@pytest.mark.fault
 def test_a_disk_that_is_full_says_so_and_changes_nothing(lab: Lab) -> None:
     mounted(
         lab,
@@ -170,6 +172,7 @@ def test_a_disk_that_is_full_says_so_and_changes_nothing(lab: Lab) -> None:
         ),
     ],
 )
+@pytest.mark.fault
 def test_one_place_that_takes_nothing_is_named_and_nothing_is_changed(
     lab: Lab, prepare: tuple[str, ...], reason: str
 ) -> None:

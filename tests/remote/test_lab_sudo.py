@@ -22,7 +22,7 @@ from infra.remote.resources import Resources
 from infra.remote.sudo import STARTED, SudoPassword
 from tests.remote.lab_inventory import lab_host
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.fault]
 
 RIGHT = "secret of sudo"
 NUM_HOSTS = 8
