@@ -155,6 +155,7 @@ class Checkpoint(SourcedEntry):
     """`checkpoints/<id>.yaml`: one set of weights with its quantisation, or a draft model.
 
     Args:
+        repository: `organisation/name`, as both hubs have it.
         revision: commit of the hub's repository; argument vectors carry `<path>/<id>/<revision>`.
         size_bytes: all weight files on disk.
         expert_bytes: the part of `size_bytes` that lies in routed experts.
@@ -164,7 +165,7 @@ class Checkpoint(SourcedEntry):
 
     id: StrictStr = ""
     kind: Literal["model", "draft"]
-    repository: StrictStr
+    repository: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")]
     hub: Literal["huggingface", "modelscope"]
     revision: StrictStr
     size_bytes: StrictInt

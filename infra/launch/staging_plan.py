@@ -9,6 +9,7 @@ from infra.catalog.load import Catalog
 from infra.errors import StackError
 from infra.render.host_state import HostState
 from infra.render.weight_source import WeightSource, weight_source
+from infra.spec.weights_source import FIELD
 
 # What must stay free besides the weights: logs, and what others write meanwhile.
 ROOM = 1.1
@@ -73,7 +74,12 @@ class Seat:
 
 
 def wanted_checkpoints(
-    states: Mapping[str, HostState], catalog: Catalog, source: str | None, *, is_shared: bool
+    states: Mapping[str, HostState],
+    catalog: Catalog,
+    source: str | None,
+    *,
+    is_shared: bool,
+    where: str = FIELD,
 ) -> tuple[Checkpoint, ...]:
     """Every checkpoint and draft that argument vectors of the hosts name.
 
@@ -82,6 +88,7 @@ def wanted_checkpoints(
         catalog: knows their repositories.
         source: as in `weights.source`; None for the catalogue's hub.
         is_shared: whether all hosts see one mount, so that one of them stages for all.
+        where: the field or option that holds the source.
 
     Raises:
         StackError: a checkpoint is not in the catalogue, or the source is none.
@@ -105,7 +112,7 @@ def wanted_checkpoints(
                 target=target,
                 hosts=tuple(hosts[:1] if is_shared else hosts),
                 readers=tuple(hosts),
-                source=weight_source(source, entry, revision),
+                source=weight_source(source, entry, revision, where),
             )
         )
     return tuple(found)

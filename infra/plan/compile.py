@@ -21,6 +21,7 @@ from infra.plan.process import Plan, PlanEngine, PlanHost, Process
 from infra.plan.resolve import Problems, ResolvedStack, resolve
 from infra.plan.router import compile_router, num_endpoints
 from infra.plan.topology import Topology
+from infra.plan.weights_origin import refuse_unusable_source
 from infra.spec.load import LoadedStack, load_stack
 
 
@@ -92,6 +93,7 @@ def analyse_stack(
     problems = Problems(stack)
     resolved = resolve(stack, catalog, problems)
     _refuse_incomplete(stack, problems)
+    refuse_unusable_source(stack, problems)
     topology = build_topology(resolved, problems) if resolved else None
     if topology is not None:
         _refuse_missing_router(stack, topology, problems)

@@ -1,30 +1,20 @@
-"""Where a stack's checkpoints are copied from: `weights.source` as the agent understands it.
-
-| written | meaning |
-|---|---|
-| nothing | the hub that the catalogue names for the checkpoint |
-| `huggingface`, `modelscope` | that hub |
-| `huggingface+https://mirror`, `modelscope+https://mirror` | a mirror with that hub's API |
-| `s3://bucket/prefix` | `<prefix>/<checkpoint>/<revision>/` of a bucket on AWS |
-| `s3+https://store/bucket/prefix` | the same in another store with S3's API |
-| `https://server/path` | `<path>/<checkpoint>/<revision>/` of a web server, with a manifest.json |
-| `/path` | `<path>/<checkpoint>/<revision>`, `<path>/<checkpoint>` or the folder itself, on any of the hosts |
-| `host:NAME` | another host of the inventory, which holds it already |
-"""
+"""What the agent gets of a stack's `weights.source` (its forms: `infra.spec.weights_source`), for one checkpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from infra.catalog.schema import Checkpoint
-from infra.errors import StackError
-
-HUBS = ("huggingface", "modelscope")
-_WHERE = "weights.source"
-_FORMS = (
-    "Write huggingface, modelscope, huggingface+https://MIRROR, s3://BUCKET/PREFIX, "
-    "s3+https://STORE/BUCKET/PREFIX, https://SERVER/PATH, /PATH or host:NAME."
+from infra.spec.weights_source import (
+    FIELD,
+    BucketSource,
+    FolderSource,
+    HostSource,
+    HubSource,
+    WebSource,
+    parse_weights_source,
 )
 
 
@@ -45,52 +35,53 @@ class WeightSource:
     secret: str | None
 
 
-def weight_source(text: str | None, checkpoint: Checkpoint, revision: str) -> WeightSource:
+def weight_source(
+    text: str | None, checkpoint: Checkpoint, revision: str, where: str = FIELD
+) -> WeightSource:
     """The origin of one checkpoint at one revision.
 
+    Args:
+        text: as in `weights.source`; None for the hub that the catalogue names.
+        checkpoint: whose origin it is.
+        revision: of the repository.
+        where: the stack's field or the option that holds the text.
+
     Raises:
-        StackError: the text is none of the forms above.
+        StackError: the text is no source.
     """
-    text = (text or checkpoint.hub).rstrip("/") or "/"
     below = f"{checkpoint.id}/{revision}"
-    kind, _, rest = text.partition("+")
-    if kind in HUBS:
-        return _hub(kind, rest, checkpoint, revision)
-    if text.startswith(("s3://", "s3+")):
-        return _s3(text, below)
-    if text.startswith(("http://", "https://")):
-        return _source({"kind": "web", "url": f"{text}/{below}"}, text)
-    if text.startswith("/"):
-        paths = [f"{text}/{below}", f"{text}/{checkpoint.id}", text]
-        return _source({"kind": "folder", "paths": paths}, text)
-    if text.startswith("host:") and text != "host:":
-        return WeightSource(document={}, host=text[5:], shown=text[5:], secret=None)
-    raise StackError(_WHERE, f"{text!r} is no source of weights.", _FORMS)
+    source = parse_weights_source(checkpoint.hub if text is None else text, where)
+    match source:
+        case HubSource():
+            return _hub(source, checkpoint, revision)
+        case BucketSource():
+            document = {"kind": "s3", "bucket": source.bucket}
+            document["prefix"] = f"{source.prefix}/{below}".strip("/")
+            if source.store is not None:
+                document["endpoint"] = source.store
+            return _source(document, str(text))
+        case WebSource(url=url):
+            return _source({"kind": "web", "url": f"{url}/{below}"}, url)
+        case FolderSource(path=path):
+            top = path.rstrip("/")
+            paths = [f"{top}/{below}", f"{top}/{checkpoint.id}", path]
+            return _source({"kind": "folder", "paths": paths}, path)
+        case HostSource(name=name):
+            return WeightSource(document={}, host=name, shown=name, secret=None)
+        case _:
+            assert_never(source)
 
 
-def _hub(kind: str, endpoint: str, checkpoint: Checkpoint, revision: str) -> WeightSource:
-    if endpoint and not endpoint.startswith(("http://", "https://")):
-        raise StackError(_WHERE, f"{endpoint!r} is no address of a mirror.", _FORMS)
-    document = {"kind": kind, "repository": checkpoint.repository, "revision": revision}
+def _hub(source: HubSource, checkpoint: Checkpoint, revision: str) -> WeightSource:
+    document = {"kind": source.hub, "repository": checkpoint.repository, "revision": revision}
+    if source.endpoint is not None:
+        document["endpoint"] = source.endpoint
     return WeightSource(
-        document={**document, **({"endpoint": endpoint} if endpoint else {})},
+        document=document,
         host=None,
-        shown=f"{checkpoint.repository} at {endpoint or kind}",
-        secret="hf_token" if kind == "huggingface" else "modelscope_token",
+        shown=f"{checkpoint.repository} at {source.endpoint or source.hub}",
+        secret="hf_token" if source.hub == "huggingface" else "modelscope_token",
     )
-
-
-def _s3(text: str, below: str) -> WeightSource:
-    scheme, _, rest = text.partition("://")
-    store, _, place = rest.partition("/") if scheme != "s3" else ("", "", rest)
-    bucket, _, prefix = place.partition("/")
-    if scheme not in {"s3", "s3+http", "s3+https"} or not bucket:
-        raise StackError(_WHERE, f"{text!r} names no bucket.", _FORMS)
-    document: dict[str, object] = {"kind": "s3", "bucket": bucket}
-    document["prefix"] = f"{prefix}/{below}".strip("/")
-    if store:
-        document["endpoint"] = f"{scheme[3:]}://{store}"
-    return _source(document, text)
 
 
 def _source(document: Mapping[str, object], shown: str) -> WeightSource:

@@ -13,6 +13,8 @@ from infra.errors import Problem, ProblemsFound, StackError
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan
 from infra.plan.imported import read_plan
+from infra.plan.resolve import Problems
+from infra.plan.weights_origin import refuse_unknown_host
 from infra.spec.load import LoadedStack, nearest
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, Tone
@@ -120,7 +122,9 @@ def _judge(
     if resolved is None or topology is None:
         return problems
     plan = compile_plan(resolved, topology, address_book(topology, inventory), catalog)
-    return (*problems, *judge_stack(plan, stack, catalog))
+    placed = Problems(stack)
+    refuse_unknown_host(stack, inventory, placed)
+    return (*problems, *placed.found, *judge_stack(plan, stack, catalog))
 
 
 def problem_document(problem: Problem) -> dict[str, object]:

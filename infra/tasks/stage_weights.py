@@ -17,6 +17,8 @@ from infra.launch.staging import deep_check, end_stagings, stage
 from infra.launch.staging_order import Outcome, Staging
 from infra.launch.staging_plan import SHARED_STORAGE, Checkpoint, giga, wanted_checkpoints
 from infra.plan.compile import CompiledStack
+from infra.plan.weights_origin import source_host
+from infra.spec.weights_source import FIELD
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.reached_hosts import host_states, open_fleet
@@ -31,11 +33,13 @@ def run(options: Options, output: Output) -> int:
     compiled = compile_for_hosts(options, catalog)
     weights = compiled.stack.spec.weights
     states = host_states(compiled, catalog)
+    named = options.text("source")
     checkpoints = wanted_checkpoints(
         states,
         catalog,
-        options.text("source") or weights.source,
+        weights.source if named is None else named,
         is_shared=weights.storage in SHARED_STORAGE,
+        where=FIELD if named is None else "--source",
     )
     hosts = _hosts(options, compiled, checkpoints)
     with open_fleet(options, hosts) as fleet:
@@ -113,11 +117,7 @@ def _hosts(
     for name in {one.source.host for one in checkpoints if one.source.host is not None} - set(
         hosts
     ):
-        inventory = needed_inventory(options, compiled.stack.name)
-        host = inventory.host(name)
-        if host is None:
-            what = f"The inventory {inventory.path} has no host {name}."
-            raise StackError("weights.source", what, "Add it there, or name one of its hosts.")
+        host = source_host(name, needed_inventory(options, compiled.stack.name))
         hosts[name] = host
     return hosts
 

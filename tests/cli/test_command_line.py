@@ -104,11 +104,12 @@ def test_a_wrong_command_line_leaves_with_two_and_says_what_to_type(
         ("extends: h200-tp8\nroles: {unified: {tensor_parallel: 3}}\n", "3.*64"),
         ("extends: gb200-2p1d\nrouter: null\n", "router"),
         ("extends: h200-tp8\ncheckpoint: kimi-k2.5-w4a8\n", "kimi-k2.5-w4a8"),
+        ("extends: h200-tp8\nweights: {source: 's3://'}\n", "weights.source.*nothing of it follows.*BUCKET"),
         ("a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
             f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(8)
         ), "alias|anchor|large|nest"),
     ],
-    ids=["misspelt", "type", "cycle", "owned", "heads", "no-router", "vendor", "bomb"],
+    ids=["misspelt", "type", "cycle", "owned", "heads", "no-router", "vendor", "source", "bomb"],
 )  # fmt: skip
 def test_a_wrong_stack_leaves_with_two_and_says_where(text: str, said: str, tmp_path: Path) -> None:
     done = fab("check", "--file", a_stack(tmp_path, text), "--json")
@@ -154,6 +155,17 @@ def test_a_wrong_inventory_leaves_with_two(text: str, said: str, tmp_path: Path)
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_weights_come_from_a_host_of_the_inventory_or_check_says_so(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text("all: {hosts: {unified-0: {ansible_host: 192.0.2.1}}}\n")
+    words = ["check", "--stack", "h200-tp8", "--inventory", str(inventory), "--json"]
+    wrong = fab(*words, "--set", "weights.source=host:old-0")
+    (problem,) = json.loads(wrong.stdout)["problems"]
+    assert (wrong.returncode, problem["rule"]) == (2, "weights-source")
+    assert problem["what"] == f"The inventory {inventory} has no host old-0; it has unified-0."
+    assert fab(*words, "--set", "weights.source=host:unified-0").returncode == 0
 
 
 def test_a_host_that_does_not_answer_leaves_with_four(tmp_path: Path) -> None:

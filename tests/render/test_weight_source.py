@@ -53,8 +53,14 @@ def test_a_hub_takes_its_own_token_and_others_none(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["ftp://x", "huggingface+ftp://x", "s3://", "s3+ftp://x/b", "host:", "models"]
+    "text",
+    ["ftp://x", "huggingface+ftp://x", "s3://", "s3+ftp://x/b", "host:", "models"],
 )
 def test_anything_else_is_refused_with_the_forms(catalog: Catalog, text: str) -> None:
     with pytest.raises(StackError, match="Write huggingface"):
         weight_source(text, catalog.checkpoint(ID), REVISION)
+
+
+def test_a_wrong_word_of_the_command_line_is_not_called_the_stacks(catalog: Catalog) -> None:
+    with pytest.raises(StackError, match="--source: 'ftp://x' has the scheme ftp"):
+        weight_source("ftp://x", catalog.checkpoint(ID), REVISION, "--source")
