@@ -6,8 +6,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
 
     {"schema_version": 1, "operation": …, …}            the report
     state      mode check|apply|rollback|remove, stack,  {"items": [{id, group, kind, state, before, wanted,
-               release, items, groups, diff, secrets,      after, why, needs, diff}], "daemon_reloaded"}
-               operator, allow
+               release, items, groups, diff, secrets,      after, why, needs, diff}], "daemon_reloaded",
+               operator, allow                             "forgotten_releases" where any were}
     units      action start|stop|restart|status|         {"units": [{unit, load_state, active_state, sub_state,
                enable|disable, units, timeout_s,           result, exec_main_status, main_pid, n_restarts,
                log_lines, stack                            since, log_tail}], "message": systemctl's words or null},

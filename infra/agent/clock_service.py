@@ -1,10 +1,11 @@
 """The clock as an item: a service keeps it, and the kernel says that it is kept."""
 
-from typing import Dict, List, Optional
+import time
+from typing import Dict, Optional
 
 from .host import Host, Refused
 from .item import Item, Parts, Reading, absent_reading
-from .services import ENABLED_WORDS, change_service, enablement, parse_properties
+from .services import ENABLED_WORDS, change_service, enablements, parse_properties
 
 UNITS = (
     "chronyd.service",
@@ -13,24 +14,36 @@ UNITS = (
     "ntpsec.service",
     "ntpd.service",
 )
+RUNNING = ("active", "activating", "reloading")
+# It has failed and systemd starts it again: it is not running, and may be for a moment.
+FLAPPING = ("auto-restart", "auto-restart-queued")
+MOVING = ("activating", "deactivating", "reloading", *FLAPPING)
 ASK_S = 10.0
+SETTLE_S = 5.0
+PAUSE_S = 0.1
 
 
 def read_clock(host: Host, item: Item) -> Reading:
-    """The host's clock service, whichever it is, and whether the clock is synchronized."""
+    """The host's clock service, whichever it is, and whether the clock is synchronized.
+
+    The parts tell of every clock service that is installed: one that was stopped or gave way to another is still
+    known by its own name, so a rollback compares it with itself.
+    """
     if not host.has_systemd():
         return absent_reading(item, "systemd does not run this host")
-    shown = _clock_unit(host)
-    if shown is None:
+    units = _settled_units(host)
+    if not units:
         why = "no clock service is installed: install chrony"
         return Reading(None, {}, item.want, {}, locked=why)
-    unit = shown["Id"]
-    is_active = shown.get("ActiveState") in ("active", "activating", "reloading")
-    parts: Parts = {unit + " active": "active" if is_active else "inactive"}
+    parts: Parts = {}
+    enabled = enablements(host, list(units))
+    for name, state in units.items():
+        parts[name + " active"] = "active" if state in RUNNING else "inactive"
+        if enabled[name] in ENABLED_WORDS:
+            parts[name + " enabled"] = enabled[name]
+    unit = _chosen(units)
     wanted: Parts = {unit + " active": "active"}
-    enabled = enablement(host, unit)
-    if enabled in ENABLED_WORDS:
-        parts[unit + " enabled"] = enabled
+    if unit + " enabled" in parts:
         wanted[unit + " enabled"] = "enabled"
     synchronized = _is_synchronized(host)
     words = {True: "synchronized", False: "not synchronized", None: "unknown whether synchronized"}
@@ -51,18 +64,43 @@ def write_clock(host: Host, _item: Item, part: str, value: object) -> None:
     change_service(host, part.partition(" ")[0], str(value))
 
 
-def _clock_unit(host: Host) -> Optional[Dict[str, str]]:
-    """The properties of the unit that runs, else of the first that is installed."""
-    argv = ["systemctl", "show", "-p", "Id,LoadState,ActiveState", "--", *UNITS]
+def _settled_units(host: Host) -> Dict[str, Optional[str]]:
+    """The state of every clock service that is installed, by its name, none on its way to another state.
+
+    One that systemd restarts, or that another one pushes aside (chrony and timesyncd conflict), is between two
+    states for a moment; what is read then would be gone a moment later.
+    """
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        units = _installed_units(host)
+        moving = [name for name, state in units.items() if state in MOVING]
+        if not moving or time.monotonic() > deadline:
+            return units
+        time.sleep(PAUSE_S)
+
+
+def _installed_units(host: Host) -> Dict[str, Optional[str]]:
+    argv = ["systemctl", "show", "-p", "Id,LoadState,ActiveState,SubState", "--", *UNITS]
     answer = host.run(argv, ASK_S)
     if answer.exit_code != 0:
         raise Refused("systemctl show: {}".format(answer.last_words))
-    blocks: List[Dict[str, str]] = [
-        parse_properties(block) for block in answer.stdout.split("\n\n") if block.strip()
-    ]
-    loaded = [one for one in blocks if one.get("LoadState") == "loaded" and one.get("Id")]
-    active = [one for one in loaded if one.get("ActiveState") == "active"]
-    return next(iter(active or loaded), None)
+    blocks = [parse_properties(block) for block in answer.stdout.split("\n\n") if block.strip()]
+    return {
+        one["Id"]: one.get("SubState")
+        if one.get("SubState") in FLAPPING
+        else one.get("ActiveState")
+        for one in blocks
+        if one.get("LoadState") == "loaded" and one.get("Id")
+    }
+
+
+def _chosen(units: Dict[str, Optional[str]]) -> str:
+    """The unit that runs, else one that is starting, else the first that is installed."""
+    for states in (("active", "reloading"), ("activating",)):
+        for name, state in units.items():
+            if state in states:
+                return name
+    return next(iter(units))
 
 
 def _is_synchronized(host: Host) -> Optional[bool]:

@@ -74,13 +74,15 @@ def finish_release(host: Host, stack: str) -> None:
         os.unlink(host.path("{}/{}.json".format(_folder(stack), name)))
 
 
-def forget_releases(host: Host, stack: str) -> None:
-    """Remove everything that is kept of a stack."""
+def forget_releases(host: Host, stack: str) -> List[str]:
+    """Remove everything that is kept of a stack; the hashes that were kept, newest first."""
     folder = host.path(_folder(stack))
+    kept = _kept(host, stack)
     if os.path.isdir(folder):
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
     remove_empty(host, [_folder(stack), RELEASES_FOLDER, STATE_FOLDER])
+    return kept
 
 
 def _folder(stack: str) -> str:

@@ -50,6 +50,14 @@ def enablement(host: Host, unit: str) -> str:
     return host.run(["systemctl", "is-enabled", "--", unit]).stdout.strip()
 
 
+def enablements(host: Host, units: List[str]) -> Dict[str, str]:
+    """Whether each unit is enabled, in one question; "" for one that systemd says nothing about."""
+    lines = host.run(["systemctl", "is-enabled", "--", *units]).stdout.splitlines()
+    if len(lines) != len(units):  # an error of one of them left its line out
+        return {unit: enablement(host, unit) for unit in units}
+    return dict(zip(units, map(str.strip, lines)))
+
+
 def change_service(host: Host, unit: str, state: str) -> None:
     """Bring a unit to active, inactive, enabled or disabled."""
     verb = VERBS[state]

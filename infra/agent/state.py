@@ -38,18 +38,20 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
                 pruned, is_unit = prune(request, host, [parse_item(d) for d in documents])
                 rows, reload_needed = rows + pruned, reload_needed or is_unit
         reloaded = reload_needed and mode != "boot" and _reload_units(host, rows, request)
-        if not _has_failed(rows):
-            _settle_releases(request, host)
+        forgotten = [] if _has_failed(rows) else _settle_releases(request, host)
         told = summary(host, stack) if request.get("tells_releases") else {}
+        if forgotten:
+            told = dict(told, forgotten_releases=forgotten)
     return dict(told, schema_version=1, items=rows, daemon_reloaded=reloaded)
 
 
-def _settle_releases(request: Dict[str, object], host: Host) -> None:
-    """What is kept of releases, once all of a request has been done."""
+def _settle_releases(request: Dict[str, object], host: Host) -> List[str]:
+    """Keep or forget releases, once all of a request has been done; the hashes that were forgotten."""
     if request["mode"] == "apply" and isinstance(request.get("keep"), dict):
         finish_release(host, str(request["stack"]))
     elif request["mode"] == "rollback" and request.get("forgets_releases"):
-        forget_releases(host, str(request["stack"]))
+        return forget_releases(host, str(request["stack"]))
+    return []
 
 
 def _has_failed(rows: List[Row]) -> bool:

@@ -98,7 +98,11 @@ def find_kept(
 def _not_one(stack: str, prefix: str, names: Sequence[str], *, several: bool) -> StackError:
     what = f"{'Several releases begin' if several else 'No release that hosts keep begins'} with {prefix!r}."
     listed = ", ".join(name[:HASH_SHOWN] for name in names)
-    fix = f"Newest first, there are {listed}." if names else f"None is kept of {stack}: `fab up`."
+    fix = (
+        f"Newest first, there are {listed}."
+        if names
+        else f"None is kept of {stack}: `fab down` removes them all, so `fab up` starts what its file says."
+    )
     return StackError("--release", what, fix)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from infra.errors import HostsFailed
 from infra.launch.deployment import Limits, Pace
 from infra.launch.fleet import Fleet, ask_all, ask_until_known, rows_of
-from infra.launch.releases import read_releases, units_of
+from infra.launch.releases import HASH_SHOWN, read_releases, units_of
 from infra.launch.supervision import tell_watchers
 from infra.launch.unit_states import read_units, units_request
 from infra.render.release_record import Release
@@ -41,9 +41,15 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> boo
     for role in STOP_ORDER:
         stop_role(fleet, releases, role, pace)
     _remove_containers(fleet, releases, pace)
-    removed = remove_files(fleet, hosts, stack, limits)
+    removed, forgotten = _remove_files(fleet, hosts, stack, limits)
     if releases or removed:
         pace.say(f"{stack}: {removed} files removed from {len(hosts)} hosts")
+    if forgotten:
+        shown = ", ".join(name[:HASH_SHOWN] for name in forgotten)
+        pace.say(
+            f"{stack}: the releases kept there went, too ({shown}): `fab up --release` finds none any more, "
+            "`fab up` starts what the stack's file says"
+        )
     return bool(releases or removed)
 
 
@@ -100,8 +106,10 @@ def _remove_containers(fleet: Fleet, releases: Mapping[str, Release], pace: Pace
         reports = ask_all(fleet, looks, timeout_s=limits.ask_s)
 
 
-def remove_files(fleet: Fleet, hosts: Sequence[str], stack: str, limits: Limits) -> int:
-    """Bring the files back to what was found; how many were removed.
+def _remove_files(
+    fleet: Fleet, hosts: Sequence[str], stack: str, limits: Limits
+) -> tuple[int, list[str]]:
+    """Bring the files back to what was found; how many were removed, and the releases that hosts kept.
 
     Raises:
         HostsFailed: one could not be, or somebody else has changed it since.
@@ -123,4 +131,8 @@ def remove_files(fleet: Fleet, hosts: Sequence[str], stack: str, limits: Limits)
         raise HostsFailed(
             names, f"Left behind: {reasons}.", "Look at them there and remove them by hand."
         )
-    return sum(row["state"] == "changed" for _, row in rows)
+    forgotten: dict[str, None] = {}
+    for report in reports.values():
+        names = report.get("forgotten_releases")
+        forgotten.update(dict.fromkeys(map(str, names if isinstance(names, list) else [])))
+    return sum(row["state"] == "changed" for _, row in rows), list(forgotten)

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 
@@ -40,6 +40,18 @@ def keep(name: str) -> dict[str, object]:
 
 def install(host: StubbornHost, content: str, name: str) -> dict[str, dict[str, object]]:
     return host.state("apply", release(content), keep=keep(name), prunes=True)
+
+
+def test_what_is_forgotten_is_told(host: StubbornHost) -> None:
+    for name in ("00000a", "00000b"):
+        install(host, name, name)
+    request = {"mode": "rollback", "stack": "s", "groups": ["files"], "items": []}
+    report = host.ask("state", **request, forgets_releases=True)
+    assert sorted(map(str, cast("list[object]", report["forgotten_releases"]))) == [
+        "00000a",
+        "00000b",
+    ]
+    assert "forgotten_releases" not in host.ask("state", **request, forgets_releases=True)
 
 
 def no_room_for(monkeypatch: pytest.MonkeyPatch, part: str) -> None:

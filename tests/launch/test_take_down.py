@@ -39,6 +39,8 @@ def test_router_prefill_and_decode_stop_in_this_order_and_nothing_stays(
         "stopping prefill: 8 processes",
         "stopping decode: 16 processes",
     ]
+    (kept,) = [line for line in said if "the releases kept there" in line]
+    assert deployment.plan.hash[:12] in kept
     assert not any(fleet.files.values())
     assert not any(unit.active_state == "active" for unit in fleet.units.values())
 
