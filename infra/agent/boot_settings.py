@@ -3,15 +3,14 @@
 from typing import List, Set
 
 from .files import state_of, text_state, write_file
+from .grubby import GRUBBY, LOADER_S, change_words, held_words, name_of, read_entries
 from .host import Host, Refused
 from .item import Item, Parts, Reading, absent_reading
 
 COMMAND_LINE = "/proc/cmdline"
 GRUB_FOLDER = "/etc/default/grub.d"
 GRUB_FILE = GRUB_FOLDER + "/60-moe-infra.cfg"
-GRUBBY = "/usr/sbin/grubby"
 GRUBBY_PART = "grubby"
-LOADER_S = 120.0
 HEAD = "# Written by moe-infra; `fab tune-hosts --rollback` takes it back.\n"
 
 NODES = "/sys/devices/system/node"
@@ -26,8 +25,8 @@ def read_kernel_arguments(host: Host, item: Item) -> Reading:
         return Reading(" ".join(running), {}, None, {})
     wanted = item.want.split()
     missing = [word for word in wanted if word not in running]
-    keys = {word.partition("=")[0] for word in wanted}
-    related = [word for word in running if word.partition("=")[0] in keys]
+    names = {name_of(word) for word in wanted}
+    related = [word for word in running if name_of(word) in names]
     shown = " ".join(related) or "none of them"
     reading = _loader_reading(host, item, shown, wanted)
     if not missing:
@@ -41,14 +40,10 @@ def read_kernel_arguments(host: Host, item: Item) -> Reading:
 
 
 def write_kernel_arguments(host: Host, item: Item, part: str, value: object) -> None:
-    """Write the one file that we own and have GRUB read it, or tell grubby."""
+    """Write the one file that we own and have GRUB read it, or have grubby do it."""
     if part == GRUBBY_PART:
-        hold = str(value or "").split()
-        drop = [word for word in (item.want or "").split() if word not in hold]
-        argv = ["grubby", "--update-kernel=ALL"]
-        argv += ["--args=" + " ".join(hold)] if hold else []
-        argv += ["--remove-args=" + " ".join(drop)] if drop else []
-        _run_loader(host, argv)
+        names = {name_of(word) for word in (item.want or "").split()}
+        change_words(host, names, str(value or "").split())
         return
     write_file(host, item, part, value)
     _run_loader(host, ["update-grub"])
@@ -98,31 +93,28 @@ def parse_list(text: str) -> Set[int]:
     return numbers
 
 
-def parse_grubby(text: str) -> List[str]:
-    """The arguments of the first kernel that `grubby --info` describes."""
-    for line in text.splitlines():
-        key, equals, value = line.partition("=")
-        if equals and key.strip() == "args":
-            return value.strip().strip('"').split()
-    return []
-
-
 def _loader_reading(host: Host, item: Item, shown: str, wanted: List[str]) -> Reading:
     """What the boot loader holds of the arguments, in the form that brings it back."""
+    if host.exists(GRUBBY):
+        return _grubby_reading(host, item, shown, wanted)
     if host.exists(GRUB_FOLDER):
         text = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {}"\n'.format(item.want)
         current = state_of(host, GRUB_FILE)
         wanted_parts: Parts = {GRUB_FILE: text_state(host, HEAD + text)}
         return Reading(shown, {GRUB_FILE: current}, item.want, wanted_parts)
-    if host.exists(GRUBBY):
-        answer = host.run(["grubby", "--info=DEFAULT"], LOADER_S)
-        if answer.exit_code != 0:
-            raise Refused("grubby --info=DEFAULT: {}".format(answer.last_words))
-        held = [word for word in parse_grubby(answer.stdout) if word in wanted]
-        parts: Parts = {GRUBBY_PART: " ".join(sorted(held))}
-        return Reading(shown, parts, item.want, {GRUBBY_PART: " ".join(sorted(wanted))})
     why = "neither {} nor {} is here: add it to the boot loader by hand, then reboot"
     return Reading(shown, {}, item.want, {}, locked=why.format(GRUB_FOLDER, GRUBBY))
+
+
+def _grubby_reading(host: Host, item: Item, shown: str, wanted: List[str]) -> Reading:
+    """The words of these names that every boot entry holds; entries that differ are left to people."""
+    held = held_words(read_entries(host), {name_of(word) for word in wanted})
+    if len(held) > 1:
+        told = "; ".join("{} in {}".format(w or "none", ", ".join(held[w])) for w in sorted(held))
+        why = "the boot entries differ ({}): bring them in line with grubby by hand".format(told)
+        return Reading(shown, {}, item.want, {}, locked=why)
+    parts: Parts = {GRUBBY_PART: next(iter(held))}
+    return Reading(shown, parts, item.want, {GRUBBY_PART: " ".join(sorted(wanted))})
 
 
 def _by_hand(reading: Reading, wanted: List[str]) -> str:

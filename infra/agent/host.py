@@ -73,6 +73,14 @@ class Host:
         finally:
             os.close(handle)
 
+    def write_at(self, absolute: str, offset: int, content: bytes) -> None:
+        """Write some bytes into the middle of a file that is there, in one pwrite(2)."""
+        handle = os.open(self.path(absolute), os.O_WRONLY)
+        try:
+            os.pwrite(handle, content, offset)
+        finally:
+            os.close(handle)
+
     def has_systemd(self) -> bool:
         """Whether systemd is this host's PID 1 (sd_booted(3))."""
         return self.exists("/run/systemd/system")

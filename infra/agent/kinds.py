@@ -8,6 +8,7 @@ from .boot_settings import (
 from .clock_service import read_clock, write_clock
 from .engine_limits import read_login_limits, read_unit_limits
 from .files import read_file, write_file
+from .gpu_settings import read_gpu_setting, write_gpu_setting
 from .images import bring_image, read_environment, read_image
 from .item import Kind
 from .kernel_knobs import (
@@ -19,9 +20,17 @@ from .kernel_knobs import (
     read_sysfs,
     write_knob,
 )
+from .kernel_modules import (
+    read_module,
+    read_module_options,
+    write_module,
+    write_module_options,
+)
 from .links import read_mtu, write_mtu
 from .nvidia import read_imex_nodes, read_persistence, write_imex_nodes, write_persistence
+from .package_holds import read_holds, write_hold
 from .payloads import read_preload, read_weights, write_nothing
+from .pcie_acs import read_acs, write_acs
 from .services import read_service, write_service
 
 KINDS = {
@@ -43,6 +52,17 @@ KINDS = {
     "gpu-persistence": Kind(
         read_persistence, write_persistence, "blocked", recorded=True, survives_reboot=False
     ),
+    "gpu-setting": Kind(
+        read_gpu_setting, write_gpu_setting, "blocked", recorded=True, survives_reboot=False
+    ),
+    "pcie-acs": Kind(read_acs, write_acs, "blocked", recorded=True, survives_reboot=False),
+    "kernel-module": Kind(
+        read_module, write_module, "blocked", recorded=True, survives_reboot=True
+    ),
+    "module-options": Kind(
+        read_module_options, write_module_options, "blocked", recorded=True, survives_reboot=True
+    ),
+    "package-hold": Kind(read_holds, write_hold, "blocked", recorded=True, survives_reboot=True),
     "imex-nodes": Kind(
         read_imex_nodes, write_imex_nodes, "blocked", recorded=True, survives_reboot=True
     ),
