@@ -1,13 +1,13 @@
 """Settings of NVIDIA GPUs that the driver forgets at a reboot: power limit, application clocks, MIG mode.
 
-Locked clocks (`-lgc`, `-lmc`) are not here: nvidia-smi has no query for the range that is locked, so a write could be
-neither verified nor taken back to what was found. Source: nvidia-smi --help-query-gpu and its manual, driver 580; NVIDIA
-MIG user guide (read 2026-11-21).
+Locked clocks (`-lgc`, `-lmc`) are not here: nvidia-smi has no query for the range that is locked, so a write
+could be neither verified nor taken back to what was found. Source: nvidia-smi --help-query-gpu and its manual,
+driver 580; NVIDIA MIG user guide (read 2026-11-21).
 """
 
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from .host import Host, Refused
+from .host import Finished, Host, Refused
 from .item import Item, Parts, Reading, absent_reading
 
 QUERY_S = 30.0  # a driver that takes longer is wedged
@@ -52,14 +52,16 @@ SETTINGS = {
 def read_gpu_setting(host: Host, item: Item) -> Reading:
     """A setting of every GPU that has it."""
     setting = _setting_of(item)
-    fields = ["index", *setting.shows, *setting.most, *filter(None, [setting.running])]
-    query = ["nvidia-smi", "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
-    answer = host.run(query, QUERY_S)
+    fields = _fields_of(setting)
+    answer = _ask(host, EVERY_FIELD)
+    columns = [EVERY_FIELD.index(field) for field in fields]
+    if answer.exit_code not in (0, None):  # an older driver does not know all of them
+        answer, columns = _ask(host, fields), list(range(len(fields)))
     if answer.exit_code is None and "No such file" in answer.last_words:
         return absent_reading(item, "nvidia-smi is not on this host")
     if answer.exit_code != 0:
         raise Refused("nvidia-smi: {}".format(answer.last_words))
-    rows = parse_settings(answer.stdout, len(fields) - 1)
+    rows = parse_settings(answer.stdout, columns)
     if not rows:
         return absent_reading(item, "no GPU of this host has {}".format(item.target))
     num = len(setting.shows)
@@ -81,14 +83,19 @@ def write_gpu_setting(host: Host, item: Item, part: str, value: object) -> None:
     """Set one GPU."""
     setting = _setting_of(item)
     word = dict(setting.words).get(str(value), str(value))
+    host.forget_looks()
     done = host.run(["nvidia-smi", "-i", part, setting.option, word], QUERY_S)
     if done.exit_code != 0:
         words = "nvidia-smi -i {} {} {}: {}"
         raise Refused(words.format(part, setting.option, word, done.last_words))
 
 
-def parse_settings(text: str, num_values: int) -> Dict[str, List[str]]:
-    """Values by GPU index, out of CSV; GPUs that lack one (`[N/A]`, `[Not Supported]`) are left out.
+def parse_settings(text: str, columns: List[int]) -> Dict[str, List[str]]:
+    """Values of some columns by GPU index, out of CSV; GPUs that lack one (`[N/A]`, `[Not Supported]`) are left out.
+
+    Args:
+        text: a line per GPU, its index first.
+        columns: which values; they count from 0, the index aside.
 
     Raises:
         Refused: a line that is none.
@@ -96,11 +103,25 @@ def parse_settings(text: str, num_values: int) -> Dict[str, List[str]]:
     rows = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         index, *values = (word.strip() for word in line.split(","))
-        if not index.isdigit() or len(values) != num_values:
+        if not index.isdigit() or len(values) <= max(columns):
             raise Refused("nvidia-smi printed {!r} where index and values belong".format(line))
-        if not any(value.startswith("[") or value == "N/A" for value in values):
-            rows[index] = [_plain(value) for value in values]
+        own = [_plain(values[column]) for column in columns]
+        if not any(value.startswith("[") or value == "N/A" for value in own):
+            rows[index] = own
     return rows
+
+
+def _fields_of(setting: Setting) -> List[str]:
+    return [*setting.shows, *setting.most, *([setting.running] if setting.running else [])]
+
+
+EVERY_FIELD = [field for setting in SETTINGS.values() for field in _fields_of(setting)]
+
+
+def _ask(host: Host, fields: List[str]) -> Finished:
+    """One question for all settings; a driver that hangs is waited for once."""
+    query = "--query-gpu=" + ",".join(["index", *fields])
+    return host.look(["nvidia-smi", query, "--format=csv,noheader,nounits"], QUERY_S)
 
 
 def _setting_of(item: Item) -> Setting:

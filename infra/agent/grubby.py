@@ -1,10 +1,10 @@
 """Kernel arguments by grubby(8), which the boot entries of RHEL, Amazon Linux and openEuler are kept with.
 
-`--update-kernel=ALL` reaches every entry and what the entries of kernels installed later are made from; `--args` puts a new
-value in the place of an old one of the same name, else appends; `--remove-args` takes words away. Releases of its script
-for boot loader entries look for a name without its left edge: `iommu=pt` then lands in `intel_iommu=on`. So all that is
-not ours is compared afterwards and put back. Source: grubby(8); rhboot/grubby grubby-bls@526e39e (update_args, display_info_values; read
-2026-11-21).
+`--update-kernel=ALL` reaches every entry and what the entries of kernels installed later are made from; `--args`
+puts a new value in the place of an old one of the same name, else appends; `--remove-args` takes words away.
+Releases of its script for boot loader entries look for a name without its left edge: `iommu=pt` then lands in
+`intel_iommu=on`. So all that is not ours is compared afterwards and put back. Source: grubby(8); rhboot/grubby
+grubby-bls@526e39e (update_args, display_info_values; read 2026-11-21).
 """
 
 from typing import Dict, List, NamedTuple

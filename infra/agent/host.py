@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 MAX_TEXT_BYTES = 262144
 REAP_S = 1.0
@@ -45,6 +45,7 @@ class Host:
         self._children: Set[int] = set()
         self._cleanups: List[List[str]] = []
         self._is_ending = False
+        self._looks: Dict[Tuple[str, ...], Finished] = {}
         self._guard = threading.Lock()
 
     def path(self, absolute: str) -> str:
@@ -105,6 +106,17 @@ class Host:
         finally:
             with self._guard:
                 self._children.discard(child.pid)
+
+    def look(self, argv: List[str], timeout_s: float = 10.0) -> Finished:
+        """What a program that changes nothing says; several items ask it once, until `forget_looks`."""
+        key = tuple(argv)
+        if key not in self._looks:
+            self._looks[key] = self.run(argv, timeout_s)
+        return self._looks[key]
+
+    def forget_looks(self) -> None:
+        """Ask anew from now on: something was changed."""
+        self._looks.clear()
 
     @contextlib.contextmanager
     def open(self, argv: List[str]) -> "Iterator[subprocess.Popen[bytes]]":

@@ -1,8 +1,8 @@
 """PCIe access control services of bridges: with them on, transfers between devices detour through the root complex.
 
-The bits are read and written in the bridges' configuration space as sysfs shows it, which needs no lspci and no setpci. Source: PCI Express
-Base Specification 5.0, 7.7.8 (ACS extended capability 0x000D, control register at 6); Linux
-include/uapi/linux/pci_regs.h (read 2026-11-21).
+The bits are read and written in the bridges' configuration space as sysfs shows it, which needs no lspci and no
+setpci. Source: PCI Express Base Specification 5.0, 7.7.8 (ACS extended capability 0x000D, control register at 6);
+Linux include/uapi/linux/pci_regs.h (read 2026-11-21).
 """
 
 import glob

@@ -124,7 +124,9 @@ def test_entries_that_differ_are_left_to_people(host: StubbornHost, entries: Ent
     found = entries.texts()
     row = ask(host, "apply")
     assert row["state"] == "blocked"
-    assert "none in /boot/vmlinuz-6.1.0; numa_balancing=enable in /boot/vmlinuz-0-rescue" in str(row["why"])
+    assert "none in /boot/vmlinuz-6.1.0; numa_balancing=enable in /boot/vmlinuz-0-rescue" in str(
+        row["why"]
+    )
     assert entries.texts() == found
 
 

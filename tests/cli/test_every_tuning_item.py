@@ -20,6 +20,7 @@ from infra.rehearsal.lab.hosts import LabFile, LabHost
 from infra.rehearsal.lab.starting import start_lab
 from infra.render.wanted_tuning import Tuning, WantedTuning, profile_tuning
 from infra.spec.load import PROJECT
+from tests.agent.test_pcie_acs import ON, space
 from tests.cli.commands import FAB, need_lab
 
 # Two hosts with systemd; each item is brought about and taken back several times over real processes.
@@ -35,8 +36,15 @@ FILES = {
     "imex-nodes": "/etc/nvidia-imex",
     "kernel-arguments": "/etc/default/grub.d",
     "numa-policy": "/etc/systemd",
+    "module-options": "/etc/modprobe.d",
+    "pcie-acs": "/sys/bus/pci/devices",
 }
-PLACES = (*FILES.values(), "/proc/sys/net/ipv4/ip_local_reserved_ports")
+PARTITIONS = "/sys/bus/pci/drivers/amdgpu"
+NETWORK = "/proc/sys/net/ipv4"
+PLACES = (
+    *FILES.values(), "/etc/modules-load.d", PARTITIONS, f"{NETWORK}/ip_local_reserved_ports", f"{NETWORK}/tcp_rmem",
+    f"{NETWORK}/tcp_wmem",
+)  # fmt: skip
 SERVICES = (
     "irqbalance", "nvidia-persistenced", "nvidia-imex", "nvidia-fabricmanager", "chrony",
 )  # fmt: skip
@@ -44,7 +52,7 @@ SERVICES = (
 TOOL = """\
 #!/bin/sh
 case "$(cat {fault} 2>/dev/null) $1" in
-  *" is-enabled"|*" show"|*" list-units"|*" daemon-reload"|*" --query"*) ;;
+  *" is-enabled"|*" show"|*" list-units"|*" daemon-reload"|*" --query"*|*" --dry-run"|*" --show"|*" -L") ;;
   refuses*) echo "{name}: Access denied" >&2; exit 1;;
   sticks*) exit 0;;
   kills*) kill -9 $PPID; exit 1;;
@@ -57,12 +65,50 @@ BODIES = {
     "ip": 'exec /usr/sbin/ip "$@"',
     "update-grub": "exit 0",
     "timedatectl": "echo NTPSynchronized=yes",
+    "update-initramfs": "exit 0",
+    "modprobe": """\
+[ "$1" != --dry-run ] || case "$4" in nvidia|nvidia_peermem|gdrdrv|ib_umad) exit 0;; *) exit 1;; esac
+mkdir -p /sys/module/$2""",
+    "rmmod": "rmdir /sys/module/$2",
+    "dpkg-query": "cat /var/packages; exit 1",
+    "apt-mark": '[ $1 = hold ] && word=hi || word=ii; sed -i "s/^.. $3\\$/$word $3/" /var/packages',
+    # A file per value and GPU, with what each boot begins with.
     "nvidia-smi": """\
-mode=/run/persistence
-[ -e $mode ] || echo Disabled > $mode
-case "$1" in --query*) for gpu in 0 1; do echo "$gpu, $(cat $mode)"; done;;
-  *) [ "$4" = 1 ] && echo Enabled > $mode || echo Disabled > $mode;; esac""",
+d=/run/gpu
+[ -d $d ] || { mkdir $d; for gpu in 0 1; do while read field value; do echo "$value" > $d/$field.$gpu; done <<FIRST
+persistence_mode Disabled
+power.limit 600.00
+power.max_limit 700.00
+clocks.applications.memory 1593
+clocks.applications.graphics 1200
+clocks.max.memory 3201
+clocks.max.graphics 1980
+mig.mode.pending Enabled
+mig.mode.current Enabled
+FIRST
+done; }
+case "$1 $3" in
+-L*) ;;
+--query*) for gpu in 0 1; do
+    line=$gpu
+    for field in $(echo "$1" | sed 's/--query-gpu=index,//; s/,/ /g'); do line="$line, $(cat $d/$field.$gpu)"; done
+    echo "$line"
+  done;;
+*-pl) echo $4.00 > $d/power.limit.$2;;
+*-ac) echo ${4%,*} > $d/clocks.applications.memory.$2; echo ${4#*,} > $d/clocks.applications.graphics.$2;;
+*) [ $4 = 1 ] && mode=Enabled || mode=Disabled
+  case $3 in -pm) echo $mode > $d/persistence_mode.$2;;
+  *) echo $mode > $d/mig.mode.pending.$2; echo $mode > $d/mig.mode.current.$2;; esac;;
+esac""",
 }
+# What systemd-modules-load does with a kernel; here it finds the stand-in.
+MODULES_UNIT = b"""\
+[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'for m in $$(grep -hv ^# /etc/modules-load.d/60-*.conf); do /usr/local/sbin/modprobe -- $$m; done'
+[Install]
+WantedBy=multi-user.target
+"""
 NFS_VOLUMES = "NV SERVER PORT DEV FSID FSC\nv4 0a000001 801 0:52 d3f1c2a8:0 no\n"
 
 
@@ -90,6 +136,15 @@ def rich_host() -> LabHost:
         "/proc/cpuinfo": LabFile(content=b"processor\t: 0\nflags\t\t: fpu vme\n"),
         "/proc/cmdline": LabFile(content=b"BOOT_IMAGE=/vmlinuz ro\n"),
         "/proc/fs/nfsfs/volumes": LabFile(content=NFS_VOLUMES.encode()),
+        "/etc/modules-load.d/modules.conf": LabFile(content=b"#\n"),
+        "/etc/modprobe.d/image.conf": LabFile(content=b"#\n"),
+        "/etc/systemd/system/modules.service": LabFile(content=MODULES_UNIT),
+        "/sys/module/ib_core/initstate": LabFile(content=b"live\n"),
+        "/proc/driver/nvidia/params": LabFile(content=b"CreateImexChannel0: 0\n"),
+        "/var/packages": LabFile(content=b"ii nvidia-driver-580\nrc amdgpu-dkms\n"),
+        "/sys/bus/pci/devices/0000:00:01.0/config": LabFile(content=space(ON)),
+        f"{PARTITIONS}/0000:05:00.0/current_compute_partition": LabFile(content=b"CPX\n"),
+        f"{PARTITIONS}/0000:05:00.0/current_memory_partition": LabFile(content=b"NPS1\n"),
         "/sys/devices/system/node/has_memory": LabFile(content=b"0-1,2\n"),
         "/sys/devices/system/node/has_cpu": LabFile(content=b"0-1\n"),
     }
@@ -206,12 +261,19 @@ def rounds(items: Sequence[WantedTuning]) -> list[list[WantedTuning]]:
 ITEMS = every_item()
 LOOKED_AT = [item for item in ITEMS if item.want is None and item.kind != "login-limits"]
 # Engine units are only read; a network namespace of its own has no such sysctl.
-NO_NETWORK = ("net.core.rmem_max", "net.core.wmem_max", "net.ipv4.neigh.default.gc_thresh3")
+NO_NETWORK = (
+    "net.core.rmem_max", "net.core.wmem_max", *(f"net.ipv4.neigh.default.gc_thresh{n}" for n in (1, 2, 3)),
+)  # fmt: skip
 ABSENT = ("limits.engine_units", *NO_NETWORK)
 WRITTEN = [item for item in ITEMS if item not in LOOKED_AT and item.id not in ABSENT]
 # A file holds what is written to it, and so does this kernel's own network tree.
-CANNOT_STICK = [item for item in WRITTEN if item.kind in FILES or item.id.startswith("net.ipv4")]
-BOOT_LATER = ("kernel-arguments", "numa-policy")
+CANNOT_STICK = [
+    item
+    for item in WRITTEN
+    if item.kind in FILES or item.id.startswith("net.ipv4") or item.target.startswith(PARTITIONS)
+]
+BOOT_LATER = ("kernel-arguments", "numa-policy", "module-options")
+UNTOLD = "gpu.coherent_memory_mode"  # the driver tells numbers alone
 
 
 def name_of(item: WantedTuning) -> str:
@@ -238,7 +300,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
             lab.write_file(name, AGENT, text)
         running = Hosts(lab)
         running.shell(
-            "systemctl enable --now irqbalance apt-daily-upgrade.timer dnf-automatic.timer"
+            "systemctl enable --now irqbalance apt-daily-upgrade.timer dnf-automatic.timer; systemctl enable modules"
         )
         yield running
 
@@ -289,7 +351,7 @@ def test_it_is_changed_once_and_comes_back(told: dict[str, Told], item: WantedTu
     assert one.checked == one.found, "a check has changed something"
     assert one.applied["state"] == "changed", one.applied
     assert one.applied["before"] == one.found["before"]
-    if item.kind in BOOT_LATER:
+    if item.kind in BOOT_LATER and item.id != UNTOLD:
         assert (one.again["state"], "reboot this host" in one.again["why"]) == ("blocked", True)
     else:
         assert one.again["state"] == "ok", one.again
@@ -334,8 +396,11 @@ def test_a_host_without_it_is_not_a_failure(
     on_bare: dict[str, dict[str, Any]], item: WantedTuning
 ) -> None:
     row = on_bare[name_of(item)]
-    is_lone = item.kind in ("gpu-persistence", "imex-nodes", "nfs-read-ahead", "unit-limits")
-    if is_lone or item.id.startswith("cpu."):
+    is_lone = item.kind in (
+        "gpu-persistence", "gpu-setting", "imex-nodes", "kernel-module", "module-options", "nfs-read-ahead",
+        "unit-limits",
+    )  # fmt: skip
+    if is_lone or (item.id.startswith("cpu.") and item.id != "cpu.smt"):
         assert row["state"] == "not_applicable", row
     elif item.kind in ("clock", "kernel-arguments") or (item.kind, item.want) == (
         "migration-cost", "50000",
@@ -437,7 +502,7 @@ def knobs_of(hosts: Hosts, items: Sequence[WantedTuning]) -> list[str]:
             knobs.append("/sys/kernel/debug/sched/migration_cost_ns")
         elif item.kind == "nfs-read-ahead":
             knobs.append("/sys/class/bdi/0:52/read_ahead_kb")
-        elif item.kind in ("sysfs", "choice"):
+        elif item.kind in ("sysfs", "choice") and not item.target.startswith(PARTITIONS):
             knobs += hosts.shell(f"ls {item.target}").split()
     return knobs
 

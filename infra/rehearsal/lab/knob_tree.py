@@ -191,7 +191,7 @@ def _cpus(host: LabHost) -> Folder:
             "present": fixed(everyone),
             "offline": fixed(""),
             "kernel_max": fixed("8191"),
-            "smt": Folder(entries={"active": fixed("0"), "control": text("off")}),
+            "smt": Folder(entries={"active": fixed("0"), "control": _smt(host)}),
         }
     )
     policies: dict[str, Node] = {}
@@ -209,10 +209,16 @@ def _cpus(host: LabHost) -> Folder:
             policies[f"policy{number}"] = _frequency_policy(number)
             cpu["cpufreq"] = Link(target=f"../cpufreq/policy{number}")
             cpu["cpuidle"] = _idle_states()
+            cpu["power"] = Folder(entries={"pm_qos_resume_latency_us": integer(0, 0, 2**31 - 1)})
         cpus.entries[f"cpu{number}"] = Folder(entries=cpu)
     if policies:
         cpus.entries["cpufreq"] = Folder(entries=policies)
     return cpus
+
+
+def _smt(host: LabHost) -> Knob:
+    """Switched by the host itself where it owns its clock; a virtual machine has no second threads to switch."""
+    return choice("on", ("on", "off", "forceoff")) if host.has_cpufreq else fixed("notsupported")
 
 
 def _frequency_policy(number: int) -> Folder:

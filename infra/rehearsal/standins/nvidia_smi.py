@@ -1,4 +1,4 @@
-"""`nvidia-smi`: queries as CSV, the list, `-q` with the fabric section, NVLink state, `-pm`.
+"""`nvidia-smi`: queries as CSV, the list, `-q` with the fabric section, NVLink state, `-pm`, `-pl`, `-ac`, `-mig`.
 
 Written from the manual of driver 580 and from public outputs; what other options print is not here,
 and they are refused as unknown ones are.
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 OPTIONS = {
     "-L": False, "--list-gpus": False, "-q": False, "--query": False, "-i": True, "--id": True, "-d": True,
-    "--display": True, "-pm": True, "--persistence-mode": True, "--format": True, "--query-gpu": True,
+    "--display": True, "-pl": True, "--power-limit": True, "-ac": True, "--applications-clocks": True,
+    "-mig": True, "--multi-instance-gpu": True, "-pm": True, "--persistence-mode": True, "--format": True,
+    "--query-gpu": True,
     "--query-compute-apps": True, "--query-remapped-rows": True, "-h": False, "--help": False,
     "--version": False,
 }  # fmt: skip
@@ -41,6 +43,10 @@ LINKS_PER_GPU = 18
 LINK_SPEED = {"gb200": "53.125", "gb300": "53.125", "b200": "53.125", "b300": "53.125"}
 OLDER_LINK_SPEED = "26.562"
 IDLE_MEMORY_MIB = 4
+MOST_POWER_W = 1200.0
+LEAST_POWER_W = 200.0
+DEFAULT_CLOCKS = "3996,1965"
+MIG_MODES = {"0": "Disabled", "1": "Enabled"}
 EXIT_BAD_OPTION = 2
 EXIT_NO_DEVICE = 6
 NOT_APPLICABLE = "[N/A]"
@@ -82,6 +88,20 @@ def persistence_mode(host: dict[str, Any]) -> str:
         return "Enabled" if host.get("persistence_mode") in (True, "Enabled") else "Disabled"
 
 
+def setting(gpu: Gpu, name: str, first: str) -> str:
+    """What was set on one GPU since boot, else what it starts with."""
+    try:
+        with open(f"{run_folder()}/gpu{gpu.index}-{name}", encoding="ascii") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return first
+
+
+def applications_clock(gpu: Gpu, place: int) -> str:
+    """The application clock of the memory (0) or of the graphics (1)."""
+    return setting(gpu, "clocks", DEFAULT_CLOCKS).split(",")[place]
+
+
 # Field → (unit in the header, value)
 GPU_FIELDS: dict[str, tuple[str, FieldValue]] = {
     "index": ("", lambda gpu: str(gpu.index)),
@@ -102,13 +122,14 @@ GPU_FIELDS: dict[str, tuple[str, FieldValue]] = {
     "utilization.memory": ("%", lambda _: "0"),
     "temperature.gpu": ("", lambda _: "34"),
     "power.draw": ("W", lambda _: "178.21"),
-    "power.limit": ("W", lambda _: "1200.00"),
+    "power.limit": ("W", lambda gpu: setting(gpu, "power", "1200.00")),
+    "power.min_limit": ("W", lambda _: "200.00"),
     "power.max_limit": ("W", lambda _: "1200.00"),
     "persistence_mode": ("", lambda gpu: persistence_mode(gpu.host)),
     "compute_mode": ("", lambda _: "Default"),
     "compute_cap": ("", lambda gpu: str(gpu.host.get("compute_capability", "10.0"))),
-    "mig.mode.current": ("", lambda _: "Disabled"),
-    "mig.mode.pending": ("", lambda _: "Disabled"),
+    "mig.mode.current": ("", lambda gpu: setting(gpu, "mig", "Disabled")),
+    "mig.mode.pending": ("", lambda gpu: setting(gpu, "mig", "Disabled")),
     "ecc.mode.current": ("", lambda _: "Enabled"),
     "ecc.errors.uncorrected.volatile.total": (
         "",
@@ -119,6 +140,10 @@ GPU_FIELDS: dict[str, tuple[str, FieldValue]] = {
     "clocks.max.sm": ("MHz", lambda _: "2062"),
     "clocks.mem": ("MHz", lambda _: "3996"),
     "clocks.max.mem": ("MHz", lambda _: "3996"),
+    "clocks.max.memory": ("MHz", lambda _: "3996"),
+    "clocks.max.graphics": ("MHz", lambda _: "2062"),
+    "clocks.applications.memory": ("MHz", lambda gpu: applications_clock(gpu, 0)),
+    "clocks.applications.graphics": ("MHz", lambda gpu: applications_clock(gpu, 1)),
     "clocks_event_reasons.active": ("", lambda _: "0x0000000000000001"),
     "clocks_throttle_reasons.active": ("", lambda _: "0x0000000000000001"),
     "pcie.link.gen.current": ("", lambda _: "5"),
@@ -251,6 +276,9 @@ def _show(host: dict[str, Any], gpus: list[Gpu], options: dict[str, str]) -> int
     mode = options.get("-pm", options.get("--persistence-mode"))
     if mode is not None:
         return _set_persistence_mode(gpus, mode)
+    changed = _change_setting(gpus, options)
+    if changed is not None:
+        return changed
     if "-q" in options or "--query" in options:
         _print_log(host, gpus)
         return 0
@@ -284,6 +312,31 @@ def _set_persistence_mode(gpus: list[Gpu], mode: str) -> int:
             print(f"Persistence mode is already {wanted[mode]} for GPU {gpu.bus_id}.")
         else:
             print(f"{wanted[mode]} persistence mode for GPU {gpu.bus_id}.")
+    print("All done.")
+    return 0
+
+
+def _change_setting(gpus: list[Gpu], options: dict[str, str]) -> int | None:
+    """Set power limit, application clocks or MIG mode; None where none of them is asked for."""
+    power = options.get("-pl", options.get("--power-limit"))
+    clocks = options.get("-ac", options.get("--applications-clocks"))
+    mig = options.get("-mig", options.get("--multi-instance-gpu"))
+    if power is None and clocks is None and mig is None:
+        return None
+    name, value = "mig", MIG_MODES.get(mig or "", "")
+    if power is not None:
+        watts = float(power) if power.replace(".", "", 1).isdigit() else 0.0
+        name, value = "power", f"{watts:.2f}" if LEAST_POWER_W <= watts <= MOST_POWER_W else ""
+    elif clocks is not None:
+        is_pair = len(clocks.split(",")) == len(("memory", "graphics"))
+        name, value = "clocks", clocks if is_pair and clocks.replace(",", "").isdigit() else ""
+    if not value:
+        print("Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n")
+        return EXIT_BAD_OPTION
+    os.makedirs(run_folder(), exist_ok=True)
+    for gpu in gpus:
+        with open(f"{run_folder()}/gpu{gpu.index}-{name}", "w", encoding="ascii") as file:
+            file.write(value)
     print("All done.")
     return 0
 
