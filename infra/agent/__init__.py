@@ -31,7 +31,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                stack, groups, operator                     epoch, phase, restarts, attempts, why, own, …}],
                                                            "router": {process, why} of its latest end, or {}}
     live       processes [{id, unit, names, libraries}],  {"processes": [{id, pid, env, limits, libraries, image,
-               signs                                       lines}], "ceiling"}
+               signs, image                                lines, changes}], "ceiling", "image_ids"}
     evidence   record, collect_s                           {"processes", "left_out"} behind a tar archive (`evidence`)
     lease                                                {"lease": whether one came with the request}
     staging    action look|list|start|run|end, …         see `staging`: weights brought here by a unit of their own

@@ -79,7 +79,12 @@ def parse_digests(text: str) -> List[str]:
 def parse_ids(text: str) -> List[str]:
     """The images' own ids (`sha256:…`): all that one out of an archive is known by."""
     names = [str(image.get("Id") or "") for image in _images(text)]
-    return ["sha256:" + name if HEX_ID.match(name) else name for name in names if name]
+    return [full_id(name) for name in names if name]
+
+
+def full_id(name: str) -> str:
+    """An image's id with its algorithm, which podman leaves out."""
+    return "sha256:" + name if HEX_ID.match(name) else name
 
 
 def _images(text: str) -> List[Dict[str, Any]]:

@@ -6,9 +6,11 @@ import time
 from typing import Dict, List, Optional, Pattern, Tuple
 
 from .host import Host
+from .images import full_id, parse_ids
 from .journal import Entry
 from .logs import read_entries
 from .masking import SECRET_NAME
+from .services import parse_properties
 from .unit_processes import container_of, find_processes, read_variables
 from .units import show_units
 
@@ -35,16 +37,17 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     found = find_processes(host, units)
     starts = _starts(host, units) if pattern is not None else {}
     images = _images(host, units)
+    changes = _unit_changes(host, units)
     rows = []
     for row, unit in zip(asked, units):
         pid = found[unit].engine_pid
         lines: List[str] = []
         if pattern is not None and pid is not None:
             lines = _matching_lines(host, unit, pattern, starts.get(unit))
-        rows.append(
-            dict(_facts(host, pid, row), id=row["id"], pid=pid, image=images.get(unit), lines=lines)
-        )
-    return {"schema_version": 1, "processes": rows, "ceiling": _ceiling()}
+        facts = dict(_facts(host, pid, row), id=row["id"], pid=pid, lines=lines)
+        rows.append(dict(facts, image=images.get(unit), changes=changes.get(unit, [])))
+    named = _named_images(host, request.get("image"))
+    return {"schema_version": 1, "processes": rows, "ceiling": _ceiling(), "image_ids": named}
 
 
 def parse_limits(text: str) -> Dict[str, List[int]]:
@@ -132,7 +135,37 @@ def _images(host: Host, units: List[str]) -> Dict[str, str]:
         for line in host.run(argv, INSPECT_S).stdout.splitlines():
             name, _, image = line.strip().lstrip("/").partition(" ")
             if name in names and image:
-                found[names[name]] = image
+                found[names[name]] = full_id(image)
+    return found
+
+
+def _named_images(host: Host, image: object) -> List[str]:
+    """By what ids a runtime knows the image that engines are started by now; [] where there is none."""
+    if not isinstance(image, dict):
+        return []
+    words = [str(image["runtime"]), "image", "inspect", str(image["reference"])]
+    answer = host.run(words, INSPECT_S)
+    return parse_ids(answer.stdout) if answer.exit_code == 0 else []
+
+
+def _unit_changes(host: Host, units: List[str]) -> Dict[str, List[str]]:
+    """What somebody has put over each unit's own file, and whether systemd has yet to read that file.
+
+    Drop-ins for every service of a distribution (`service.d`) are none of ours to judge.
+    """
+    argv = ["systemctl", "show", "-p", "DropInPaths,NeedDaemonReload", "--", *units]
+    blocks = [block for block in host.run(argv, INSPECT_S).stdout.split("\n\n") if block.strip()]
+    found: Dict[str, List[str]] = {}
+    for unit, block in zip(units, blocks if len(blocks) == len(units) else []):
+        shown = parse_properties(block)
+        paths = shown.get("DropInPaths", "").split()
+        own = [
+            path for path in paths if path.rpartition("/")[0].rpartition("/")[2].startswith("moe")
+        ]
+        words = ["{} changes it".format(path) for path in own]
+        if shown.get("NeedDaemonReload") == "yes":
+            words.append("systemd has not read its file since that was changed")
+        found[unit] = words
     return found
 
 

@@ -12,6 +12,7 @@ from infra.launch.fleet import Report, ask_all, rows_of
 from infra.launch.host_drift import Check
 from infra.plan.process import Process
 from infra.render.host_paths import unit_name
+from infra.render.host_state import runnable_image
 
 UNLIMITED = -1
 # What units and containers are rendered with (render/units.py, render/container.py), by the kernel's names.
@@ -32,7 +33,9 @@ class LiveProcess:
         env: value by name, None where the variable is not set.
         limits: soft and hard by the kernel's name; -1 is unlimited.
         libraries: whether each is mapped, by path.
-        image: digest of its container's image, None without a container.
+        image: id of its container's image, None without a container.
+        named: ids by which its host knows the image that it would be started in now; () where that cannot be told.
+        changes: what has been put over its unit, in words.
         lines: logged lines that tell a transport.
     """
 
@@ -40,6 +43,8 @@ class LiveProcess:
     limits: Mapping[str, Sequence[int]]
     libraries: Mapping[str, bool]
     image: str | None
+    named: tuple[str, ...]
+    changes: tuple[str, ...]
     lines: tuple[str, ...]
 
 
@@ -49,9 +54,13 @@ def check_live(deployment: Deployment) -> list[Check]:
     Raises:
         HostsFailed: a host cannot be asked.
     """
+    plan = deployment.plan
+    image = {"runtime": plan.runtime, "reference": runnable_image(plan.engine.image)}
+    shared = {"operation": "live", "signs": any_sign()}
+    if plan.runtime != "native":
+        shared = {**shared, "image": image}
     requests = {
-        host: {"operation": "live", "processes": rows, "signs": any_sign()}
-        for host, rows in _questions(deployment).items()
+        host: {**shared, "processes": rows} for host, rows in _questions(deployment).items()
     }
     reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
     live: dict[str, LiveProcess] = {}
@@ -68,6 +77,7 @@ def check_live(deployment: Deployment) -> list[Check]:
         checks.append(_check(process, "environment", env_problem(process, found)))
         problem = limits_problem(found.limits, ceilings[process.id])
         checks.append(_check(process, "limits", problem))
+        checks.append(_check(process, "unit", "; ".join(found.changes) or None))
         if PRELOAD in process.env_prepend:
             checks.append(_check(process, "preload", preload_problem(process, found)))
         if process.group in spanning:
@@ -133,10 +143,16 @@ def image_checks(
         counts = Counter(live[process.id].image for process in own)
         usual = counts.most_common(1)[0][0]
         for process in own:
-            image = live[process.id].image
-            problem = None if image == usual else f"it runs in {image}, most others in {usual}"
-            checks.append(_check(process, "image", problem, f"{image}"))
+            has = live[process.id]
+            checks.append(_check(process, "image", image_problem(has, usual), f"{has.image}"))
     return checks
+
+
+def image_problem(has: LiveProcess, usual: str | None) -> str | None:
+    """Why a process runs in another image than it should; None when it does not."""
+    if has.named and has.image not in has.named:
+        return f"it runs in {has.image}, and its host has {has.named[0]} under that name since"
+    return None if has.image == usual else f"it runs in {has.image}, most others in {usual}"
 
 
 def _questions(deployment: Deployment) -> dict[str, list[dict[str, object]]]:
@@ -160,9 +176,7 @@ def _read(report: Report) -> dict[str, LiveProcess]:
     """The processes that run, by id."""
     found: dict[str, LiveProcess] = {}
     for row in rows_of(report, "processes"):
-        env, limits, libraries, lines = (
-            row.get(key) for key in ("env", "limits", "libraries", "lines")
-        )
+        env, limits, libraries = (row.get(key) for key in ("env", "limits", "libraries"))
         if row.get("pid") is None or not isinstance(env, Mapping):
             continue
         found[str(row["id"])] = LiveProcess(
@@ -170,9 +184,15 @@ def _read(report: Report) -> dict[str, LiveProcess]:
             limits=limits if isinstance(limits, Mapping) else {},
             libraries=libraries if isinstance(libraries, Mapping) else {},
             image=None if row.get("image") is None else str(row["image"]),
-            lines=tuple(map(str, lines)) if isinstance(lines, list) else (),
+            named=_texts(report.get("image_ids")),
+            changes=_texts(row.get("changes")),
+            lines=_texts(row.get("lines")),
         )
     return found
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _ceiling(report: Report) -> Mapping[str, int]:

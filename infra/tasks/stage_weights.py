@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed, StackError
 from infra.inventory.hosts import InventoryHost
-from infra.launch.deployment import Limits, Pace
-from infra.launch.fleet import SystemClock
 from infra.launch.images import ImageOnHost, bring_images, unequal_images
-from infra.launch.lease import this_owner
 from infra.launch.staging import deep_check, end_stagings, stage
 from infra.launch.staging_order import Outcome, Staging
-from infra.launch.staging_plan import SHARED_STORAGE, Checkpoint, giga, wanted_checkpoints
+from infra.launch.staging_plan import Checkpoint, giga
 from infra.plan.compile import CompiledStack
 from infra.plan.weights_origin import source_host
-from infra.spec.weights_source import FIELD
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.reached_hosts import host_states, open_fleet
 from infra.tasks.stack_options import compile_for_hosts, needed_inventory, same_choice
-from infra.tasks.stack_secrets import read_secrets
+from infra.tasks.staging_choice import chosen_checkpoints, open_staging
 
 
 def run(options: Options, output: Output) -> int:
@@ -31,26 +27,12 @@ def run(options: Options, output: Output) -> int:
     _refuse_both(options)
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
-    weights = compiled.stack.spec.weights
     states = host_states(compiled, catalog)
-    named = options.text("source")
-    checkpoints = wanted_checkpoints(
-        states,
-        catalog,
-        weights.source if named is None else named,
-        is_shared=weights.storage in SHARED_STORAGE,
-        where=FIELD if named is None else "--source",
-    )
+    checkpoints = chosen_checkpoints(compiled, catalog, options.text("source"))
     hosts = _hosts(options, compiled, checkpoints)
     with open_fleet(options, hosts) as fleet:
-        staging = Staging(
-            fleet=fleet,
-            addresses={name: host.service_address for name, host in hosts.items()},
-            secrets=read_secrets(compiled.plan.secrets),
-            pace=Pace(limits=Limits(), clock=SystemClock(), say=output.message),
-            operator=this_owner().operator,
-            token=os.urandom(16).hex(),
-        )
+        staging = open_staging(compiled, fleet, output)
+        staging = replace(staging, addresses={n: host.service_address for n, host in hosts.items()})
         if options.is_on("stop"):
             return _stop(staging, checkpoints, options, output)
         try:

@@ -262,6 +262,9 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 (
                     *HOSTS,
                     Option("timeout", "number", "seconds that one request may take; default 60"),
+                    Option(
+                        "deep", "switch", "also read every byte of the weights against its checksum"
+                    ),
                 ),
             ),
             Entry(

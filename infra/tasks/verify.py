@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from infra.catalog.load import Catalog
 from infra.engines.capabilities import CAPABILITIES
 from infra.errors import Differs, NotReady
+from infra.launch.fleet import Fleet
 from infra.launch.host_drift import Check
+from infra.launch.staging import deep_check
 from infra.launch.verification import verify
+from infra.plan.compile import CompiledStack
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.reached_hosts import make_deployment, open_fleet
 from infra.tasks.stack_options import compile_for_hosts, same_choice
+from infra.tasks.staging_choice import staging_of
 
 REQUEST_S = 60.0
 MAX_SHOWN = 3
@@ -26,6 +30,9 @@ def run(options: Options, output: Output) -> int:
     with open_fleet(options, compiled.book.hosts) as fleet:
         deployment, secrets = make_deployment(compiled, catalog, fleet, output)
         checks = verify(deployment, secrets, timeout_s)
+        if options.is_on("deep"):
+            output.message("reading every byte of the weights: engines are slower meanwhile")
+            checks += _deep_checks(compiled, catalog, fleet, output)
     output.document(verify_document(compiled.plan.stack, checks))
     output.data(_table(checks))
     cannot = [name for name in CAPABILITIES if name not in compiled.plan.capabilities]
@@ -42,6 +49,23 @@ def run(options: Options, output: Output) -> int:
         return Differs.exit_code
     output.next_command(f"fab logs {again}")
     return 0
+
+
+def _deep_checks(
+    compiled: CompiledStack, catalog: Catalog, fleet: Fleet, output: Output
+) -> list[Check]:
+    """Every checkpoint of every host, or once of the mount that they share, byte by byte."""
+    checkpoints, staging = staging_of(compiled, catalog, fleet, output)
+    return [
+        Check(
+            process=one.host,
+            check=f"weights:{one.checkpoint}",
+            ok=one.ok,
+            detail=one.why,
+            is_drift=True,
+        )
+        for one in deep_check(staging, checkpoints)
+    ]
 
 
 def verify_document(stack: str, checks: Sequence[Check]) -> dict[str, object]:

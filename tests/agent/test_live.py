@@ -81,6 +81,31 @@ def test_a_containers_engine_tells_what_it_has(running: StubbornHost, engine: in
     }
 
 
+def test_drop_ins_of_ours_and_a_file_not_read_are_told(
+    running: StubbornHost, stand_in: Callable[[str, str], None]
+) -> None:
+    own = "/etc/systemd/system/moe-s-engine@.service.d/a.conf"
+    shown = "MainPID=1\\nControlGroup=/unit\\nStateChangeTimestampMonotonic=1\\n"
+    paths = f"DropInPaths=/usr/lib/systemd/system/service.d/10-timeout-abort.conf {own}\\n"
+    stand_in("systemctl", f"printf '{shown}{paths}NeedDaemonReload=yes\\n'")
+    assert ask(running)["changes"] == [
+        f"{own} changes it",
+        "systemd has not read its file since that was changed",
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "sha256:"])
+def test_the_image_under_its_name_is_told_by_its_id(
+    running: StubbornHost, stand_in: Callable[[str, str], None], name: str
+) -> None:
+    digits = "0123456789abcdef" * 4
+    stand_in("docker", f"""echo '[{{"Id": "{name}{digits}"}}]'""")
+    image = {"runtime": "docker", "reference": "engine:1"}
+    assert running.ask("live", processes=[], image=image)["image_ids"] == [f"sha256:{digits}"]
+    stand_in("docker", "exit 1")
+    assert running.ask("live", processes=[], image=image)["image_ids"] == []
+
+
 def test_what_does_not_run_has_nothing(
     host: StubbornHost, stand_in: Callable[[str, str], None]
 ) -> None:

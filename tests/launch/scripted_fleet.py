@@ -91,6 +91,7 @@ class ScriptedFleet:
         self.tokens: dict[tuple[str, str], int] = {}
         self.ranks: dict[tuple[str, str], str] = {}
         self.counts_tokens = True
+        self.image_ids = ["sha256:1"]
         self.live: dict[str, Mapping[str, object]] = {}
         self.watched: set[str] = set()
         self.group_rows: dict[str, Mapping[str, object]] = {}
@@ -273,9 +274,10 @@ class ScriptedFleet:
                 "libraries": dict.fromkeys(row["libraries"], True),
                 "image": "sha256:1",
                 "lines": [],
+                "changes": [],
             }
             rows.append({**found, **self.live.get(process.id, {})})
-        return {"processes": rows, "ceiling": None}
+        return {"processes": rows, "ceiling": None, "image_ids": self.image_ids}
 
     def _listening(self, host: str, request: Mapping[str, object]) -> Report:
         ports = request["ports"]

@@ -62,6 +62,23 @@ def test_an_image_of_its_own_is_named(catalog: Catalog) -> None:
     assert "sha256:1" in wrong[0].detail
 
 
+def test_an_image_that_was_replaced_under_its_name_is_named(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment("gb200-tp4", catalog)
+    bring_up(deployment, {}, tunes=False)
+    fleet.image_ids = ["sha256:2"]
+    (wrong,) = [check for check in check_live(deployment) if not check.ok]
+    assert wrong.check == "image"
+    assert wrong.detail == "it runs in sha256:1, and its host has sha256:2 under that name since"
+    fleet.image_ids = []  # the image was removed: nothing to compare with
+    assert all(check.ok for check in check_live(deployment))
+
+
+def test_what_was_put_over_a_unit_is_named(catalog: Catalog) -> None:
+    dropped = "/etc/systemd/system/moe-gb200-2p1d-engine@1.service.d/a.conf changes it"
+    wrong = wrong_checks("gb200-2p1d", catalog, decode_0__1={"changes": [dropped]})
+    assert [(c.process, c.check, c.detail) for c in wrong] == [("decode-0/1", "unit", dropped)]
+
+
 def test_a_group_that_fell_back_to_sockets_is_a_failure(catalog: Catalog) -> None:
     wrong = wrong_checks(
         "gb200-2p1d", catalog, decode_0__1={"lines": [NO_IB, SOCKET_THERE, SOCKET_USED]}

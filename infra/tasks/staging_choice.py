@@ -1,0 +1,65 @@
+"""What `stage-weights` and `verify --deep` read of a stack before they look at its checkpoints."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from infra.catalog.load import Catalog
+from infra.launch.deployment import Limits, Pace
+from infra.launch.fleet import Fleet, SystemClock
+from infra.launch.lease import this_owner
+from infra.launch.staging_order import Staging
+from infra.launch.staging_plan import SHARED_STORAGE, Checkpoint, wanted_checkpoints
+from infra.plan.compile import CompiledStack
+from infra.spec.weights_source import FIELD
+from infra.tasks.output import Output
+from infra.tasks.reached_hosts import host_states
+from infra.tasks.stack_secrets import read_secrets
+
+
+def chosen_checkpoints(
+    compiled: CompiledStack, catalog: Catalog, source: str | None = None
+) -> tuple[Checkpoint, ...]:
+    """Every checkpoint and draft of a stack.
+
+    Args:
+        compiled: the stack.
+        catalog: knows their repositories.
+        source: of the command line; None for the stack's.
+
+    Raises:
+        StackError: a checkpoint is not in the catalogue, or the source is none.
+    """
+    weights = compiled.stack.spec.weights
+    return wanted_checkpoints(
+        host_states(compiled, catalog),
+        catalog,
+        weights.source if source is None else source,
+        is_shared=weights.storage in SHARED_STORAGE,
+        where=FIELD if source is None else "--source",
+    )
+
+
+def open_staging(compiled: CompiledStack, fleet: Fleet, output: Output) -> Staging:
+    """One run of the work on checkpoints."""
+    hosts = compiled.book.hosts
+    return Staging(
+        fleet=fleet,
+        addresses={name: host.service_address for name, host in hosts.items()},
+        secrets=read_secrets(compiled.plan.secrets),
+        pace=Pace(limits=Limits(), clock=SystemClock(), say=output.message),
+        operator=this_owner().operator,
+        token=os.urandom(16).hex(),
+    )
+
+
+def staging_of(
+    compiled: CompiledStack, catalog: Catalog, fleet: Fleet, output: Output
+) -> tuple[tuple[Checkpoint, ...], Staging]:
+    """The checkpoints that the stack's own hosts hold, wherever they came from, and a run to look at them."""
+    checkpoints = tuple(
+        replace(one, source=replace(one.source, host=None))
+        for one in chosen_checkpoints(compiled, catalog)
+    )
+    return checkpoints, open_staging(compiled, fleet, output)
