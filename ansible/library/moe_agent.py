@@ -20,10 +20,11 @@ options:
       - V(install) brings the host to its files and images, as C(fab up) does.
       - V(start) starts the units that do not run, all at once.
       - V(ready) waits some seconds for what C(fab status) calls ready, and fails when a process has ended.
+      - V(prove) has every rank of the host generate a token, or a request go through its router, as C(fab up) does.
       - V(watch) has the host's watcher keep its groups alive from now on.
       - V(release) gives the lease back.
     type: str
-    choices: [tune, look, install, start, ready, watch, release]
+    choices: [tune, look, install, start, ready, prove, watch, release]
     required: true
   mode:
     description: Of V(tune); V(rollback) brings back what was found.
@@ -37,7 +38,7 @@ options:
     choices: [drain, running, reboot]
     default: []
   kind:
-    description: Of V(start) and V(ready); the units that are meant.
+    description: Of V(start), V(ready) and V(prove); the units that are meant.
     type: str
     choices: [engine, router]
     default: engine
@@ -91,11 +92,19 @@ at:
   type: float
 ready:
   description: Whether every process is.
-  returned: for V(ready)
+  returned: for V(ready) and V(prove)
   type: bool
 silent:
   description: Processes that are not.
-  returned: for V(ready)
+  returned: for V(ready) and V(prove)
   type: list
   elements: str
+proven:
+  description: How many ranks of the host have generated a token.
+  returned: for V(prove) of engines
+  type: int
+answer:
+  description: What a request through the router was answered.
+  returned: for V(prove) of a router
+  type: str
 """

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.engines.serving import CHAT, answer_text, answer_tokens
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
-from infra.launch.failures import router_not_ready
 from infra.launch.fleet import ask_until_known
 from infra.launch.handover import hand_over, look_at, take_back, watched
 from infra.launch.host_drift import not_as_installed
 from infra.launch.installation import install
 from infra.launch.preflight.gate import Gate
-from infra.launch.probing import ask_reachable, probe_hosts
 from infra.launch.progress import clock_text
-from infra.launch.proof import Verdict, error_text, is_good
-from infra.launch.readiness import LOG_LINES, Readiness
+from infra.launch.proof import Verdict
+from infra.launch.readiness import Readiness
+from infra.launch.router_proof import ask_through
 from infra.launch.secret import Secret
 from infra.launch.supervision import GroupState
-from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
+from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.plan.process import Process
 from infra.render.units import STOP_S
 
@@ -96,28 +94,10 @@ def _start_and_prove(deployment: Deployment) -> Served:
     router, answer = deployment.endpoints.router, None
     if router is not None:
         _start_units(deployment, "router")
-        answer = _ask_through(deployment, router)
+        answer = ask_through(deployment, router)
         deployment.say(f"a request went through the router: {answer}")
     look = watched(deployment, begun=deployment.clock.now())
     return Served(units=look.units, proofs=proofs, through_router=answer, groups=look.groups)
-
-
-def router_probe(deployment: Deployment, router: Process, timeout_s: float) -> dict[str, object]:
-    """A chat request as a client would send it."""
-    body = {
-        "model": deployment.endpoints.model,
-        "messages": [{"role": "user", "content": "What is 17 + 25? " * 20}],
-        "max_tokens": 16,
-        "temperature": 0,
-    }
-    step = {
-        "method": "POST",
-        "url": f"{router.endpoint}{CHAT}",
-        "headers": dict(deployment.headers),
-        "body": body,
-        "timeout_s": timeout_s,
-    }
-    return {"id": router.id, "steps": [step]}
 
 
 def _make_ready(deployment: Deployment) -> None:
@@ -163,69 +143,3 @@ def _start_units(deployment: Deployment, kind: str) -> dict[str, UnitState]:
         for host, report in reports.items()
         for process, state in read_units(host, report, units[host]).items()
     }
-
-
-def _ask_through(deployment: Deployment, router: Process) -> str:
-    """What a request through the router got.
-
-    Raises:
-        NotReady: the router has ended, or no request went through in time.
-    """
-    clock, limits = deployment.clock, deployment.limits
-    begun, pause, attempts = clock.now(), limits.first_poll_s, 0
-    while True:
-        attempts += 1
-        timeout_s = min(limits.first_proof_s * attempts, limits.longest_proof_s)
-        probes = {router.host: [router_probe(deployment, router, timeout_s)]}
-        steps = probe_hosts(deployment, probes, timeout_s).get(router.id, [])
-        answer = steps[-1] if steps else {}
-        num_tokens = answer_tokens(answer.get("body"))
-        if is_good(answer) and num_tokens:
-            return _words(answer.get("body"), num_tokens)
-        reason = _why_not(answer)
-        ended = _router_end(deployment)
-        if ended is not None:
-            raise router_not_ready(deployment, ended)
-        if clock.now() - begun > limits.router_s:
-            what = f"no request went through the router within {limits.router_s:g} s: {reason}"
-            raise router_not_ready(deployment, what)
-        clock.sleep(pause)
-        pause = min(pause * 1.5, limits.longest_poll_s)
-
-
-def _router_end(deployment: Deployment) -> str | None:
-    """How the router's unit ended, None while it runs."""
-    units = deployment.units("router")
-    requests = {
-        host: units_request("status", list(names), log_lines=LOG_LINES)
-        for host, names in units.items()
-    }
-    for host, report in ask_reachable(deployment, requests, deployment.limits.ask_s).items():
-        for state in read_units(host, report, units[host]).values():
-            if state.has_ended or _ends_again_and_again(state):
-                return why_ended(state)
-    return None
-
-
-def _ends_again_and_again(state: UnitState) -> bool:
-    """Whether systemd's restarts do not bring the router up: it ends as soon as it was started.
-
-    One that was killed once is another matter: its watcher ends a router that hangs.
-    """
-    if state.sub_state == "auto-restart":
-        return state.restarts > 0 or state.result != "signal"
-    return state.restarts > 1
-
-
-def _why_not(answer: Mapping[str, object]) -> str:
-    """Why an answer does not show that requests go through."""
-    if is_good(answer):
-        return "it answered without a single token"
-    status = answer.get("status")
-    return error_text(answer) if status is None else f"HTTP {status}: {error_text(answer)}"
-
-
-def _words(body: object, num_tokens: int) -> str:
-    """What the model said, shortened; how much where no word of it can be shown."""
-    text = " ".join(answer_text(body).split())
-    return repr(text[:60]) if text else f"{num_tokens} tokens"

@@ -44,6 +44,8 @@ class Readiness:
     """One wait for a deployment whose engines have been started.
 
     Args:
+        host: where the ranks are that are to be proven; None for all of them. Endpoints elsewhere are only asked
+            whether they answer, as those here are proven with them.
         units: process → its latest state.
         healthy: url → when it first answered.
         refused: url → what it said instead.
@@ -57,6 +59,7 @@ class Readiness:
 
     deployment: Deployment
     begun: float
+    host: str | None = None
     units: dict[str, UnitState] = field(default_factory=dict)
     healthy: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -78,11 +81,7 @@ class Readiness:
         progress = Progress(self.deployment.say, limits.progress_s, self.begun)
         pause = limits.first_poll_s
         while True:
-            self._look_at_units(reads_logs=self._logs_are_due(progress))
-            self._look_at_health()
-            self._prove()
-            self._refuse_contradictions()
-            if len(self.proven) == len(self.deployment.endpoints.ranks):
+            if self.look(reads_logs=self._logs_are_due(progress)):
                 return self.proven
             now = clock.now()
             if now - self.begun > limits.ready_s:
@@ -92,10 +91,31 @@ class Readiness:
             clock.sleep(min(pause, max(limits.ready_s - (now - self.begun), 0.01)))
             pause = min(pause * 1.3, limits.longest_poll_s)
 
+    def look(self, *, reads_logs: bool) -> bool:
+        """Look at everything once, and try what is not proven yet; whether every rank is.
+
+        Raises:
+            NotReady: a process has ended or answers with errors.
+            HostsFailed: a host is out of reach and stays so.
+        """
+        self._look_at_units(reads_logs=reads_logs)
+        self._look_at_health()
+        self._prove()
+        self._refuse_contradictions()
+        return not self._missing()
+
     def awaited(self) -> tuple[str, ...]:
         """Processes that have not proven themselves, in plan order."""
-        missing = {r.process for r in self.deployment.endpoints.ranks if r not in self.proven}
+        missing = {rank.process for rank in self._missing()}
         return tuple(process.id for process in self.deployment.engines() if process.id in missing)
+
+    def _missing(self) -> list[RankEndpoint]:
+        """The ranks that are still to be proven."""
+        return [
+            rank
+            for rank in self.deployment.endpoints.ranks
+            if rank not in self.proven and self.host in (None, rank.host)
+        ]
 
     def _logs_are_due(self, progress: Progress) -> bool:
         """Whether the next look at the units shall bring the last lines of the logs along."""
@@ -163,10 +183,9 @@ class Readiness:
         """Try every proof whose endpoints are healthy."""
         endpoints, limits = self.deployment.endpoints, self.deployment.limits
         pairs = partners(endpoints)
-        missing = [rank for rank in endpoints.ranks if rank not in self.proven]
         ready = [
             rank
-            for rank in missing
+            for rank in self._missing()
             if all(need.url in self.healthy for need in (rank, pairs.get(rank, rank)))
         ]
         if not ready:
@@ -214,7 +233,7 @@ class Readiness:
                 raise never_ready(self.deployment, rank, reason)
         now, settle_s = self.deployment.clock.now(), self.deployment.limits.settle_s
         for rank in self.deployment.endpoints.ranks:
-            if rank.url in self.healthy:
+            if rank.url in self.healthy or self.host not in (None, rank.host):
                 continue
             peers = [
                 self.healthy[other.url]

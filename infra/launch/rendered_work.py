@@ -19,8 +19,10 @@ from infra.launch.host_tuning import Allowance, TuningOrder, tune
 from infra.launch.installation import apply_state, judge_hosts, make_way, state_request
 from infra.launch.lease import Owner, is_dead, lease_document, owner_of
 from infra.launch.observation import UNKNOWN, ProcessStatus, observe
+from infra.launch.readiness import Readiness
 from infra.launch.rendered_host import Ask, OneHost, RenderedHost, deployment_on, part_of
 from infra.launch.result_words import state_result
+from infra.launch.router_proof import ask_through
 from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.remote.failures import LeaseHeld
@@ -43,7 +45,7 @@ class Wish:
         operation: a key of `OPERATIONS`.
         mode: of `tune`: bring about, or bring back what was found.
         allow: of `tune`: what may be done that would else be left, see `TuningOrder`.
-        kind: of `start` and `ready`: the units that are meant.
+        kind: of `start`, `ready` and `prove`: the units that are meant.
         lease: the command that holds the stack's lease; None without one.
         since: `at` of the task that started what is awaited.
         ready_s: how long after that everything must be ready.
@@ -206,6 +208,44 @@ def await_units(work: HostAtWork, wish: Wish) -> Result:
         clock.sleep(POLL_S)
 
 
+def prove_host(work: HostAtWork, wish: Wish) -> Result:
+    """Have every rank of this host generate a token, or a request go through its router: the proof of `fab up`.
+
+    Of ranks that are not proven within a round `ready` is false and `silent` names their processes. A rank is proven
+    from its own host, with a rank of another one where a request needs both.
+    """
+    clock, fleet, secrets = work.clock, work.fleet(wish), work.secrets()
+    key = secrets.get("api_key")
+    deployment = replace(
+        part_of(work.deployment(fleet)),
+        headers={"Authorization": f"Bearer {key.reveal()}"} if key else {},
+        nonce=os.urandom(8).hex(),
+    )
+    router = deployment.endpoints.router
+    if wish.kind == "router":
+        if router is None or router.host != fleet.name:
+            return {"ready": True, "silent": []}
+        return {"ready": True, "silent": [], "answer": ask_through(deployment, router)}
+    begun = clock.now()
+    since = begun if wish.since is None else wish.since
+    pause = min(max((begun - since) * ROUND_SHARE, SHORTEST_ROUND_S), LONGEST_ROUND_S)
+    readiness = Readiness(deployment, begun=begun, host=fleet.name)
+    while not readiness.look(reads_logs=False):
+        now, silent = clock.now(), list(readiness.awaited())
+        if now - since > wish.ready_s:
+            late = (
+                f"no token within {wish.ready_s:g} s from {', '.join(silent)}. `fab logs` says why."
+            )
+            return {"failed": True, "ready": False, "msg": late}
+        if now - begun > pause:
+            work.say(
+                f"no token yet from {', '.join(silent)}, {now - since:.0f} s of {wish.ready_s:g}"
+            )
+            return {"ready": False, "silent": silent}
+        clock.sleep(POLL_S)
+    return {"ready": True, "silent": [], "proven": len(readiness.proven)}
+
+
 def hand_host_over(work: HostAtWork, wish: Wish) -> Result:
     """Have the host's watcher keep its groups alive from now on."""
     if not wish.checks:
@@ -250,6 +290,7 @@ OPERATIONS: Mapping[str, Callable[[HostAtWork, Wish], Result]] = {
     "install": install_on_host,
     "start": start_units,
     "ready": await_units,
+    "prove": prove_host,
     "watch": hand_host_over,
     "release": give_lease_back,
 }

@@ -496,7 +496,7 @@ def knobs_of(hosts: Hosts, items: Sequence[WantedTuning]) -> list[str]:
     """The simulated knobs behind items."""
     knobs: list[str] = []
     for item in items:
-        if item.kind == "sysctl":
+        if item.kind == "sysctl" and not item.target.startswith("net."):
             knobs.append(item.target)
         elif item.kind == "migration-cost":
             knobs.append("/sys/kernel/debug/sched/migration_cost_ns")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +69,11 @@ def test_a_launch_ends_as_fab_up_does_and_the_key_is_never_shown(
     assert installed(down) == by_fab
     assert launched.recap("decode-0")["changed"] == 2
     assert KEY not in launched.out
-    assert "Next: fab verify" in launched.out
+    proven = "Every rank has generated a token, and requests go through. Next: fab verify"
+    assert proven in " ".join(launched.out.split())
+    # both ranks of prefill and all four of decode, each on its own host, by what the engines count
+    assert re.findall(r'"proven": (\d+)', launched.out) == ["4", "4"]
+    assert '"answer": ' in launched.out
     assert down.fab("status").code == 0
     again = down.fab("up")
     assert (again.code, "0 items changed" in again.out) == (0, True), again.out
@@ -111,3 +116,22 @@ def test_a_process_that_ends_ends_the_wait_of_every_host_and_is_named(down: Kept
     assert "Start the router" not in played.out
     assert seconds < 100  # and not the half hour that prefill-0 would have waited
     assert "Traceback" not in played.out.replace("\\nTraceback", "")
+
+
+def test_a_rank_that_answers_and_serves_nothing_fails_the_play_and_is_named(
+    down: KeptHosts, tmp_path: Path
+) -> None:
+    """Every endpoint is healthy; where one prefill rank hands KV over, nobody listens."""
+    folder = tmp_path / "rendered"
+    assert down.fab("render", "--to", str(folder)).code == 0
+    path = folder / "prefill-0" / "host-state.json"
+    text, changed = re.subn(
+        r"VLLM_NIXL_SIDE_CHANNEL_PORT=1", "VLLM_NIXL_SIDE_CHANNEL_PORT=2", path.read_text(), count=1
+    )
+    assert changed == 1
+    path.write_text(text)
+    played = down.play("launch.yml", "-e", f"rendered={folder}", "-e", "ready_s=60")
+    assert played.code == 2, played.out
+    assert re.search(r"(prefill|decode)-0/\d", played.out.partition("FAILED!")[2]), played.out
+    assert "Every rank has generated a token" not in played.out
+    assert "Start the router" not in played.out
