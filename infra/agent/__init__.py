@@ -34,6 +34,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                signs, image                                lines, changes}], "ceiling", "image_ids"}
     evidence   record, collect_s                           {"processes", "left_out"} behind a tar archive (`evidence`)
     lease                                                {"lease": whether one came with the request}
+    receive    action look|write|publish|discard,        {"is_whole", "num_bytes", "free_bytes"}; the piece to `write`
+               target, name, size_bytes, sha256, offset    is behind the request, see `receiving`
     staging    action look|list|start|run|end, …         see `staging`: weights brought here by a unit of their own
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before

@@ -31,6 +31,7 @@ OPERATIONS = {
     "facts": ".facts",
     "reach": ".reach",
     "staging": ".staging",
+    "receive": ".receiving",
     "groups": ".groups",
 }
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
@@ -151,9 +152,12 @@ def failure(what: str, fix: str) -> Report:
 
 
 def _read_frame() -> Report:
+    """The request; bytes that follow it stand in its `body`, as many as it announces."""
     stream = sys.stdin.buffer
     length = int(stream.readline())
-    return cast(Report, json.loads(stream.read(length).decode("utf-8")))
+    request = cast(Report, json.loads(stream.read(length).decode("utf-8")))
+    following = request.get("body_bytes")
+    return dict(request, body=stream.read(int(str(following)))) if following else request
 
 
 def _write_framed(report: Report) -> None:

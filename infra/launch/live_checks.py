@@ -56,7 +56,7 @@ def check_live(deployment: Deployment) -> list[Check]:
     """
     plan = deployment.plan
     image = {"runtime": plan.runtime, "reference": runnable_image(plan.engine.image)}
-    shared = {"operation": "live", "signs": any_sign()}
+    shared: dict[str, object] = {"operation": "live", "signs": any_sign()}
     if plan.runtime != "native":
         shared = {**shared, "image": image}
     requests = {

@@ -86,6 +86,13 @@ def progress_lines(checkpoint: str, standings: Sequence[Standing]) -> list[str]:
     return [*lines, f"{checkpoint}: and {more} more hosts, further on"] if more > 0 else lines
 
 
+def rate_words(num_bytes: int, size_bytes: int, bytes_per_s: float) -> str:
+    """`3.2 of 15 GB, 61.0 MB/s, 3 min left`: one transfer."""
+    left = (size_bytes - num_bytes) / bytes_per_s if bytes_per_s > 0 else 0.0
+    amount = f"{giga(num_bytes)} of {giga(size_bytes)} GB"
+    return f"{amount}, {_speed(bytes_per_s)}, {duration(left)} left"
+
+
 def duration(seconds: float) -> str:
     """`40 s`, `7 min`, `1 h 20 min`: as precise as a wait needs."""
     if seconds < _MINUTE_S:

@@ -133,6 +133,6 @@ def _remove_files(
         )
     forgotten: dict[str, None] = {}
     for report in reports.values():
-        names = report.get("forgotten_releases")
-        forgotten.update(dict.fromkeys(map(str, names if isinstance(names, list) else [])))
+        listed = report.get("forgotten_releases")
+        forgotten.update(dict.fromkeys(map(str, listed if isinstance(listed, list) else [])))
     return sum(row["state"] == "changed" for _, row in rows), list(forgotten)

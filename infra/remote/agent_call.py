@@ -122,11 +122,15 @@ def agent_input(request: Mapping[str, object], *, timeout_s: float) -> bytes:
     """What `agent_command` reads: the program, then the request.
 
     Args:
-        request: operation and its keys.
+        request: operation and its keys; bytes under `body` follow the rest as they are.
         timeout_s: when the agent ends itself and what it started.
     """
-    text = json.dumps({"schema_version": 1, "deadline_s": timeout_s, **request}).encode()
-    return agent_program(request) + b"%d\n" % len(text) + text
+    body = request.get("body")
+    following = body if isinstance(body, bytes) else b""
+    told = {key: value for key, value in request.items() if key != "body"}
+    sizes = {"body_bytes": len(following)} if following else {}
+    text = json.dumps({"schema_version": 1, "deadline_s": timeout_s, **told, **sizes}).encode()
+    return agent_program(request) + b"%d\n" % len(text) + text + following
 
 
 def read_answer(name: str, outcome: Outcome) -> dict[str, object]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed, StackError
 from infra.inventory.hosts import InventoryHost
+from infra.launch.archive_sending import Sending, plan_sending, send_and_load
+from infra.launch.image_archive import read_archive
 from infra.launch.images import ImageOnHost, bring_images, unequal_images
 from infra.launch.staging import deep_check, end_stagings, stage
 from infra.launch.staging_order import Outcome, Staging
-from infra.launch.staging_plan import Checkpoint, giga
+from infra.launch.staging_plan import SHARED_STORAGE, Checkpoint, giga
 from infra.plan.compile import CompiledStack
 from infra.plan.weights_origin import source_host
+from infra.render.host_state import HostState
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.reached_hosts import host_states, open_fleet
@@ -28,6 +32,7 @@ def run(options: Options, output: Output) -> int:
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
     states = host_states(compiled, catalog)
+    sending, states = _planned_sending(options, compiled, states)
     checkpoints = chosen_checkpoints(compiled, catalog, options.text("source"))
     hosts = _hosts(options, compiled, checkpoints)
     with open_fleet(options, hosts) as fleet:
@@ -39,7 +44,10 @@ def run(options: Options, output: Output) -> int:
             is_check = options.is_on("check")
             outcomes = (deep_check if is_check else stage)(staging, checkpoints)
             mode: Literal["check", "apply"] = "check" if is_check else "apply"
-            images = bring_images(fleet, states, mode, staging.pace)
+            if sending is None or is_check:
+                images = bring_images(fleet, states, mode, staging.pace)
+            else:
+                images = send_and_load(sending, states, staging)
         except KeyboardInterrupt:
             again = same_choice(options)
             output.message(
@@ -49,6 +57,18 @@ def run(options: Options, output: Output) -> int:
             raise
     output.document(stage_document(compiled.plan.stack, outcomes, images))
     return _report(outcomes, images, options, output)
+
+
+def _planned_sending(
+    options: Options, compiled: CompiledStack, states: Mapping[str, HostState]
+) -> tuple[Sending | None, Mapping[str, HostState]]:
+    """The archive of the command line, and host states whose image comes out of it; nothing without one."""
+    path = options.text("image-archive")
+    if path is None or options.is_on("stop"):
+        return None, states
+    weights = compiled.stack.spec.weights
+    archive = read_archive(Path(path))
+    return plan_sending(archive, states, weights.path, is_shared=weights.storage in SHARED_STORAGE)
 
 
 def stage_document(

@@ -152,12 +152,17 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry(
                 "stage-weights",
                 "stage_weights",
-                "Bring checkpoints and drafts to every host: resumed, verified, put into place whole",
+                "Bring checkpoints, drafts and images to every host: resumed, verified, put into place whole",
                 (
                     *HOSTS,
                     Option("source", "text", "where from, written over the stack's weights.source"),
                     Option(
                         "check", "switch", "read every byte against its checksum, change nothing"
+                    ),
+                    Option(
+                        "image-archive",
+                        "text",
+                        "a file of `docker save` or `podman save` here: hosts without the image get it",
                     ),
                     Option("stop", "switch", "end what runs; what has arrived is kept"),
                 ),

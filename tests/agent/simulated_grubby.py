@@ -40,12 +40,9 @@ def main() -> int:
     for path in chosen if fault != "sticks" else []:
         edge = "" if fault == "careless" else r"(?<!\S)"
         line = update(read(path)["options"], options, edge)
-        text = re.sub(
-            r"^options .*$",
-            lambda _, line=line: f"options {line}",
-            path.read_text(),
-            flags=re.MULTILINE,
-        )
+        kept = [one for one in path.read_text().splitlines() if not one.startswith("options ")]
+        place = path.read_text().splitlines().index(f"options {read(path)['options']}")
+        text = "\n".join([*kept[:place], f"options {line}", *kept[place:]]) + "\n"
         path.write_text(text)
     return 0
 

@@ -11,7 +11,7 @@ from infra.agent.pcie_acs import find_control
 from tests.agent.stubborn_host import StubbornHost
 
 ON = 0x001D  # source validation, request and completion redirect, upstream forwarding
-AER, ACS = 0x0001, 0x000D
+ERRORS, ACS = 0x0001, 0x000D
 
 
 def space(bits: int | None, *, kind: bytes = b"\x04\x06", size: int = 4096) -> bytes:
@@ -20,7 +20,7 @@ def space(bits: int | None, *, kind: bytes = b"\x04\x06", size: int = 4096) -> b
     config[0x0A:0x0C] = kind
     if size > 0x100:
         struct.pack_into(
-            "<I", config, 0x100, AER | 1 << 16 | (0x148 << 20 if bits is not None else 0)
+            "<I", config, 0x100, ERRORS | 1 << 16 | (0x148 << 20 if bits is not None else 0)
         )
     if bits is not None:
         struct.pack_into("<IHH", config, 0x148, ACS | 1 << 16, 0x005F, bits)
@@ -116,5 +116,5 @@ def test_a_space_without_it_has_none(config: bytes) -> None:
 
 def test_a_list_that_runs_in_a_circle_ends() -> None:
     config = bytearray(space(None))
-    struct.pack_into("<I", config, 0x100, AER | 0x100 << 20)
+    struct.pack_into("<I", config, 0x100, ERRORS | 0x100 << 20)
     assert find_control(bytes(config)) is None

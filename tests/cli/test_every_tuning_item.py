@@ -142,7 +142,7 @@ def rich_host() -> LabHost:
         "/sys/module/ib_core/initstate": LabFile(content=b"live\n"),
         "/proc/driver/nvidia/params": LabFile(content=b"CreateImexChannel0: 0\n"),
         "/var/packages": LabFile(content=b"ii nvidia-driver-580\nrc amdgpu-dkms\n"),
-        "/sys/bus/pci/devices/0000:00:01.0/config": LabFile(content=space(ON)),
+        "/sys/bus/pci/devices/ffff:00:01.0/config": LabFile(content=space(ON)),
         f"{PARTITIONS}/0000:05:00.0/current_compute_partition": LabFile(content=b"CPX\n"),
         f"{PARTITIONS}/0000:05:00.0/current_memory_partition": LabFile(content=b"NPS1\n"),
         "/sys/devices/system/node/has_memory": LabFile(content=b"0-1,2\n"),

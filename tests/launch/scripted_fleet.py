@@ -151,8 +151,8 @@ class ScriptedFleet:
                 _row({"id": f"file:{path}", "group": "files"}, "changed", "") for path in removed
             ]
             forgotten = list(self.kept.pop(host, {})) if request.get("forgets_releases") else []
-            told = {"forgotten_releases": forgotten} if forgotten else {}
-            return {**told, "items": rows, "daemon_reloaded": True}
+            also = {"forgotten_releases": forgotten} if forgotten else {}
+            return {**also, "items": rows, "daemon_reloaded": True}
         items = request["items"]
         assert isinstance(items, list)
         for item in items:

@@ -393,5 +393,6 @@ ALIASES = {
     "image ls": "images",
     "image list": "images",
     "image pull": "pull",
+    "image load": "load",
     "system info": "info",
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 from .command_flags import ALIASES, COMMANDS
+from .container_load import USAGE as LOAD_USAGE
+from .container_load import load
 from .failures import CommandFailure, Refusal, command_failure, flag_failure
 from .flag_values import VALUE_CHECKS
 from .flags import FlagError, FlagParser, ParsedFlags
@@ -36,7 +38,6 @@ REAL_COMMANDS = frozenset(
         "history",
         "image",
         "import",
-        "load",
         "login",
         "logout",
         "manifest",
@@ -76,6 +77,8 @@ REAL_COMMANDS = frozenset(
     ]
 )
 GROUPS = ("container", "image", "system")
+# Options of commands whose module holds them.
+OWN_TABLES = {"load": LOAD_USAGE}
 
 
 def main(arguments: list[str]) -> int:
@@ -114,7 +117,7 @@ def _dispatch(program: str, arguments: list[str]) -> int:
         from .container_run import run_container  # noqa: PLC0415  each command loads its own
 
         return run_container(program, rest)
-    if command not in COMMANDS:
+    if command not in COMMANDS and command not in OWN_TABLES:
         raise _unknown_command(program, command)
     flags = _parse(program, command, rest)
     try:
@@ -140,13 +143,14 @@ def _action(command: str) -> Callable[[str, ParsedFlags], int]:
         "rm": container_control.remove_containers,
         "wait": container_control.await_containers,
         "pull": container_control.pull,
+        "load": load,
     }
     return actions[command]
 
 
 def _parse(program: str, command: str, arguments: list[str]) -> ParsedFlags:
     """Return options and words of a command, as many as it takes."""
-    usage, least, most, table = COMMANDS[command]
+    usage, least, most, table = {**COMMANDS, **OWN_TABLES}[command]
     try:
         flags = FlagParser(table, VALUE_CHECKS, interspersed=True).parse(arguments)
     except FlagError as error:

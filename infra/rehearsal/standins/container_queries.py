@@ -57,13 +57,13 @@ def show_containers(_program: str, flags: ParsedFlags) -> int:
 def show_images(_program: str, flags: ParsedFlags) -> int:
     """Do `images`."""
     rows = []
-    for image in read_host().get("images") or []:
+    for image in images.held_images(read_host()):
         name, tag, _ = images.split_reference(image["reference"])
         identifier = images.image_id(image)
         row = {
             "Repository": name,
             "Tag": tag,
-            "Digest": image["digest"],
+            "Digest": image.get("digest") or "<none>",
             "ID": identifier if flags.has("no-trunc") else identifier[7 : 7 + SHORT_ID],
             "CreatedAt": "2026-01-01 00:00:00 +0000 UTC",
             "CreatedSince": "2 months ago",
@@ -101,7 +101,7 @@ def show_system(program: str, flags: ParsedFlags) -> int:
         "ID": "5c1f8e0a-0000-4000-8000-000000000000",
         "Containers": len(records),
         "ContainersRunning": sum(is_running(record) for record in records),
-        "Images": len(host.get("images") or []),
+        "Images": len(images.held_images(host)),
         "Driver": "overlay2",
         "LoggingDriver": "json-file",
         "CgroupDriver": host.get("cgroup_driver", "systemd"),
@@ -302,7 +302,7 @@ def _find_document(reference: str, kinds: tuple[str, ...]) -> dict[str, Any] | N
         except Refusal:
             pass
     if "image" in kinds:
-        image = images.find_image(read_host().get("images") or [], reference)
+        image = images.find_image(images.held_images(read_host()), reference)
         if image is not None:
             return images.image_document(image)
     return None

@@ -71,7 +71,7 @@ def run_container(program: str, arguments: list[str]) -> int:
 
 def _choose_image(request: ContainerRequest, host: dict[str, Any]) -> dict[str, Any]:
     """Return the image that the reference names, and say what docker says when it must be pulled."""
-    held = host.get("images") or []
+    held = images.held_images(host)
     pull = request.flags.last("pull", "missing")
     image = None if pull == "always" else images.find_image(held, request.reference)
     if image is None and pull == "never":

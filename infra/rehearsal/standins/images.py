@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from .documents import read_document
 from .failures import Refusal
+from .host_state import state_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +24,23 @@ PROGRAMS_OF_ENGINE = {
 SHELLS = ("bash", "sh")
 
 
+def held_images(host: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the host holds: what `load` brought, and what `host.json` lists besides."""
+    loaded = loaded_images()
+    names = {split_reference(image["reference"])[:2] for image in loaded}
+    listed = host.get("images") or []
+    return [*loaded, *(i for i in listed if split_reference(i["reference"])[:2] not in names)]
+
+
+def loaded_images() -> list[dict[str, Any]]:
+    """Return the images that came out of archives."""
+    try:
+        found: list[dict[str, Any]] = read_document(f"{state_folder()}/loaded.json")
+    except FileNotFoundError:
+        return []
+    return found
+
+
 def find_image(images: list[dict[str, Any]], reference: str) -> dict[str, Any] | None:
     """Return the image that a reference names: name with tag, name with digest, or image id."""
     wanted_name, wanted_tag, wanted_digest = split_reference(reference)
@@ -29,7 +48,7 @@ def find_image(images: list[dict[str, Any]], reference: str) -> dict[str, Any] |
     for image in images:
         name, tag, _ = split_reference(image["reference"])
         if wanted_digest:
-            if name == wanted_name and image["digest"] == wanted_digest:
+            if name == wanted_name and image.get("digest") == wanted_digest:
                 return image
         elif (name, tag) == (wanted_name, wanted_tag) or (
             len(bare_id) >= SHORT_ID and image_id(image)[7:].startswith(bare_id)
@@ -113,7 +132,7 @@ def image_document(image: dict[str, Any]) -> dict[str, Any]:
     return {
         "Id": image_id(image),
         "RepoTags": [f"{name}:{tag}"],
-        "RepoDigests": [f"{name}@{image['digest']}"],
+        "RepoDigests": [f"{name}@{image['digest']}"] if image.get("digest") else [],
         "Parent": "",
         "Comment": "",
         "Created": image.get("created", "2026-01-01T00:00:00Z"),
