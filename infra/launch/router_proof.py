@@ -69,12 +69,12 @@ def _router_end(deployment: Deployment) -> str | None:
     }
     for host, report in ask_reachable(deployment, requests, deployment.limits.ask_s).items():
         for state in read_units(host, report, units[host]).values():
-            if state.has_ended or _ends_again_and_again(state):
+            if state.has_ended or ends_again_and_again(state):
                 return why_ended(state)
     return None
 
 
-def _ends_again_and_again(state: UnitState) -> bool:
+def ends_again_and_again(state: UnitState) -> bool:
     """Whether systemd's restarts do not bring the router up: it ends as soon as it was started.
 
     One that was killed once is another matter: its watcher ends a router that hangs.

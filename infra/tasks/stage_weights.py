@@ -31,8 +31,7 @@ def run(options: Options, output: Output) -> int:
     _refuse_both(options)
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
-    states = host_states(compiled, catalog)
-    sending, states = _planned_sending(options, compiled, states)
+    sending, states = _planned_sending(options, compiled, host_states(compiled, catalog))
     checkpoints = chosen_checkpoints(compiled, catalog, options.text("source"))
     hosts = _hosts(options, compiled, checkpoints)
     with open_fleet(options, hosts) as fleet:

@@ -68,6 +68,15 @@ class Site:
     def stage(self, *words: str, source: str | None = None) -> subprocess.CompletedProcess[str]:
         return run(*self.words(*words, source=source))
 
+    def weights_of_verify(self, *words: str) -> dict[str, bool]:
+        """What `fab verify` says of each host's weights; nothing runs there, which it says, too."""
+        common = ["--file", str(self.stack), "--inventory", str(self.inventory), "--json"]
+        done = run(FAB, "verify", *common, *words)
+        assert done.returncode == 5, done.stderr
+        kinds = ("weights:kimi-k2.5-int4",) if words else ("weights",)
+        checks = json.loads(done.stdout)["checks"]
+        return {one["process"]: one["ok"] for one in checks if one["check"] in kinds}
+
     def sh(self, host: str, command: str) -> str:
         return self.lab.run(host, ["sh", "-c", command]).stdout.decode()
 
@@ -250,6 +259,9 @@ def test_one_damaged_shard_on_one_host_is_found_and_fetched_alone(site: Site) ->
         "unified-1"
     }
     assert SHARD in rows(checked)["unified-1"]["why"]
+    quick, deep = site.weights_of_verify(), site.weights_of_verify("--deep")
+    assert quick == dict.fromkeys(HOSTS, True), "size and time of change are as they were"
+    assert deep == {**dict.fromkeys(HOSTS, True), "unified-1": False}
     site.sh("unified-1", f"touch {shard}")
     inode = site.sh("unified-1", f"stat -c %i {TARGET}/model-00001.safetensors")
     mended = site.stage("--json")

@@ -7,7 +7,8 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, NotReady, PrerequisiteError
-from infra.launch.bring_up import _ends_again_and_again, bring_up
+from infra.launch.bring_up import bring_up
+from infra.launch.router_proof import ends_again_and_again
 from infra.launch.unit_states import read_units
 from infra.remote.failures import LostConnection, Unreachable
 from infra.render.reserved_ports import RESERVED_PORTS_ID
@@ -301,7 +302,7 @@ def test_a_router_that_was_killed_once_is_waited_for(
     row = {"unit": "u", "n_restarts": restarts, "sub_state": sub_state, "result": result}
     report = {"units": [{**row, "load_state": "loaded", "active_state": "activating"}]}
     state = read_units("host-0", report, {"u": "router/0"})["router/0"]
-    assert _ends_again_and_again(state) is is_given_up
+    assert ends_again_and_again(state) is is_given_up
 
 
 def test_a_router_that_passes_nothing_on_is_given_up(catalog: Catalog) -> None:
