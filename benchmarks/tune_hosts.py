@@ -28,7 +28,8 @@ from tune_rivals import ansible_command, pyinfra_command, pyinfra_program
 from infra.catalog.load import Catalog
 from infra.launch.fleet import Answers, Request
 from infra.launch.host_tuning import TuningMode, TuningOrder, tune
-from infra.remote.agent_call import agent_command, agent_program
+from infra.remote.agent_call import agent_command, agent_input
+from infra.render.host_state import tuning_state
 from infra.tasks.options import Options
 from infra.tasks.reached_hosts import host_states
 from infra.tasks.stack_options import compile_for_hosts
@@ -157,11 +158,10 @@ def _floor(fleet: Fleet, mode: TuningMode) -> list[str]:
     if not folder.is_dir():
         folder.mkdir()
         for name, request in _requests(fleet, mode).items():
-            text = json.dumps({"schema_version": 1, **request}).encode()
-            (folder / name).write_bytes(agent_program(request) + text)
+            (folder / name).write_bytes(agent_input(request, timeout_s=60.0))
         (folder / "names").write_text("\n".join(fleet.names))
         # the end of standard input ends the request here, so nothing has to hold it open
-        (folder / "command").write_text(agent_command(sudo=True).replace(" framed", ""))
+        (folder / "command").write_text(agent_command(sudo=True, holds_stdin=False))
     script = (
         f'ssh -F {fleet.lab.ssh_config} "$1" "$(cat {folder}/command)" <{folder}/"$1" >{folder}/"$1".out'
         f' && grep -q items {folder}/"$1".out'
@@ -173,7 +173,8 @@ def _floor(fleet: Fleet, mode: TuningMode) -> list[str]:
 def _requests(fleet: Fleet, mode: TuningMode) -> dict[str, Request]:
     given = {"file": str(fleet.stack), "inventory": str(fleet.inventory)}
     catalog = Catalog()
-    states = host_states(compile_for_hosts(Options(given), catalog), catalog)
+    compiled = compile_for_hosts(Options(given), catalog)
+    states = host_states(compiled, catalog, render=tuning_state)
     recorder = _Recorder()
     tune(recorder, states, TuningOrder(mode=mode, timeout_s=60.0))
     return recorder.requests

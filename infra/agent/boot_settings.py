@@ -2,7 +2,7 @@
 
 from typing import List, Set
 
-from .files import state_of, text_state, write_file
+from .files import HEAD, state_of, text_state, write_file
 from .grubby import GRUBBY, LOADER_S, change_words, held_words, name_of, read_entries
 from .host import Host, Refused
 from .item import Item, Parts, Reading, absent_reading
@@ -11,7 +11,6 @@ COMMAND_LINE = "/proc/cmdline"
 GRUB_FOLDER = "/etc/default/grub.d"
 GRUB_FILE = GRUB_FOLDER + "/60-moe-infra.cfg"
 GRUBBY_PART = "grubby"
-HEAD = "# Written by moe-infra; `fab tune-hosts --rollback` takes it back.\n"
 
 NODES = "/sys/devices/system/node"
 FIRST_MAPS = "/proc/1/numa_maps"

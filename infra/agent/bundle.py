@@ -7,6 +7,8 @@ import sys
 from typing import Dict, Iterable
 
 PACKAGE = "moe_agent"
+_DOCSTRING = re.compile(r'(\A|(?<=:\n) *)"""(?:.|\n)*?"""$', re.MULTILINE)
+_COMMENT = re.compile(r"(?:^ *|  )# .*$", re.MULTILINE)
 _IMPORTED = re.compile(r"^ *from \.(?:(\w+) import| import ([\w, ]+)$)", re.MULTILINE)
 # What the watcher imports: `tests/agent/test_bundle.py` runs it with these alone.
 WATCHER = (
@@ -29,9 +31,10 @@ WATCHER = (
     "services",
 )
 
+TITLE = "# The host agent of moe-infra: all of its modules in one file, and an importer for them."
 # Runs on any Python 3, so that one that is too old can still say so.
-PROGRAM = '''\
-# The host agent of moe-infra: all of its modules in one file, and an importer for them.
+PROGRAM = """\
+{title}
 import sys
 
 if sys.version_info < (3, 6):
@@ -45,8 +48,6 @@ SOURCES = {sources}
 
 
 class Importer(object):
-    """Finds and runs the agent's modules, which lie nowhere on disk."""
-
     sources = SOURCES
 
     def find_spec(self, name, path=None, target=None):
@@ -71,7 +72,7 @@ sys.meta_path.insert(0, Importer())
 from moe_agent.{main} import main
 
 sys.exit(main(sys.argv[1:]))
-'''
+"""
 
 
 def program(sources: Dict[str, str], main: str = "conversation") -> str:
@@ -82,7 +83,8 @@ def program(sources: Dict[str, str], main: str = "conversation") -> str:
         main: the module whose `main` is run.
     """
     literal = json.dumps(sources, sort_keys=True, indent=0)
-    text = PROGRAM.replace("{package}", json.dumps(PACKAGE)).replace("{main}", main)
+    text = PROGRAM.replace("{title}", TITLE).replace("{package}", json.dumps(PACKAGE))
+    text = text.replace("{main}", main)
     return text.replace("{sources}", literal)
 
 
@@ -122,11 +124,21 @@ def _own_sources() -> Dict[str, str]:
 
 
 def sources_in(folder: str) -> Dict[str, str]:
-    """The agent's modules as they lie in a folder."""
+    """The agent's modules as they lie in a folder, without what a computer does not read."""
     sources = {}
     for name in sorted(os.listdir(folder)):
         stem, suffix = os.path.splitext(name)
         if suffix == ".py" and stem != "__main__":
             with open(os.path.join(folder, name), encoding="utf-8") as stream:
-                sources[stem] = stream.read()
+                sources[stem] = without_comments(stream.read())
     return sources
+
+
+def without_comments(text: str) -> str:
+    """A module without docstrings and comments: a third less to carry, and every line keeps its number.
+
+    It knows how this package is written, not Python: `tests/agent/test_bundle.py` compares what is left.
+    """
+    return _DOCSTRING.sub(
+        lambda found: found[1] + "pass" + "\n" * found[0].count("\n"), _COMMENT.sub("", text)
+    )

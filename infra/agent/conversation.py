@@ -9,6 +9,7 @@ import select
 import sys
 import threading
 import time
+import zlib
 from typing import Any, Callable, Dict, List, Optional, cast
 
 from .host import Host, Refused
@@ -55,7 +56,7 @@ def main(arguments: List[str]) -> int:
 
     Args:
         arguments: nothing: the request is all of standard input. `framed`: a length line, then the
-            request, and standard input stays open while somebody wants the answer. `piped`: the same,
+            request, compressed, and standard input stays open while somebody wants the answer. `piped`: the same,
             but its end says nothing (Ansible closes it at once). A path: the request is that file, and
             the exit code tells whether every item is as wanted.
     """
@@ -155,7 +156,7 @@ def _read_frame() -> Report:
     """The request; bytes that follow it stand in its `body`, as many as it announces."""
     stream = sys.stdin.buffer
     length = int(stream.readline())
-    request = cast(Report, json.loads(stream.read(length).decode("utf-8")))
+    request = cast(Report, json.loads(zlib.decompress(stream.read(length)).decode("utf-8")))
     following = request.get("body_bytes")
     return dict(request, body=stream.read(int(str(following)))) if following else request
 

@@ -19,6 +19,8 @@ FOLDER_MODE = 0o755
 MAX_DIFF_LINES = 400
 MAX_DIFF_CHARACTERS = 240
 BESIDE = ".moe-infra-new"
+# The first line of every text of ours that an operator may come upon.
+HEAD = "# Written by moe-infra; `fab tune-hosts --rollback` takes it back.\n"
 
 
 def read_file(host: Host, item: Item) -> Reading:

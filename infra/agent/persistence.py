@@ -7,7 +7,7 @@ import sys
 from typing import Dict, List, Optional, Set, Tuple
 
 from .bundle import own_program
-from .files import file_item
+from .files import HEAD, file_item
 from .host import Host
 from .item import Item, Reading
 from .kernel_knobs import RESERVED_PORTS, sysctl_path
@@ -58,17 +58,16 @@ def persistent_items(pairs: List[Pair], shadowed: Set[str]) -> List[Dict[str, ob
 
 def sysctl_text(pairs: List[Pair]) -> str:
     """The owned sysctl.d file."""
-    lines = ["# Written by moe-infra; `fab tune-hosts --rollback` takes it back."]
+    lines = []
     for item, reading in pairs:
         key = "net.ipv4.ip_local_reserved_ports" if item.kind == "reserved-ports" else item.target
         lines.append("{} = {}".format(key, reading.wanted))
-    return "\n".join(lines) + "\n"
+    return HEAD + "".join(line + "\n" for line in lines)
 
 
 def unit_text() -> str:
     """The unit that applies what sysctl.d cannot hold, before anything of ours starts."""
-    return """\
-# Written by moe-infra; `fab tune-hosts --rollback` takes it back.
+    text = """\
 [Unit]
 Description=moe-infra host tuning
 After=systemd-sysctl.service sys-kernel-debug.mount local-fs.target
@@ -83,7 +82,9 @@ TimeoutStartSec=120
 
 [Install]
 WantedBy=multi-user.target
-""".format(python=sys.executable or "/usr/bin/python3", agent=STORED_AGENT, request=STORED_REQUEST)
+"""
+    python = sys.executable or "/usr/bin/python3"
+    return HEAD + text.format(python=python, agent=STORED_AGENT, request=STORED_REQUEST)
 
 
 def overrulers(host: Host) -> Dict[str, Tuple[str, str]]:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from typing import cast
 
-from infra.agent.bundle import WATCHER, needed, program
+from infra.agent.bundle import WATCHER, needed, program, sources_in
 from infra.agent.conversation import MARKER, OPERATIONS, OVER_TIME, STREAMS
 from infra.errors import HostsFailed
 from infra.remote.failures import (
@@ -125,12 +125,17 @@ def agent_input(request: Mapping[str, object], *, timeout_s: float) -> bytes:
         request: operation and its keys; bytes under `body` follow the rest as they are.
         timeout_s: when the agent ends itself and what it started.
     """
+    return agent_program(request) + framed_request({"deadline_s": timeout_s, **request})
+
+
+def framed_request(request: Mapping[str, object]) -> bytes:
+    """A request as the agent's program reads it: a length line, its JSON, compressed, and the bytes of `body`."""
     body = request.get("body")
     following = body if isinstance(body, bytes) else b""
     told = {key: value for key, value in request.items() if key != "body"}
     sizes = {"body_bytes": len(following)} if following else {}
-    text = json.dumps({"schema_version": 1, "deadline_s": timeout_s, **told, **sizes}).encode()
-    return agent_program(request) + b"%d\n" % len(text) + text + following
+    text = zlib.compress(json.dumps({"schema_version": 1, **told, **sizes}).encode())
+    return b"%d\n" % len(text) + text + following
 
 
 def read_answer(name: str, outcome: Outcome) -> dict[str, object]:
@@ -153,8 +158,8 @@ def read_answer(name: str, outcome: Outcome) -> dict[str, object]:
 def agent_program(request: Mapping[str, object]) -> bytes:
     """The agent as it travels: a length line, then its one-file program, compressed; packed once.
 
-    It carries what the request's operation needs and nothing else: the modules of all operations would cost a
-    distant host another round trip.
+    It carries what the request's operation needs and nothing else, without docstrings and comments: every
+    doubling beyond the first 14 KB that TCP sends at once costs a distant host another round trip.
     """
     roots = ("conversation", *_modules_of(request))
     with _PACKING:
@@ -182,12 +187,7 @@ def _packed_program(roots: tuple[str, ...]) -> bytes:
 @functools.cache
 def _sources() -> dict[str, str]:
     """The agent's modules by name."""
-    folder = importlib.resources.files("infra.agent")
-    return {
-        entry.name.removesuffix(".py"): entry.read_text(encoding="utf-8")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".py") and entry.name != "__main__.py"
-    }
+    return sources_in(str(importlib.resources.files("infra.agent")))
 
 
 def agent_command(*, sudo: bool, asks: bool = False, holds_stdin: bool = True) -> str:

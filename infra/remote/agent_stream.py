@@ -10,6 +10,7 @@ from infra.agent.conversation import STREAM
 from infra.remote.agent_call import (
     agent_command,
     agent_program,
+    framed_request,
     failure_of,
     find_report,
     judge_dialogue,
@@ -145,8 +146,7 @@ def open_agent_stream(
         HostsFailed: no connection can be made.
     """
     limit = {} if timeout_s is None else {"deadline_s": timeout_s}
-    text = json.dumps({"schema_version": 1, **limit, **request}).encode()
-    stdin = agent_program(request) + b"%d\n" % len(text) + text
+    stdin = agent_program(request) + framed_request({**limit, **request})
     if password is None or not sudo:
         return AgentStream(host.name, host.stream(agent_command(sudo=sudo), stdin=stdin))
     dialogue = Dialogue(host.name, password, stdin)

@@ -10,6 +10,7 @@ from typing import TypeVar
 import paramiko
 
 from infra.remote.known_hosts import KnownHosts, read_known_hosts
+from infra.remote.ssh_config import SshConfigFile
 
 T = TypeVar("T")
 
@@ -35,9 +36,9 @@ class Resources:
                 self._made[kind, key] = found
             return found
 
-    def ssh_config(self, path: Path) -> paramiko.SSHConfig:
+    def ssh_config(self, path: Path) -> SshConfigFile:
         """A parsed ssh_config."""
-        return self.once(paramiko.SSHConfig, path, lambda: paramiko.SSHConfig.from_path(str(path)))
+        return self.once(SshConfigFile, path, lambda: SshConfigFile.read(path))
 
     def known_hosts(self, paths: tuple[Path, ...]) -> KnownHosts:
         """The keys of several known_hosts files."""

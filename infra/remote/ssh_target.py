@@ -13,6 +13,7 @@ from infra.errors import StackError
 from infra.inventory.hosts import InventoryHost
 from infra.remote.known_hosts import SSH_PORT, known_name
 from infra.remote.session_manager import leads_to
+from infra.remote.ssh_config import SshConfigFile
 
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
@@ -63,7 +64,7 @@ HARMLESS = (
     "updatehostkeys",
 )
 
-SshConfigReader = Callable[[Path], paramiko.SSHConfig]
+SshConfigReader = Callable[[Path], SshConfigFile]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +239,7 @@ def _lookup(
     if config is None:
         return {}
     try:
-        found: Mapping[str, object] = read_config(config).lookup(address)
+        found = read_config(config).lookup(address)
     except FileNotFoundError as error:
         raise StackError(where, f"there is no ssh_config {config}.", "Correct -F.") from error
     except (paramiko.ConfigParseError, OSError, ValueError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from infra.catalog.load import Catalog
@@ -23,6 +23,7 @@ from infra.render.host_paths import (
     credential_path,
     process_folder,
     release_path,
+    stack_folder,
     unit_template,
     watch_config,
     watch_program,
@@ -101,18 +102,33 @@ def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> Ho
     Raises:
         StackError: the stack's name cannot be a path, or it switches on an item that the profile lacks.
     """
-    return HostState(
-        stack=plan.stack,
-        host=host,
-        release=plan.hash,
-        enable=tuning.enable,
+    state = tuning_state(plan, host, tuning=tuning, catalog=catalog)
+    return replace(
+        state,
         items=(
-            *(_tuning_item(wanted) for wanted in plan_tuning(tuning, plan, host, catalog)),
+            *state.items,
             *_file_items(plan, host, catalog),
             *_image_items(plan, host, catalog),
             *_environment_items(plan, host, catalog),
             *_weights_items(plan, host, catalog),
         ),
+    )
+
+
+def tuning_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> HostState:
+    """What a host must hold of tuning, with nothing else rendered.
+
+    Raises:
+        StackError: as for `host_state`.
+    """
+    stack_folder(plan.stack)  # hosts keep records under the stack's name, whatever is asked of them
+    wanted = plan_tuning(tuning, plan, host, catalog)
+    return HostState(
+        stack=plan.stack,
+        host=host,
+        release=plan.hash,
+        enable=tuning.enable,
+        items=tuple(map(_tuning_item, wanted)),
     )
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from infra.catalog.load import Catalog
 from infra.inventory.hosts import InventoryHost
@@ -29,6 +30,14 @@ from infra.tasks.output import Output
 from infra.tasks.stack_options import chosen_name, needed_inventory
 from infra.tasks.stack_secrets import read_secrets
 from infra.tasks.sudo_password import sudo_password
+
+
+class RenderedState(Protocol):
+    """Renders the host state of one host of a plan, or some groups of it."""
+
+    def __call__(self, plan: Plan, host: str, /, *, tuning: Tuning, catalog: Catalog) -> HostState:
+        """The state of that host."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +131,22 @@ def open_recorded(options: Options, *, changes: str | None = None) -> Iterator[R
             yield replace(reached, fleet=held)
 
 
-def host_states(compiled: CompiledStack, catalog: Catalog) -> dict[str, HostState]:
-    """The host state of every host of a plan, by name."""
+def host_states(
+    compiled: CompiledStack, catalog: Catalog, *, render: RenderedState = host_state
+) -> dict[str, HostState]:
+    """The host state of every host of a plan, by name.
+
+    Args:
+        compiled: the plan.
+        catalog: what is true of the world.
+        render: how much of a host's state: all of it, or `tuning_state`.
+    """
     chosen = compiled.stack.spec.tuning
     enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
     tuning = Tuning(profile=catalog.tuning(compiled.plan.tuning), enable=enable)
     return {
         host.name: with_image_origin(
-            host_state(compiled.plan, host.name, tuning=tuning, catalog=catalog),
+            render(compiled.plan, host.name, tuning=tuning, catalog=catalog),
             compiled.book.hosts[host.name],
         )
         for host in compiled.plan.hosts

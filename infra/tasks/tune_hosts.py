@@ -22,7 +22,7 @@ from infra.launch.host_tuning import (
     tuning_document,
 )
 from infra.remote.named_hosts import named_hosts
-from infra.render.host_state import HOSTS_OWNER, HostState, hosts_state
+from infra.render.host_state import HOSTS_OWNER, HostState, hosts_state, tuning_state
 from infra.render.wanted_tuning import Tuning
 from infra.tasks.options import Options
 from infra.tasks.output import Output
@@ -96,7 +96,7 @@ def _chosen(options: Options, order: TuningOrder) -> Iterator[Chosen]:
         raise StackError("--profile", what, "Use --set tuning=NAME.")
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
-    states = host_states(compiled, catalog)
+    states = host_states(compiled, catalog, render=tuning_state)
     choice = ProfileChoice(profile=compiled.plan.tuning, why=f"stack {compiled.plan.stack}")
     with open_fleet(options, compiled.book.hosts, asks_once=True) as fleet:
         yield Chosen(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from infra.agent.bundle import needed, program, sources_in, watcher_program
+from infra.agent.bundle import needed, program, sources_in, watcher_program, without_comments
 from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.files import read_file
 from infra.agent.item import parse_item
@@ -57,6 +59,22 @@ def test_an_operation_runs_with_what_it_needs_alone(operation: str, tmp_path: Pa
     command = [sys.executable, "-I", "-S", str(tmp_path / "agent.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("path", sorted(AGENT.glob("*.py")), ids=lambda path: str(path.stem))
+def test_what_is_carried_of_a_module_is_its_statements_on_their_lines(path: Path) -> None:
+    text = path.read_text()
+    carried = without_comments(text)
+    wanted = ast.parse(text)
+    for node in ast.walk(wanted):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            node.body[0] = ast.Pass()
+    assert ast.dump(ast.parse(carried)) == ast.dump(wanted)
+    assert carried.count("\n") == text.count("\n")
+    assert re.search(r"^ *# ", carried, re.MULTILINE) is None
+    assert without_comments(carried) == carried
 
 
 def test_the_stored_program_depends_on_the_watchers_modules_alone() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import paramiko
 import pytest
 
 from infra.errors import StackError
 from infra.inventory.hosts import InventoryHost
+from infra.remote.ssh_config import SshConfigFile
 from infra.remote.ssh_target import (
     SshDefaults,
     SshTarget,
@@ -35,11 +35,7 @@ HOST = {
 
 def resolve(*, accept_new: bool = False, **changes: object) -> SshTarget:
     host = InventoryHost(**{**HOST, **changes})  # type: ignore[arg-type]
-    return resolve_target(
-        host,
-        SshDefaults(accept_new=accept_new),
-        lambda path: paramiko.SSHConfig.from_path(str(path)),
-    )
+    return resolve_target(host, SshDefaults(accept_new=accept_new), SshConfigFile.read)
 
 
 def config_of(folder: Path, text: str) -> tuple[str, ...]:

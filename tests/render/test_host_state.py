@@ -17,7 +17,7 @@ from infra.plan.compile import compile_file
 from infra.plan.process import Plan
 from infra.render.environment_file import environment_file, is_plain, odd_variables
 from infra.render.host_paths import stack_folder, unit_name
-from infra.render.host_state import HostState, host_state, runnable_image
+from infra.render.host_state import HostState, host_state, runnable_image, tuning_state
 from infra.render.image_origin import with_image_origin
 from infra.render.release_record import read_release
 from infra.render.reserved_ports import (
@@ -55,6 +55,14 @@ def test_the_document_is_what_the_agent_reads(stack: str, catalog: Catalog) -> N
     ids = [item.id for item in state.items]
     assert len(ids) == len(set(ids))
     assert all(item.why for item in state.items)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_tuning_can_be_rendered_by_itself(stack: str, catalog: Catalog) -> None:
+    plan, state = state_of(stack, catalog)
+    tuning = Tuning(profile=catalog.tuning(plan.tuning))
+    alone = tuning_state(plan, state.host, tuning=tuning, catalog=catalog)
+    assert alone == replace(state, items=state.of_groups("tuning"))
 
 
 @pytest.mark.parametrize("stack", STACKS)
