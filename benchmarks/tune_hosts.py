@@ -11,7 +11,6 @@ one host. The lab's hosts share this machine's processors with whoever drives th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,9 +9,9 @@ from infra.agent.conversation import STREAM
 from infra.remote.agent_call import (
     agent_command,
     agent_program,
-    framed_request,
     failure_of,
     find_report,
+    framed_request,
     judge_dialogue,
 )
 from infra.remote.failures import AgentFailed

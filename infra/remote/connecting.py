@@ -21,6 +21,7 @@ from infra.remote.known_hosts import (
     known_name,
     parse_key_line,
 )
+from infra.remote.login import PromptTransport
 from infra.remote.pulse import HeardWire, Wire
 from infra.remote.resources import Resources
 from infra.remote.ssh_target import SshDefaults, SshTarget, bastion_of, resolve_target
@@ -151,7 +152,7 @@ def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connecti
             "auth_timeout": LOGIN_S,
             "channel_timeout": CHANNEL_S,
             "timeout": KEY_EXCHANGE_S,
-            "transport_factory": _transport,
+            "transport_factory": PromptTransport,
             **login,
         },
     )
@@ -163,15 +164,6 @@ def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connecti
         client.close()
         raise
     return connection
-
-
-def _transport(*wire: Any, **settings: Any) -> paramiko.Transport:
-    """A transport that prefers ciphers with their own checksum: paramiko computes a separate one in Python."""
-    transport = paramiko.Transport(*wire, **settings)
-    security = transport.get_security_options()
-    quick = [cipher for cipher in security.ciphers if "gcm" in cipher]
-    security.ciphers = (*quick, *(name for name in security.ciphers if name not in quick))
-    return transport
 
 
 def _login(target: SshTarget, resources: Resources) -> dict[str, Any]:

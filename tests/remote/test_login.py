@@ -1,0 +1,105 @@
+"""Logging in: what is sent without waiting, and answers that come early."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections.abc import Iterator
+
+import paramiko
+import pytest
+
+from infra.remote.login import PromptTransport
+from tests.remote.loopback_sshd import Sshd
+
+FAR_S = 0.2
+
+
+class FarSocket(socket.socket):
+    """Whatever comes, comes late; notes the order of what is sent and what has come."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self.connect(("127.0.0.1", port))
+        self.events: list[str] = []
+
+    def send(self, data: bytes, flags: int = 0, /) -> int:
+        self.events.append("sent")
+        return super().send(data, flags)
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        data = super().recv(size, flags)
+        time.sleep(FAR_S)
+        self.events.append("received")
+        return data
+
+
+class PromptServer(PromptTransport):
+    """Stands for a server that answers a login before the question has been put away."""
+
+    def __init__(self, end: socket.socket, *, lets_in: bool) -> None:
+        super().__init__(end)
+        self.active = self.initial_kex_done = True
+        self.auth_timeout = 2.0
+        self._lets_in = lets_in
+
+    def _send_message(self, data: paramiko.Message) -> None:
+        del data
+        if self.auth_handler is None:
+            return  # the request for the service
+        answer = paramiko.Message()
+        answer.add_list(["password"])
+        answer.add_boolean(b=False)
+        answer.rewind()
+        if self._lets_in:
+            self.auth_handler._parse_userauth_success(answer)
+        else:
+            self.auth_handler._parse_userauth_failure(answer)
+
+
+def test_the_login_follows_the_request_for_its_service_at_once(sshd: Sshd) -> None:
+    far = FarSocket(sshd.port)
+    transport = PromptTransport(far)
+    try:
+        transport.start_client(timeout=20)
+        time.sleep(3 * FAR_S)  # what the server says of its abilities has come too
+        before = len(far.events)
+        key = paramiko.Ed25519Key.from_private_key_file(str(sshd.folder / "login_key"))
+        transport.auth_publickey(getpass.getuser(), key)
+        assert transport.is_authenticated()
+        assert far.events[before : before + 3] == ["sent", "sent", "received"]
+    finally:
+        transport.close()
+
+
+def test_another_key_needs_no_other_request_for_the_service(sshd: Sshd) -> None:
+    far = FarSocket(sshd.port)
+    transport = PromptTransport(far)
+    try:
+        transport.start_client(timeout=20)
+        for name, is_let_in in (("stranger_key", False), ("login_key", True)):
+            key = paramiko.Ed25519Key.from_private_key_file(str(sshd.folder / name))
+            try:
+                transport.auth_publickey(getpass.getuser(), key)
+            except paramiko.AuthenticationException:
+                assert not is_let_in
+            assert transport.is_authenticated() == is_let_in
+    finally:
+        transport.close()
+
+
+@pytest.fixture
+def end() -> Iterator[socket.socket]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours
+
+
+def test_an_answer_that_comes_early_is_heard(end: socket.socket) -> None:
+    assert PromptServer(end, lets_in=True).auth_password("op", "secret") == []
+
+
+def test_a_refusal_that_comes_early_is_one(end: socket.socket) -> None:
+    with pytest.raises(paramiko.AuthenticationException, match=r"failed\.$"):
+        PromptServer(end, lets_in=False).auth_password("op", "secret")
