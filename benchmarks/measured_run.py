@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SAMPLE_S = 0.05
+# Looking at 200 processes takes 20 ms of the processors that are being measured.
+SAMPLE_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def measure(
 
 
 class _Sampler(threading.Thread):
-    """Looks every few milliseconds at the anonymous memory of a process and its descendants."""
+    """Looks now and then at the anonymous memory of a process and its descendants."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)

@@ -22,6 +22,7 @@ class PromptTransport(paramiko.ServiceRequestingTransport):
     def __init__(self, *wire: Any, **settings: Any) -> None:
         """Prefer ciphers with their own checksum: paramiko computes a separate one in Python."""
         super().__init__(*wire, **settings)
+        self._has_asked = False
         security = self.get_security_options()
         quick = [cipher for cipher in security.ciphers if "gcm" in cipher]
         security.ciphers = (*quick, *(name for name in security.ciphers if name not in quick))
@@ -34,12 +35,14 @@ class PromptTransport(paramiko.ServiceRequestingTransport):
         """
         if not self.active or not self.initial_kex_done:
             raise paramiko.SSHException("No existing session")
-        if self.auth_handler is not None:
+        if self._has_asked:
             return
+        self._has_asked = True
         request = paramiko.Message()
         request.add_byte(cMSG_SERVICE_REQUEST)
         request.add_string(LOGIN_SERVICE)
-        self._send_message(request)
+        sender: Any = self  # the stubs leave this method out
+        sender._send_message(request)  # noqa: SLF001 - as above
         self.auth_handler = self.get_auth_handler()
 
     def get_auth_handler(self) -> AuthOnlyHandler:

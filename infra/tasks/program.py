@@ -117,13 +117,15 @@ def put_in_place(program: Fab) -> None:
     """Make Fabric's own program, which is running already, one of ours."""
     program.__class__ = MoeFab
     collect_seldom()
-    # What is left at the end goes with the process: looking it all over once more is a sixth of a short command.
-    atexit.register(gc.freeze)
 
 
 def collect_seldom() -> None:
-    """A plan is many small objects that all stay: looking them over again and again costs a fifth of the time."""
+    """A plan is many small objects that all stay: looking them over again and again costs a fifth of the time.
+
+    Those left at the end go with the process: looking them all over once more is a sixth of a short command.
+    """
     gc.set_threshold(50_000, 20, 100)
+    atexit.register(gc.freeze)
 
 
 def task_collection() -> Collection:
