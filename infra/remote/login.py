@@ -8,11 +8,12 @@ from typing import Any
 import paramiko
 from paramiko.auth_handler import AuthOnlyHandler
 from paramiko.common import cMSG_SERVICE_REQUEST
+from paramiko.transport import ServiceRequestingTransport
 
 LOGIN_SERVICE = "ssh-userauth"
 
 
-class PromptTransport(paramiko.ServiceRequestingTransport):
+class PromptTransport(ServiceRequestingTransport):
     """A connection that logs in right behind its request for the login service (RFC 4253, 10).
 
     Servers take what comes in order, and one that refuses the service hangs up. paramiko waits for the answer, its
