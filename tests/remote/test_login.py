@@ -24,6 +24,7 @@ class FarWire:
     def __init__(self, port: int) -> None:
         self._inner = socket.create_connection(("127.0.0.1", port))
         self.events: list[str] = []
+        self._closed = False  # paramiko's repr of a connection looks at it
         self.settimeout = self._inner.settimeout
         self.close = self._inner.close
 
