@@ -35,7 +35,7 @@ class PromptTransport(ServiceRequestingTransport):
         Raises:
             paramiko.SSHException: the connection has ended.
         """
-        if not self.active or not self.initial_kex_done:
+        if not self.is_active() or not self.initial_kex_done:
             raise paramiko.SSHException("No existing session")
         if self._has_asked:
             return
