@@ -18,7 +18,7 @@ class PromptTransport(ServiceRequestingTransport):
 
     Servers take what comes in order, and one that refuses the service hangs up. paramiko waits for the answer, its
     older class before each key. sshd then also says in one piece what it has to say, and a channel is confirmed a
-    round trip sooner (decision 33).
+    round trip sooner (decision 36).
     """
 
     def __init__(self, *wire: Any, **settings: Any) -> None:
