@@ -28,6 +28,7 @@ class Ended(NamedTuple):
     Args:
         why: what ended it, as far as this host knows.
         units: its units as systemd has them now.
+        invocations: systemd's id of each unit's start in it, as far as they are known.
         processes: lines about processes, taken before anything was stopped.
     """
 
@@ -36,6 +37,7 @@ class Ended(NamedTuple):
     epoch: int
     why: str
     units: Dict[str, Unit]
+    invocations: Dict[str, str]
     processes: List[str]
 
 
@@ -57,9 +59,7 @@ def keep(host: Host, ended: Ended) -> str:
         stream.write(json.dumps(facts, indent=1) + "\n")
     argv = ["journalctl", "-o", "short-iso-precise", "--no-pager", "-q"]
     argv += ["-n", str(JOURNAL_LINES * len(ended.units))]
-    for unit in ended.units:
-        argv += ["-u", unit]
-    said = host.run(argv, JOURNAL_S)
+    said = host.run(argv + _lines_of(ended), JOURNAL_S)
     with open(os.path.join(folder, "journal.txt"), "wb") as stream:
         text = said.stdout or "(journalctl: {})\n".format(said.last_words)
         stream.write(text.encode("utf-8")[-MAX_JOURNAL_BYTES:])
@@ -84,6 +84,20 @@ def processes_of(host: Host, units: List[Unit]) -> List[str]:
         if fields[0] in ODD_STATES or _descends(pid, mine, parents)
     ]
     return [_line(host, pid, rows[pid]) for pid in shown[:MAX_PROCESSES]]
+
+
+def _lines_of(ended: Ended) -> List[str]:
+    """What journalctl matches: this epoch's lines alone where its starts are known; several times as fast as `-u`."""
+    wanted: Dict[str, List[str]] = {}
+    for unit in ended.units:
+        start = ended.invocations.get(unit) or ended.units[unit].invocation
+        fields = ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID") if start else ("_SYSTEMD_UNIT", "UNIT")
+        for field in fields:
+            wanted.setdefault(field, []).append("{}={}".format(field, start or unit))
+    words: List[str] = []
+    for matches in wanted.values():
+        words += (["+"] if words else []) + matches
+    return words
 
 
 def _descends(pid: int, ancestors: Set[int], parents: Dict[int, int]) -> bool:

@@ -1,7 +1,7 @@
 """One group on one host while its watcher runs: what its units are, and what is done to them."""
 
 import threading
-from typing import Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from .group_config import Config, Group
 from .group_evidence import Ended, keep, processes_of
@@ -42,6 +42,8 @@ EVIDENCE_S = 5.0
 QUEUED_S = 10.0
 UNHEARD = Own(STOPPED, 0)
 
+Deed = Callable[[], None]
+
 
 class Part:
     """A group's part on this host. Whoever calls holds the watcher's lock.
@@ -49,6 +51,7 @@ class Part:
     Attributes:
         heard: the latest order and when it was asked for, None for never; not used on the host of rank 0.
         tracks: what is known of each engine's progress, by address.
+        wake: called from another thread when there is something to do.
     """
 
     def __init__(self, host: Host, config: Config, group: Group, units: Units, now: float) -> None:
@@ -62,13 +65,14 @@ class Part:
         self._processes: List[str] = []
         own = self._record.own
         self._owes_evidence = not own.ended and not own.adopting
-        self._keeper: Optional[Tuple[float, threading.Thread]] = None
+        self._keeper: Optional[Tuple[float, threading.Event]] = None
         self._shown: Document = {}
         # A watcher that begins anew in an epoch has as long to hear of it as one that lost the host of rank 0.
         self.heard: Optional[Tuple[Order, float]] = None
         if not own.adopting:
             self.heard = (Order(own.epoch, RUN), now)
         self.tracks: Dict[str, Track] = {url: new_track(now) for url in group.metrics}
+        self.wake: Callable[[], object] = bool
 
     @property
     def leads(self) -> bool:
@@ -79,7 +83,7 @@ class Part:
         """What the units are together, as the other hosts may know it."""
         record, units = self._record.own, [self._units.units[name] for name in self._names]
         state, fault = state_of_units(units), ""
-        if self._is_queued(now):
+        if self.is_queued(now):
             state = CHANGING
         elif state != CHANGING and not record.ended:
             known = {} if record.adopting else record.invocations
@@ -98,19 +102,26 @@ class Part:
             obeys=self._obeys(),
         )
 
-    def hear_member(self, name: str, own: Own, now: float) -> Optional[Order]:
-        """Take a member's report, decide, and give the order; None before this host knows its epoch."""
-        if name in self._group.members:
-            self._members[name] = (own, now)
-        self.decide(now)
+    @property
+    def order(self) -> Optional[Order]:
+        """On the host of rank 0: what members are told; None before this host knows its epoch."""
         memory = self._record.memory
         if memory.phase == ADOPT and self._record.own.adopting:
             return None
         return Order(memory.epoch, memory.phase)
 
-    def decide(self, now: float) -> None:
-        """On the host of rank 0: what becomes of the group. Remembered on disk before anybody is told."""
-        own = self.own(now)
+    def hear_member(self, name: str, own: Own, now: float) -> bool:
+        """On the host of rank 0: take a member's report and decide; whether the order has changed."""
+        if name in self._group.members:
+            self._members[name] = (own, now)
+        return self.decide(now)
+
+    def decide(self, now: float) -> bool:
+        """On the host of rank 0: what becomes of the group; whether the order has changed.
+
+        It is remembered on disk before anybody is told.
+        """
+        own, before = self.own(now), self.order
         if self._record.memory.phase == ADOPT and own.adopting and own.state == RUNNING:
             self._adopt()
             own = self.own(now)
@@ -127,25 +138,28 @@ class Part:
                 self._say("{} epoch {}; {}".format(after.phase, after.epoch, after.why or "begun"))
         if wish:
             drop_wish(self._host, self._config.stack, self._group.name)
+        return self.order != before
 
-    def act(self, now: float) -> bool:
-        """Do to the units what the latest order asks for; whether anything was done."""
+    def act(self, now: float) -> List[Deed]:
+        """Note what the latest order asks for; what is then to be done to the units, without the lock."""
         own, order = self.own(now), self._order(now)
         action = follow(own, order, self._config.limits)
         if action == BEGIN and order is not None:
             self._begin(order.epoch, now)
-        elif action == END:
+            return [lambda: self._units.start(self._names)]
+        if action == END:
             self._end(order, own.fault, now)
-        elif action == KILL:
-            self._units.kill(self._names)
-        elif action == TAKE_OVER and order is not None:
+            return [self._look_around, lambda: self._units.stop(self._names)]
+        if action == KILL:
+            return [lambda: self._units.kill(self._names)]
+        if action == TAKE_OVER and order is not None:
             self._note(order.epoch)
             self._say("took over epoch {}".format(order.epoch))
-        return action in (BEGIN, END, KILL)
+        return []
 
     def settle(self, now: float) -> None:
         """Note what has come of a start or a stop."""
-        if self._queued is not None and not self._is_queued(now):
+        if self._queued is not None and not self.is_queued(now):
             self._queued = None
             self._note(self._record.own.epoch)
         state = state_of_units([self._units.units[name] for name in self._names])
@@ -155,6 +169,14 @@ class Part:
         if self._owes_evidence and self._queued is None:
             self._owes_evidence = False
             self._keep_evidence(now)
+
+    def is_queued(self, now: float) -> bool:
+        """Whether a start has not reached every unit yet."""
+        if self._queued is None:
+            return False
+        begun, before = self._queued
+        waits = any(self._units.units[name].invocation == before[name] for name in self._names)
+        return waits and now - begun < QUEUED_S
 
     def show(self, now: float) -> None:
         """Leave what `fab status` shows, when it has changed."""
@@ -223,7 +245,6 @@ class Part:
         self._stopping, self._owes_evidence = None, True
         self.tracks = {url: new_track(now) for url in self._group.metrics}
         self._say("starting epoch {}".format(epoch))
-        self._units.start(self._names)
 
     def _end(self, order: Optional[Order], why: str, now: float) -> None:
         """Stop the units; an epoch that was running without them is over for this host."""
@@ -234,13 +255,15 @@ class Part:
                 own = own._replace(epoch=max(own.epoch, order.epoch))
         self._record = self._record._replace(own=own._replace(adopting=False, ended=True))
         self._save()
-        units = [self._units.units[name] for name in self._names]
-        self._processes = processes_of(self._host, units)
         self._owes_evidence = True
         self._stopping, self._queued = now, None
         reason = "the host of rank 0 is silent" if is_lost else why or "the group ends"
         self._say("stopping: {}".format(reason))
-        self._units.stop(self._names)
+
+    def _look_around(self) -> None:
+        """How its processes are before any of them is stopped."""
+        units = [self._units.units[name] for name in self._names]
+        self._processes = processes_of(self._host, units)
 
     def _note(self, epoch: int) -> None:
         """The units as they run now are that epoch's."""
@@ -251,14 +274,6 @@ class Part:
         self._record = self._record._replace(own=own)
         self._owes_evidence = True
         self._save()
-
-    def _is_queued(self, now: float) -> bool:
-        """Whether a start has not reached every unit yet."""
-        if self._queued is None:
-            return False
-        begun, before = self._queued
-        waits = any(self._units.units[name].invocation == before[name] for name in self._names)
-        return waits and now - begun < QUEUED_S
 
     def _hang(self, now: float) -> str:
         """Which engine hangs, "" for none."""
@@ -271,8 +286,8 @@ class Part:
     def _left(self, now: float, fault: str) -> Tuple[str, str]:
         """Whether anything of units that have ended is left: evidence to keep, ports that are held."""
         if self._keeper is not None:
-            begun, thread = self._keeper
-            if thread.is_alive() and now - begun < EVIDENCE_S:
+            begun, is_kept = self._keeper
+            if not is_kept.is_set() and now - begun < EVIDENCE_S:
                 return CLEARING, fault
             self._keeper = None
         if self._owes_evidence:
@@ -287,26 +302,30 @@ class Part:
         why = self._record.memory.why if self.leads else ""
         why = why or find_fault(self._names, units, self._group.units, {})
         ended = Ended(
-            self._config.stack,
-            self._group.name,
-            self._record.own.epoch,
-            why,
-            units,
-            self._processes,
+            stack=self._config.stack,
+            group=self._group.name,
+            epoch=self._record.own.epoch,
+            why=why,
+            units=units,
+            invocations=self._record.own.invocations,
+            processes=self._processes,
         )
-        thread = threading.Thread(target=_keep, args=(self._host, ended), daemon=True)
-        self._keeper, self._processes = (now, thread), []
-        thread.start()
+        is_kept = threading.Event()
+        self._keeper, self._processes = (now, is_kept), []
+
+        def work() -> None:
+            try:
+                self._say("evidence is in {}".format(keep(self._host, ended)))
+            except OSError as error:
+                self._say("no evidence was kept: {}".format(error))
+            finally:
+                is_kept.set()
+                self.wake()
+
+        threading.Thread(target=work, daemon=True).start()
 
     def _save(self) -> None:
         save_record(self._host, self._config.stack, self._group.name, self._record)
 
     def _say(self, words: str) -> None:
         print("{}: {}".format(self._group.name, words), flush=True)
-
-
-def _keep(host: Host, ended: Ended) -> None:
-    try:
-        print("{}: evidence is in {}".format(ended.group, keep(host, ended)), flush=True)
-    except OSError as error:
-        print("{}: no evidence was kept: {}".format(ended.group, error), flush=True)

@@ -19,6 +19,8 @@ SHOW_S = 10.0
 ACT_S = 20.0
 # systemd is asked again after this long although no process has gone: a unit may have been started by hand.
 LOOK_S = 5.0
+# And after this long while units are on their way from one state to another.
+SOON_S = 0.2
 UP = ("active", "activating", "reloading")
 # The SubState between an end and the start that systemd makes by itself; engines never have it.
 WAITS = "auto-restart"
@@ -55,29 +57,36 @@ class Units:
         self._asked: Optional[float] = None
         self.units: Dict[str, Unit] = {name: Unit("unknown", "", 0, "") for name in names}
 
-    def look(self, now: float, *, again: bool) -> bool:
-        """Ask systemd when something may have changed; whether it was asked and has answered.
+    def is_due(self, now: float, *, again: bool, soon: bool = False) -> bool:
+        """Whether systemd is to be asked: something may have changed.
 
         Args:
             now: monotonic seconds.
             again: ask in any case.
+            soon: a start is on its way.
         """
-        is_due = self._asked is None or now - self._asked > LOOK_S
-        if not (again or is_due or self._has_moved()):
-            return False
+        limit_s = SOON_S if soon or self._is_between() else LOOK_S
+        is_old = self._asked is None or now - self._asked > limit_s
+        return again or is_old or self._has_ended()
+
+    def ask(self) -> Optional[Dict[str, Unit]]:
+        """What systemd says of the units; None when it is too busy to answer. Changes nothing here."""
         answered = self._host.run(
             ["systemctl", "show", "-p", ",".join(PROPERTIES), "--", *self._names], SHOW_S
         )
         blocks = [block for block in answered.stdout.split("\n\n") if block.strip()]
         if answered.exit_code != 0 or len(blocks) != len(self._names):
-            return False  # systemd is busy: what was known stays
-        self._asked = now
-        for name, block in zip(self._names, blocks):
-            self.units[name] = read_unit(parse_properties(block))
-        self._started = {
-            name: _start_time(self._host, unit.pid) for name, unit in self.units.items() if unit.pid
+            return None
+        return {
+            name: read_unit(parse_properties(block)) for name, block in zip(self._names, blocks)
         }
-        return True
+
+    def take(self, units: Dict[str, Unit], now: float) -> None:
+        """This is what they are; `now` is when systemd was asked."""
+        self._asked, self.units = now, units
+        self._started = {
+            name: _start_time(self._host, unit.pid) for name, unit in units.items() if unit.pid
+        }
 
     def start(self, names: List[str]) -> None:
         """Start units together; does not wait for them."""
@@ -94,12 +103,16 @@ class Units:
             ["systemctl", "kill", "--signal=SIGKILL", "--kill-who=all", "--", *names], ACT_S
         )
 
-    def _has_moved(self) -> bool:
-        """Whether a main process has gone, or a unit is between two states."""
-        if any(unit.state not in ("active", "inactive", "failed") for unit in self.units.values()):
-            return True
+    def _is_between(self) -> bool:
+        """Whether a unit is between two states."""
         return any(
-            _start_time(self._host, self.units[name].pid) != started
+            unit.state not in ("active", "inactive", "failed") for unit in self.units.values()
+        )
+
+    def _has_ended(self) -> bool:
+        """Whether a main process has gone, before it could be told from its successor even."""
+        return any(
+            not started or _start_time(self._host, self.units[name].pid) != started
             for name, started in self._started.items()
         )
 

@@ -11,15 +11,16 @@ import time
 from typing import Dict, List, Tuple
 
 from .group_config import Config, Group, read_config
-from .group_part import Part
+from .group_part import Deed, Part
 from .group_progress import advance, ask
 from .group_router import RouterWatch
 from .group_rules import RUNNING, Order
-from .group_talk import Orders, Reports, Wrong, exchange, start_server
+from .group_talk import Bell, Orders, Reports, TakenBack, Wrong, exchange, start_server
 from .group_units import Units
 from .host import Host
 
-TICK_S = 0.25
+TICK_S = 0.1
+# A question is held for so long, and asked again; after one that failed there is a pause of the same length.
 ASK_S = 0.5
 METRICS_S = 5.0
 FIRST_METRICS_S = 1.0
@@ -41,15 +42,16 @@ class Watcher:
         now = time.monotonic()
         self._host, self._config = host, config
         self._guard = threading.RLock()
+        self._decided = threading.Condition(self._guard)
         self._wake = threading.Event()
         self._units = Units(host, config.units)
         self._parts: Dict[str, Part] = {
             group.name: Part(host, config, group, self._units, now) for group in config.groups
         }
-        self._news: Dict[Address, threading.Event] = {
-            group.address: threading.Event()
-            for group in config.groups
-            if self._is_led_elsewhere(group)
+        for part in self._parts.values():
+            part.wake = self._wake.set
+        self._news: Dict[Address, Bell] = {
+            group.address: Bell() for group in config.groups if self._is_led_elsewhere(group)
         }
         self._told: Reports = {}
         self._again = True
@@ -59,7 +61,9 @@ class Watcher:
         if self._config.router is not None:
             router = RouterWatch(self._host, self._config.stack, self._config.router)
             threading.Thread(target=router.run, daemon=True).start()
-        self._units.look(time.monotonic(), again=True)
+        units = self._units.ask()
+        if units is not None:
+            self._units.take(units, time.monotonic())
         for address in self._served():
             start_server(address, self._config.release, self.answer)
         for address in self._news:
@@ -73,31 +77,55 @@ class Watcher:
             self._wake.clear()
 
     def step(self, now: float) -> None:
-        """Look, decide, act."""
+        """Look, decide, act. systemd is spoken to without the lock: it may be slow, and members wait for orders."""
+        parts = list(self._parts.values())
         with self._guard:
-            self._units.look(now, again=self._again)
-            self._again = False
-            for part in self._parts.values():
+            is_queued = any(part.is_queued(now) for part in parts)
+        is_due = self._units.is_due(now, again=self._again, soon=is_queued)
+        units = self._units.ask() if is_due else None
+        deeds: List[Deed] = []
+        with self._guard:
+            if units is not None:
+                self._units.take(units, now)
+            for part in parts:
                 part.settle(now)
-                if part.leads:
-                    part.decide(now)
-                self._again |= part.act(now)
+                if part.leads and part.decide(now):
+                    self._decided.notify_all()
+                deeds += part.act(now)
                 part.show(now)
             self._tell(now)
+        for deed in deeds:
+            deed()
+        self._again = bool(deeds)
 
-    def answer(self, host: str, reports: Reports) -> Orders:
-        """On the host of rank 0: the orders for a member, which its reports have entered already."""
-        orders: Orders = {}
+    def answer(self, host: str, reports: Reports, hold_s: float) -> Orders:
+        """On the host of rank 0: the orders for a member, which its reports have entered already.
+
+        Args:
+            host: the member.
+            reports: by group.
+            hold_s: how long to wait for an order that it does not obey yet.
+        """
+        deadline = time.monotonic() + hold_s
         with self._guard:
             now = time.monotonic()
-            for name, own in reports.items():
-                part = self._parts.get(name)
-                if part is not None and part.leads:
-                    order = part.hear_member(host, own, now)
-                    if order is not None:
-                        orders[name] = order
-        self._wake.set()
-        return orders
+            led = {
+                name: part for name, part in self._parts.items() if part.leads and name in reports
+            }
+            changes = [part.hear_member(host, reports[name], now) for name, part in led.items()]
+            if any(changes):
+                self._decided.notify_all()
+            self._wake.set()
+            while True:
+                orders = {name: part.order for name, part in led.items() if part.order is not None}
+                known = {name: reports[name].obeys for name in orders}
+                remains_s = deadline - time.monotonic()
+                is_news = any(
+                    (order.epoch, order.phase) != known[name] for name, order in orders.items()
+                )
+                if is_news or remains_s <= 0:
+                    return orders
+                self._decided.wait(remains_s)
 
     def hear(self, orders: Orders, at: float) -> None:
         """On a member: take the orders of a question that was asked at `at`."""
@@ -114,20 +142,23 @@ class Watcher:
                 own = self._parts[group.name].own(now)._replace(stopping_s=None)
                 if self._told.get(group.name) != own:
                     self._told[group.name] = own
-                    self._news[group.address].set()
+                    self._news[group.address].ring()
 
     def _ask(self, address: Address) -> None:
         """Ask a host of rank 0, for ever."""
         names = [group.name for group in self._config.groups if group.address == address]
-        said = ""
+        asking, bell, said = (self._config.release, self._config.host), self._news[address], ""
         while True:
             at = time.monotonic()
-            self._news[address].clear()
+            # News is told at once, and its answer awaited: only a question without any is held, and taken back.
+            held = None if bell.silence() else (ASK_S, bell)
             with self._guard:
                 reports = {name: self._parts[name].own(at) for name in names}
             try:
-                orders = exchange(address, self._config.release, self._config.host, reports)
+                orders = exchange(address, asking, reports, held)
                 words = ""
+            except TakenBack:
+                continue
             except (OSError, Wrong, ValueError, KeyError, TypeError) as error:
                 orders, words = {}, str(error) or type(error).__name__
             self.hear(orders, at)
@@ -135,7 +166,12 @@ class Watcher:
                 what = "cannot ask {}: {}".format(address[0], words) if words else "heard again"
                 print("{}: {}".format(", ".join(names), what), flush=True)
                 said = words
-            self._news[address].wait(ASK_S)
+            known = {name: reports[name].obeys for name in orders}
+            is_news = any(
+                (order.epoch, order.phase) != known[name] for name, order in orders.items()
+            )
+            if not is_news and held is not None:  # it was not held, or could not be asked
+                bell.wait(ASK_S - (time.monotonic() - at))
 
     def _measure(self, name: str, url: str) -> None:
         """Ask one engine for its progress, for ever."""

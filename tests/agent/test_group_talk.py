@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 
 import pytest
 
 from infra.agent.group_rules import PARTIAL, RUN, Order, Own
-from infra.agent.group_talk import Orders, Reports, Wrong, answer_line, exchange, start_server
+from infra.agent.group_talk import (
+    LONGEST_HOLD_S,
+    Bell,
+    Orders,
+    Reports,
+    TakenBack,
+    Wrong,
+    answer_line,
+    exchange,
+    start_server,
+)
 
 OWN = Own(PARTIAL, 4, fault="h1/0 ended", serves=True, obeys=(4, RUN))
 
@@ -24,7 +35,7 @@ def ask_soon(address: tuple[str, int], release: str) -> Orders:
     """As a member does: until the other side listens."""
     for _ in range(100):
         try:
-            return exchange(address, release, "h1", {"decode/0": OWN})
+            return exchange(address, (release, "h1"), {"decode/0": OWN})
         except ConnectionRefusedError:
             time.sleep(0.02)
     raise AssertionError
@@ -33,7 +44,7 @@ def ask_soon(address: tuple[str, int], release: str) -> Orders:
 def test_a_member_tells_what_it_is_and_gets_its_orders() -> None:
     told: list[tuple[str, Reports]] = []
 
-    def answer(host: str, reports: Reports) -> Orders:
+    def answer(host: str, reports: Reports, _hold_s: float) -> Orders:
         told.append((host, reports))
         return {"decode/0": Order(5, RUN)}
 
@@ -42,7 +53,7 @@ def test_a_member_tells_what_it_is_and_gets_its_orders() -> None:
     assert ask_soon(address, "this release") == {"decode/0": Order(5, RUN)}
     assert told == [("h1", {"decode/0": OWN})]
     with pytest.raises(Wrong, match="this host holds release this relea"):
-        exchange(address, "yesterday's", "h1", {"decode/0": OWN})
+        exchange(address, ("yesterday's", "h1"), {"decode/0": OWN})
     assert len(told) == 1  # yesterday's report was not taken
 
 
@@ -50,7 +61,7 @@ def test_a_member_tells_what_it_is_and_gets_its_orders() -> None:
     "line", [b"", b"[]\n", b"{}\n", b'{"reports": 3}\n', b"GET / HTTP/1.1\r\n", b"\xff\n"]
 )
 def test_what_is_no_question_gets_no_order(line: bytes) -> None:
-    def answer(_host: str, _reports: Reports) -> Orders:
+    def answer(_host: str, _reports: Reports, _hold_s: float) -> Orders:
         raise AssertionError
 
     assert "error" in json.loads(answer_line(line, "r", answer))
@@ -62,5 +73,43 @@ def test_a_side_that_does_not_answer_is_given_up_in_time() -> None:
         deaf.listen()
         begun = time.monotonic()
         with pytest.raises(OSError, match="timed out"):
-            exchange(deaf.getsockname(), "r", "h1", {})
+            exchange(deaf.getsockname(), ("r", "h1"), {})
         assert time.monotonic() - begun < 4.0
+
+
+def test_a_held_question_is_answered_when_there_is_an_order() -> None:
+    decided, held = threading.Event(), []
+
+    def answer(_host: str, _reports: Reports, hold_s: float) -> Orders:
+        held.append(hold_s)
+        decided.wait(hold_s)
+        return {"decode/0": Order(5, RUN)}
+
+    address = ("127.0.0.1", free_port())
+    start_server(address, "r", answer)
+    ask_soon(address, "r")
+    threading.Timer(0.1, decided.set).start()
+    begun = time.monotonic()
+    orders = exchange(address, ("r", "h1"), {"decode/0": OWN}, (60.0, Bell()))
+    assert orders == {"decode/0": Order(5, RUN)}
+    assert time.monotonic() - begun < 0.9 * LONGEST_HOLD_S
+    assert held == [0.0, LONGEST_HOLD_S]  # no member can have it held for longer
+
+
+def test_news_takes_a_held_question_back() -> None:
+    def answer(_host: str, _reports: Reports, hold_s: float) -> Orders:
+        time.sleep(hold_s)
+        return {}
+
+    address = ("127.0.0.1", free_port())
+    start_server(address, "r", answer)
+    ask_soon(address, "r")
+    bell = Bell()
+    threading.Timer(0.05, bell.ring).start()
+    begun = time.monotonic()
+    with pytest.raises(TakenBack):
+        exchange(address, ("r", "h1"), {"decode/0": OWN}, (1.0, bell))
+    assert time.monotonic() - begun < 0.5
+    assert bell.silence()
+    assert not bell.silence()
+    assert exchange(address, ("r", "h1"), {"decode/0": OWN}) == {}
