@@ -116,20 +116,21 @@ def _death(site: Site) -> dict[str, float]:
     lines = [line for host in hosts for line in _lines_since(site, host, begun)]
     found = {}
     for name, (word, source) in STEPS.items():
-        times = [at for at, text, unit in lines if text.startswith(word) and source in unit]
-        found[name] = (max(times) if times else begun) - begun
+        times = [at for at, text, unit in lines if word in text and source in unit]
+        # The journal repeats an epoch's line when its row is forgotten; of all others the last host counts.
+        found[name] = (min(times) if "run epoch" in word else max(times)) - begun
     return found
 
 
 STARTED = "all 32 units of its group have been started again"
-# What the line of a journal that ends each step begins with, and in which units it stands.
+# What stands in the line of a journal that ends each step, and in whose.
 STEPS = {
     "rank 0's host has ended the epoch": ("decode/0: stop epoch", "-watch"),
-    "all of its group's units have stopped": ("Stopped ", "-engine"),
+    "all of its group's units have stopped": ("Stopped moe-", "-engine"),
     "evidence is kept": ("decode/0: evidence is in", "-watch"),
     "rank 0's host has begun the next one": ("decode/0: run epoch", "-watch"),
-    STARTED: ("Started ", "-engine"),
-    "every engine's own start has ended": ("INFO:     Application startup complete", "-engine"),
+    STARTED: ("Started moe-", "-engine"),
+    "every engine's own start has ended": ("Application startup complete", "-engine"),
 }
 
 
