@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,8 @@ from infra.rehearsal.lab import registry  # noqa: E402
 from infra.rehearsal.lab.client import Lab  # noqa: E402
 
 FAB = Path(sys.executable).with_name("fab")
-LARGE, ROUTED = "a3-2p1d", "gb200-2p1d"
+LARGE = "a3-2p1d"
+ROUTERS = {"gb200-2p1d": "vllm-router 0.1.17", "a3-2p1d": "ascend-proxy (stand-in)"}
 GOAL_S = 5.0
 LIMIT_S = 120.0
 # Of serving, after which a row of restarts is forgotten here.
@@ -65,11 +66,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=9, help="deaths that are measured")
     parser.add_argument("--only", choices=("deaths", "restarts"), help="one of the two tables")
+    parser.add_argument("--stack", action="append", choices=tuple(ROUTERS), help="of restarts")
     options = parser.parse_args()
     if options.only != "restarts":
         _print_deaths(options.runs)
     if options.only != "deaths":
-        _print_restarts()
+        _print_restarts(options.stack or tuple(ROUTERS))
 
 
 def _print_deaths(runs: int) -> None:
@@ -85,19 +87,21 @@ def _print_deaths(runs: int) -> None:
         print(f"| {name} | {numbers} | {goal} |")
 
 
-def _print_restarts() -> None:
-    with _kept(ROUTED) as site:
-        print("\n| restart | requests | lost | longest s |")
-        print("|---|---|---|---|")
-        for name, words in (
-            ("none", ()),
-            ("prefill replica 0 of two", ("restart", "--role", "prefill", "--replica", "0")),
-            ("both prefill replicas, rolling", ("restart", "--role", "prefill", "--rolling")),
-        ):
-            clients = _restart(site, words)
-            print(f"| {name} | {clients.sent} | {len(clients.lost)} | {clients.longest_s:.1f} |")
-            for reason in sorted(set(clients.lost)):
-                print(f"  {clients.lost.count(reason)}: {reason}", file=sys.stderr)
+def _print_restarts(stacks: Sequence[str]) -> None:
+    print("\n| router | stack | restart | requests | lost | longest s |")
+    print("|---|---|---|---|---|---|")
+    for stack in stacks:
+        with _kept(stack) as site:
+            for name, words in (
+                ("none", ()),
+                ("prefill replica 0 of two", ("restart", "--role", "prefill", "--replica", "0")),
+                ("both prefill replicas, rolling", ("restart", "--role", "prefill", "--rolling")),
+            ):
+                clients = _restart(site, words)
+                numbers = f"{clients.sent} | {len(clients.lost)} | {clients.longest_s:.1f}"
+                print(f"| {ROUTERS[stack]} | {stack} | {name} | {numbers} |", flush=True)
+                for reason in sorted(set(clients.lost)):
+                    print(f"  {clients.lost.count(reason)}: {reason}", file=sys.stderr)
 
 
 def _death(site: Site) -> dict[str, float]:

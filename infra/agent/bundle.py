@@ -27,6 +27,7 @@ WATCHER = (
     "group_watch",
     "host",
     "item",
+    "journal",
     "listening",
     "services",
 )

@@ -158,6 +158,19 @@ def drop_wish(host: Host, stack: str, group: str) -> None:
         os.unlink(host.path(_wish_path(stack, group)))
 
 
+def leave_out(host: Host, stack: str, groups: List[str], start: str) -> None:
+    """Remember which groups the router was told to leave out; `start` says which of its starts was told."""
+    _write(host, _left_out_path(stack), {"groups": sorted(groups), "start": start})
+
+
+def left_out(host: Host, stack: str) -> Dict[str, List[str]]:
+    """The groups that a router of this host was told to leave out, by the start that was told."""
+    document = _read(host, _left_out_path(stack))
+    listed = document.get("groups")
+    names = [str(name) for name in listed] if isinstance(listed, list) else []
+    return {str(document.get("start")): names} if names else {}
+
+
 def record_path(stack: str, group: str) -> str:
     """`prefill/0` → the file of its record."""
     return "{}/{}/{}.json".format(RECORDS, stack, group.replace("/", "+"))
@@ -171,6 +184,10 @@ def view_path(stack: str, group: str) -> str:
 def group_of(name: str) -> str:
     """A group's name of its file's."""
     return name[: -len(".json")].replace("+", "/")
+
+
+def _left_out_path(stack: str) -> str:
+    return "{}/{}/router.left-out".format(VIEWS, stack)
 
 
 def _wish_path(stack: str, group: str) -> str:

@@ -9,13 +9,15 @@ from .group_record import (
     forget,
     hand_over,
     known_groups,
+    leave_out,
+    left_out,
     load_record,
     read_view,
 )
 from .host import Host, Refused
 from .services import parse_properties
 
-ACTIONS = ("arm", "disarm", "forget", "restart", "status")
+ACTIONS = ("arm", "disarm", "forget", "leave-out", "restart", "status")
 SYSTEMCTL_S = 60.0
 
 
@@ -36,10 +38,12 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
             hand_over(host, stack)
         else:
             forget(host, stack)
+    elif action == "leave-out":
+        router = str(request.get("router") or "")
+        leave_out(host, stack, _names(request), "{} {}".format(router, _start(host, router)))
     elif action == "restart":
-        listed = request.get("groups")
-        for group in listed if isinstance(listed, list) else []:
-            ask_restart(host, stack, str(group), str(request.get("operator") or "an operator"))
+        for group in _names(request):
+            ask_restart(host, stack, group, str(request.get("operator") or "an operator"))
     return dict(look(host, stack), schema_version=1)
 
 
@@ -60,8 +64,33 @@ def look(host: Host, stack: str) -> Dict[str, object]:
         }
         row.update(read_view(host, stack, group))
         rows.append(row)
-    router = read_view(host, stack, ROUTER)
-    return {"watch": _watch(host, _unit(stack)), "groups": rows, "router": router}
+    return {
+        "watch": _watch(host, _unit(stack)),
+        "groups": rows,
+        "left_out": _left_out(host, stack),
+        "router": read_view(host, stack, ROUTER),
+    }
+
+
+def _left_out(host: Host, stack: str) -> List[str]:
+    """What the router leaves out; one that was started since it was told has all its members."""
+    for told, groups in left_out(host, stack).items():
+        router, _, start = told.partition(" ")
+        if _start(host, router) == start:
+            return groups
+    return []
+
+
+def _start(host: Host, unit: str) -> str:
+    """Systemd's id of a unit's latest start."""
+    return host.run(
+        ["systemctl", "show", "-p", "InvocationID", "--value", "--", unit]
+    ).stdout.strip()
+
+
+def _names(request: Dict[str, object]) -> List[str]:
+    listed = request.get("groups")
+    return [str(name) for name in listed] if isinstance(listed, list) else []
 
 
 def _unit(stack: str) -> str:

@@ -33,13 +33,28 @@ class Entry(NamedTuple):
     message: bytes
 
 
-def last_lines(host: Host, unit: str, num_lines: int) -> List[str]:
-    """The last lines of one unit, without stamps; why there are none, when journald does not say."""
-    argv = ["journalctl", "-o", "cat", "--no-pager", "-q", "-n", str(num_lines), "-u", unit]
+def last_lines(host: Host, unit: str, num_lines: int, start: str = "") -> List[str]:
+    """The last lines of one unit, without stamps; why there are none, when journald does not say.
+
+    Args:
+        host: this one.
+        unit: its name.
+        num_lines: how many.
+        start: systemd's invocation id; lines of the unit's other starts are left out then.
+    """
+    argv = ["journalctl", "-o", "cat", "--no-pager", "-q", "-n", str(num_lines)]
+    argv += start_matches([start]) if start else ["-u", unit]
     done = host.run(argv, TAIL_S)
     if done.exit_code != 0:
         return ["(journalctl: {})".format(done.last_words)]
     return done.stdout.splitlines()[-num_lines:]
+
+
+def start_matches(starts: List[str]) -> List[str]:
+    """What journalctl matches for starts of units by invocation id: their own lines, and systemd's about them."""
+    fields = ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID")
+    own, about = (["{}={}".format(field, start) for start in starts] for field in fields)
+    return [*own, "+", *about]
 
 
 class Parser:

@@ -15,6 +15,8 @@ MAX_BODY_BYTES = 4194304
 MAX_TEXT_CHARACTERS = 65536
 CHUNK_BYTES = 65536
 DEFAULT_S = 10.0
+# Between two tries of a probe that is repeated until it is answered.
+AGAIN_S = 0.1
 MAX_PARALLEL = 64
 FIRST_ERROR_STATUS = 400
 
@@ -23,13 +25,33 @@ Answer = Dict[str, object]
 
 
 def answer(request: Dict[str, object], _host: Host) -> Dict[str, object]:
-    """Run every probe, several at a time; the steps of one follow each other."""
+    """Run every probe, several at a time; the steps of one follow each other.
+
+    With `until_s` a probe that fails is tried again for so long: whoever waits for an endpoint learns of it at once.
+    """
     listed = request.get("probes")
     probes = listed if isinstance(listed, list) else []
+    deadline = time.monotonic() + float(str(request.get("until_s") or 0.0))
     parallel = min(int(str(request.get("parallel") or 16)), MAX_PARALLEL, max(len(probes), 1))
     with ThreadPoolExecutor(max_workers=parallel) as pool:
-        answers = list(pool.map(_probe, probes))
+        answers = list(pool.map(lambda probe: _probe_until(probe, deadline), probes))
     return {"schema_version": 1, "probes": answers}
+
+
+def _probe_until(probe: Dict[str, object], deadline: float) -> Dict[str, object]:
+    """The answers of a probe, of the first time that nothing failed or of the last before the deadline."""
+    while True:
+        answered = _probe(probe)
+        steps = answered["steps"]
+        is_good = isinstance(steps, list) and not any(_has_failed(step) for step in steps)
+        if is_good or time.monotonic() + AGAIN_S > deadline:
+            return answered
+        time.sleep(AGAIN_S)
+
+
+def _has_failed(answered: Answer) -> bool:
+    status = answered["status"]
+    return not isinstance(status, int) or status >= FIRST_ERROR_STATUS or bool(answered["error"])
 
 
 def _probe(probe: Dict[str, object]) -> Dict[str, object]:
@@ -46,8 +68,7 @@ def _probe(probe: Dict[str, object]) -> Dict[str, object]:
             answered = {"status": None, "body": None, "error": _words(error)}
         answered["elapsed_s"] = round(time.monotonic() - begun, 6)
         answers.append(answered)
-        status = answered["status"]
-        if not isinstance(status, int) or status >= FIRST_ERROR_STATUS or answered["error"]:
+        if _has_failed(answered):
             break
     return {"id": probe.get("id"), "steps": answers}
 

@@ -27,6 +27,7 @@ PROPERTIES = (
     "NRestarts",
     "UnitFileState",
     "StateChangeTimestampMonotonic",
+    "InvocationID",
 )
 DEFAULT_S = 60.0
 SHOW_S = 15.0
@@ -89,8 +90,13 @@ def _row(host: Host, unit: str, shown: Dict[str, str], log_lines: int) -> Dict[s
         "main_pid": _number(shown.get("MainPID")),
         "n_restarts": _number(shown.get("NRestarts")),
         "since": since(shown.get("StateChangeTimestampMonotonic"), time.monotonic(), time.time()),
-        "log_tail": last_lines(host, unit, num_lines) if num_lines else [],
+        "log_tail": _tail(host, unit, shown, num_lines) if num_lines else [],
     }
+
+
+def _tail(host: Host, unit: str, shown: Dict[str, str], num_lines: int) -> List[str]:
+    """The last lines of the unit's latest start: what an earlier one said is no word about this one."""
+    return last_lines(host, unit, num_lines, shown.get("InvocationID", ""))
 
 
 def since(stamp_us: Optional[str], monotonic_s: float, now_s: float) -> Optional[str]:

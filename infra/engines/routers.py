@@ -19,12 +19,15 @@ from infra.spec.stack import KvTransfer, RouterName
 PROMETHEUS_PORT = 29000
 # Routers start when every engine has proven itself; this only covers a slow first health check.
 STARTUP_TIMEOUT_S = 600
+# How often the proxy looks after endpoints that leave or come; its own 10 s delay each by as much.
+MEMBERS_LOOK_S = "1"
 # A replica that restarts is left out, and taken back, within seconds. The wheels' defaults (every 60 s, three failures,
 # a breaker that stays open for 60 s) send requests to it for minutes, and still avoid it when the next one restarts.
+# A refused connection counts at once, an engine that is busy has five seconds to answer, and one answer brings it back.
 _HEALTH_WORDS = (
-    "--health-check-interval-secs", "2",
-    "--health-check-timeout-secs", "2",
-    "--health-failure-threshold", "2",
+    "--health-check-interval-secs", "1",
+    "--health-check-timeout-secs", "5",
+    "--health-failure-threshold", "1",
     "--health-success-threshold", "1",
     "--cb-timeout-duration-secs", "5",
 )  # fmt: skip
@@ -147,7 +150,7 @@ def _write_ascend_proxy(context: RouterContext) -> tuple[str, ...]:
         endpoints = context.of_role(role)
         words += [f"--{prefix}-hosts", *(endpoint.address for endpoint in endpoints)]
         words += [f"--{prefix}-ports", *(str(endpoint.port) for endpoint in endpoints)]
-    return tuple(words)
+    return (*words, "--waiting-retry-interval", MEMBERS_LOOK_S)
 
 
 _WRITERS: Mapping[RouterName, Callable[[RouterContext], tuple[str, ...]]] = {

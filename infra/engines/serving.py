@@ -63,6 +63,24 @@ _PROGRESS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+def open_requests(engine: EngineName, metrics: str) -> float:
+    """How many requests run or wait, by the text of `/metrics`; 0 where it does not say."""
+    names = _open_names(engine)
+    rows = [line.rpartition(" ") for line in metrics.splitlines()]
+    return sum(float(value) for text, _, value in rows if text.partition("{")[0] in names)
+
+
+def open_pattern(engine: EngineName) -> str:
+    """A regular expression for the lines of `/metrics` that count such requests."""
+    return "^(" + "|".join(_open_names(engine)) + r")[{ ]"
+
+
+def _open_names(engine: EngineName) -> tuple[str, str]:
+    if engine == "sglang":
+        return "sglang:num_running_reqs", "sglang:num_queue_reqs"
+    return "vllm:num_requests_running", "vllm:num_requests_waiting"
+
+
 def progress_metrics(engine: str) -> tuple[str, tuple[str, ...]]:
     """The metric of requests that run, and those that grow while they make progress."""
     return _PROGRESS[engine]

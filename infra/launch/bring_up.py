@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
+from infra.launch.draining import draining
 from infra.launch.endpoints import RankEndpoint
 from infra.launch.fleet import ask_until_known
 from infra.launch.handover import hand_over, look_at, take_back, watched
@@ -90,13 +91,18 @@ def _start_and_prove(deployment: Deployment) -> Served:
     proofs = readiness.wait()
     took = clock_text(deployment.clock.now() - begun)
     deployment.say(f"every one of {len(proofs)} ranks has generated a token, after {took}")
-    hand_over(deployment)
     router, answer = deployment.endpoints.router, None
     if router is not None:
-        _start_units(deployment, "router")
+        _start_units(deployment, "router")  # it looks at its endpoints while watchers begin
+    hand_over(deployment)
+    if router is not None:
         answer = ask_through(deployment, router)
         deployment.say(f"a request went through the router: {answer}")
     look = watched(deployment, begun=deployment.clock.now())
+    told = draining(deployment)
+    if told is not None and look.left_out:
+        told.join(look.left_out, look.left_out)
+        look = look_at(deployment)
     return Served(units=look.units, proofs=proofs, through_router=answer, groups=look.groups)
 
 

@@ -46,6 +46,11 @@ class Look:
         """Whether every host with a rank is."""
         return self.hosts <= self.watched
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The groups that the router was told to send nothing."""
+        return tuple(name for name, state in self.groups.items() if state.left_out)
+
 
 def look_at(deployment: Deployment) -> Look:
     """All units and groups, in one execution on each host."""

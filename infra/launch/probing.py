@@ -47,7 +47,11 @@ def run_proofs(deployment: Deployment, proofs: Sequence[Proof], limit_s: float) 
 
 
 def probe_hosts(
-    deployment: Deployment, probes: Mapping[str, list[dict[str, object]]], limit_s: float
+    deployment: Deployment,
+    probes: Mapping[str, list[dict[str, object]]],
+    limit_s: float,
+    *,
+    until_s: float = 0.0,
 ) -> dict[str, list[Mapping[str, object]]]:
     """The answers of every probe's steps by its id.
 
@@ -55,14 +59,22 @@ def probe_hosts(
         deployment: whose hosts are asked.
         probes: by the host that sends them.
         limit_s: of the slowest request of a probe.
+        until_s: how long hosts try probes that fail again, before they answer.
     """
     requests = {
-        host: {"operation": "probe", "probes": listed, "parallel": max(len(listed), 1)}
+        host: {
+            "operation": "probe",
+            "probes": listed,
+            "parallel": max(len(listed), 1),
+            "until_s": until_s,
+        }
         for host, listed in probes.items()
         if listed
     }
     found: dict[str, list[Mapping[str, object]]] = {}
-    for report in ask_reachable(deployment, requests, SLOW_STEPS * limit_s + SLACK_S).values():
+    for report in ask_reachable(
+        deployment, requests, SLOW_STEPS * limit_s + until_s + SLACK_S
+    ).values():
         for row in rows_of(report, "probes"):
             found[str(row.get("id"))] = list(rows_of(row, "steps"))
     return found

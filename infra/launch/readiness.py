@@ -81,25 +81,32 @@ class Readiness:
         progress = Progress(self.deployment.say, limits.progress_s, self.begun)
         pause = limits.first_poll_s
         while True:
-            if self.look(reads_logs=self._logs_are_due(progress)):
+            looked = clock.now()
+            if self.look(reads_logs=self._logs_are_due(progress), until_s=pause):
                 return self.proven
             now = clock.now()
             if now - self.begun > limits.ready_s:
                 raise not_in_time(self.deployment, self.awaited(), self._reasons(), limits.ready_s)
             if progress.is_due(now):
                 progress.show(now, limits.ready_s, self._counts(), self._awaited_phases())
-            clock.sleep(min(pause, max(limits.ready_s - (now - self.begun), 0.01)))
+            # hosts have waited for their endpoints meanwhile: only what that left of the pause is slept here
+            left_s = pause - (now - looked)
+            clock.sleep(max(min(left_s, limits.ready_s - (now - self.begun)), 0.01))
             pause = min(pause * 1.3, limits.longest_poll_s)
 
-    def look(self, *, reads_logs: bool) -> bool:
+    def look(self, *, reads_logs: bool, until_s: float = 0.0) -> bool:
         """Look at everything once, and try what is not proven yet; whether every rank is.
+
+        Args:
+            reads_logs: whether the last lines of logs are read, too.
+            until_s: how long hosts wait for endpoints that do not answer.
 
         Raises:
             NotReady: a process has ended or answers with errors.
             HostsFailed: a host is out of reach and stays so.
         """
         self._look_at_units(reads_logs=reads_logs)
-        self._look_at_health()
+        self._look_at_health(until_s)
         self._prove()
         self._refuse_contradictions()
         return not self._missing()
@@ -160,8 +167,8 @@ class Readiness:
         for host, report in self._ask(requests, self.deployment.limits.ask_s).items():
             self.units.update(read_units(host, report, units[host]))
 
-    def _look_at_health(self) -> None:
-        """Ask every endpoint that has not answered yet."""
+    def _look_at_health(self, until_s: float) -> None:
+        """Ask every endpoint that has not answered yet; hosts answer when all of theirs do, or after `until_s`."""
         awaited = {
             rank.url: rank.host
             for rank in self.deployment.endpoints.ranks
@@ -171,7 +178,7 @@ class Readiness:
         for url, host in awaited.items():
             step = {"method": "GET", "url": url + HEALTH, "timeout_s": HEALTH_S}
             requests.setdefault(host, []).append({"id": url, "steps": [step]})
-        for url, answers in self._probe(requests, HEALTH_S).items():
+        for url, answers in self._probe(requests, HEALTH_S, until_s).items():
             answer = answers[-1] if answers else {}
             if answer.get("status") == OK_STATUS:
                 self.healthy[url] = self.deployment.clock.now()
@@ -209,9 +216,9 @@ class Readiness:
                 self.refusals[rank] = (count + 1, verdict)
 
     def _probe(
-        self, probes: Mapping[str, list[dict[str, object]]], limit: float
+        self, probes: Mapping[str, list[dict[str, object]]], limit: float, until_s: float
     ) -> dict[str, list[Mapping[str, object]]]:
-        return probe_hosts(self.deployment, probes, limit)
+        return probe_hosts(self.deployment, probes, limit, until_s=until_s)
 
     def _ask(
         self, requests: Mapping[str, Request], limit: float

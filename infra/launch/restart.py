@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from infra.errors import NotReady, PrerequisiteError, StackError
 from infra.launch.deployment import Deployment
+from infra.launch.draining import draining
 from infra.launch.fleet import ask_until_known
 from infra.launch.handover import Look, look_at
 from infra.launch.progress import clock_text
@@ -56,8 +57,14 @@ def restart(deployment: Deployment, selection: Selection, operator: str) -> Look
     look = look_at(deployment)
     _refuse_unwatched(deployment, look)
     _say_what_is_lost(deployment, chosen, selection)
+    router = draining(deployment)
+    if router is not None:
+        router.join([name for name in look.left_out if name not in chosen], look.left_out)
     batches = [(group,) for group in chosen] if selection.rolling else [chosen]
     for batch in batches:
+        away = tuple(name for name in look.left_out if name in chosen)
+        if router is not None:
+            away += router.leave(batch, away)
         begun = deployment.clock.now()
         _ask(deployment, batch, operator)
         _await_epochs(deployment, batch, look, begun)
@@ -65,6 +72,8 @@ def restart(deployment: Deployment, selection: Selection, operator: str) -> Look
         Readiness(deployment, begun=begun).wait()
         took = clock_text(deployment.clock.now() - begun)
         deployment.say(f"{', '.join(batch)}: every rank has generated a token, after {took}")
+        if router is not None:
+            router.join([name for name in away if name in batch], away)
         look = look_at(deployment)
     return look
 

@@ -24,9 +24,11 @@ def ask_through(deployment: Deployment, router: Process) -> str:
     begun, pause, attempts = clock.now(), limits.first_poll_s, 0
     while True:
         attempts += 1
+        asked = clock.now()
         timeout_s = min(limits.first_proof_s * attempts, limits.longest_proof_s)
         probes = {router.host: [router_probe(deployment, router, timeout_s)]}
-        steps = probe_hosts(deployment, probes, timeout_s).get(router.id, [])
+        answers = probe_hosts(deployment, probes, timeout_s, until_s=pause)
+        steps = answers.get(router.id, [])
         answer = steps[-1] if steps else {}
         num_tokens = answer_tokens(answer.get("body"))
         if is_good(answer) and num_tokens:
@@ -38,7 +40,7 @@ def ask_through(deployment: Deployment, router: Process) -> str:
         if clock.now() - begun > limits.router_s:
             what = f"no request went through the router within {limits.router_s:g} s: {reason}"
             raise router_not_ready(deployment, what)
-        clock.sleep(pause)
+        clock.sleep(max(pause - (clock.now() - asked), 0.01))
         pause = min(pause * 1.5, limits.longest_poll_s)
 
 

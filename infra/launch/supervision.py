@@ -8,7 +8,7 @@ from typing import Literal
 
 from infra.launch.fleet import Fleet, Report, ask_until_known, rows_of
 
-Action = Literal["arm", "disarm", "forget", "restart", "status"]
+Action = Literal["arm", "disarm", "forget", "leave-out", "restart", "status"]
 RUNS, FAILED, STOPS, MEETS = "run", "failed", "stop", "adopt"
 
 
@@ -24,6 +24,7 @@ class GroupState:
         why: what ended the epoch before, "" for nothing.
         waits_for: what keeps the next epoch from beginning.
         unmet: hosts whose watcher has not been heard of.
+        left_out: the router was told to send it nothing.
     """
 
     group: str
@@ -33,10 +34,19 @@ class GroupState:
     why: str
     waits_for: tuple[str, ...]
     unmet: tuple[str, ...]
+    left_out: bool
 
     @property
     def words(self) -> str:
         """What an operator should know, "" while it runs as it was started."""
+        told = [self._told_phase()] if self._told_phase() else []
+        if self.left_out:
+            told.append(
+                "the router leaves it out until `fab up` or `fab restart` has it taken back"
+            )
+        return "; ".join(told)
+
+    def _told_phase(self) -> str:
         if self.phase == RUNS:
             return self._told_why() if self.why else ""
         if self.phase == MEETS:
@@ -61,6 +71,7 @@ class GroupState:
             "restarts": self.restarts,
             "why": self.why,
             "waits_for": list(self.waits_for),
+            "left_out": self.left_out,
         }
 
 
@@ -98,11 +109,13 @@ def tell_watchers(
 
 def read_groups(reports: Iterable[Report]) -> dict[str, GroupState]:
     """Every group whose host of rank 0 is among those that reported, by name."""
+    listed = list(reports)
+    left_out = {name for report in listed for name in _texts(report.get("left_out"))}
     found: dict[str, GroupState] = {}
-    for report in reports:
+    for report in listed:
         for row in rows_of(report, "groups"):
             if row.get("leads"):
-                state = _state(row)
+                state = _state(row, left_out)
                 found[state.group] = state
     return found
 
@@ -126,7 +139,7 @@ def _is_active(watch: object) -> bool:
     return isinstance(watch, Mapping) and bool(watch.get("active"))
 
 
-def _state(row: Mapping[str, object]) -> GroupState:
+def _state(row: Mapping[str, object], left_out: set[str]) -> GroupState:
     return GroupState(
         group=str(row["group"]),
         epoch=int(str(row["epoch"])),
@@ -135,6 +148,7 @@ def _state(row: Mapping[str, object]) -> GroupState:
         why=str(row["why"]),
         waits_for=_texts(row.get("waits_for")),
         unmet=_texts(row.get("unmet")),
+        left_out=str(row["group"]) in left_out,
     )
 
 

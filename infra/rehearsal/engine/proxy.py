@@ -135,6 +135,8 @@ class Proxy:
             options.waiting_retry_interval,
         )
         self._num_requests = 0
+        self._waiting: dict[tuple[str, int], tuple[list[Server], Server, int]] = {}
+        loop.spawn(self._listen())
 
     async def handle(self, request: Request) -> Response:
         """Answer a request."""
@@ -199,9 +201,6 @@ class Proxy:
 
     def _finished(self) -> None:
         self._num_requests -= 1
-        if self._num_requests == 0:
-            self.prefillers[:] = [x for x in self.prefillers if not x.is_tainted]
-            self.decoders[:] = [x for x in self.decoders if not x.is_tainted]
 
     async def _prefill(self, request: Request, body: dict[str, Any], identity: str) -> Any:
         """Have the prompt computed; return what the prefill engine says about its blocks."""
@@ -268,32 +267,64 @@ class Proxy:
             pairs = [x.rsplit(":", 1) for x in ([names] if isinstance(names, str) else names)]
             servers = [Server(host, int(port)) for host, port in pairs]
         except (ValueError, AttributeError):
-            return json_response({"error": "instances are written host:port"}, 400)
+            return json_response({"detail": "Internal Server Error"}, 500)
         if body.get("type") not in ("prefill", "decode"):
-            return json_response({"error": f"Unsupported instance type: {body.get('type')}"}, 400)
+            text = f"Instance type {body.get('type')!r} is not supported. "
+            return json_response({"error": text + "Only 'prefill' and 'decode' are allowed."})
         pool = self.prefillers if body["type"] == "prefill" else self.decoders
+        names = [f"{server.host}:{server.port}" for server in servers]
         if request.path.endswith("/add"):
-            for server in servers:
-                self._loop.spawn(self._add(pool, server))
-            return json_response({"message": f"waiting for {len(servers)} instances"})
+            known = {server.key for server in pool} | set(self._waiting)
+            waiting = [server for server in servers if server.key not in known]
+            self._waiting.update({server.key: (pool, server, 0) for server in waiting})
+            message = f"add {body['type']} instances: {names}."
+            if waiting:
+                message = (
+                    f"Instances {[f'{x.host}:{x.port}' for x in waiting]} are waiting to be added."
+                )
+            return self._snapshot(message)
         keys = {server.key for server in servers}
-        for server in pool:
-            server.is_tainted = server.is_tainted or server.key in keys
-        if self._num_requests == 0:
-            pool[:] = [x for x in pool if not x.is_tainted]
-        return json_response({"message": f"removing {len(servers)} instances"})
+        if servers and self._num_requests > 0:
+            for server in pool:
+                server.is_tainted = server.is_tainted or server.key in keys
+            return self._snapshot(f"Instances {names} are isolated and waiting to be removed.")
+        pool[:] = [server for server in pool if server.key not in keys]
+        for key in keys:
+            self._waiting.pop(key, None)
+        return self._snapshot(f"remove {body['type']} instances: {names}.")
 
-    async def _add(self, pool: list[Server], server: Server) -> None:
-        for _ in range(self._tuning.max_waiting_retries):
-            try:
-                answer = await send(self._loop, "GET", f"{server.url}/v1/models", {})
-                await answer.read()
-            except OSError:
-                await self._loop.sleep(self._tuning.waiting_retry_interval)
-            else:
-                if answer.status == OK and server.key not in {x.key for x in pool}:
+    def _snapshot(self, message: str) -> Response:
+        return json_response(
+            {
+                "message": message,
+                "current_prefill_instances": [f"{x.host}:{x.port}" for x in self.prefillers],
+                "current_decode_instances": [f"{x.host}:{x.port}" for x in self.decoders],
+            }
+        )
+
+    async def _listen(self) -> None:
+        """Look at times after engines that wait to be added, and after marked ones once no request runs."""
+        while True:
+            for key, (pool, server, retries) in list(self._waiting.items()):
+                if await self._is_up(server):
+                    self._waiting.pop(key, None)
                     pool.append(server)
-                return
+                elif retries + 1 >= self._tuning.max_waiting_retries:
+                    self._waiting.pop(key, None)
+                else:
+                    self._waiting[key] = (pool, server, retries + 1)
+            if self._num_requests == 0:
+                self.prefillers[:] = [x for x in self.prefillers if not x.is_tainted]
+                self.decoders[:] = [x for x in self.decoders if not x.is_tainted]
+            await self._loop.sleep(self._tuning.waiting_retry_interval)
+
+    async def _is_up(self, server: Server) -> bool:
+        try:
+            answer = await send(self._loop, "GET", f"{server.url}/v1/models", {})
+            await answer.read()
+        except OSError:
+            return False
+        return answer.status == OK
 
 
 def _least_loaded(servers: list[Server]) -> Server:
