@@ -95,6 +95,9 @@ class ScriptedFleet:
         self.live: dict[str, Mapping[str, object]] = {}
         self.watched: set[str] = set()
         self.group_rows: dict[str, Mapping[str, object]] = {}
+        self.left_out: list[str] = []
+        self.members: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
+        self.open_requests: dict[str, list[int]] = {}
         self.asked: list[tuple[str, str, Mapping[str, object]]] = []
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
@@ -210,6 +213,8 @@ class ScriptedFleet:
             self.watched.add(host)
         elif action in ("disarm", "forget"):
             self.watched.discard(host)
+        elif action == "leave-out":
+            self.left_out = list(request["groups"])  # type: ignore[call-overload]
         return self._look(host, request)
 
     def _look(self, host: str, request: Mapping[str, object]) -> Report:
@@ -233,7 +238,8 @@ class ScriptedFleet:
             for group, leader in led.items()
             if leader == host and host in self.watched
         ]
-        return {"watch": {"active": host in self.watched}, "groups": rows}
+        told = self.left_out if any(p.kind == "router" for p in self.plan.on_host(host)) else []
+        return {"watch": {"active": host in self.watched}, "groups": rows, "left_out": told}
 
     def _status(self, host: str, request: Mapping[str, object]) -> Report:
         text = self.files[host].get(str(request["record"]))
@@ -325,6 +331,8 @@ class ScriptedFleet:
         )
         if server is None or not is_up:
             return {"status": None, "body": None, "error": "Connection refused", "elapsed_s": 0.0}
+        if server.process.kind == "router" and self.members and not path.startswith("v1/"):
+            return {"error": None, "elapsed_s": 0.0, **self.members(step)}
         if server.process.id in self.answer_with and path.startswith("v1/"):
             return {"error": None, "elapsed_s": 0.0, **self.answer_with[server.process.id]}
         return {
@@ -346,6 +354,9 @@ class ScriptedFleet:
                 for (where, rank), count in self.tokens.items()
                 if where == base
             ]
+            waiting = self.open_requests.get(base)
+            if waiting:
+                lines.append(f'vllm:num_requests_running{{engine="0"}} {waiting.pop(0)}')
             return "\n".join(lines)
         if path == "query":
             return {"0": {"engine_id": f"engine-at-{base}", "worker_addr": {}}}
