@@ -57,6 +57,13 @@ class Units:
         self._asked: Optional[float] = None
         self.units: Dict[str, Unit] = {name: Unit("unknown", "", 0, "") for name in names}
 
+    def look(self, now: float, *, again: bool) -> bool:
+        """Ask systemd when something may have changed; whether it was asked and has answered."""
+        units = self.ask() if self.is_due(now, again=again) else None
+        if units is not None:
+            self.take(units, now)
+        return units is not None
+
     def is_due(self, now: float, *, again: bool, soon: bool = False) -> bool:
         """Whether systemd is to be asked: something may have changed.
 

@@ -61,9 +61,7 @@ class Watcher:
         if self._config.router is not None:
             router = RouterWatch(self._host, self._config.stack, self._config.router)
             threading.Thread(target=router.run, daemon=True).start()
-        units = self._units.ask()
-        if units is not None:
-            self._units.take(units, time.monotonic())
+        self._units.look(time.monotonic(), again=True)
         for address in self._served():
             start_server(address, self._config.release, self.answer)
         for address in self._news:
