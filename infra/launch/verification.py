@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
 from infra.launch.fleet import ask_all
+from infra.launch.handover import look_at
 from infra.launch.host_drift import Check, drift
 from infra.launch.live_checks import check_live
 from infra.launch.probing import Answered, probe_hosts, read_engine_ids, run_proofs
@@ -35,11 +36,29 @@ def verify(deployment: Deployment, secrets: Mapping[str, Secret], timeout_s: flo
     checks += check_live(deployment)
     serving = _Serving(deployment, timeout_s)
     checks += serving.check_units()
+    checks += check_members(deployment)
     for capability in deployment.plan.capabilities:
         deployment.say(f"asking every rank: {capability}")
         checks += serving.check_ranks(capability)
         checks += serving.check_router(capability)
     return checks
+
+
+def check_members(deployment: Deployment) -> list[Check]:
+    """A failed check for each group that the router was told to leave out, and was not told to take back."""
+    router = deployment.endpoints.router
+    if router is None:
+        return []
+    return [
+        Check(
+            process=router.id,
+            check="members",
+            ok=False,
+            detail=f"it leaves out {group} since a restart that did not end: `fab up` has it taken back",
+            is_drift=False,
+        )
+        for group in look_at(deployment).left_out
+    ]
 
 
 @dataclass(slots=True)

@@ -46,7 +46,8 @@ def run(options: Options, output: Output) -> int:
         except KeyboardInterrupt:
             output.message(
                 "What was asked for goes on: the hosts start the group again by themselves. "
-                f"`fab status {same_choice(options)}` shows it."
+                f"`fab status {same_choice(options)}` shows it, and what the router leaves out until "
+                "`fab up` has it taken back."
             )
             raise
         rows = observe(fleet, hosts, stack, timeout_s=limits.ask_s)

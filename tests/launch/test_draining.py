@@ -15,6 +15,7 @@ from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment
 from infra.launch.draining import DRAIN_S, Draining, draining
 from infra.launch.handover import look_at
+from infra.launch.verification import check_members
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 REPLICAS = "tests/stacks/vllm-shared-replicas.yaml"
@@ -145,9 +146,13 @@ def test_up_has_taken_back_what_a_killed_restart_left_out(catalog: Catalog) -> N
     state = look_at(deployment).groups[FIRST]
     assert state.left_out
     assert "the router leaves it out" in state.words
+    assert [check.detail.partition(" since")[0] for check in check_members(deployment)] == [
+        "it leaves out unified/0"
+    ]
     served = bring_up(deployment, {}, tunes=False)
     assert set(router.urls) == set(urls)
     assert not served.groups[FIRST].words
+    assert not check_members(deployment)
     assert any("sends requests to unified/0 again" in line for line in said)
 
 
