@@ -62,6 +62,7 @@ class Part:
         self._members: Dict[str, Tuple[Own, float]] = {}
         self._queued: Optional[Tuple[float, Dict[str, str]]] = None
         self._stopping: Optional[float] = None
+        self._is_doing = False
         self._processes: List[str] = []
         own = self._record.own
         self._owes_evidence = not own.ended and not own.adopting
@@ -83,7 +84,7 @@ class Part:
         """What the units are together, as the other hosts may know it."""
         record, units = self._record.own, [self._units.units[name] for name in self._names]
         state, fault = state_of_units(units), ""
-        if self.is_queued(now):
+        if self.is_queued(now) or self._is_doing:
             state = CHANGING
         elif state != CHANGING and not record.ended:
             known = {} if record.adopting else record.invocations
@@ -141,21 +142,20 @@ class Part:
         return self.order != before
 
     def act(self, now: float) -> List[Deed]:
-        """Note what the latest order asks for; what is then to be done to the units, without the lock."""
+        """Note what the latest order asks for; what is then to be done to the units, without the lock, before `done`.
+
+        Until then nobody is told that they have stopped: a start that is late must not meet the next epoch.
+        """
         own, order = self.own(now), self._order(now)
-        action = follow(own, order, self._config.limits)
-        if action == BEGIN and order is not None:
-            self._begin(order.epoch, now)
-            return [lambda: self._units.start(self._names)]
-        if action == END:
-            self._end(order, own.fault, now)
-            return [self._look_around, lambda: self._units.stop(self._names)]
-        if action == KILL:
-            return [lambda: self._units.kill(self._names)]
-        if action == TAKE_OVER and order is not None:
-            self._note(order.epoch)
-            self._say("took over epoch {}".format(order.epoch))
-        return []
+        deeds = self._deeds(follow(own, order, self._config.limits), own, order, now)
+        self._is_doing = bool(deeds)
+        return deeds
+
+    def done(self, now: float) -> None:
+        """What was to be done to the units has been asked of systemd."""
+        if self._is_doing and self._queued is not None:
+            self._queued = (now, self._queued[1])
+        self._is_doing = False
 
     def settle(self, now: float) -> None:
         """Note what has come of a start or a stop."""
@@ -259,6 +259,20 @@ class Part:
         self._stopping, self._queued = now, None
         reason = "the host of rank 0 is silent" if is_lost else why or "the group ends"
         self._say("stopping: {}".format(reason))
+
+    def _deeds(self, action: str, own: Own, order: Optional[Order], now: float) -> List[Deed]:
+        if action == BEGIN and order is not None:
+            self._begin(order.epoch, now)
+            return [lambda: self._units.start(self._names)]
+        if action == END:
+            self._end(order, own.fault, now)
+            return [self._look_around, lambda: self._units.stop(self._names)]
+        if action == KILL:
+            return [lambda: self._units.kill(self._names)]
+        if action == TAKE_OVER and order is not None:
+            self._note(order.epoch)
+            self._say("took over epoch {}".format(order.epoch))
+        return []
 
     def _look_around(self) -> None:
         """How its processes are before any of them is stopped."""

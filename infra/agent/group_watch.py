@@ -70,31 +70,36 @@ class Watcher:
             for url in group.metrics:
                 threading.Thread(target=self._measure, args=(group.name, url), daemon=True).start()
         while True:
-            self.step(time.monotonic())
+            self.step()
             self._wake.wait(TICK_S)
             self._wake.clear()
 
-    def step(self, now: float) -> None:
+    def step(self) -> None:
         """Look, decide, act. systemd is spoken to without the lock: it may be slow, and members wait for orders."""
         parts = list(self._parts.values())
+        asked = time.monotonic()
         with self._guard:
-            is_queued = any(part.is_queued(now) for part in parts)
-        is_due = self._units.is_due(now, again=self._again, soon=is_queued)
+            is_queued = any(part.is_queued(asked) for part in parts)
+        is_due = self._units.is_due(asked, again=self._again, soon=is_queued)
         units = self._units.ask() if is_due else None
-        deeds: List[Deed] = []
+        deeds: List[Tuple[Part, List[Deed]]] = []
         with self._guard:
+            now = time.monotonic()
             if units is not None:
-                self._units.take(units, now)
+                self._units.take(units, asked)
             for part in parts:
                 part.settle(now)
                 if part.leads and part.decide(now):
                     self._decided.notify_all()
-                deeds += part.act(now)
+                deeds.append((part, part.act(now)))
                 part.show(now)
             self._tell(now)
-        for deed in deeds:
-            deed()
-        self._again = bool(deeds)
+        self._again = any(listed for _, listed in deeds)
+        for part, listed in deeds:
+            for deed in listed:
+                deed()
+            with self._guard:
+                part.done(time.monotonic())
 
     def answer(self, host: str, reports: Reports, hold_s: float) -> Orders:
         """On the host of rank 0: the orders for a member, which its reports have entered already.
