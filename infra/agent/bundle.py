@@ -4,10 +4,10 @@ import json
 import os
 import re
 import sys
-from typing import Dict, Iterable
+from typing import Dict, Iterable, Match
 
 PACKAGE = "moe_agent"
-_DOCSTRING = re.compile(r'(\A|(?<=:\n) *)"""(?:.|\n)*?"""$', re.MULTILINE)
+_DOCSTRING = re.compile(r'(\A|:\n *)("""[\s\S]*?""")$', re.MULTILINE)
 _COMMENT = re.compile(r"(?:^ *|  )# .*$", re.MULTILINE)
 _IMPORTED = re.compile(r"^ *from \.(?:(\w+) import| import ([\w, ]+)$)", re.MULTILINE)
 # What the watcher imports: `tests/agent/test_bundle.py` runs it with these alone.
@@ -125,14 +125,19 @@ def _own_sources() -> Dict[str, str]:
 
 
 def sources_in(folder: str) -> Dict[str, str]:
-    """The agent's modules as they lie in a folder, without what a computer does not read."""
-    sources = {}
+    """The agent's modules as they lie in a folder, as they are carried."""
+    return {name: without_comments(text) for name, text in texts_in(folder).items()}
+
+
+def texts_in(folder: str) -> Dict[str, str]:
+    """The agent's modules as they lie in a folder."""
+    texts = {}
     for name in sorted(os.listdir(folder)):
         stem, suffix = os.path.splitext(name)
         if suffix == ".py" and stem != "__main__":
             with open(os.path.join(folder, name), encoding="utf-8") as stream:
-                sources[stem] = without_comments(stream.read())
-    return sources
+                texts[stem] = stream.read()
+    return texts
 
 
 def without_comments(text: str) -> str:
@@ -140,6 +145,8 @@ def without_comments(text: str) -> str:
 
     It knows how this package is written, not Python: `tests/agent/test_bundle.py` compares what is left.
     """
-    return _DOCSTRING.sub(
-        lambda found: found[1] + "pass" + "\n" * found[0].count("\n"), _COMMENT.sub("", text)
-    )
+
+    def blank(found: Match[str]) -> str:
+        return found.group(1) + "pass" + "\n" * found.group(2).count("\n")
+
+    return _DOCSTRING.sub(blank, _COMMENT.sub("", text))

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from typing import cast
 
-from infra.agent.bundle import WATCHER, needed, program, sources_in
+from infra.agent.bundle import WATCHER, needed, program, texts_in, without_comments
 from infra.agent.conversation import MARKER, OPERATIONS, OVER_TIME, STREAMS
 from infra.errors import HostsFailed
 from infra.remote.failures import (
@@ -180,14 +180,16 @@ def _modules_of(request: Mapping[str, object]) -> tuple[str, ...]:
 
 @functools.cache
 def _packed_program(roots: tuple[str, ...]) -> bytes:
-    packed = zlib.compress(program(needed(_sources(), roots)).encode())
+    modules = needed(_texts(), roots)
+    carried = {name: without_comments(text) for name, text in modules.items()}
+    packed = zlib.compress(program(carried).encode())
     return b"%d\n" % len(packed) + packed
 
 
 @functools.cache
-def _sources() -> dict[str, str]:
+def _texts() -> dict[str, str]:
     """The agent's modules by name."""
-    return sources_in(str(importlib.resources.files("infra.agent")))
+    return texts_in(str(importlib.resources.files("infra.agent")))
 
 
 def agent_command(*, sudo: bool, asks: bool = False, holds_stdin: bool = True) -> str:
