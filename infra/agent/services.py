@@ -9,6 +9,8 @@ ACTIVE_WORDS = ("active", "inactive")
 ENABLED_WORDS = ("enabled", "disabled")
 VERBS = {"active": "start", "inactive": "stop", "enabled": "enable", "disabled": "disable"}
 CHANGE_S = 60.0
+ENABLEMENT_S = 30.0
+NO_FILE = "No such file"
 
 
 def read_service(host: Host, item: Item) -> Reading:
@@ -46,8 +48,16 @@ def write_service(host: Host, item: Item, _part: str, value: object) -> None:
 
 
 def enablement(host: Host, unit: str) -> str:
-    """Whether a unit is enabled, from its links: what PID 1 says is older while a unit is loaded."""
-    return host.run(["systemctl", "is-enabled", "--", unit]).stdout.strip()
+    """Whether a unit is enabled, from its links: what PID 1 says is older while a unit is loaded.
+
+    Raises:
+        Refused: systemd does not say: that must not look like a unit that somebody else has changed.
+    """
+    answer = host.run(["systemctl", "is-enabled", "--", unit], ENABLEMENT_S)
+    state = answer.stdout.strip()
+    if not state and NO_FILE not in answer.stderr:
+        raise Refused("systemctl is-enabled {}: {}".format(unit, answer.last_words))
+    return state
 
 
 def enablements(host: Host, units: List[str]) -> Dict[str, str]:

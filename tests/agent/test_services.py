@@ -15,7 +15,8 @@ case "$1" in
 show) unit="$5"; [ -e $state/$unit.load ] || {{ echo LoadState=not-found; echo ActiveState=inactive; exit 0; }}
   echo "LoadState=$(cat $state/$unit.load)"; echo "ActiveState=$(cat $state/$unit.active)"
   echo "UnitFileState=$(cat $state/$unit.enabled)";;
-is-enabled) cat $state/$3.enabled;;
+is-enabled) [ -e $state/silent ] && {{ echo "Failed to connect to bus: Connection timed out" >&2; exit 1; }}
+  cat $state/$3.enabled;;
 start|stop) echo "$*" >> $state/log; [ -e $state/refuses ] && {{ echo "Job failed." >&2; exit 1; }}
   [ "$1" = start ] && echo active > $state/$3.active || echo inactive > $state/$3.active;;
 enable|disable) echo "$*" >> $state/log; echo "$1"d > $state/$4.enabled;;
@@ -55,6 +56,17 @@ def test_both_words_are_two_parts(host: StubbornHost, state: Path) -> None:
     assert (row["before"], row["after"]) == ("active enabled", "inactive disabled")
     assert (state / "irqbalance.service.enabled").read_text() == "disabled\n"
     host.state("rollback", service("inactive disabled"))
+    assert (state / "irqbalance.service.enabled").read_text() == "enabled\n"
+
+
+def test_a_systemd_that_does_not_say_is_nobody_s_change(host: StubbornHost, state: Path) -> None:
+    host.state("apply", service("inactive disabled"))
+    (state / "silent").touch()
+    row = host.state("rollback", service("inactive disabled"))["irqbalance"]
+    assert row["state"] == "failed"
+    assert "Connection timed out" in str(row["why"])
+    (state / "silent").unlink()
+    assert host.state("rollback", service("inactive disabled"))["irqbalance"]["state"] == "changed"
     assert (state / "irqbalance.service.enabled").read_text() == "enabled\n"
 
 
