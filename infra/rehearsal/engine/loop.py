@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import heapq
+import os
 import selectors
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+SIGNAL_BYTES = 4096
 
 
 class Cancelled(BaseException):
@@ -125,6 +128,7 @@ class Loop:
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._watched: dict[int, dict[int, Future[None]]] = {}
+        self._signals: int | None = None
         self.on_failure: Callable[[Exception], None] | None = None
 
     def spawn(self, coroutine: Coroutine[Any, Any, T]) -> Task[T]:
@@ -153,6 +157,7 @@ class Loop:
         """Run until the coroutine is finished and return its value."""
         gc.freeze()
         gc.enable()
+        self._wake_on_signals()
         task = self.spawn(coroutine)
         task.on_done(lambda: None)
         while not task.done:
@@ -192,6 +197,15 @@ class Loop:
         self.call_later(seconds, lambda: task.cancel(TimedOut()))
         return await task
 
+    def _wake_on_signals(self) -> None:
+        """Let a signal end a wait that begins in the moment when it comes: its handler would run after that wait."""
+        reader, writer = os.pipe()
+        for descriptor in (reader, writer):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._selector.register(reader, selectors.EVENT_READ)
+        self._signals = reader
+
     def _watch(self, descriptor: int, event: int) -> Future[None]:
         future: Future[None] = Future()
         waiting = self._watched.get(descriptor)
@@ -226,6 +240,9 @@ class Loop:
         elif self._timers:
             timeout = max(0.0, self._timers[0][0] - time.monotonic())
         for key, events in self._selector.select(timeout):
+            if key.fd == self._signals:
+                os.read(key.fd, SIGNAL_BYTES)
+                continue
             for event in (selectors.EVENT_READ, selectors.EVENT_WRITE):
                 if events & event:
                     future = self._unwatch(key.fd, event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -104,9 +105,14 @@ def _run(argv: list[str], release: Release) -> None:
 
 
 def _stop(_: int, __: Any) -> None:
-    """VLLM leaves with 0 when it is told to stop; requests in flight are aborted."""
-    sys.stdout.write("INFO [launcher.py:130] Shutting down\n")
-    _leave(0)
+    """VLLM leaves with 0 when it is told to stop; requests in flight are aborted.
+
+    It may come in the middle of a line, whose buffer nobody else may enter then.
+    """
+    with contextlib.suppress(RuntimeError):
+        sys.stdout.write("INFO [launcher.py:130] Shutting down\n")
+        sys.stdout.flush()
+    os._exit(0)
 
 
 def _die_by_signal() -> None:
