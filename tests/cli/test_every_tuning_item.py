@@ -417,6 +417,7 @@ def test_what_is_left_alone_is_never_drift(hosts: Hosts, item: WantedTuning) -> 
     assert row["wanted"] is None
 
 
+@pytest.mark.fault
 def test_an_agent_that_is_killed_between_items_leaves_a_way_out(hosts: Hosts) -> None:
     """SIGKILL by the tool of the second item: the first is written, the second is not."""
     swappiness = next(item for item in ITEMS if item.id == "vm.swappiness")
@@ -435,6 +436,7 @@ def test_an_agent_that_is_killed_between_items_leaves_a_way_out(hosts: Hosts) ->
     assert hosts.shell("ls -A /var/lib/moe-infra 2>/dev/null || :") == ""
 
 
+@pytest.mark.fault
 def test_what_is_tuned_survives_a_reboot(hosts: Hosts) -> None:
     """Every knob of the lab begins anew at a boot; only what brings it about again is as wanted."""
     items = [item for item in rounds(WRITTEN)[0] if item.kind not in BOOT_LATER]
@@ -474,6 +476,7 @@ def test_hosts_named_on_the_command_line_get_the_profiles_that_they_are(hosts: H
     assert f"grace-nvidia: {BARE} (--profile)" in named.stdout
 
 
+@pytest.mark.fault
 def test_a_fab_that_is_killed_half_way_is_run_again_or_taken_back(hosts: Hosts) -> None:
     hosts.tools("waits")
     with subprocess.Popen(
