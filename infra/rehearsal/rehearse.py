@@ -24,13 +24,13 @@ from infra.rehearsal.checkpoints import MANIFEST, checkpoints_of
 from infra.rehearsal.cloud.deployment import provision_in_emulated_cloud
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import explain
+from infra.rehearsal.lent_programs import compile_lent_programs
 from infra.rehearsal.operating import Operator, operator_at_work
 from infra.rehearsal.report import STEPS, Report, Step, StepName, counted
 from infra.rehearsal.served import last_by_role, read_served
 from infra.rehearsal.simulated_hosts import (
     LOGIN,
     Pace,
-    compile_lent_programs,
     simulate_hosts,
 )
 from infra.render.host_paths import unit_name
@@ -246,7 +246,7 @@ class Rehearsal:
 
     def _hosts(self) -> tuple[bool, str]:
         plan = self.current_plan()
-        compile_lent_programs()
+        compile_lent_programs(plan, self.catalog)
         self.lab.boot(simulate_hosts(plan, self.catalog, self.wishes.pace))
         self.report.ssh_config = str(self.lab.ssh_config)
         for notice in self.lab.notices:

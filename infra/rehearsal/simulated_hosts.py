@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import compileall
 import hashlib
 import json
 import sys
@@ -215,13 +214,6 @@ def _router_programs(catalog: Catalog) -> Mapping[str, LabFile]:
             content=script.encode(), mode=0o755
         )
     return files
-
-
-def compile_lent_programs() -> None:
-    """Compile what hosts run and cannot write: without it each of their starts would compile it again."""
-    rehearsal = Path(engine.__file__).resolve().parents[1]
-    for folder in ("engine", "standins"):
-        compileall.compile_dir(rehearsal / folder, quiet=2)
 
 
 def _binds() -> tuple[Bind, ...]:
