@@ -106,7 +106,7 @@ def leaving_steps(
         if name is None:
             continue
         if kind == "ascend-proxy":
-            asked = {"type": member.role, "instances": [member.place]}
+            asked: Step = {"type": member.role, "instances": [member.place]}
             steps.append(_post(f"{base}/instances/remove", asked))
         elif kind == "vllm-router":
             steps.append(_post(f"{base}/remove_worker?url={quote(name, safe='')}", None))
