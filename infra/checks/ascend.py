@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from infra.catalog.versions import version_numbers
 from infra.checks.speculation import captured_sizes
-from infra.checks.view import Finding, PlanView, version_numbers
+from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int, as_map
 from infra.plan.process import Process
 

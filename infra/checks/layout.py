@@ -235,6 +235,8 @@ def devices_disjoint(view: PlanView) -> Iterator[Finding]:
 def _enough_devices(
     view: PlanView, process: Process, devices: tuple[int, ...], available: int
 ) -> Iterator[Finding]:
+    if view.flags(process).get("distributed-executor-backend") == "ray":
+        return  # its cluster lends devices of other hosts
     extra = view.readings[process.id].extra
     layout = extra.get("parallel") or extra.get("layout")
     needed = getattr(layout, "local_devices", len(devices))

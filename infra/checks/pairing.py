@@ -9,6 +9,8 @@ from infra.engines.command_line import as_int, as_map
 
 # NIXL's compatibility hash (vllm nixl_connector.py@0.17.0, nixl/*@0.33.0): a difference refuses every transfer.
 HASHED = ("model", "dtype", "kv-cache-dtype", "attention-backend", "quantization")
+# SGLang's transfer copies pages as they lie: their type and size (sglang srt/disaggregation@0.5.9, 0.5.23).
+SGLANG_SHARED = ("model-path", "kv-cache-dtype", "page-size")
 # Beginnings of the names of connectors: vllm kv_connector/factory.py@0.17.0, 0.22.1, 0.33.0, and vllm-ascend's own.
 CONNECTORS = (
     "Nixl", "Mooncake", "MoRIIO", "LMCache", "Multi", "Offloading", "SimpleCPUOffload", "FlexKV", "HF3FS", "HiSparse",
@@ -23,7 +25,7 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
     prefill, decode = first.get("prefill"), first.get("decode")
     if prefill is None or decode is None:
         return
-    names = (*HASHED, "served-model-name")
+    names = (*(HASHED if view.family == "vllm" else SGLANG_SHARED), "served-model-name")
     for name in names:
         ours, theirs = view.flags(prefill).get(name), view.flags(decode).get(name)
         if ours != theirs:
@@ -60,7 +62,9 @@ def model_path_given(view: PlanView) -> Iterator[Finding]:
         first = view.flags(members[0]).get(flag)
         for process in members:
             model = view.flags(process).get(flag)
-            if model is None or "/" not in str(model):
+            # a bare name is a folder here, or a repository without an owner, unless nothing may be downloaded
+            is_offline = process.env.get("HF_HUB_OFFLINE") == "1"
+            if model is None or ("/" not in str(model) and is_offline):
                 what = f"{process.id} serves {model}: neither a path nor a repository."
             elif model != first:
                 what = (
@@ -115,13 +119,13 @@ def side_channel_base_shared(view: PlanView) -> Iterator[Finding]:
 
 
 def kv_role_matches(view: PlanView) -> Iterator[Finding]:
-    """Prefill produces KV, decode consumes it; a unified role does neither."""
+    """Prefill produces KV, decode consumes it; a unified role does both (a cache beside the engine) or neither."""
     if view.family != "vllm":
         return
     for process in view.engines:
         role = view.kv_config(process).get("kv_role")
         wanted = KV_ROLES.get(process.role)
-        if wanted is None and role is None:
+        if wanted is None and role in (None, "kv_both"):
             continue
         if wanted is None or role not in wanted:
             what = f"{process.id} is {process.role} and its kv_role is {role}."
@@ -137,6 +141,7 @@ def instance_sizes_told(view: PlanView) -> Iterator[Finding]:
             view.size(process, "tensor-parallel-size"),
         )
         for process in view.leaders
+        if process.role in KV_ROLES
     }
     for process in view.engines:
         config = view.kv_config(process)
@@ -166,6 +171,8 @@ def _distinct_engine_ids(view: PlanView) -> Iterator[Finding]:
         if config.get("kv_connector") != "MooncakeConnectorV1":
             continue
         own = config.get("engine_id")
+        if own is None:  # the engine draws one at random
+            continue
         other = owners.setdefault(own, group)
         if other != group:
             what = f"{group} and {other} share engine_id {own}."

@@ -11,6 +11,7 @@ from infra.catalog.fields import FieldCatalogue
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator, Checkpoint, Release
+from infra.catalog.versions import version_numbers
 from infra.engines.command_line import as_int, as_map
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
@@ -179,15 +180,6 @@ class PlanView:
     def version(self) -> tuple[int, int, int]:
         """The release that decides vLLM's or SGLang's behaviour, as numbers."""
         return version_numbers(self.release.base_version or self.release.version)
-
-
-def version_numbers(text: str) -> tuple[int, int, int]:
-    """`0.22.1rc1` as (0, 22, 1)."""
-    numbers = [0, 0, 0]
-    for index, part in enumerate(text.split(".")[:3]):
-        digits = "".join(c for c in part.partition("rc")[0].partition("post")[0] if c.isdigit())
-        numbers[index] = int(digits or 0)
-    return numbers[0], numbers[1], numbers[2]
 
 
 def view_plan(plan: Plan, catalog: Catalog) -> PlanView:

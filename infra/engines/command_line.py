@@ -103,6 +103,15 @@ def as_map(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
+def canonical_flag(word: str, catalogue: FlagCatalogue) -> FlagFact | None:
+    """The flag that an argv word names, in any spelling that the parser takes; None for a value or an unknown one."""
+    if not _looks_like_flag(word):
+        return None
+    head = word.partition("=")[0]
+    found = _find(head.partition(".")[0] if head.startswith("--") else head, catalogue)
+    return None if isinstance(found, str) else found[0]
+
+
 @lru_cache(maxsize=4096)
 def _looks_like_flag(word: str) -> bool:
     """Whether argparse takes a word for an option: a dash, and no negative number."""

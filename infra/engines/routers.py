@@ -237,5 +237,8 @@ def _dial(url: str) -> Dial:
         "/[@"
     ):  # nearly all; urlsplit is slow for thousands
         return Dial(name="http", address=address, port=int(port))
-    parts = urlsplit(url)
-    return Dial(name="http", address=parts.hostname or "", port=parts.port or 80)
+    try:
+        parts = urlsplit(url)
+        return Dial(name="http", address=parts.hostname or "", port=parts.port or 80)
+    except ValueError:  # no number behind the colon: nobody listens on port 0
+        return Dial(name="http", address=address, port=0)

@@ -19,6 +19,7 @@ from infra.engines.contract import (
     owned_variable,
 )
 from infra.engines.reading import Bind, Dial, Reading
+from infra.engines.recognition import is_wrapped, program_length
 from infra.engines.settings import Flag, RoleSettings, Variable
 from infra.engines.sizes import read_devices, read_size
 from infra.spec.stack import RoleName
@@ -157,13 +158,15 @@ class Sglang:
         flags: FlagCatalogue,
     ) -> Reading:
         """What `sglang.launch_server` makes of a command line."""
-        parsed = parse_flags(argv[_program_length(argv) :], flags)
+        parsed = parse_flags(argv[program_length(argv) :], flags)
         values = parsed.values
         layout = _Layout.of(values)
-        port = as_int(values.get("port"), DEFAULT_HTTP_PORT)
+        port: int | None = as_int(values.get("port"), DEFAULT_HTTP_PORT)
+        if port == 0 and layout.node > 0:  # a dummy's, at any free port
+            port = None
         return Reading(
             flags=values,
-            unknown=parsed.rejected,
+            unknown=() if is_wrapped(argv) else parsed.rejected,
             dp_ranks=layout.ranks,
             devices=read_devices(env, layout.local_devices, num_devices),
             http_port=port,
@@ -286,13 +289,8 @@ def _device_mask(context: ProcessContext) -> tuple[Variable, ...]:
     return (owned_variable(name, ",".join(map(str, context.devices)), "its devices of the host"),)
 
 
-def _program_length(argv: tuple[str, ...]) -> int:
-    """`python -m sglang.launch_server`, or `sglang serve`."""
-    return 3 if "-m" in argv[:2] else 2
-
-
-def _binds(flags: Mapping[str, object], layout: _Layout, port: int) -> tuple[Bind, ...]:
-    binds = [Bind(name="http", port=port)]
+def _binds(flags: Mapping[str, object], layout: _Layout, port: int | None) -> tuple[Bind, ...]:
+    binds = [Bind(name="http", port=port)] if port is not None else []
     address = str(flags.get("dist-init-addr") or "")
     if address and layout.node == 0:
         binds.append(

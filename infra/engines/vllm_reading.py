@@ -10,6 +10,7 @@ from typing import Literal
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.command_line import ParsedFlags, as_int, as_map, parse_flags
 from infra.engines.reading import Bind, Dial, Reading
+from infra.engines.recognition import engine_words, is_wrapped
 from infra.engines.sizes import MASKS, MAX_RANKS, read_devices, read_size
 
 # All that a layout is read from, beside the argument vector.
@@ -96,13 +97,15 @@ def _read(
 ) -> Reading:
     """A plan is read when it is compiled and again when it is judged: the second time is free."""
     env = dict(zip(told[::2], told[1::2], strict=True))
-    start = argv.index("serve") + 1 if "serve" in argv[:3] else 1
-    parsed = parse_flags(argv[start:], catalogue)
+    wrapped = is_wrapped(argv)
+    parsed = parse_flags(engine_words(argv), catalogue)
     parallel = read_parallel(parsed.values)
-    http_port = None if parallel.headless else as_int(parsed.values.get("port"), DEFAULT_HTTP_PORT)
+    http_port = None
+    if not parallel.headless and not wrapped:
+        http_port = as_int(parsed.values.get("port"), DEFAULT_HTTP_PORT)
     return Reading(
         flags=_with_model(parsed),
-        unknown=parsed.rejected,
+        unknown=() if wrapped else parsed.rejected,
         dp_ranks=parallel.ranks,
         devices=read_devices(env, parallel.local_devices, num_devices),
         http_port=http_port,
@@ -148,7 +151,8 @@ def read_parallel(flags: Mapping[str, object]) -> Parallel:
 
 def _with_model(parsed: ParsedFlags) -> dict[str, object]:
     flags = dict(parsed.values)
-    if parsed.positionals:
+    # a word behind a flag that the release does not know may be that flag's value
+    if parsed.positionals and not (parsed.rejected and "model" in flags):
         flags["model"] = parsed.positionals[0]
     return flags
 

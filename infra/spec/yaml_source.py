@@ -13,6 +13,8 @@ from infra.errors import Problem
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000
 MAX_DEPTH = 40
+# A shorter text cannot nest so deep that the parser's own stack ends.
+SHALLOW_BYTES = 8_000
 
 Path = tuple[str | int, ...]
 Position = tuple[int, int]
@@ -165,6 +167,8 @@ def read_yaml(
         what = f"The file has {len(text)} bytes; at most {MAX_BYTES} are read."
         return empty, [_whole_file(file, what)]
     reader = _Reader(file, tags, merges)
+    if len(text) > SHALLOW_BYTES and _is_too_deep(text):
+        return empty, [_whole_file(file, f"The file nests more than {MAX_DEPTH} levels deep.")]
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -177,6 +181,22 @@ def read_yaml(
     except (yaml.YAMLError, ValueError) as error:
         return empty, [_whole_file(file, f"This cannot be read as YAML: {error}.")]
     return Document(data=data, positions=reader.positions or {(): (1, 1)}), reader.problems
+
+
+def _is_too_deep(text: str) -> bool:
+    """Whether a text nests beyond what is read: composing such nodes would end the interpreter, not raise."""
+    depth = 0
+    try:
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > MAX_DEPTH:
+                return True
+    except (yaml.YAMLError, ValueError):
+        return False  # what is wrong with it is said when it is read
+    return False
 
 
 def _syntax(file: str, error: yaml.MarkedYAMLError) -> Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from infra.catalog.load import Catalog
@@ -43,10 +44,8 @@ def run(options: Options, output: Output) -> int:
         }
     )
     for problem in problems:
-        output.data(output.toned(problem_line(problem), _tone(problem)))
-    errors = sum(problem.blocks for problem in problems)
-    warnings = sum(problem.severity == "warning" and problem.waived is None for problem in problems)
-    output.data(f"{subject}: {_number(errors, 'error')}, {_number(warnings, 'warning')}.")
+        output.data(output.toned(problem_line(problem), tone_of(problem)))
+    output.data(f"{subject}: {count_words(problems)}.")
     plan_file = options.text("plan")
     if plan_file is None and is_ok and not has_inventory(options, subject):
         output.message("There is no inventory: addresses are documentation addresses.")
@@ -147,7 +146,15 @@ def problem_line(problem: Problem) -> str:
     return f"{problem.severity}: {problem}{waived}"
 
 
-def _tone(problem: Problem) -> Tone:
+def count_words(problems: Sequence[Problem]) -> str:
+    """`2 errors, no warnings`."""
+    errors = sum(problem.blocks for problem in problems)
+    warnings = sum(problem.severity == "warning" and problem.waived is None for problem in problems)
+    return f"{_number(errors, 'error')}, {_number(warnings, 'warning')}"
+
+
+def tone_of(problem: Problem) -> Tone:
+    """How a problem is coloured."""
     if problem.waived is not None:
         return "dim"
     return "bad" if problem.severity == "error" else "warn"

@@ -287,6 +287,35 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         "Other",
         (
             Entry(
+                "import",
+                "import_recipe",
+                "Read someone else's recipe, show what it would run, and judge it",
+                (
+                    Option(
+                        "file",
+                        "text",
+                        "a shell script, guide, Kubernetes manifest, srt-slurm or vllm-ascend file, or a folder",
+                        is_positional=True,
+                    ),
+                    Option("accelerator", "text", "the chip, where the file does not name it"),
+                    Option("engine", "text", "the release, e.g. vllm:0.22.1"),
+                    Option(
+                        "checkpoint",
+                        "text",
+                        "the weights, where the file's path does not name them",
+                    ),
+                    Option(
+                        "set",
+                        "words",
+                        "NAME=VALUE, a variable that the script leaves open; may be repeated",
+                    ),
+                    Option("to-stack", "text", "write it as a stack file, as far as it can be one"),
+                    Option("to-plan", "text", "write it as a plan document"),
+                    Option("report", "text", "of a folder: write a table of all recipes there"),
+                    JSON,
+                ),
+            ),
+            Entry(
                 "inventory",
                 "inventory",
                 "The Ansible inventory of a cloud stack, from its Pulumi outputs",

@@ -369,3 +369,12 @@ def test_what_may_be_a_secret_is_not_repeated(word: str) -> None:
     with pytest.raises(ProblemsFound) as caught:
         load_stack("h200-tp8", (word,))
     assert [str(problem) for problem in caught.value.problems if "sk-123" in str(problem)] == []
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
+def test_a_file_that_nests_without_end_is_refused(tmp_path: Path, opening: str) -> None:
+    path = tmp_path / "deep.yaml"
+    path.write_text(opening * 240_000)
+    with pytest.raises(ProblemsFound) as caught:
+        load_stack(str(path))
+    assert "levels deep" in caught.value.what

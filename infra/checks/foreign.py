@@ -1,0 +1,229 @@
+"""An imported recipe judged by every rule that can be, each finding at the line of the file that it is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from infra.catalog.flags import FlagCatalogue
+from infra.catalog.load import Catalog
+from infra.checks.judge import find_all
+from infra.checks.needs import COMPILERS_OWN, NEEDS, Need
+from infra.checks.rules import RULES
+from infra.checks.view import Finding, view_plan
+from infra.engines.command_line import canonical_flag
+from infra.engines.registry import ENGINES
+from infra.errors import Problem
+from infra.plan.foreign.imported_recipe import ImportedRecipe
+from infra.plan.foreign.seats import Seat
+
+_FLAG = re.compile(r"--([a-zA-Z][\w-]*)")
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+_BECAUSE: Mapping[Need, str] = {
+    "release": "the engine's release is not known to the catalogue",
+    "accelerator": "the accelerator is not known",
+    "checkpoint": "the model is not in the catalogue",
+    "addresses": "the file does not say where every host is",
+    "whole": "the file holds a part of the deployment",
+    "layout": "sizes or ranks depend on variables that the file does not settle",
+    "ports": "ports depend on variables that the file does not settle",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotJudged:
+    """Rules that could not be judged, and for want of what."""
+
+    because: str
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What is wrong with an imported recipe, errors first, and what could not be judged."""
+
+    problems: tuple[Problem, ...]
+    not_judged: tuple[NotJudged, ...]
+
+
+def judge_recipe(recipe: ImportedRecipe, catalog: Catalog) -> Judgement:
+    """Every finding about an imported recipe, once per place of the file."""
+    view = view_plan(recipe.assembled.plan, catalog)
+    lacking = _lacking(recipe)
+    flags = catalog.flags(recipe.facts.release.flags_catalogue)
+    places = _Places(recipe, flags)
+    found: dict[tuple[str, int | None, str, str], Problem] = {}
+    for rule, finding in find_all(view):
+        if rule in COMPILERS_OWN or not _can_be_judged(rule, finding, lacking, recipe):
+            continue
+        problem = places.problem(rule, finding)
+        if problem is not None:
+            what = _without_process(problem.what, finding)
+            found.setdefault((rule, problem.line, problem.field, what), problem)
+    problems = sorted(found.values(), key=lambda p: (p.severity, p.line or 0, p.rule))
+    return Judgement(
+        problems=tuple(_merged(problems)),
+        not_judged=tuple(
+            NotJudged(because=_BECAUSE[need], rules=tuple(r for r in RULES if r in NEEDS[need]))
+            for need in lacking
+            if lacking[need] is None or lacking[need]
+        ),
+    )
+
+
+_Groups = Mapping[Need, frozenset[str] | None]
+
+
+def _lacking(recipe: ImportedRecipe) -> _Groups:
+    """What is unknown → the groups that it concerns, None for all of them."""
+    assembled = recipe.assembled
+    of_group: dict[str, list[Seat]] = {}
+    for process in assembled.plan.processes:
+        of_group.setdefault(process.group, []).append(assembled.seats[process.id])
+    found: dict[Need, frozenset[str] | None] = {}
+    for unknown in ("release", "accelerator", "checkpoint"):
+        if unknown in recipe.facts.unknown:
+            found[unknown] = None
+    open_groups = _groups_where(of_group, "address")
+    if not assembled.knows_addresses or open_groups:
+        found["addresses"] = None
+    if not recipe.is_whole:
+        if recipe.is_collection:
+            found["whole"] = None
+            return found | _open_needs(of_group)
+        has_router = any(p.kind == "router" for p in assembled.plan.processes)
+        if assembled.incomplete or has_router:
+            found["whole"] = frozenset({*assembled.incomplete, "router/0"})
+    return found | _open_needs(of_group)
+
+
+def _open_needs(of_group: Mapping[str, Iterable[Seat]]) -> dict[Need, frozenset[str] | None]:
+    """Groups whose sizes or ports depend on what the file does not settle."""
+    found: dict[Need, frozenset[str] | None] = {}
+    needs: tuple[Need, ...] = ("layout", "ports")
+    for need in needs:
+        groups = _groups_where(of_group, need)
+        if groups:
+            found[need] = groups
+    return found
+
+
+def _groups_where(of_group: Mapping[str, Iterable[Seat]], what: str) -> frozenset[str]:
+    def is_open(seat: Seat) -> bool:
+        if what == "layout":
+            return seat.is_layout_open
+        return seat.are_ports_open if what == "ports" else seat.is_address_open
+
+    return frozenset(group for group, seats in of_group.items() if any(map(is_open, seats)))
+
+
+def _can_be_judged(rule: str, finding: Finding, lacking: _Groups, recipe: ImportedRecipe) -> bool:
+    group = next(
+        (p.group for p in recipe.assembled.plan.processes if p.id == finding.process), None
+    )
+    for need, groups in lacking.items():
+        if rule in NEEDS[need] and (groups is None or group is None or group in groups):
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where in the file each flag and variable of each process stands."""
+
+    recipe: ImportedRecipe
+    flags: FlagCatalogue
+
+    def problem(self, rule: str, finding: Finding) -> Problem | None:
+        """A finding at its line; None where it is about something that the file leaves open."""
+        seat = self._seat(finding)
+        field, line, is_open = self._place(finding, seat)
+        if is_open:
+            return None
+        return Problem(
+            rule=rule,
+            severity=RULES[rule].severity,
+            field=field,
+            what=finding.what,
+            fix=finding.fix,
+            file=self.recipe.file,
+            line=line,
+        )
+
+    def _seat(self, finding: Finding) -> Seat | None:
+        seats = self.recipe.assembled.seats
+        if finding.process is not None:
+            return seats.get(finding.process)
+        parts = finding.field.split(".")
+        role = parts[1] if parts[0] == "roles" and len(parts) > 1 else None
+        first = (s for s in seats.values() if s.kind == "engine" and role in (None, s.role))
+        return next(first, None)
+
+    def _place(self, finding: Finding, seat: Seat | None) -> tuple[str, int | None, bool]:
+        """(flag or variable as the file's author knows it, line, whether its value is open)."""
+        if finding.field.startswith("engine") and self.recipe.facts.image_line is not None:
+            return "image", self.recipe.facts.image_line, False
+        if seat is None:
+            return finding.field, None, False
+        for name in _flags_of(finding, self.recipe):
+            line = self._flag_line(seat, name)
+            if line is not None:
+                return f"--{name}", line, name in seat.open_flags
+        for name in _VARIABLE.findall(f"{finding.field} {finding.what}"):
+            word = seat.launch.env.get(name)
+            if word is not None:
+                return name, word.line, bool(word.open_names)
+        if finding.field == "checkpoint":
+            return "model", _model_line(seat), "model" in seat.open_flags
+        return finding.field.rpartition(".")[2], seat.launch.line, False
+
+    def _flag_line(self, seat: Seat, name: str) -> int | None:
+        """The last word that names the flag: it is the one that counts."""
+        found = None
+        for word in seat.words:
+            if not word.text.startswith("-"):
+                continue
+            fact = canonical_flag(word.text, self.flags)
+            written = word.text.partition("=")[0].partition(".")[0].lstrip("-").replace("_", "-")
+            if (fact is not None and fact.name == name) or written == name:
+                found = word.line
+        return found
+
+
+def _flags_of(finding: Finding, recipe: ImportedRecipe) -> list[str]:
+    """Canonical flags that a finding is about, the likeliest first."""
+    names = []
+    parts = finding.field.split(".")
+    if "flags" in parts and parts[-1] != "flags":
+        names.append(finding.field.partition(".flags.")[2])
+    names += _FLAG.findall(finding.what)
+    owned = ENGINES[recipe.facts.release.engine].owned_flags
+    names += [flag for flag, field in owned.items() if field == parts[-1]]
+    return names
+
+
+def _model_line(seat: Seat) -> int:
+    model = str(seat.reading.flags.get("model") or seat.reading.flags.get("model-path") or "")
+    return next((word.line for word in seat.words if word.text == model), seat.launch.line)
+
+
+def _without_process(what: str, finding: Finding) -> str:
+    """The same fact of two processes is one fact where it is one line of the file."""
+    return what.replace(finding.process or "\0", "")
+
+
+def _merged(problems: Iterable[Problem]) -> list[Problem]:
+    """One finding per rule, line and field; the first speaks for the others."""
+    first: dict[tuple[str, int | None, str], Problem] = {}
+    counts: dict[tuple[str, int | None, str], int] = {}
+    for problem in problems:
+        key = (problem.rule, problem.line, problem.field)
+        first.setdefault(key, problem)
+        counts[key] = counts.get(key, 0) + 1
+    return [
+        problem
+        if counts[key] == 1
+        else replace(problem, what=f"{problem.what} (and {counts[key] - 1} more)")
+        for key, problem in first.items()
+    ]

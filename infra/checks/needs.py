@@ -1,0 +1,131 @@
+"""What a rule has to know to be judged: of an imported file some of it may be unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+Need = Literal["release", "accelerator", "checkpoint", "addresses", "whole", "layout", "ports"]
+
+# Rules about what the compiler alone decides: an imported plan says nothing of it.
+COMPILERS_OWN = frozenset(
+    {"derived-field", "missing-image", "different-images", "accelerator-not-rented"}
+)
+
+NEEDS: Mapping[Need, frozenset[str]] = {
+    # the exact release: its parser, its classes, its defaults, its behaviour
+    "release": frozenset(
+        {
+            "unknown-flag",
+            "json-flag-value",
+            "parser-name",
+            "quantization-method",
+            "server-arguments",
+            "chat-template",
+            "unread-variable",
+            "draft-checkpoint",
+            "aiter-heads",
+            "expert-transport",
+            "overlap-transport",
+            "block-size-order",
+            "kv-role-deprecated",
+            "kv-connector",
+            "additional-config-key",
+            "flash-comm-layout",
+            "balance-scheduling",
+            "recompute-scheduler",
+            "kv-port-drawn",
+            "kv-port-low",
+            "draft-incomplete",
+            "batched-tokens",
+            "instance-sizes",
+            "balancing-modes",
+            "headless-mode",
+            "ranks-per-host",
+            "weights-memory",
+            "kv-memory",
+            "kv-memory-tight",
+        }
+    ),
+    "accelerator": frozenset(
+        {
+            "engine-vendor",
+            "checkpoint-accelerator",
+            "image-architecture",
+            "library-architecture",
+            "draft-accelerator",
+            "aiter-heads",
+            "expert-transport",
+            "kv-port-drawn",
+            "kv-port-low",
+            "weights-memory",
+            "kv-memory",
+            "kv-memory-tight",
+        }
+    ),
+    "checkpoint": frozenset(
+        {
+            "heads-divisible",
+            "context-length",
+            "checkpoint-accelerator",
+            "draft-checkpoint",
+            "aiter-heads",
+            "flash-comm-layout",
+            "weights-memory",
+            "kv-memory",
+            "kv-memory-tight",
+            "vision-nixl",
+        }
+    ),
+    "addresses": frozenset(
+        {
+            "dangling-connect",
+            "leader-address",
+            "side-channel-host",
+            "host-variable",
+            "router-endpoints",
+            "public-address",
+        }
+    ),
+    # every process of the deployment, or of the group
+    "whole": frozenset(
+        {"ranks-incomplete", "dangling-connect", "router-endpoints", "router-key", "instance-sizes"}
+    ),
+    "layout": frozenset(
+        {
+            "parallel-size",
+            "heads-divisible",
+            "context-parallel-size",
+            "ranks-incomplete",
+            "group-flags-differ",
+            "balancing-modes",
+            "local-ranks",
+            "node-place",
+            "api-servers",
+            "headless-mode",
+            "ranks-per-host",
+            "sglang-data-parallel",
+            "server-arguments",
+            "expert-balancing",
+            "device-shared",
+            "instance-sizes",
+            "ascend-prefill-width",
+            "flash-comm-layout",
+            "leader-address",
+            "dangling-connect",
+            "port-twice",
+            "kv-port-drawn",
+            "kv-port-low",
+            "weights-memory",
+            "kv-memory",
+            "kv-memory-tight",
+            "aiter-heads",
+        }
+    ),
+    "ports": frozenset({"port-twice", "port-range", "port-variable", "internal-port"}),
+}
+
+
+def known_by(need: Need, rule: str) -> bool:
+    """Whether a rule can be judged without that."""
+    return rule not in NEEDS[need]

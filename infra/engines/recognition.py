@@ -1,0 +1,190 @@
+"""Which program a foreign command line starts: an engine, a router, or neither.
+
+Sources: vllm entrypoints/cli/main.py and entrypoints/openai/api_server.py@0.22.1; sglang launch_server.py and
+cli@0.5.23; vllm-router 0.1.17, sglang-router 0.3.2; vllm-ascend examples/disaggregated_prefill_v1; ai-dynamo components
+(dynamo.vllm, dynamo.sglang) as started by NVIDIA/srt-slurm@c88ef731.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+Family = Literal["vllm", "sglang"]
+
+_PYTHON = re.compile(r"python(3(\.\d+)?)?$")
+_MODULES: Mapping[str, tuple[Literal["engine", "router"], Family]] = {
+    "vllm.entrypoints.openai.api_server": ("engine", "vllm"),
+    "vllm.entrypoints.cli.main": ("engine", "vllm"),
+    "dynamo.vllm": ("engine", "vllm"),
+    "sglang.launch_server": ("engine", "sglang"),
+    "dynamo.sglang": ("engine", "sglang"),
+    "sglang_router.launch_router": ("router", "sglang"),
+}
+_PROXY_SCRIPT = "load_balance_proxy_server_example.py"
+# Programs whose flags are an engine's and their own: what the engine's parser would refuse, they may take.
+WRAPPED_MODULES = ("dynamo.vllm", "dynamo.sglang")
+# Their own flags → how many words each takes (ai-dynamo components, as srt-slurm and its recipes write them).
+_WRAPPERS_OWN: Mapping[str, int] = {
+    "--disaggregation-mode": 1,
+    "--is-prefill-worker": 0,
+    "--is-decode-worker": 0,
+    "--request-plane": 1,
+    "--event-plane": 1,
+    "--connector": 1,
+    "--endpoint": 1,
+    "--migration-limit": 1,
+    "--dump-config-to": 1,
+    "--dyn-tool-call-parser": 1,
+    "--dyn-reasoning-parser": 1,
+    "--custom-jinja-template": 1,
+}
+_ROUTERS: Mapping[str, tuple[Family, tuple[str, ...]]] = {
+    "vllm-router": ("vllm", ("vllm-router",)),
+    "sglang-router": ("sglang", ("python", "-m", "sglang_router.launch_router")),
+}
+_SERVE_WITHIN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a command line starts.
+
+    Args:
+        length: words before the first flag or model.
+        canonical: the program's words as plans write them.
+    """
+
+    kind: Literal["engine", "router"]
+    family: Family
+    length: int
+    canonical: tuple[str, ...]
+
+
+def recognise(words: Sequence[str]) -> Program | None:
+    """The engine or router that a command line starts, None for any other program."""
+    if not words:
+        return None
+    name = words[0].rpartition("/")[2]
+    if _PYTHON.match(name):
+        return _of_python(words)
+    if name in ("vllm", "sglang") and tuple(words[1:2]) == ("serve",):
+        family: Family = "vllm" if name == "vllm" else "sglang"
+        return Program("engine", family, 2, (name, "serve"))
+    if name in _ROUTERS:
+        family, canonical = _ROUTERS[name]
+        length = 2 if tuple(words[1:2]) == ("launch",) else 1
+        return Program("router", family, length, canonical)
+    return None
+
+
+def program_length(argv: Sequence[str]) -> int:
+    """How many words of an engine's argument vector stand before its flags and model."""
+    found = recognise(argv)
+    if found is not None:
+        return found.length
+    return argv.index("serve") + 1 if "serve" in argv[: _SERVE_WITHIN + 1] else 1
+
+
+def engine_words(argv: Sequence[str]) -> tuple[str, ...]:
+    """The words behind the program that are the engine's: without a wrapper's own flags."""
+    words = tuple(argv[program_length(argv) :])
+    if not is_wrapped(argv) or "dynamo.sglang" in argv[:5]:
+        return words
+    kept: list[str] = []
+    skip = 0
+    for word in words:
+        if skip:
+            skip -= 1
+        elif word in _WRAPPERS_OWN:
+            skip = _WRAPPERS_OWN[word]
+        else:
+            kept.append(word)
+    return tuple(kept)
+
+
+def role_told(argv: Sequence[str]) -> Literal["prefill", "decode"] | None:
+    """The role that a wrapper is told, for engines that have no such flag."""
+    if "--is-prefill-worker" in argv:
+        return "prefill"
+    if "--is-decode-worker" in argv:
+        return "decode"
+    following = dict(pairwise(argv)).get("--disaggregation-mode")
+    return "prefill" if following == "prefill" else "decode" if following == "decode" else None
+
+
+def is_wrapped(argv: Sequence[str]) -> bool:
+    """Whether another program takes the engine's flags beside its own."""
+    return any(module in argv[:5] for module in WRAPPED_MODULES)
+
+
+def _of_python(words: Sequence[str]) -> Program | None:
+    """`python -m module …`, or a script of vllm-ascend; interpreter options before it are passed over."""
+    index = 1
+    while index < len(words) and words[index].startswith("-") and words[index] != "-m":
+        index += 2 if words[index] in ("-X", "-W") else 1
+    if index >= len(words):
+        return None
+    if words[index] != "-m":
+        return _of_script(words, index)
+    module = words[index + 1] if index + 1 < len(words) else ""
+    found = _MODULES.get(module)
+    if found is None:
+        return None
+    length = index + 2
+    if module == "vllm.entrypoints.cli.main":
+        if tuple(words[length : length + 1]) != ("serve",):
+            return None
+        return Program("engine", "vllm", length + 1, ("vllm", "serve"))
+    return Program(found[0], found[1], length, ("python", "-m", module))
+
+
+def _of_script(words: Sequence[str], index: int) -> Program | None:
+    if words[index].rpartition("/")[2] == _PROXY_SCRIPT:
+        return Program("router", "vllm", index + 1, ("python", words[index]))
+    return None
+
+
+# Flags that say how ranks lie over devices and hosts; while one of them is open, no rule about layout can be judged.
+LAYOUT_FLAGS = frozenset(
+    {
+        "tensor-parallel-size",
+        "pipeline-parallel-size",
+        "data-parallel-size",
+        "data-parallel-size-local",
+        "data-parallel-rank",
+        "data-parallel-start-rank",
+        "decode-context-parallel-size",
+        "prefill-context-parallel-size",
+        "expert-parallel-size",
+        "attn-dp-size",
+        "nnodes",
+        "node-rank",
+        "disaggregation-mode",
+    }
+)
+ADDRESS_FLAGS = frozenset({"data-parallel-address", "master-addr", "dist-init-addr", "host"})
+ADDRESS_VARIABLES = ("VLLM_HOST_IP", "HCCL_IF_IP", "VLLM_NIXL_SIDE_CHANNEL_HOST")
+PORT_FLAGS = frozenset(
+    {"port", "data-parallel-rpc-port", "master-port", "disaggregation-bootstrap-port", "nccl-port"}
+)
+# Where a process is told which devices are its own, by vendor of the accelerator.
+MASK_OF_VENDOR: Mapping[str, str] = {
+    "nvidia": "CUDA_VISIBLE_DEVICES",
+    "amd": "HIP_VISIBLE_DEVICES",
+    "ascend": "ASCEND_RT_VISIBLE_DEVICES",
+}
+_ASCEND = re.compile(r"(HCCL|ASCEND|VLLM_ASCEND|ACL)_|TASK_QUEUE_ENABLE$|PYTORCH_NPU_")
+_AMD = re.compile(r"(HIP|ROCR|HSA|VLLM_ROCM|MIOPEN|AITER)_|SGLANG_USE_AITER$")
+
+
+def vendor_named(variables: Sequence[str], argv: Sequence[str]) -> Literal["amd", "ascend"] | None:
+    """Whose accelerator a process is written for, by the variables and values that no other vendor's has."""
+    if any(_ASCEND.match(name) for name in variables) or "ascend" in argv:
+        return "ascend"
+    if any("MooncakeConnectorV1" in word for word in argv):
+        return "ascend"
+    return "amd" if any(_AMD.match(name) for name in variables) else None

@@ -1,0 +1,302 @@
+"""What a foreign file leaves out: the engine's release, the accelerator, the checkpoint; told, read off, or assumed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.catalog.load import Catalog
+from infra.catalog.schema import Accelerator, Checkpoint, Release
+from infra.catalog.versions import version_numbers
+from infra.engines.recognition import recognise, vendor_named
+from infra.errors import StackError
+from infra.plan.foreign.script import repository_of
+from infra.plan.foreign.source import Launch, Recipe, Word
+from infra.spec.load import nearest
+from infra.spec.stack import EngineName
+
+Unknown = Literal["release", "accelerator", "checkpoint", "addresses", "whole"]
+ENGINE_NAMES: tuple[EngineName, ...] = ("vllm-ascend", "vllm", "sglang")
+_VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:\.?(?:rc|post|dev|alpha|beta)\d+)?)")
+_PACKAGE = re.compile(r"(vllm-ascend|vllm|sglang)(?:\[[\w,-]*\])?==([\w.]+)")
+_OWN_IMAGES = re.compile(r"(?:^|/)(vllm-openai|vllm-openai-rocm|vllm-ascend|sglang|vllm)$")
+_CHOSEN = re.compile(r"(vllm-ascend|vllm|sglang)(?:(?:[:@ -]|==)v?(\S+))?")
+_MIN_NAME = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """Something that the file does not say in so many words, and where it was taken from."""
+
+    what: str
+    value: str
+    why: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the operator says beside the file, None for what is left to the file."""
+
+    engine: str | None = None
+    accelerator: str | None = None
+    checkpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the plan is made with.
+
+    Args:
+        release: that of the catalogue whose parser reads the command lines.
+        accelerator: that of every host; a stand-in where `unknown` has it.
+        checkpoint: None where the catalogue has none of that name.
+        image: the container image, empty without one.
+        unknown: what was not settled, so that rules about it cannot be judged.
+    """
+
+    release: Release
+    accelerator: Accelerator
+    checkpoint: Checkpoint | None
+    image: str
+    image_line: int | None
+    assumptions: tuple[Assumption, ...]
+    unknown: frozenset[Unknown]
+
+
+def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Facts:
+    """Engine release, accelerator and checkpoint of a recipe.
+
+    Args:
+        recipe: with at least one engine.
+        told: what the operator says.
+        catalog: what is known.
+        file_name: the file's own name, which often names the accelerator.
+
+    Raises:
+        StackError: the operator names what the catalogue does not have.
+    """
+    notes: list[Assumption] = []
+    unknown: set[Unknown] = set()
+    images = _images(catalog)
+    launches = [launch for launch in recipe.launches if _family(launch)]
+    vendor = _vendor(launches, recipe.hints)
+    release = _release(recipe, told, catalog, (notes, unknown), vendor)
+    named = _accelerator_named(recipe, told, catalog, images, file_name)
+    if named is None:
+        unknown.add("accelerator")
+        accelerator = _stand_in(catalog, vendor or _vendor_of(release))
+        why = "nothing in the file names one: rules about it are not judged; give --accelerator"
+        notes.append(Assumption(what="accelerator", value="unknown", why=why))
+    else:
+        accelerator = catalog.accelerator(named.value)
+        notes.append(named)
+    checkpoint = _checkpoint(launches, told, catalog, (notes, unknown))
+    image = next(
+        (
+            launch.container.image
+            for launch in launches
+            if launch.container and launch.container.image
+        ),
+        None,
+    )
+    image = image or next((word for word in recipe.hints if "==" not in word.text), None)
+    return Facts(
+        release=release,
+        accelerator=accelerator,
+        checkpoint=checkpoint,
+        image=image.text if image and not image.open_names else "",
+        image_line=image.line if image else None,
+        assumptions=tuple(notes),
+        unknown=frozenset(unknown),
+    )
+
+
+_Notes = tuple[list[Assumption], set[Unknown]]
+
+
+def _family(launch: Launch) -> str | None:
+    program = recognise([word.text for word in launch.words])
+    return program.family if program is not None and program.kind == "engine" else None
+
+
+def _vendor(launches: Sequence[Launch], hints: Sequence[Word]) -> str | None:
+    for launch in launches:
+        found = vendor_named(tuple(launch.env), [word.text for word in launch.words])
+        if found is not None:
+            return found
+    texts = [hint.text.lower() for hint in hints]
+    if any("ascend" in text for text in texts):
+        return "ascend"
+    return "amd" if any("rocm" in text for text in texts) else None
+
+
+def _vendor_of(release: Release) -> str:
+    return release.vendors[0]
+
+
+def _release(
+    recipe: Recipe, told: Told, catalog: Catalog, notes: _Notes, vendor: str | None
+) -> Release:
+    """The release whose parser reads the file."""
+    family = next(f for launch in recipe.launches if (f := _family(launch)))
+    name: EngineName = (
+        "sglang" if family == "sglang" else "vllm-ascend" if vendor == "ascend" else "vllm"
+    )
+    version, why, line = recipe.engine_version, "the file names it", None
+    if told.engine is not None:
+        match = _CHOSEN.fullmatch(told.engine)
+        if match is None:
+            fix = f"Write one of {', '.join(ENGINE_NAMES)}, with a version behind a colon: vllm:0.22.1."
+            raise StackError("--engine", f"There is no engine {told.engine}.", fix)
+        chosen = next(known for known in ENGINE_NAMES if known == match[1])
+        name, version, why = chosen, match[2] or version, "--engine"
+    if version is None:
+        version, why, line = _version_in(recipe.hints, name)
+    versions = sorted(catalog.ids(f"engines/{name}"), key=lambda v: (version_numbers(v), v))
+    if version in versions:
+        notes[0].append(Assumption(what="engine", value=f"{name} {version}", why=why, line=line))
+        return catalog.release(name, version)
+    if told.engine is not None and version is not None:
+        what = f"The catalogue has no {name} {version}."
+        raise StackError("--engine", what, nearest(version, versions))
+    notes[1].add("release")
+    taken = _nearest_release(version, versions)
+    said = (
+        f"the file names {version}, which the catalogue lacks" if version else "the file names none"
+    )
+    reason = f"{said}: read as the nearest; rules that depend on it are not judged; give --engine {name}:VERSION"
+    notes[0].append(Assumption(what="engine", value=f"{name} {taken}", why=reason, line=line))
+    return catalog.release(name, taken)
+
+
+def _nearest_release(version: str | None, versions: Sequence[str]) -> str:
+    if version is None:
+        return versions[-1]
+    older = [v for v in versions if version_numbers(v) <= version_numbers(version)]
+    return older[-1] if older else versions[0]
+
+
+def _version_in(hints: Sequence[Word], name: str) -> tuple[str | None, str, int | None]:
+    """The release that an image's tag or an installed package names."""
+    for hint in hints:
+        if match := _PACKAGE.fullmatch(hint.text):
+            if match[1] == name:
+                return match[2], f"{hint.text} is installed", hint.line
+            continue
+        own = _OWN_IMAGES.search(repository_of(hint.text))
+        tag = hint.text.partition("@")[0].removeprefix(repository_of(hint.text)).lstrip(":")
+        found = _VERSION.match(tag)
+        if own and found and own[1].startswith(name):
+            return found[1], f"the tag of {hint.text}", hint.line
+    return None, "", None
+
+
+def _images(catalog: Catalog) -> Mapping[str, tuple[str, ...]]:
+    """Image reference with `{v}` for the version → accelerators that it is for."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in ENGINE_NAMES:
+        for version in catalog.ids(f"engines/{name}"):
+            for image in catalog.release(name, version).images:
+                found[image.reference.replace(version, "{v}")] = image.accelerators
+    return found
+
+
+def _accelerator_named(
+    recipe: Recipe,
+    told: Told,
+    catalog: Catalog,
+    images: Mapping[str, tuple[str, ...]],
+    file_name: str,
+) -> Assumption | None:
+    """The accelerator that the operator, the format, a hint or the file's name says."""
+    ids = catalog.ids("accelerators")
+    if told.accelerator is not None:
+        catalog.accelerator(told.accelerator)
+        return Assumption(what="accelerator", value=told.accelerator, why="--accelerator")
+    if recipe.accelerator is not None:
+        found = _one_of(recipe.accelerator, ids)
+        if found is None:  # one that the catalogue lacks, or a word for several
+            return None
+        return Assumption(what="accelerator", value=found, why="the file names it")
+    return _accelerator_hinted(recipe, catalog, images) or _of_name(file_name, ids)
+
+
+def _of_name(file_name: str, ids: Iterable[str]) -> Assumption | None:
+    found = _one_of(file_name, ids)
+    if found is None:
+        return None
+    return Assumption(what="accelerator", value=found, why=f"the file's name, {file_name}")
+
+
+def _accelerator_hinted(
+    recipe: Recipe, catalog: Catalog, images: Mapping[str, tuple[str, ...]]
+) -> Assumption | None:
+    """By an image, a node selector, or how many devices a host has."""
+    ids = catalog.ids("accelerators")
+    for hint in recipe.hints:
+        named = _one_of(hint.text, ids)
+        of_image = images.get(_VERSION.sub("v{v}", hint.text, count=1), ())
+        value = named or (of_image[0] if len(of_image) == 1 else None)
+        if value is not None:
+            return Assumption(what="accelerator", value=value, why=hint.text, line=hint.line)
+    vendor = _vendor([launch for launch in recipe.launches if _family(launch)], recipe.hints)
+    if vendor == "ascend" and recipe.devices_per_host is not None:
+        fitting = [i for i in ids if _fits(catalog.accelerator(i), vendor, recipe.devices_per_host)]
+        if len(fitting) == 1:
+            why = f"{recipe.devices_per_host} devices on each host"
+            return Assumption(what="accelerator", value=fitting[0], why=why)
+    return None
+
+
+def _fits(accelerator: Accelerator, vendor: str, num_devices: int) -> bool:
+    return accelerator.vendor == vendor and accelerator.devices_per_host == num_devices
+
+
+def _one_of(text: str, ids: Iterable[str]) -> str | None:
+    """The one id that a text has among its words."""
+    words = set(re.split(r"[^a-z0-9]+", text.lower()))
+    found = [name for name in ids if name in words or ("-" in name and name in text.lower())]
+    return found[0] if len(found) == 1 else None
+
+
+def _stand_in(catalog: Catalog, vendor: str) -> Accelerator:
+    """Some accelerator of the vendor, for a plan that must name one: that with the most memory."""
+    known = [catalog.accelerator(name) for name in catalog.ids("accelerators")]
+    return max((a for a in known if a.vendor == vendor), key=lambda a: (a.memory_mib, a.id))
+
+
+def _checkpoint(
+    launches: Sequence[Launch], told: Told, catalog: Catalog, notes: _Notes
+) -> Checkpoint | None:
+    """The catalogue's entry of the model that is served."""
+    if told.checkpoint is not None:
+        entry = catalog.checkpoint(told.checkpoint)
+        notes[0].append(Assumption(what="checkpoint", value=entry.id, why="--checkpoint"))
+        return entry
+    entries = [catalog.checkpoint(name) for name in catalog.ids("checkpoints")]
+    for launch in launches:
+        for word in launch.words:
+            found = next((e for e in entries if e.kind == "model" and _names(word.text, e)), None)
+            if found is not None:
+                note = Assumption(
+                    what="checkpoint", value=found.id, why=f"{word.text}", line=word.line
+                )
+                notes[0].append(note)
+                return found
+    notes[1].add("checkpoint")
+    why = "the catalogue has no such model: rules about its shape and size are not judged; give --checkpoint"
+    notes[0].append(Assumption(what="checkpoint", value="unknown", why=why))
+    return None
+
+
+def _names(text: str, checkpoint: Checkpoint) -> bool:
+    """Whether a word is the checkpoint's repository, or a path of which a folder bears its name."""
+    if "/" not in text or text[:1] in "{[-":
+        return False
+    parts = [part.lower() for part in text.rstrip("/").split("/")]
+    tail = checkpoint.repository.lower().rpartition("/")[2]
+    snapshot = "models--" + checkpoint.repository.lower().replace("/", "--")
+    return tail in parts[-2:] or checkpoint.id in parts[-2:] or snapshot in parts

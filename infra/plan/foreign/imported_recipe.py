@@ -1,0 +1,160 @@
+"""A foreign file imported: read in its format, settled with what is known, assembled to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.catalog.flags import FlagCatalogue
+from infra.catalog.load import Catalog
+from infra.engines.recognition import recognise
+from infra.plan.foreign.assemble import Assembled, assemble, stack_name
+from infra.plan.foreign.assumed import ENGINE_NAMES, Facts, Told, settle
+from infra.plan.foreign.formats import read_format
+from infra.plan.foreign.script import EntryPoints, repository_of
+from infra.plan.foreign.seats import Seat, read_seat
+from infra.plan.foreign.shell_words import ShellTroubleError
+from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, read_text, refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRecipe:
+    """A foreign file as a plan.
+
+    Args:
+        file: as the operator named it.
+        not_understood: by line.
+    """
+
+    file: str
+    format: str
+    is_whole: bool
+    is_collection: bool
+    assembled: Assembled
+    facts: Facts
+    not_understood: tuple[NotUnderstood, ...]
+
+
+def import_recipe(
+    path: Path, told: Told, settings: Mapping[str, str], catalog: Catalog
+) -> ImportedRecipe:
+    """The plan of a foreign file.
+
+    Args:
+        path: the file.
+        told: engine, accelerator and checkpoint, as far as the operator says them.
+        settings: variables of its scripts that the operator gives.
+        catalog: what is known.
+
+    Raises:
+        ProblemsFound: the file cannot be read, is of no known format, or starts no engine.
+        StackError: the operator names what the catalogue does not have.
+    """
+    text = read_text(path)
+    try:
+        recipe = read_format(path, text, settings, image_entrypoints(catalog))
+    except ShellTroubleError as error:
+        fix = "Give the part of it that starts the engines alone."
+        raise refused(path, f"It is not followed: {error.why}.", fix, error.line) from error
+    launches = [launch for launch in recipe.launches if _is_engine(launch)]
+    if not launches:
+        line = recipe.not_understood[0].line if recipe.not_understood else None
+        raise refused(path, _nothing_started(recipe), _NO_ENGINE_FIX, line, rule="no-engine")
+    facts = settle(recipe, told, catalog, path.name)
+    kept, notes = _one_engine(recipe, facts)
+    seats, more = _seats(kept, facts, catalog)
+    name = stack_name(path.stem)
+    assembled = assemble(name, recipe, seats, facts, catalog)
+    found = {*recipe.not_understood, *notes, *more, *_open_notes(seats)}
+    return ImportedRecipe(
+        file=str(path),
+        format=recipe.format,
+        is_whole=recipe.is_whole,
+        is_collection=recipe.is_collection,
+        assembled=assembled,
+        facts=facts,
+        not_understood=tuple(sorted(found)),
+    )
+
+
+def image_entrypoints(catalog: Catalog) -> EntryPoints:
+    """What the images of the catalogue's releases start by themselves, by repository."""
+    found = {}
+    for name in ENGINE_NAMES:
+        for version in catalog.ids(f"engines/{name}"):
+            for image in catalog.release(name, version).images:
+                if image.entrypoint:
+                    found[repository_of(image.reference)] = image.entrypoint
+    return found
+
+
+_NO_ENGINE_FIX = (
+    "Give a file that starts `vllm serve`, `sglang.launch_server` or a container of theirs; "
+    "docs/import.md lists the formats."
+)
+
+
+def _nothing_started(recipe: Recipe) -> str:
+    what = f"This {recipe.format} starts no engine that I know."
+    if recipe.not_understood:
+        first = recipe.not_understood[0]
+        what += f" Not understood: line {first.line}, {first.text or 'statement'}: {first.why}"
+        more = len(recipe.not_understood) - 1
+        what += f" (and {more} more)." if more else "."
+    return what
+
+
+def _is_engine(launch: Launch) -> bool:
+    program = recognise([word.text for word in launch.words])
+    return program is not None and program.kind == "engine"
+
+
+def _one_engine(recipe: Recipe, facts: Facts) -> tuple[list[Launch], list[NotUnderstood]]:
+    """A plan has one engine: processes of another are listed."""
+    family = "sglang" if facts.release.engine == "sglang" else "vllm"
+    kept: list[Launch] = []
+    notes: list[NotUnderstood] = []
+    for launch in recipe.launches:
+        program = recognise([word.text for word in launch.words])
+        if program is not None and program.kind == "engine" and program.family != family:
+            why = f"a plan has one engine, and this file's first is {family}"
+            notes.append(NotUnderstood(launch.line, " ".join(program.canonical), why))
+        else:
+            kept.append(launch)
+    return kept, notes
+
+
+def _seats(
+    launches: list[Launch], facts: Facts, catalog: Catalog
+) -> tuple[list[Seat], list[NotUnderstood]]:
+    flags = catalog.flags(facts.release.flags_catalogue)
+    seats: list[Seat] = []
+    notes: list[NotUnderstood] = []
+    for launch in launches:
+        seat, more = read_seat(launch, facts, flags, _router_flags(launch, catalog))
+        seats.append(seat)
+        notes += more
+    return seats, notes
+
+
+def _router_flags(launch: Launch, catalog: Catalog) -> FlagCatalogue | None:
+    words = tuple(word.text for word in launch.words)
+    for name in catalog.ids("routers"):
+        release = catalog.router(name)
+        if words[: len(release.program)] == release.program:
+            return catalog.flags(release.flags_catalogue) if release.flags_catalogue else None
+    return None
+
+
+def _open_notes(seats: list[Seat]) -> list[NotUnderstood]:
+    """One line per open word that stayed part of the plan."""
+    notes = []
+    for seat in seats:
+        for word in (*seat.words, *seat.launch.env.values()):
+            if word.open_names:
+                names = ", ".join(dict.fromkeys(word.open_names))
+                why = f"{names} is not settled by the file: give --set NAME=VALUE"
+                text = word.text if len(word.text) < 60 else f"{word.text[:59]}…"  # noqa: PLR2004 - a line
+                notes.append(NotUnderstood(word.line, text.replace("\n", " "), why))
+    return notes

@@ -1,0 +1,341 @@
+"""Kubernetes manifests with pod templates: Deployment, StatefulSet, LeaderWorkerSet, DisaggregatedSet and their like.
+
+Sources: kubernetes.io container command, args and `$(VAR)` references; leaderworkerset.x-k8s.io/v1 and
+disaggregatedset.x-k8s.io/v1 at kubernetes-sigs/lws commit 060ab4d, 2026-08-21.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from infra.engines.recognition import recognise
+from infra.inventory.book import documentation_hosts
+from infra.plan.foreign.script import EntryPoints, ScriptReader, repository_of
+from infra.plan.foreign.shell import Shell
+from infra.plan.foreign.shell_values import Scope, Value
+from infra.plan.foreign.source import (
+    Container,
+    ForeignMount,
+    Launch,
+    NotUnderstood,
+    Recipe,
+    Word,
+)
+from infra.plan.foreign.yaml_pages import Node, Page
+
+MAX_PODS = 512
+_REFERENCE = re.compile(r"\$\(([A-Za-z_]\w*)\)")
+_DEVICES = re.compile(r"(nvidia\.com|amd\.com|huawei\.com)/[\w.-]+")
+_SHELLS = ("sh", "bash")
+# They start no pod by themselves.
+_QUIET = frozenset(
+    {
+        "Service", "ConfigMap", "Secret", "Namespace", "PersistentVolumeClaim", "PersistentVolume", "ServiceAccount",
+        "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Ingress", "HTTPRoute", "Gateway", "PodMonitor",
+        "ServiceMonitor", "NetworkPolicy", "PodDisruptionBudget", "HorizontalPodAutoscaler", "StorageClass",
+        "ResourceClaimTemplate", "ComputeDomain", "InferencePool", "InferenceModel", "DestinationRule",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """One pod: its host, the leader's host, and what its controller tells it."""
+
+    host: str
+    leader: str
+    group: str
+    role: str
+    index: int
+    size: int
+    template: Node
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Collects the processes of pods."""
+
+    entrypoints: EntryPoints
+    settings: Mapping[str, str]
+    addresses: Mapping[str, str]
+    launches: list[Launch] = field(default_factory=list)
+    notes: list[NotUnderstood] = field(default_factory=list)
+    hints: list[Word] = field(default_factory=list)
+    uses_ray: bool = False
+
+    def pod(self, pod: _Pod) -> None:
+        """Every container of a pod; those that run no engine are listed."""
+        spec = pod.template.get("spec")
+        self.hints += [selector.word() for selector in spec.get("nodeSelector").nodes()]
+        for container in spec.get("containers").nodes():
+            self._container(pod, spec, container)
+
+    def _container(self, pod: _Pod, spec: Node, node: Node) -> None:
+        env = self._environment(pod, node)
+        image = node.get("image").word() if node.get("image").is_there else None
+        if image is not None:
+            self.hints.append(image)
+        box = Container(
+            runtime="kubernetes",
+            image=image,
+            mounts=_mounts(spec, node),
+            num_devices=_num_devices(node),
+            has_own_network=True,
+        )
+        words = self._command(node, image, env)
+        before = len(self.launches)
+        script = _script_of(words)
+        if script is not None:
+            self._follow(pod, box, (script, words[words.index(script) + 1 :], env))
+        elif recognise([word.text for word in words]) is not None:
+            self.launches.append(
+                Launch(
+                    words=tuple(words),
+                    env=env,
+                    container=box,
+                    host=pod.host,
+                    role=pod.role,
+                    group=self._group(pod, words),
+                )
+            )
+        if len(self.launches) == before:
+            why = "it starts no engine or router that I know"
+            self.notes.append(NotUnderstood(node.line, f"container {node.get('name').text()}", why))
+
+    def _follow(
+        self, pod: _Pod, box: Container, inside: tuple[Word, Sequence[Word], Mapping[str, Word]]
+    ) -> None:
+        script, arguments, env = inside
+        reader = ScriptReader(self.entrypoints)
+        scope = Scope(fixed=dict(self.settings))
+        scope.values.update({name: Value(w.raw, w.open_names) for name, w in env.items()})
+        scope.exported.update(dict.fromkeys(env))
+        scope.lines.update({name: word.line for name, word in env.items()})
+        scope.positional = tuple(Value(w.raw, w.open_names) for w in arguments[1:])
+        scope.has_positional = True
+        shell = Shell(scope, reader.handle)
+        shell.follow(script.raw, script.line)
+        self.notes += shell.not_understood
+        self.uses_ray |= reader.uses_ray
+        for found in reader.launches:
+            group = self._group(pod, found.words)
+            self.launches.append(
+                replace(
+                    found, container=box, host=pod.host, role=pod.role, group=group, blocks=False
+                )
+            )
+
+    def _group(self, pod: _Pod, words: Sequence[Word]) -> str | None:
+        program = recognise([word.text for word in words])
+        return pod.group if program is not None and program.kind == "engine" else None
+
+    def _environment(self, pod: _Pod, node: Node) -> dict[str, Word]:
+        """Variables of a container, with what its controller injects."""
+        line = node.line
+        told = {
+            "LWS_LEADER_ADDRESS": self.addresses[pod.leader],
+            "LWS_GROUP_SIZE": str(pod.size),
+            "LWS_WORKER_INDEX": str(pod.index),
+        }
+        env = {name: Word(value, line) for name, value in told.items()} if pod.size else {}
+        for entry in node.get("env").nodes():
+            name, source = entry.get("name").text(), entry.get("valueFrom")
+            at = entry.get("name").line
+            if not source.is_there:
+                env[name] = _expanded(Word(entry.get("value").text(), at), env)
+                continue
+            path = source.get("fieldRef", "fieldPath").text()
+            if path in ("status.podIP", "status.hostIP", "status.podIPs"):
+                env[name] = Word(self.addresses[pod.host], at)
+            elif "worker-index" in path:
+                env[name] = Word(str(pod.index), at)
+            elif not source.get("secretKeyRef").is_there:
+                env[name] = Word(f"${name}", at, (name,))
+        if node.get("envFrom").is_there:
+            why = "variables of a ConfigMap or Secret"
+            self.notes.append(NotUnderstood(node.get("envFrom").line, "envFrom", why))
+        return env
+
+    def _command(self, node: Node, image: Word | None, env: Mapping[str, Word]) -> tuple[Word, ...]:
+        """What the container runs: its command or the image's entry point, and its arguments."""
+        command = [item.script() for item in node.get("command").nodes()]
+        arguments = [item.script() for item in node.get("args").nodes()]
+        if not command and image is not None:
+            known = self.entrypoints.get(repository_of(image.text), ())
+            command = [Word(text, image.line) for text in known]
+        return tuple(_expanded(word, env) for word in (*command, *arguments))
+
+
+def is_manifest(pages: Sequence[Page]) -> bool:
+    """Whether a document is a Kubernetes object."""
+    return any(p.root.get("apiVersion").is_there and p.root.get("kind").is_there for p in pages)
+
+
+def read_manifests(
+    pages: Sequence[Page], settings: Mapping[str, str], entrypoints: EntryPoints
+) -> Recipe:
+    """The processes of the pods that manifests make."""
+    pods: list[_Pod] = []
+    notes: list[NotUnderstood] = []
+    for root in _objects(pages):
+        kind, name = root.get("kind").text(), root.get("metadata", "name").text("pod")
+        build = _KINDS.get(kind)
+        if build is not None:
+            pods += build(root, name)
+        elif kind not in _QUIET:
+            notes.append(
+                NotUnderstood(root.get("kind").line, f"{kind} {name}", "an object of another kind")
+            )
+    if len(pods) > MAX_PODS:
+        notes.append(
+            NotUnderstood(1, "replicas", f"only the first {MAX_PODS} of {len(pods)} pods are read")
+        )
+        pods = pods[:MAX_PODS]
+    book = documentation_hosts([pod.host for pod in pods])
+    addresses = {pod.host: book.address(pod.host, seen_from=pod.host) for pod in pods}
+    reader = _Reader(entrypoints, settings, addresses)
+    for pod in pods:
+        reader.pod(pod)
+    return Recipe(
+        format="Kubernetes manifest",
+        launches=tuple(reader.launches),
+        not_understood=(*notes, *reader.notes),
+        is_whole=False,
+        addresses=addresses,
+        hints=tuple(dict.fromkeys(reader.hints)),
+        uses_ray=reader.uses_ray,
+    )
+
+
+def _objects(pages: Sequence[Page]) -> list[Node]:
+    """Every object, those of a List among them."""
+    found: list[Node] = []
+    for page in pages:
+        if page.root.get("kind").text() == "List":
+            found += page.root.get("items").nodes()
+        else:
+            found.append(page.root)
+    return found
+
+
+def _single_pods(root: Node, name: str) -> list[_Pod]:
+    """Deployment, StatefulSet, Job: pods that know nothing of each other."""
+    template = root.get("spec", "template")
+    count = max(root.get("spec", "replicas").number(1), 1)
+    return [_alone(name, index, template) for index in range(min(count, MAX_PODS + 1))]
+
+
+def _pod(root: Node, name: str) -> list[_Pod]:
+    return [_alone(name, 0, root)]
+
+
+def _alone(name: str, index: int, template: Node) -> _Pod:
+    host = f"{name}-{index}"
+    role = _role_of(template, name)
+    return _Pod(host, host, f"{name}/{index}", role, 0, 0, template)
+
+
+def _leader_worker_set(root: Node, name: str) -> list[_Pod]:
+    return _groups(
+        root.get("spec"),
+        name,
+        _role_of(root.get("spec", "leaderWorkerTemplate", "workerTemplate"), name),
+    )
+
+
+def _disaggregated_set(root: Node, name: str) -> list[_Pod]:
+    """Roles of LeaderWorkerSets; v1 and the earlier form, where a role's template lies under `template`."""
+    found: list[_Pod] = []
+    for role in root.get("spec", "roles").nodes():
+        spec = role.get("spec")
+        inner = spec if spec.is_there else role.get("template", "spec")
+        own = role.get("name").text()
+        found += _groups(inner if inner.is_there else role, f"{name}-{own}", own)
+    return found
+
+
+def _groups(spec: Node, name: str, role: str) -> list[_Pod]:
+    template = spec.get("leaderWorkerTemplate")
+    size = max(template.get("size").number(1), 1)
+    leader = template.get("leaderTemplate")
+    worker = template.get("workerTemplate")
+    found: list[_Pod] = []
+    for replica in range(min(max(spec.get("replicas").number(1), 1), MAX_PODS + 1)):
+        first = f"{name}-{replica}-0"
+        for index in range(min(size, MAX_PODS + 1)):
+            pod_template = leader if index == 0 and leader.is_there else worker
+            host = f"{name}-{replica}-{index}"
+            found.append(_Pod(host, first, f"{name}/{replica}", role, index, size, pod_template))
+            if len(found) > MAX_PODS:
+                return found
+    return found
+
+
+_KINDS: Mapping[str, Callable[[Node, str], list[_Pod]]] = {
+    "Deployment": _single_pods,
+    "StatefulSet": _single_pods,
+    "DaemonSet": _single_pods,
+    "ReplicaSet": _single_pods,
+    "Job": _single_pods,
+    "Pod": _pod,
+    "LeaderWorkerSet": _leader_worker_set,
+    "DisaggregatedSet": _disaggregated_set,
+}
+
+
+def _role_of(template: Node, name: str) -> str:
+    """The label that says a role, else the object's name."""
+    for key, node in template.get("metadata", "labels").items():
+        if key.endswith("role") and node.text() in ("prefill", "decode"):
+            return node.text()
+    return name
+
+
+def _expanded(word: Word, env: Mapping[str, Word]) -> Word:
+    """`$(VAR)` with the container's variables, as Kubernetes does; what it does not know stays."""
+    open_names = list(word.open_names)
+
+    def put(match: re.Match[str]) -> str:
+        found = env.get(match[1])
+        if found is None:
+            return match[0]
+        open_names.extend(found.open_names)
+        return found.raw
+
+    return Word(_REFERENCE.sub(put, word.raw), word.line, tuple(open_names))
+
+
+def _script_of(words: Sequence[Word]) -> Word | None:
+    if not words or words[0].text.rpartition("/")[2] not in _SHELLS:
+        return None
+    for index, word in enumerate(words[1:], start=1):
+        if re.fullmatch(r"-[a-z]*c", word.text) and index + 1 < len(words):
+            return words[index + 1]
+    return None
+
+
+def _num_devices(node: Node) -> int | None:
+    """What the container asks for of the vendors' device plugins."""
+    for kind in ("limits", "requests"):
+        for name, amount in node.get("resources", kind).items():
+            if _DEVICES.fullmatch(name) and amount.number() > 0:
+                return amount.number()
+    return None
+
+
+def _mounts(spec: Node, node: Node) -> tuple[ForeignMount, ...]:
+    """Mounts of host paths; other volumes have no source on a host."""
+    paths = {
+        volume.get("name").text(): volume.get("hostPath", "path").text()
+        for volume in spec.get("volumes").nodes()
+    }
+    return tuple(
+        ForeignMount(
+            source=paths.get(mount.get("name").text()) or f"volume:{mount.get('name').text()}",
+            target=mount.get("mountPath").text(),
+            read_only=mount.get("readOnly").value is True,
+        )
+        for mount in node.get("volumeMounts").nodes()
+    )

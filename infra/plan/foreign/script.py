@@ -1,0 +1,278 @@
+"""Shell scripts and guides: `docker run`, `vllm serve`, `sglang.launch_server`, routers, and what stands around."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from infra.engines.recognition import Program, recognise
+from infra.plan.foreign.container_run import ContainerRun, read_container_run
+from infra.plan.foreign.shell import Shell, Started
+from infra.plan.foreign.shell_values import Held, Scope, Value, copy_scope
+from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, Word, read_text
+
+MAX_LAUNCHES = 4_096
+RUNTIMES = ("docker", "podman", "nerdctl")
+_ENDING = ("kill", "pkill", "killall")
+_PACKAGE = re.compile(r"(vllm|sglang|vllm-ascend)(\[[\w,-]*\])?==")
+_SHELLS = ("sh", "bash", "zsh", "")
+_EXEC_VALUED = ("-e", "--env", "-u", "--user", "-w", "--workdir", "--env-file", "--detach-keys")
+_FENCE = re.compile(r"^\s*(```+|~~~+)\s*([\w+-]*)")
+_SHELL_FENCES = ("", "bash", "sh", "shell", "console", "zsh", "shell-session")
+
+# Repository of an image → what it starts by itself.
+EntryPoints = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class ScriptReader:
+    """Collects what a script starts.
+
+    Args:
+        entrypoints: of known images.
+        folder: where files lie that `--env-file` may name; None when nothing is read beside the file.
+        is_collection: whether a container that was started has nothing to do with what stands further down.
+    """
+
+    entrypoints: EntryPoints
+    folder: Path | None = None
+    launches: list[Launch] = field(default_factory=list)
+    hints: list[Word] = field(default_factory=list)
+    inside: ContainerRun | None = None
+    is_collection: bool = False
+    uses_ray: bool = False
+
+    def handle(self, started: Started, shell: Shell) -> bool:
+        """Whether a command is one that this reader knows; what it starts is collected."""
+        name = started.words[0].text.rpartition("/")[2]
+        if name in _ENDING:
+            self.end_all()
+            return True
+        if name == "ray" or any("ray_" in word.text for word in started.words[:4]):
+            self.uses_ray = True
+        self._note_packages(started)
+        if name in RUNTIMES:
+            return self._container(name, started, shell)
+        program = recognise([word.text for word in started.words])
+        if program is not None:
+            inside = self.inside
+            env = {**(inside.env if inside else {}), **started.env}
+            container = inside.container if inside else None
+            found = Launch(
+                words=started.words,
+                env=env,
+                prepended=started.prepended,
+                container=container,
+                blocks=started.blocks,
+            )
+            self.add(found, program)
+            return True
+        if any(word.text.endswith("launch_online_dp.py") for word in started.words[1:2]):
+            why = (
+                "it starts a script per rank: give that script, with `--set 1=…` for its arguments"
+            )
+            shell.note(started.words[0].line, "launch_online_dp.py", why)
+            return True
+        return False
+
+    def add(self, launch: Launch, program: Program) -> None:
+        """Collect one process; a router under the words that plans start it with."""
+        if program.kind == "router":
+            head = tuple(Word(text, launch.line) for text in program.canonical)
+            launch = replace(launch, words=(*head, *launch.words[program.length :]))
+        if len(self.launches) < MAX_LAUNCHES:
+            self.launches.append(launch)
+
+    def end_all(self) -> None:
+        """What was started before `kill`, or in another part of a guide, does not run beside what follows."""
+        self.launches = [replace(launch, blocks=True) for launch in self.launches]
+
+    def _note_packages(self, started: Started) -> None:
+        """`pip install vllm==0.22.1` names the release."""
+        if "install" in [word.text for word in started.words[1:4]]:
+            self.hints += [word for word in started.words if _PACKAGE.match(word.text)]
+
+    def _container(self, runtime: str, started: Started, shell: Shell) -> bool:
+        words = started.words[1:]
+        if words and words[0].text == "container":
+            words = words[1:]
+        if not words or words[0].text not in ("run", "exec"):
+            return True
+        if words[0].text == "exec":
+            return self._exec(words[1:], started, shell)
+        run = read_container_run("docker" if runtime == "nerdctl" else runtime, words[1:])
+        shell.not_understood += run.not_understood
+        if run.container.image is not None:
+            self.hints.append(run.container.image)
+        self._environment(run, started, shell)
+        command = self._whole_command(run)
+        self._inside(run, command, started, shell)
+        return True
+
+    def _inside(
+        self, run: ContainerRun, command: tuple[Word, ...], started: Started, shell: Shell
+    ) -> None:
+        """What runs in a container; a bare shell is where the rest of the script goes on."""
+        name = command[0].text.rpartition("/")[2] if command else ""
+        before = self.inside
+        script = _script_of(command)
+        if script is not None:
+            self.inside = run
+            index = command.index(script)
+            shell.follow_inside(script, command[index + 1 :], run.env)
+            self.inside = before
+            return
+        if name in _SHELLS:
+            self.inside = None if self.is_collection else run
+            return
+        program = recognise([word.text for word in command])
+        if program is None:
+            text = " ".join(word.text for word in command[:3])
+            shell.note(command[0].line, text, "the container runs no engine or router")
+            return
+        blocks = started.blocks and not run.is_detached
+        found = Launch(words=command, env=run.env, container=run.container, blocks=blocks)
+        self.add(found, program)
+
+    def _exec(self, words: tuple[Word, ...], started: Started, shell: Shell) -> bool:
+        """`docker exec [options] NAME command`: inside what was run before."""
+        while words and words[0].text.startswith("-"):
+            words = words[2:] if words[0].text in _EXEC_VALUED else words[1:]
+        command = words[1:]
+        script = _script_of(command)
+        env = dict(self.inside.env) if self.inside else {}
+        if script is not None:
+            shell.follow_inside(script, command[command.index(script) + 1 :], env)
+        elif command and recognise([word.text for word in command]):
+            return self.handle(replace(started, words=command, env=env), shell)
+        return True
+
+    def _whole_command(self, run: ContainerRun) -> tuple[Word, ...]:
+        """What the container runs: its entry point, and the words behind the image."""
+        if run.entrypoint is not None:
+            return (run.entrypoint, *run.command)
+        image = run.container.image
+        known = self.entrypoints.get(repository_of(image.text), ()) if image else ()
+        is_own = recognise([word.text for word in run.command]) is not None
+        first = run.command[0].text.rpartition("/")[2] if run.command else ""
+        if not known or image is None or is_own or first in _SHELLS:
+            return run.command
+        line = run.command[0].line if run.command else image.line
+        return (*(Word(text, line) for text in known), *run.command)
+
+    def _environment(self, run: ContainerRun, started: Started, shell: Shell) -> None:
+        for word in run.from_outside:
+            value = started.env.get(word.text)
+            held = shell.scope.look_up(word.text)
+            if value is None and isinstance(held, Value):
+                value = Word(held.raw, word.line, held.open_names)
+            run.env[word.text] = value or Word(f"${word.text}", word.line, (word.text,))
+        for word in run.env_files:
+            found = self._env_file(word)
+            if found is None:
+                why = "the file of variables is not beside this one"
+                shell.note(word.line, f"--env-file {word.text}", why)
+            else:
+                run.env = {**found, **run.env}
+
+    def _env_file(self, word: Word) -> dict[str, Word] | None:
+        """Variables of a file that lies in the recipe's own folder; no other is opened."""
+        name = word.text.rpartition("/")[2]
+        if self.folder is None or not name or not (self.folder / name).is_file():
+            return None
+        found = {}
+        for line in read_text(self.folder / name).splitlines():
+            key, equals, value = line.partition("=")
+            if equals and not key.startswith("#"):
+                found[key.strip()] = Word(value, word.line)
+        return found
+
+
+def read_script(
+    text: str, settings: Mapping[str, str], entrypoints: EntryPoints, folder: Path | None = None
+) -> Recipe:
+    """What a shell script would start.
+
+    Args:
+        text: the script.
+        settings: variables that the operator gives.
+        entrypoints: of known images.
+        folder: where `--env-file` may find files.
+
+    Raises:
+        ShellTroubleError: it does too much to be followed.
+    """
+    reader = ScriptReader(entrypoints, folder)
+    shell = Shell(scope_of(settings), reader.handle)
+    shell.follow(text)
+    return _recipe("shell script", reader, shell.not_understood)
+
+
+def read_guide(text: str, settings: Mapping[str, str], entrypoints: EntryPoints) -> Recipe:
+    """What the shell blocks of a Markdown page would start, in their order; see `read_script`."""
+    reader = ScriptReader(entrypoints, is_collection=True)
+    shell = Shell(scope_of(settings), reader.handle)
+    for first_line, block in _shell_blocks(text):
+        kept, count = copy_scope(shell.scope), len(reader.launches)
+        shell.follow(block, first_line)
+        reader.end_all()
+        if (
+            len(reader.launches) > count
+        ):  # what it sets is its own; blocks that only set something are for all
+            shell.scope = kept
+    return _recipe("Markdown page", reader, shell.not_understood)
+
+
+def scope_of(settings: Mapping[str, str]) -> Scope:
+    """Variables as the operator gives them; digits are a script's own arguments."""
+    values: dict[str, Held] = {name: Value(value) for name, value in settings.items()}
+    return Scope(values=values, fixed=dict(settings))
+
+
+def repository_of(image: str) -> str:
+    """An image's name without its tag and digest."""
+    name = image.partition("@")[0]
+    head, slash, tail = name.rpartition("/")
+    return f"{head}{slash}{tail.partition(':')[0]}"
+
+
+def _recipe(name: str, reader: ScriptReader, not_understood: list[NotUnderstood]) -> Recipe:
+    return Recipe(
+        format=name,
+        launches=tuple(reader.launches),
+        not_understood=tuple(not_understood),
+        hints=tuple(reader.hints),
+        is_collection=reader.is_collection,
+        uses_ray=reader.uses_ray,
+    )
+
+
+def _script_of(command: tuple[Word, ...]) -> Word | None:
+    """The script of `bash -c SCRIPT`."""
+    if not command or command[0].text.rpartition("/")[2] not in _SHELLS[:-1]:
+        return None
+    for index, word in enumerate(command[1:], start=1):
+        if re.fullmatch(r"-[a-z]*c", word.text) and index + 1 < len(command):
+            return command[index + 1]
+    return None
+
+
+def _shell_blocks(text: str) -> list[tuple[int, str]]:
+    """(first line, content) of each fenced block of shell."""
+    blocks: list[tuple[int, str]] = []
+    rows = text.split("\n")
+    begun: tuple[int, str] | None = None
+    kept: list[str] = []
+    for number, row in enumerate(rows, start=1):
+        fence = _FENCE.match(row)
+        if begun is None and fence:
+            begun, kept = (number + 1, fence[2].lower()), []
+        elif begun is not None and fence and not fence[2]:
+            if begun[1] in _SHELL_FENCES:
+                blocks.append((begun[0], "\n".join(kept)))
+            begun = None
+        elif begun is not None:
+            kept.append(re.sub(r"^(\s*)[$#] (?=\S)", r"\1", row) if begun[1] == "console" else row)
+    return blocks

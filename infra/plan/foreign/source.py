@@ -1,0 +1,180 @@
+"""A foreign file as text: bounded, UTF-8, without NUL bytes; and what was found in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.errors import Problem, ProblemsFound
+
+MAX_BYTES = 1_000_000
+MAX_LINES = 5_000
+# In the text of a word: a line that ends inside it without a newline (`\` before the end of a line, folded YAML).
+# A file with NUL bytes is refused, so no file can hold it.
+CONTINUED = "\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command line, as the shell would hand it over.
+
+    Args:
+        raw: its text, with `CONTINUED` where a line ends inside it.
+        line: where it begins in the file, from 1.
+        open_names: variables and substitutions in it that the file does not settle.
+    """
+
+    raw: str
+    line: int
+    open_names: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The word itself; what is open stands as it was written."""
+        return self.raw.replace(CONTINUED, "") if CONTINUED in self.raw else self.raw
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NotUnderstood:
+    """A part of the file that did not become part of the plan as it stands, and why."""
+
+    line: int
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignMount:
+    """A bind mount as the file writes it."""
+
+    source: str
+    target: str
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What a process is wrapped in.
+
+    Args:
+        runtime: `docker`, `podman` or `kubernetes`.
+        image: the reference.
+        num_devices: devices that it is given, None when the file does not say.
+        has_own_network: whether its ports are its own, and not the host's.
+    """
+
+    runtime: str
+    image: Word | None
+    mounts: tuple[ForeignMount, ...] = ()
+    num_devices: int | None = None
+    has_own_network: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One process that the file starts.
+
+    Args:
+        words: its argument vector.
+        env: what its environment is given by the file, a word per variable.
+        prepended: variables of `env` that stand before what the surroundings give them.
+        host: the host that the format places it on, None when only its command line can say.
+        role: what the format calls it, None when only its command line can say.
+        group: the format's name of the group that it belongs to, None likewise.
+        blocks: whether nothing after it in its script runs beside it.
+    """
+
+    words: tuple[Word, ...]
+    env: Mapping[str, Word]
+    prepended: frozenset[str] = frozenset()
+    container: Container | None = None
+    host: str | None = None
+    role: str | None = None
+    group: str | None = None
+    blocks: bool = False
+
+    @property
+    def line(self) -> int:
+        """Where its command begins."""
+        return self.words[0].line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What a foreign file says.
+
+    Args:
+        format: which format it is, in words.
+        launches: the processes, in the order of the file.
+        not_understood: the rest of it that may matter.
+        is_whole: whether the format lists every process of the deployment.
+        is_collection: whether its parts are alternatives, as those of a guide.
+        uses_ray: whether a Ray cluster lends a process devices of other hosts.
+        addresses: own address of each host that the format names.
+        hints: texts that may name the accelerator or the release (image, node selector), with their lines.
+        devices_per_host: what the format says of each host's devices.
+        accelerator: what the format calls the accelerator.
+        engine_version: what the format says of the engine's release.
+        name: what the file calls itself, empty when it does not.
+    """
+
+    format: str
+    launches: tuple[Launch, ...] = ()
+    not_understood: tuple[NotUnderstood, ...] = ()
+    is_whole: bool = False
+    is_collection: bool = False
+    uses_ray: bool = False
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    hints: tuple[Word, ...] = ()
+    devices_per_host: int | None = None
+    accelerator: str | None = None
+    engine_version: str | None = None
+    name: str = ""
+
+
+def read_text(path: Path) -> str:
+    """The file's text.
+
+    Raises:
+        ProblemsFound: it cannot be read, is too large, or is no text.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise refused(path, f"It cannot be read: {error.strerror}.", "Name a file.") from error
+    if len(data) > MAX_BYTES:
+        raise refused(path, f"It is larger than {MAX_BYTES} bytes.", _OTHER)
+    if b"\0" in data:
+        line = data[: data.index(b"\0")].count(b"\n") + 1
+        raise refused(path, "It holds a NUL byte: it is no text.", _OTHER, line)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise refused(
+            path, f"It is not UTF-8 ({error.reason}).", "Save it as UTF-8.", line
+        ) from error
+    if text.count("\n") > MAX_LINES:
+        raise refused(path, f"It has more than {MAX_LINES} lines.", _OTHER)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def refused(
+    path: Path | str, what: str, fix: str, line: int | None = None, rule: str = "unreadable-recipe"
+) -> ProblemsFound:
+    """A file that is not read at all, as the one problem that it is."""
+    problem = Problem(
+        rule=rule,
+        severity="error",
+        field="",
+        what=what,
+        fix=fix,
+        file=str(path),
+        line=line,
+    )
+    return ProblemsFound((problem,))
+
+
+_OTHER = "A recipe is a short script, command line or YAML file; give that part of it alone."

@@ -1,0 +1,246 @@
+"""`fab import`: somebody else's recipe read, shown as the processes that it would run, and judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.checks.foreign import Judgement, judge_recipe
+from infra.errors import Problem, ProblemsFound, StackError
+from infra.plan.document import plan_document, process_document
+from infra.plan.foreign.assumed import Told
+from infra.plan.foreign.imported_recipe import ImportedRecipe, import_recipe
+from infra.render.import_report import ReportRow, import_listing, report_table
+from infra.tasks.check import count_words, problem_document, problem_line, tone_of
+from infra.tasks.options import Options
+from infra.tasks.output import SCHEMA_VERSION, Output
+
+MAX_FILES = 5_000
+_SUFFIXES = (".sh", ".bash", ".yaml", ".yml", ".md")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What the operator says beside the file."""
+
+    told: Told
+    settings: Mapping[str, str]
+    catalog: Catalog
+
+
+def run(options: Options, output: Output) -> int:
+    """Import one file, or lint every recipe of a folder; 0 when nothing refuses them, else 2."""
+    path = Path(options.needed("file"))
+    asked = _Asked(
+        told=Told(
+            engine=options.text("engine"),
+            accelerator=options.text("accelerator"),
+            checkpoint=options.text("checkpoint"),
+        ),
+        settings=_settings(options.words("set")),
+        catalog=Catalog(),
+    )
+    if path.is_dir():
+        return _lint_folder(path, options, output, asked)
+    if options.text("report") is not None:
+        raise StackError("--report", f"{path} is no folder.", "Name a folder, or leave it out.")
+    return _import_file(path, options, output, asked)
+
+
+def _import_file(path: Path, options: Options, output: Output, asked: _Asked) -> int:
+    try:
+        recipe = import_recipe(path, asked.told, asked.settings, asked.catalog)
+    except ProblemsFound as error:
+        output.document(_refusal_document(path, error.problems))
+        for problem in error.problems:
+            output.data(output.toned(problem_line(problem), "bad"))
+        return StackError.exit_code
+    judgement = judge_recipe(recipe, asked.catalog)
+    plan_file = options.text("to-plan")
+    if plan_file is not None:
+        _write("--to-plan", plan_file, json.dumps(plan_document(recipe.assembled.plan), indent=1))
+    is_ok = not any(problem.blocks for problem in judgement.problems)
+    output.document(_document(recipe, judgement, is_ok=is_ok))
+    output.data(import_listing(recipe, judgement))
+    for problem in judgement.problems:
+        output.data(output.toned(problem_line(problem), tone_of(problem)))
+    output.data(f"{path}: {count_words(judgement.problems)}.")
+    if plan_file is not None:
+        output.next_command(f"fab check --plan {plan_file}")
+    else:
+        output.next_command(f"fab import {path} --to-plan PLAN.json")
+    return 0 if is_ok else StackError.exit_code
+
+
+def _document(recipe: ImportedRecipe, judgement: Judgement, *, is_ok: bool) -> dict[str, object]:
+    """The document of `fab import`."""
+    plan = recipe.assembled.plan
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "stack": plan.stack,
+        "ok": is_ok,
+        "format": recipe.format,
+        "engine": {"name": plan.engine.name, "version": plan.engine.version},
+        "problems": [problem_document(problem) for problem in judgement.problems],
+        "processes": [process_document(process) for process in plan.processes],
+        "not_understood": [
+            {"line": row.line, "text": row.text, "why": row.why} for row in recipe.not_understood
+        ],
+        "assumed": [
+            {"what": note.what, "value": note.value, "why": note.why, "line": note.line}
+            for note in recipe.facts.assumptions
+        ],
+        "not_judged": [
+            {"because": row.because, "rules": list(row.rules)} for row in judgement.not_judged
+        ],
+    }
+
+
+def _refusal_document(path: Path, problems: tuple[Problem, ...]) -> dict[str, object]:
+    """The document of a file that is not read."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "stack": path.stem,
+        "ok": False,
+        "problems": [problem_document(problem) for problem in problems],
+        "processes": [],
+        "not_understood": [],
+        "assumed": [],
+        "not_judged": [],
+    }
+
+
+def _lint_folder(path: Path, options: Options, output: Output, asked: _Asked) -> int:
+    """Every recipe under a folder, judged; the table goes to `--report`."""
+    for name in ("to-stack", "to-plan"):
+        if options.text(name) is not None:
+            raise StackError(f"--{name}", f"{path} is a folder.", "Name one file.")
+    rows = list(_rows(path, asked))
+    problems = [problem for row in rows for problem in row.problems]
+    is_ok = not any(problem.blocks for problem in problems)
+    report = options.text("report")
+    if report is not None:
+        _write("--report", report, report_table(path.name, rows))
+    output.document(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "stack": path.name,
+            "ok": is_ok,
+            "problems": [problem_document(problem) for problem in problems],
+            "processes": [],
+            "not_understood": [],
+            "recipes": [_row_document(row) for row in rows],
+        }
+    )
+    for row in rows:
+        output.data(f"{row.verdict:<8}  {row.file}  {row.refusal}".rstrip())
+        for problem in row.problems:
+            if problem.severity == "error":
+                output.data(output.toned(f"  {problem_line(problem)}", "bad"))
+    output.data(f"{path}: {len(rows)} recipes, {count_words(problems)}.")
+    if report is None:
+        output.next_command(f"fab import {path} --report TABLE.md")
+    return 0 if is_ok else StackError.exit_code
+
+
+def _rows(folder: Path, asked: _Asked) -> Iterator[ReportRow]:
+    """A row per recipe; files that start no engine are passed over."""
+    for path in _files(folder):
+        shown = str(path.relative_to(folder))
+        try:
+            recipe = import_recipe(path, asked.told, asked.settings, asked.catalog)
+        except ProblemsFound as error:
+            if error.problems[0].rule != "no-engine":
+                yield _refused_row(shown, error)
+            continue
+        judgement = judge_recipe(recipe, asked.catalog)
+        engine = recipe.assembled.plan.engine
+        known = "" if "release" not in recipe.facts.unknown else "?"
+        yield ReportRow(
+            file=shown,
+            format=recipe.format,
+            engine=f"{engine.name} {engine.version}{known}",
+            num_processes=len(recipe.assembled.plan.processes),
+            num_not_understood=len(recipe.not_understood),
+            problems=judgement.problems,
+        )
+
+
+def _refused_row(shown: str, error: ProblemsFound) -> ReportRow:
+    problem = error.problems[0]
+    return ReportRow(
+        file=shown,
+        format="",
+        engine="",
+        num_processes=0,
+        num_not_understood=0,
+        problems=(),
+        refusal=problem.what if problem.line is None else f"line {problem.line}: {problem.what}",
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files of a tree that may be recipes, sorted; links are not followed.
+
+    Raises:
+        StackError: there are more than `MAX_FILES`.
+    """
+    found: list[Path] = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        paths = [Path(parent, name) for name in names if name.lower().endswith(_SUFFIXES)]
+        found += [path for path in paths if not path.is_symlink()]
+        if len(found) > MAX_FILES:
+            what = f"There are more than {MAX_FILES} files."
+            raise StackError(str(folder), what, "Name a smaller folder.")
+    return sorted(found)
+
+
+def _row_document(row: ReportRow) -> dict[str, object]:
+    return {
+        "file": row.file,
+        "format": row.format,
+        "engine": row.engine,
+        "processes": row.num_processes,
+        "not_understood": row.num_not_understood,
+        "errors": row.num_errors,
+        "warnings": len(row.problems) - row.num_errors,
+        "verdict": row.verdict,
+        "refusal": row.refusal,
+    }
+
+
+def _settings(words: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUE` words.
+
+    Raises:
+        StackError: a word is none.
+    """
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*|\d+", name):
+            fix = "Write --set NAME=VALUE; a script's own arguments are --set 1=VALUE."
+            raise StackError("--set", f"{word!r} sets nothing.", fix)
+        found[name] = value
+    return found
+
+
+def _write(option: str, file: str, text: str) -> None:
+    """Write a file that the operator asked for.
+
+    Raises:
+        StackError: it cannot be written.
+    """
+    try:
+        Path(file).write_text(text + ("" if text.endswith("\n") else "\n"), encoding="utf-8")
+    except OSError as error:
+        what = f"The file cannot be written: {error.strerror}."
+        raise StackError(
+            f"{option} {file}", what, "Name a file in a folder that exists."
+        ) from error

@@ -1,0 +1,127 @@
+"""`fab import` as an operator types it: documents, exit codes, files that it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import FAB, run
+
+GOOD = (
+    "docker run --net=host vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 --tensor-parallel-size 8\n"
+)
+BAD = GOOD.replace(" 8\n", " 3\n")
+KEYS = {
+    "schema_version", "stack", "ok", "format", "engine", "problems", "processes", "not_understood", "assumed",
+    "not_judged",
+}  # fmt: skip
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_good_recipe_leaves_with_0_and_one_document(tmp_path: Path) -> None:
+    done = run(FAB, "import", write(tmp_path, "serve.sh", GOOD), "--accelerator", "h200", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document.keys() == KEYS
+    assert document["ok"] is True
+    assert document["stack"] == "serve"
+    assert document["processes"][0]["argv"][:3] == ["vllm", "serve", "moonshotai/Kimi-K2.5"]
+
+
+def test_a_broken_recipe_leaves_with_2_and_says_where(tmp_path: Path) -> None:
+    path = write(tmp_path, "serve.sh", BAD)
+    done = run(FAB, "import", path, "--json")
+    assert done.returncode == 2
+    (problem,) = [p for p in json.loads(done.stdout)["problems"] if p["severity"] == "error"]
+    assert (problem["rule"], problem["file"], problem["line"]) == ("heads-divisible", path, 1)
+    assert problem["field"] == "--tensor-parallel-size"
+
+
+def test_people_see_processes_assumptions_and_findings(tmp_path: Path) -> None:
+    done = run(FAB, "import", write(tmp_path, "serve.sh", BAD))
+    assert done.returncode == 2
+    for part in (
+        "unified-0/0",
+        "unknown accelerator",
+        "assumed",
+        "not judged",
+        "serve.sh:1 --tensor-parallel-size",
+    ):
+        assert part in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"\xff\xfe", "UTF-8"),
+        (b"a\0b", "NUL"),
+        (b"echo no", "no engine"),
+        (b"x" * 1_100_000, "larger"),
+    ],
+)
+def test_a_file_that_is_no_recipe_leaves_with_2(tmp_path: Path, data: bytes, what: str) -> None:
+    (tmp_path / "x.sh").write_bytes(data)
+    done = run(FAB, "import", str(tmp_path / "x.sh"), "--json")
+    assert done.returncode == 2
+    document = json.loads(done.stdout)
+    assert document["ok"] is False
+    assert what in document["problems"][0]["what"]
+    assert document["processes"] == []
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("import",),
+        ("import", "/nonexistent.sh"),
+        ("import", "{file}", "--engine", "tgi"),
+        ("import", "{file}", "--set", "nonsense"),
+        ("import", "{file}", "--report", "x.md"),
+        ("import", "{file}", "--to-plan", "/nonexistent/x.json"),
+        ("import", "{folder}", "--to-plan", "x.json"),
+    ],
+)
+def test_a_wrong_command_line_leaves_with_2(tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = write(tmp_path, "serve.sh", GOOD)
+    done = run(FAB, *(word.format(file=file, folder=tmp_path) for word in words))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plan_document_is_one_that_check_reads(tmp_path: Path) -> None:
+    file, plan = write(tmp_path, "serve.sh", GOOD), str(tmp_path / "plan.json")
+    done = run(FAB, "import", file, "--accelerator", "h200", "--to-plan", plan)
+    assert done.returncode == 0, done.stderr
+    assert run(FAB, "check", "--plan", plan).returncode == 0
+
+
+def test_variables_are_set_by_the_operator(tmp_path: Path) -> None:
+    file = write(tmp_path, "serve.sh", GOOD.replace(" 8\n", " $TP\n"))
+    done = run(FAB, "import", file, "--set", "TP=8", "--json")
+    assert json.loads(done.stdout)["processes"][0]["argv"][-1] == "8"
+
+
+def test_a_folder_is_linted_into_a_table(tmp_path: Path) -> None:
+    folder = tmp_path / "recipes"
+    (folder / "inner").mkdir(parents=True)
+    write(folder, "good.sh", GOOD)
+    write(folder / "inner", "bad.sh", BAD)
+    write(folder, "notes.md", "# nothing to run\n")
+    (folder / "odd.sh").write_bytes(b"\xff")
+    report = tmp_path / "table.md"
+    done = run(FAB, "import", str(folder), "--report", str(report), "--json")
+    assert done.returncode == 2
+    rows = {row["file"]: row["verdict"] for row in json.loads(done.stdout)["recipes"]}
+    assert rows == {"good.sh": "clean", "inner/bad.sh": "errors", "odd.sh": "not read"}
+    table = report.read_text()
+    assert "3 files: 1 clean, 0 warnings, 1 errors, 1 not read" in table
+    assert "| inner/bad.sh |" in table
