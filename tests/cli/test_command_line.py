@@ -20,13 +20,8 @@ from infra.tasks.table import GROUPS
 
 FAB = str(Path(sys.executable).parent / "fab")
 DESIGNED_ORDER = (
-<<<<<<< HEAD
     "stacks", "check", "plan", "render", "estimate", "facts", "preflight", "tune-hosts", "stage-weights", "up", "down",
-    "restart", "status", "logs", "diff", "replace-host", "verify", "bundle", "inventory", "rehearse",
-=======
-    "stacks", "check", "plan", "render", "facts", "preflight", "tune-hosts", "stage-weights", "up", "down", "restart",
-    "status", "logs", "diff", "replace-host", "verify", "bundle", "import", "inventory", "rehearse",
->>>>>>> f2dc12b (Read other people's recipes, show what they would run, and judge them by line: fab import)
+    "restart", "status", "logs", "diff", "replace-host", "verify", "bundle", "import", "inventory", "rehearse",
 )  # fmt: skip
 
 
