@@ -144,7 +144,7 @@ def _of_python(words: Sequence[str]) -> Program | None:
 
 def _of_script(words: Sequence[str], index: int) -> Program | None:
     if words[index].rpartition("/")[2] == _PROXY_SCRIPT:
-        return Program("router", "vllm", index + 1, ("python", words[index]))
+        return Program("router", "vllm", index + 1, (words[0], words[index]))
     return None
 
 

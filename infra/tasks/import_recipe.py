@@ -6,13 +6,17 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import yaml
 
 from infra.catalog.load import Catalog
 from infra.checks.foreign import Judgement, judge_recipe
 from infra.errors import Problem, ProblemsFound, StackError
+from infra.plan.compile import compile_file
 from infra.plan.document import plan_document, process_document
+from infra.plan.foreign.as_stack import Difference, differences, stack_fields
 from infra.plan.foreign.assumed import Told
 from infra.plan.foreign.imported_recipe import ImportedRecipe, import_recipe
 from infra.render.import_report import ReportRow, import_listing, report_table
@@ -65,16 +69,49 @@ def _import_file(path: Path, options: Options, output: Output, asked: _Asked) ->
     if plan_file is not None:
         _write("--to-plan", plan_file, json.dumps(plan_document(recipe.assembled.plan), indent=1))
     is_ok = not any(problem.blocks for problem in judgement.problems)
-    output.document(_document(recipe, judgement, is_ok=is_ok))
+    stack_file = options.text("to-stack")
+    found = None if stack_file is None else _write_stack(recipe, stack_file, asked.catalog)
+    document = _document(recipe, judgement, is_ok=is_ok)
+    if found is not None:
+        document["stack_file"] = stack_file
+        document["differences"] = [asdict(row) for row in found]
+    output.document(document)
     output.data(import_listing(recipe, judgement))
+    if found is not None:
+        output.data(f"the plan of {stack_file} differs in {len(found)} places")
+        for row in found:
+            output.data(f"  {row.role} {row.what}: {row.theirs} → {row.ours}")
+        output.data("")
     for problem in judgement.problems:
         output.data(output.toned(problem_line(problem), tone_of(problem)))
     output.data(f"{path}: {count_words(judgement.problems)}.")
-    if plan_file is not None:
+    if stack_file is not None:
+        output.next_command(f"fab check --file {stack_file}")
+    elif plan_file is not None:
         output.next_command(f"fab check --plan {plan_file}")
     else:
         output.next_command(f"fab import {path} --to-plan PLAN.json")
     return 0 if is_ok else StackError.exit_code
+
+
+def _write_stack(recipe: ImportedRecipe, file: str, catalog: Catalog) -> tuple[Difference, ...]:
+    """Write the recipe as a stack file; what the stack's plan has otherwise.
+
+    Raises:
+        StackError: it cannot be a stack; then no file is left behind.
+    """
+    fields = stack_fields(recipe, catalog)
+    text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120)
+    if Path(file).exists():
+        raise StackError(f"--to-stack {file}", "The file is there already.", "Name another.")
+    _write("--to-stack", file, text)
+    try:
+        compiled = compile_file(file, catalog=catalog)
+    except StackError as error:
+        Path(file).unlink()
+        what = f"It cannot be expressed as a stack: {error.what}"
+        raise StackError(f"--to-stack {error.where}", what, error.fix) from error
+    return differences(recipe, compiled.plan, catalog)
 
 
 def _document(recipe: ImportedRecipe, judgement: Judgement, *, is_ok: bool) -> dict[str, object]:

@@ -13,7 +13,7 @@ from infra.plan.foreign.assemble import Assembled, assemble, stack_name
 from infra.plan.foreign.assumed import ENGINE_NAMES, Facts, Told, settle
 from infra.plan.foreign.formats import read_format
 from infra.plan.foreign.script import EntryPoints, repository_of
-from infra.plan.foreign.seats import Seat, read_seat
+from infra.plan.foreign.seats import Seat, is_secret, read_seat
 from infra.plan.foreign.shell_words import ShellTroubleError
 from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, read_text, refused
 
@@ -151,7 +151,8 @@ def _open_notes(seats: list[Seat]) -> list[NotUnderstood]:
     """One line per open word that stayed part of the plan."""
     notes = []
     for seat in seats:
-        for word in (*seat.words, *seat.launch.env.values()):
+        given = [word for name, word in seat.launch.env.items() if not is_secret(name)]
+        for word in (*seat.words, *given):
             if word.open_names:
                 names = ", ".join(dict.fromkeys(word.open_names))
                 why = f"{names} is not settled by the file: give --set NAME=VALUE"

@@ -30,6 +30,10 @@ _ROLE_WORDS = (
     ("prefill", re.compile(r"prefill|(^|[-_])p[0-9]?([-_]|$)|producer")),
     ("decode", re.compile(r"decod|consumer")),
 )
+# Values of these are secrets: they do not become part of a plan.
+_SECRET_VARIABLE = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID)$")
+_SECRET_FLAGS = ("--api-key", "--admin-api-key")
+MASKED = "***"
 _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}$")
 
 
@@ -97,7 +101,7 @@ def read_seat(
             address=None,
         )
         return seat, []
-    words, open_flags, notes = _placed(launch.words, flags)
+    words, open_flags, notes = _placed(_without_secrets(launch.words), flags)
     env = _plain(launch.env)
     argv = tuple(word.text for word in words)
     reading = ENGINES[facts.release.engine].read(argv, env, num_devices=ENOUGH_DEVICES, flags=flags)
@@ -116,7 +120,26 @@ def read_seat(
 
 
 def _plain(env: Mapping[str, Word]) -> dict[str, str]:
-    return {name: word.text for name, word in env.items()}
+    return {name: MASKED if is_secret(name) else word.text for name, word in env.items()}
+
+
+def is_secret(variable: str) -> bool:
+    """Whether a variable holds a secret."""
+    return _SECRET_VARIABLE.search(variable) is not None
+
+
+def _without_secrets(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The words with the values of `_SECRET_FLAGS` masked."""
+    found: list[Word] = []
+    for word in words:
+        name, equals, _ = word.text.partition("=")
+        if name in _SECRET_FLAGS and equals:
+            found.append(Word(f"{name}={MASKED}", word.line))
+        elif found and found[-1].text in _SECRET_FLAGS:
+            found.append(Word(MASKED, word.line))
+        else:
+            found.append(word)
+    return tuple(found)
 
 
 def _placed(

@@ -180,7 +180,7 @@ class Shell:
             self.functions[node.name] = node.body
         else:
             why = "how often it runs only a run could say: its body is not read"
-            self.note(node.line, "while", why)
+            self.note(node.line, "while, until", why)
         return ended
 
     def _branches(self, node: Branches) -> bool:

@@ -56,6 +56,8 @@ def strip_wrappers(words: list[Word], env: dict[str, Word]) -> tuple[list[Word],
     while words and words[0].text.rpartition("/")[2] in _WRAPPERS:
         name = words[0].text.rpartition("/")[2]
         rest = words[1:]
+        if name == "command" and rest and rest[0].text in ("-v", "-V"):
+            return [], env  # it only asks where the program is
         while rest and rest[0].text.startswith("-"):
             takes = rest[0].text in _WRAPPERS[name]
             rest = rest[2:] if takes else rest[1:]

@@ -150,6 +150,15 @@ def test_a_guide_has_one_part_per_block(tmp_path: Path) -> None:
     ]
 
 
+def test_secrets_of_a_file_stay_there(tmp_path: Path) -> None:
+    text = "docker run -e HF_TOKEN=hf_abc -e VLLM_API_KEY=$KEY x:1 vllm serve m/n --api-key sk-1 --port 1"
+    recipe = imported(tmp_path, text)
+    (process,) = recipe.assembled.plan.processes
+    assert process.env == {"HF_TOKEN": "***", "VLLM_API_KEY": "***"}
+    assert process.argv[3:5] == ("--api-key", "***")
+    assert not recipe.not_understood
+
+
 def test_another_engine_is_listed(tmp_path: Path) -> None:
     recipe = imported(tmp_path, "vllm serve m/n\nsglang serve --model-path m/n\n")
     assert len(recipe.assembled.plan.processes) == 1

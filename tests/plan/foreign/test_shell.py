@@ -109,7 +109,7 @@ def test_wrappers_are_taken_off() -> None:
     ("text", "line", "why"),
     [
         ("cat > run.sh <<EOF\nvllm serve inside\nEOF\nvllm serve m/n", 1, "here document"),
-        ("while true; do vllm serve m/x; done\nvllm serve m/n", 1, "how often"),
+        ("until false; do vllm serve m/x; done\nvllm serve m/n", 1, "how often"),
         ("for f in *.txt $X; do vllm serve m/x; done\nvllm serve m/n", 1, "no plain counted loop"),
         ("if [ -f /x ]; then A=1; fi\nvllm serve m/n", 1, "which branch"),
         ("case $X in a) A=1;; esac\nvllm serve m/n", 1, "which branch"),
