@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
-from infra.engines.recognition import recognise
+from infra.engines.command_line import canonical_flag
+from infra.engines.recognition import is_wrapped, recognise
 from infra.plan.foreign.assemble import Assembled, assemble, stack_name
 from infra.plan.foreign.assumed import ENGINE_NAMES, Facts, Told, settle
 from infra.plan.foreign.formats import read_format
@@ -67,6 +69,8 @@ def import_recipe(
     name = stack_name(path.stem)
     assembled = assemble(name, recipe, seats, facts, catalog)
     found = {*recipe.not_understood, *notes, *more, *_open_notes(seats)}
+    if "release" in facts.unknown:
+        found |= set(_unheard_of(seats, facts, catalog))
     return ImportedRecipe(
         file=str(path),
         format=recipe.format,
@@ -145,6 +149,27 @@ def _router_flags(launch: Launch, catalog: Catalog) -> FlagCatalogue | None:
         if words[: len(release.program)] == release.program:
             return catalog.flags(release.flags_catalogue) if release.flags_catalogue else None
     return None
+
+
+def _unheard_of(seats: list[Seat], facts: Facts, catalog: Catalog) -> Iterator[NotUnderstood]:
+    """Flags that no release of the engine in the catalogue has: misspelt, or of a release that it lacks."""
+    engine = facts.release.engine
+    releases = [
+        catalog.release(engine, v).flags_catalogue for v in catalog.ids(f"engines/{engine}")
+    ]
+    known = [catalog.flags(name) for name in dict.fromkeys(releases)]
+    for seat in seats:
+        if seat.kind != "engine" or is_wrapped(seat.argv):
+            continue
+        for word in seat.words:
+            name = word.text.partition("=")[0]
+            if not name.startswith("--") or any(canonical_flag(name, flags) for flags in known):
+                continue
+            near = difflib.get_close_matches(name, [o for f in known for o in f.by_option], n=1)
+            meant = f"; the nearest is {near[0]}" if near else ""
+            yield NotUnderstood(
+                word.line, name, f"no release of {engine} in the catalogue has it{meant}"
+            )
 
 
 def _open_notes(seats: list[Seat]) -> list[NotUnderstood]:

@@ -150,6 +150,13 @@ def test_a_guide_has_one_part_per_block(tmp_path: Path) -> None:
     ]
 
 
+def test_a_flag_of_no_known_release_is_listed(tmp_path: Path) -> None:
+    recipe = imported(tmp_path, "vllm serve m/n \\\n --tensor-paralel-size 8 --max-model-len 1")
+    (row,) = recipe.not_understood
+    assert (row.line, row.text) == (2, "--tensor-paralel-size")
+    assert "--tensor-parallel-size" in row.why
+
+
 def test_secrets_of_a_file_stay_there(tmp_path: Path) -> None:
     text = "docker run -e HF_TOKEN=hf_abc -e VLLM_API_KEY=$KEY x:1 vllm serve m/n --api-key sk-1 --port 1"
     recipe = imported(tmp_path, text)
