@@ -89,7 +89,14 @@ NEEDS: Mapping[Need, frozenset[str]] = {
     ),
     # every process of the deployment, or of the group
     "whole": frozenset(
-        {"ranks-incomplete", "dangling-connect", "router-endpoints", "router-key", "instance-sizes"}
+        {
+            "ranks-incomplete",
+            "dangling-connect",
+            "router-endpoints",
+            "router-key",
+            "instance-sizes",
+            "roles-disagree",
+        }
     ),
     "layout": frozenset(
         {

@@ -28,6 +28,8 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
     names = (*(HASHED if view.family == "vllm" else SGLANG_SHARED), "served-model-name")
     for name in names:
         ours, theirs = view.flags(prefill).get(name), view.flags(decode).get(name)
+        if name == "page-size" and None in (ours, theirs):
+            continue  # the attention back end chooses where none is given
         if ours != theirs:
             what = f"--{name} is {ours} on prefill and {theirs} on decode: the KV handshake would fail."
             yield Finding(

@@ -96,7 +96,7 @@ def read_seat(
             env=_plain(launch.env),
             reading=reading,
             role="router",
-            open_flags=frozenset(),
+            open_flags=frozenset({"port"} if any(w.open_names for w in launch.words) else ()),
             open_variables=frozenset(),
             address=None,
         )

@@ -12,7 +12,7 @@ MAX_DEPTH = 40
 BLANKS = " \t"
 # Where an unquoted word ends.
 META = frozenset(" \t\n;&|()<>")
-_PLAIN = re.compile(r"[^\s;&|()<>'\"\\$`\0]+")
+_PLAIN = re.compile(r"[^ \t\n;&|()<>'\"\\$`\0]+")
 _IN_QUOTES = re.compile(r'[^"\\$`\n\0]+')
 _PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]")
 _IN_BRACES = re.compile(r"([A-Za-z_]\w*|[0-9]+|[@*])(\[[^\]\s]*\])?(:?[-=+?])?")

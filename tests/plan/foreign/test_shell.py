@@ -137,6 +137,10 @@ def test_what_stands_behind_exit_is_not_started() -> None:
     assert words("vllm serve m/n &\nexit 0\nvllm serve m/o") == [["vllm", "serve", "m/n"]]
 
 
+def test_blanks_that_a_shell_does_not_know_belong_to_words() -> None:
+    assert words("vllm serve m/n --host\u202fx\xa0y")[0][3:] == ["--host\u202fx\xa0y"]
+
+
 def test_a_blank_of_a_guide_is_no_redirection() -> None:
     (launch,) = follow("vllm serve m/n --master-addr <node0 ip> --port 1").launches
     assert launch.words[4].open_names == ("<node0 ip>",)
@@ -162,7 +166,9 @@ def test_deep_nesting_is_listed_and_not_followed(text: str) -> None:
     assert follow(text).not_understood
 
 
-@given(st.text(alphabet="ab1 \t\n'\"\\$`(){}[]<>|&;=#!*?~-vllm serve", max_size=120))
+@given(
+    st.text(alphabet="ab1 \u202f\xa0\x0c\x85 \t\n'\"\\$`(){}[]<>|&;=#!*?~-vllm serve", max_size=120)
+)
 @settings(max_examples=300, deadline=None)
 def test_no_text_breaks_the_reader(text: str) -> None:
     recipe = follow(text)
