@@ -19,6 +19,7 @@ class ReportRow:
 
     Args:
         format: empty for a file that was not read.
+        num_not_judged: rules that lacked something.
         refusal: why it was not read, empty for one that was.
     """
 
@@ -27,6 +28,7 @@ class ReportRow:
     engine: str
     num_processes: int
     num_not_understood: int
+    num_not_judged: int
     problems: tuple[Problem, ...]
     refusal: str = ""
 
@@ -85,8 +87,10 @@ def report_table(folder: str, rows: Sequence[ReportRow]) -> str:
         "",
         f"{len(rows)} files: {head}. Written by `fab import {folder} --report`.",
         "",
-        "| file | format | engine | processes | not understood | verdict | first finding |",
-        "|---|---|---|---|---|---|---|",
+        "A `?` behind a release: the catalogue lacks that of the file; this is the nearest, and rules about it are silent.",
+        "",
+        "| file | format | engine | processes | not understood | rules not judged | verdict | first finding |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         cells = (
@@ -95,6 +99,7 @@ def report_table(folder: str, rows: Sequence[ReportRow]) -> str:
             row.engine,
             str(row.num_processes),
             str(row.num_not_understood),
+            str(row.num_not_judged),
             row.verdict,
             row.refusal or _first(row.problems),
         )

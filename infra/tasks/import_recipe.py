@@ -204,6 +204,7 @@ def _rows(folder: Path, asked: _Asked) -> Iterator[ReportRow]:
             engine=f"{engine.name} {engine.version}{known}",
             num_processes=len(recipe.assembled.plan.processes),
             num_not_understood=len(recipe.not_understood),
+            num_not_judged=len({rule for row in judgement.not_judged for rule in row.rules}),
             problems=judgement.problems,
         )
 
@@ -216,6 +217,7 @@ def _refused_row(shown: str, error: ProblemsFound) -> ReportRow:
         engine="",
         num_processes=0,
         num_not_understood=0,
+        num_not_judged=0,
         problems=(),
         refusal=problem.what if problem.line is None else f"line {problem.line}: {problem.what}",
     )
@@ -245,6 +247,7 @@ def _row_document(row: ReportRow) -> dict[str, object]:
         "engine": row.engine,
         "processes": row.num_processes,
         "not_understood": row.num_not_understood,
+        "not_judged": row.num_not_judged,
         "errors": row.num_errors,
         "warnings": len(row.problems) - row.num_errors,
         "verdict": row.verdict,
