@@ -87,7 +87,7 @@ def report_table(folder: str, rows: Sequence[ReportRow]) -> str:
         "",
         f"{len(rows)} files: {head}. Written by `fab import {folder} --report`.",
         "",
-        "A `?` behind a release: the catalogue lacks that of the file; this is the nearest, and rules about it are silent.",
+        "A `?` behind a release: the nearest to the file's own, which the catalogue lacks.",
         "",
         "| file | format | engine | processes | not understood | rules not judged | verdict | first finding |",
         "|---|---|---|---|---|---|---|---|",
