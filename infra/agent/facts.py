@@ -19,7 +19,8 @@ from .wall_clock import read_wall_clock
 MAX_REPORT_BYTES = 1000000
 MAX_OUTPUT_BYTES = 262144
 MAX_FILE_BYTES = 65536
-MAX_PATHS = 512
+# Sixteen cards with sixteen GIDs each, and room for as many more.
+MAX_PATHS = 2048
 MAX_PARALLEL = 16
 DEFAULT_S = 10.0
 NO_ANSWER_S = 60.0
@@ -145,6 +146,7 @@ def _measure(host: Host, path: str) -> Table:
         "total_bytes": status.f_blocks * status.f_frsize,
         "free_inodes": status.f_favail,
         "total_inodes": status.f_files,
+        "read_only": bool(status.f_flag & os.ST_RDONLY),
     }
 
 

@@ -55,7 +55,15 @@ def _interfaces(host: Host, words: List[str]) -> List[str]:
         elif host.exists("{}/{}".format(INTERFACES, word)):
             names.append(word)
         elif host.exists(below):
-            names += sorted(os.listdir(host.path(below)))
+            names += [n for n in sorted(os.listdir(host.path(below))) if not _is_ipoib(host, n)]
+        elif host.exists("{}/{}".format(RDMA_DEVICES, word.partition(":")[0])):
+            continue  # EFA, for one, has no interface of its own
         else:
             raise Refused("this host has no interface and no RDMA device {}".format(word))
     return list(dict.fromkeys(names))
+
+
+def _is_ipoib(host: Host, name: str) -> bool:
+    """Whether an interface is InfiniBand's: its packets have sizes of their own (ARPHRD_INFINIBAND)."""
+    path = "{}/{}/type".format(INTERFACES, name)
+    return host.exists(path) and host.read_word(path) == "32"

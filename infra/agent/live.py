@@ -17,7 +17,9 @@ from .units import show_units
 INSPECT_S = 10.0
 # A transport is logged while a group forms: after so many lines it has been said, or never will be.
 MAX_ENTRIES = 20000
-MAX_LINES = 20
+MAX_LINES_OF_SIGN = 8
+# UCX names every lane of an endpoint, two on each of eight rails.
+MAX_CHARACTERS = 1000
 # By the kernel's names (proc_pid_limits(5)).
 LIMITS = {
     "Max locked memory": resource.RLIMIT_MEMLOCK,
@@ -32,18 +34,18 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     listed = request.get("processes")
     asked = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
     signs = request.get("signs")
-    pattern = re.compile(str(signs).encode()) if signs else None
+    patterns = [re.compile(str(one).encode()) for one in signs] if isinstance(signs, list) else []
     units = [str(row["unit"]) for row in asked]
     found = find_processes(host, units)
-    starts = _starts(host, units) if pattern is not None else {}
+    starts = _starts(host, units) if patterns else {}
     images = _images(host, units)
     changes = _unit_changes(host, units)
     rows = []
     for row, unit in zip(asked, units):
         pid = found[unit].engine_pid
         lines: List[str] = []
-        if pattern is not None and pid is not None:
-            lines = _matching_lines(host, unit, pattern, starts.get(unit))
+        if patterns and pid is not None:
+            lines = _matching_lines(host, unit, patterns, starts.get(unit))
         facts = dict(_facts(host, pid, row), id=row["id"], pid=pid, lines=lines)
         rows.append(dict(facts, image=images.get(unit), changes=changes.get(unit, [])))
     named = _named_images(host, request.get("image"))
@@ -112,18 +114,25 @@ def _starts(host: Host, units: List[str]) -> Dict[str, float]:
 
 
 def _matching_lines(
-    host: Host, unit: str, pattern: Pattern[bytes], start: Optional[float]
+    host: Host, unit: str, patterns: List[Pattern[bytes]], start: Optional[float]
 ) -> List[str]:
-    """The first lines of the unit's present run that match."""
+    """The first lines of the unit's present run that match each sign, in their order."""
     bounds = [] if start is None else ["--since=@{:.6f}".format(start - 1)]
     found: List[Entry] = []
+    left = dict.fromkeys(patterns, MAX_LINES_OF_SIGN)
     seen = 0
     for entries in read_entries(host, [unit], bounds, None):
         seen += len(entries)
-        found += [entry for entry in entries if pattern.search(entry.message)]
-        if len(found) >= MAX_LINES or seen >= MAX_ENTRIES:
+        for entry in entries:
+            sign = next((one for one in left if one.search(entry.message)), None)
+            if sign is not None:
+                found.append(entry)
+                left[sign] -= 1
+                if not left[sign]:
+                    del left[sign]
+        if not left or seen >= MAX_ENTRIES:
             break
-    return [entry.message.decode("utf-8", "replace")[:400] for entry in found[:MAX_LINES]]
+    return [entry.message.decode("utf-8", "replace")[:MAX_CHARACTERS] for entry in found]
 
 
 def _images(host: Host, units: List[str]) -> Dict[str, str]:

@@ -35,11 +35,15 @@ MOE_KEYS = (
     "address",
     "interface",
     "rdma_devices",
+    "mtu",
+    "nvlink_domain",
     "host_key",
     "instance_id",
     "image_mirror",
     "image_archive",
 )
+# IPv6's least, and the most that an Ethernet card of any vendor takes.
+MTU_LEAST, MTU_MOST = 1280, 9978
 _ADDRESS = re.compile(
     r"^[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?$|^[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*$"
 )
@@ -163,11 +167,20 @@ class _Walk:
                 self.refuse(
                     "wrong-type", here, f"{value!r} is not a list of names.", "Write [mlx5_0:1]."
                 )
+            elif key == "mtu":
+                self._check_mtu(value, here)
             elif any(is_template(one) for one in (value if isinstance(value, list) else [value])):
                 what = f"{value!r} is a template, and only Ansible can fill it in."
                 self.refuse("template-value", here, what, "Write the value.")
             elif key != "rdma_devices" and not isinstance(value, str | None):
                 self.refuse("wrong-type", here, f"{value!r} is not text.", "Write it in quotes.")
+
+    def _check_mtu(self, value: object, where: tuple[str, ...]) -> None:
+        is_size = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and not (is_size and MTU_LEAST <= int(str(value)) <= MTU_MOST):
+            what = f"{value!r} is no MTU."
+            fix = f"Write a number of bytes from {MTU_LEAST} to {MTU_MOST}, such as 9000."
+            self.refuse("wrong-value", where, what, fix)
 
 
 def read_inventory(path: Path, shown: str | None = None) -> Inventory:
@@ -248,7 +261,7 @@ def _host(name: str, walk: _Walk, beside: VariableFiles) -> InventoryHost:
         if not is_template(value) and not _ADDRESS.match(value):
             fix = "Write an IP address or a host name; templates are not filled in here."
             walk.refuse("wrong-value", (name,), f"{name}: {value!r} is no address.", fix)
-    rdma = own.get("rdma_devices")
+    rdma, mtu = own.get("rdma_devices"), own.get("mtu")
     return InventoryHost(
         name=name,
         groups=tuple(group for group in walk.groups.of_host(found.direct) if group != "all"),
@@ -266,6 +279,8 @@ def _host(name: str, walk: _Walk, beside: VariableFiles) -> InventoryHost:
         instance_id=None if own.get("instance_id") is None else str(own["instance_id"]),
         image_mirror=None if own.get("image_mirror") is None else str(own["image_mirror"]),
         image_archive=None if own.get("image_archive") is None else str(own["image_archive"]),
+        mtu=mtu if isinstance(mtu, int) else None,
+        nvlink_domain=None if own.get("nvlink_domain") is None else str(own["nvlink_domain"]),
         interface_origin="inventory" if own.get("interface") else "placeholder",
     )
 

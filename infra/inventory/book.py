@@ -120,6 +120,9 @@ def name_origins(book: InventoryAddresses) -> list[str]:
             words = _ORIGINS[host.rdma_origin].format(what="moe.rdma_devices")
             key = f"HCAs {', '.join(host.rdma_devices)}: {words}"
             hosts_of.setdefault(key, []).append(name)
+        if host.nvlink_domain is not None:
+            words = _ORIGINS[host.domain_origin].format(what="moe.nvlink_domain")
+            hosts_of.setdefault(f"NVLink domain {host.nvlink_domain}: {words}", []).append(name)
     return [f"{line} ({', '.join(hosts)})" for line, hosts in hosts_of.items()]
 
 

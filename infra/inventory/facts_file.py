@@ -33,6 +33,7 @@ class RecordedHost:
         page_size: bytes, 0 when unknown.
         rdma_devices: `device:port` of every active HCA port, by name.
         gids: index of the first RoCE v2 GID with an IPv4 address, by `device:port`.
+        nvlink_domain: `<cluster UUID>.<clique>` of its GPUs, "" without a fabric that reaches over hosts.
     """
 
     address: str
@@ -43,6 +44,7 @@ class RecordedHost:
     page_size: int
     rdma_devices: tuple[str, ...]
     gids: Mapping[str, int]
+    nvlink_domain: str
 
     def as_document(self) -> dict[str, object]:
         """The entry of the file."""
@@ -51,6 +53,7 @@ class RecordedHost:
             "interface": self.interface,
             "rdma_devices": list(self.rdma_devices),
             "gids": dict(self.gids),
+            "nvlink_domain": self.nvlink_domain,
             "page_size": self.page_size,
             "driver": self.driver,
             "machine_id": self.machine_id,
@@ -111,6 +114,8 @@ def _filled(host: InventoryHost, found: RecordedHost | None) -> InventoryHost:
         host = replace(host, interface=found.interface, interface_origin="facts")
     if not host.rdma_devices and found.rdma_devices:
         host = replace(host, rdma_devices=found.rdma_devices, rdma_origin="facts")
+    if host.nvlink_domain is None and found.nvlink_domain:
+        host = replace(host, nvlink_domain=found.nvlink_domain, domain_origin="facts")
     return host
 
 
@@ -134,6 +139,7 @@ def _recorded(path: Path, name: str, entry: object) -> RecordedHost:
         page_size=page_size if isinstance(page_size, int) else 0,
         rdma_devices=tuple(str(device) for device in rdma or ()),
         gids={str(key): int(str(value)) for key, value in dict(gids or {}).items()},
+        nvlink_domain=str(row.get("nvlink_domain") or ""),
     )
 
 

@@ -26,12 +26,17 @@ class InventoryHost:
         ssh_arguments: words of `ansible_ssh_common_args`: `-F FILE`, `-o Option=Value`, `-J HOST`.
         host_key: `moe.host_key`, the host's public key line (`ssh-ed25519 AAAA…`), None when known_hosts decides.
         interface: `moe.interface`, the network interface that carries `service_address`.
-        rdma_devices: `moe.rdma_devices`, e.g. ("mlx5_0:1", …); () when not declared.
+        rdma_devices: `moe.rdma_devices`, its rails, e.g. ("mlx5_0:1", …); () when not declared.
+        mtu: `moe.mtu`, bytes that a packet to any peer may have, on the interface and the rails; None when not
+            declared.
+        nvlink_domain: `moe.nvlink_domain`, the NVLink domain (rack, UltraServer) of the host; None when not declared
+            and not found.
         instance_id: `moe.instance_id`, the cloud's name of the machine.
         image_mirror: `moe.image_mirror`, a registry that has the images under their own names; None for theirs.
         image_archive: `moe.image_archive`, a tar on the host that `docker load` reads; it goes before the mirror.
         interface_origin: of `interface`.
         rdma_origin: of `rdma_devices`.
+        domain_origin: of `nvlink_domain`.
     """
 
     name: str
@@ -48,8 +53,11 @@ class InventoryHost:
     instance_id: str | None
     image_mirror: str | None = None
     image_archive: str | None = None
+    mtu: int | None = None
+    nvlink_domain: str | None = None
     interface_origin: NameOrigin = "inventory"
     rdma_origin: NameOrigin = "inventory"
+    domain_origin: NameOrigin = "inventory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

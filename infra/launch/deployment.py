@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from infra.inventory.hosts import InventoryHost
 from infra.launch.endpoints import Endpoints
 from infra.launch.fleet import Clock, Fleet
 from infra.plan.process import Plan, Process
@@ -65,6 +66,7 @@ class Deployment:
         decided: called when nothing speaks against bringing it up any more, before anything is changed.
         leaving: hosts of the fleet that are cleared before the plan's are written.
         forces: checks that the operator overrules, by name.
+        declared: the inventory's entries of the plan's hosts, by the plan's names; {} where none are at hand.
     """
 
     plan: Plan
@@ -80,6 +82,7 @@ class Deployment:
     leaving: tuple[str, ...] = ()
     decided: Callable[[], None] = lambda: None
     forces: tuple[str, ...] = ()
+    declared: Mapping[str, InventoryHost] = field(default_factory=dict)
 
     def engines(self) -> tuple[Process, ...]:
         """The engine processes, in plan order."""

@@ -23,14 +23,20 @@ class Check:
     Args:
         process: the process, or the host for what concerns all of it.
         check: a capability, or the group or item of the host state.
+        ok: None where it cannot be known; `detail` says why.
         is_drift: whether it is about the host rather than about serving.
     """
 
     process: str
     check: str
-    ok: bool
+    ok: bool | None
     detail: str
     is_drift: bool
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is known to be otherwise than it should."""
+        return self.ok is False
 
 
 def drift(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Check]:
@@ -60,7 +66,7 @@ def not_as_installed(deployment: Deployment, secrets: Mapping[str, Secret]) -> l
     return [
         f"{check.check.removeprefix('file:')} on {check.process} ({check.detail.rpartition(': ')[2]})"
         for check in checks
-        if not check.ok
+        if check.is_wrong
     ]
 
 

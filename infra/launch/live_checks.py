@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.engines.transports import any_sign, fallen_back, tells_rdma
+from infra.catalog.load import Catalog
+from infra.engines.transports import sign_patterns
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, ask_all, rows_of
 from infra.launch.host_drift import Check
+from infra.launch.transport_checks import check_transports
 from infra.plan.process import Process
 from infra.render.host_paths import unit_name
 from infra.render.host_state import runnable_image
@@ -48,42 +50,58 @@ class LiveProcess:
     lines: tuple[str, ...]
 
 
-def check_live(deployment: Deployment) -> list[Check]:
-    """A check per running engine and subject; what does not run is another check's business.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """Every engine that runs, by process id.
+
+    Args:
+        processes: what it has.
+        ceilings: the most that its host lets root give, by the kernel's names; {} where that is everything.
+    """
+
+    processes: Mapping[str, LiveProcess]
+    ceilings: Mapping[str, Mapping[str, int]]
+
+
+def read_live(deployment: Deployment) -> Live:
+    """What running engines have.
 
     Raises:
         HostsFailed: a host cannot be asked.
     """
     plan = deployment.plan
     image = {"runtime": plan.runtime, "reference": runnable_image(plan.engine.image)}
-    shared: dict[str, object] = {"operation": "live", "signs": any_sign()}
+    shared: dict[str, object] = {"operation": "live", "signs": sign_patterns()}
     if plan.runtime != "native":
         shared = {**shared, "image": image}
     requests = {
         host: {**shared, "processes": rows} for host, rows in _questions(deployment).items()
     }
     reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
-    live: dict[str, LiveProcess] = {}
+    processes: dict[str, LiveProcess] = {}
     ceilings: dict[str, Mapping[str, int]] = {}
     for report in reports.values():
         for name, has in _read(report).items():
-            live[name] = has
+            processes[name] = has
             ceilings[name] = _ceiling(report)
-    running = [process for process in deployment.engines() if process.id in live]
-    spanning = _groups_over_hosts(deployment)
+    return Live(processes=processes, ceilings=ceilings)
+
+
+def check_processes(deployment: Deployment, catalog: Catalog, live: Live) -> list[Check]:
+    """A check per running engine and subject; what does not run is another check's business."""
+    running = [process for process in deployment.engines() if process.id in live.processes]
     checks: list[Check] = []
     for process in running:
-        found = live[process.id]
+        found = live.processes[process.id]
         checks.append(_check(process, "environment", env_problem(process, found)))
-        problem = limits_problem(found.limits, ceilings[process.id])
+        problem = limits_problem(found.limits, live.ceilings[process.id])
         checks.append(_check(process, "limits", problem))
         checks.append(_check(process, "unit", "; ".join(found.changes) or None))
         if PRELOAD in process.env_prepend:
             checks.append(_check(process, "preload", preload_problem(process, found)))
-        if process.group in spanning:
-            fine = "RDMA" if tells_rdma(found.lines) else "no line tells it (NCCL_DEBUG=INFO would)"
-            checks.append(_check(process, "transport", transport_problem(found.lines), fine))
-    return checks + image_checks(deployment, running, live)
+    lines = {process.id: live.processes[process.id].lines for process in running}
+    checks += check_transports(deployment, catalog, lines)
+    return checks + image_checks(deployment, running, live.processes)
 
 
 def env_problem(process: Process, found: LiveProcess) -> str | None:
@@ -122,12 +140,6 @@ def preload_problem(process: Process, found: LiveProcess) -> str | None:
     """Which library of LD_PRELOAD is not in the process's memory; None when all are."""
     missing = [path for path in _libraries(process) if not found.libraries.get(path)]
     return f"{', '.join(missing)} is not mapped: it is missing in the image" if missing else None
-
-
-def transport_problem(lines: Sequence[str]) -> str | None:
-    """Why the group does not use the network that it should; None where no line says so."""
-    line = fallen_back(lines)
-    return None if line is None else f"its group fell back to sockets: {line.strip()}"
 
 
 def image_checks(
@@ -198,13 +210,6 @@ def _texts(value: object) -> tuple[str, ...]:
 def _ceiling(report: Report) -> Mapping[str, int]:
     ceiling = report.get("ceiling")
     return ceiling if isinstance(ceiling, Mapping) else {}
-
-
-def _groups_over_hosts(deployment: Deployment) -> set[str]:
-    hosts: dict[str, set[str]] = {}
-    for process in deployment.engines():
-        hosts.setdefault(process.group, set()).add(process.host)
-    return {group for group, names in hosts.items() if len(names) > 1}
 
 
 def _check(process: Process, subject: str, problem: str | None, fine: str = "as planned") -> Check:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from infra.catalog.load import Catalog
 from infra.launch.deployment import Deployment
 from infra.launch.endpoints import RankEndpoint
 from infra.launch.fleet import ask_all
 from infra.launch.handover import look_at
 from infra.launch.host_drift import Check, drift
-from infra.launch.live_checks import check_live
+from infra.launch.live_checks import check_processes, read_live
 from infra.launch.probing import Answered, probe_hosts, read_engine_ids, run_proofs
 from infra.launch.proof import Asking, build_question, error_text, is_good, partners
 from infra.launch.questions import missing_from, question_for
+from infra.launch.rdma_counters import check_counters, moved_between, read_counters
 from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.process import Process
@@ -21,27 +23,38 @@ from infra.plan.process import Process
 LOG_LINES = 60
 
 
-def verify(deployment: Deployment, secrets: Mapping[str, Secret], timeout_s: float) -> list[Check]:
+def verify(
+    deployment: Deployment, secrets: Mapping[str, Secret], timeout_s: float, catalog: Catalog
+) -> list[Check]:
     """Every check, hosts first; one that fails stops none of the others.
 
     Args:
         deployment: what should be there.
         secrets: of the stack; installed copies are compared with them.
         timeout_s: limit of one request to an engine.
+        catalog: what is true of the world.
 
     Raises:
         HostsFailed: a host cannot be asked.
     """
     checks = drift(deployment, secrets)
-    checks += check_live(deployment)
     serving = _Serving(deployment, timeout_s)
-    checks += serving.check_units()
-    checks += check_members(deployment)
+    units = serving.check_units() + check_members(deployment)
+    before = read_counters(deployment, catalog)
+    answered: list[Check] = []
     for capability in deployment.plan.capabilities:
         deployment.say(f"asking every rank: {capability}")
-        checks += serving.check_ranks(capability)
-        checks += serving.check_router(capability)
-    return checks
+        answered += serving.check_ranks(capability)
+        answered += serving.check_router(capability)
+    after = read_counters(deployment, catalog)
+    # transports are logged by a group's first requests at the latest: those are behind it now
+    live = read_live(deployment)
+    checks += check_processes(deployment, catalog, live)
+    moved = {host: moved_between(before.get(host, {}), after[host]) for host in after}
+    lines = {name: has.lines for name, has in live.processes.items()}
+    serves = all(check.ok for check in units + answered)
+    checks += check_counters(deployment, catalog, moved if serves else dict.fromkeys(moved), lines)
+    return checks + units + answered
 
 
 def check_members(deployment: Deployment) -> list[Check]:

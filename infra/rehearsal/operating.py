@@ -39,10 +39,12 @@ class Operator:
 
     Args:
         secrets: values made up for the rehearsal; an operator's real ones are never read.
+        catalog: what is true of the world.
     """
 
     deployment: Deployment
     secrets: Mapping[str, Secret]
+    catalog: Catalog
 
     def prove_weights(self) -> None:
         """Every checkpoint is on every host, whole.
@@ -111,15 +113,17 @@ class Operator:
             Differs: a host is not as declared.
             NotReady: something does not serve.
         """
-        checks = verify(self.deployment, self.secrets, REQUEST_S)
+        checks = verify(self.deployment, self.secrets, REQUEST_S, self.catalog)
         for kind, error in ((True, Differs), (False, NotReady)):
-            wrong = [check for check in checks if not check.ok and check.is_drift is kind]
+            wrong = [check for check in checks if check.is_wrong and check.is_drift is kind]
             if wrong:
                 words = "; ".join(f"{c.process} {c.check}: {c.detail}" for c in wrong[:MAX_NAMED])
                 what = f"{len(wrong)} of {len(checks)} checks failed: {words}."
                 raise error("the deployment", what, LOOK)
         capabilities = ", ".join(self.deployment.plan.capabilities)
-        return f"{len(checks)} checks passed ({capabilities})"
+        unknown = sum(check.ok is None for check in checks)
+        rest = f", {unknown} tell nothing" if unknown else ""
+        return f"{len(checks) - unknown} checks passed ({capabilities}){rest}"
 
 
 @contextlib.contextmanager
@@ -154,6 +158,6 @@ def operator_at_work(
             say=say,
             nonce=os.urandom(8).hex(),
         )
-        yield Operator(deployment, secrets)
+        yield Operator(deployment, secrets, catalog)
     finally:
         fleet.close()

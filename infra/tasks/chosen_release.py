@@ -15,7 +15,7 @@ from infra.plan.process import Plan
 from infra.spec.stack import Tuning as SpecTuning
 from infra.tasks.options import Options
 from infra.tasks.output import Output
-from infra.tasks.reached_hosts import open_fleet
+from infra.tasks.reached_hosts import PlacedPlan, open_fleet
 from infra.tasks.stack_options import (
     chosen_name,
     compile_for_hosts,
@@ -43,6 +43,11 @@ class ChosenRelease:
     def reached(self) -> dict[str, InventoryHost]:
         """Every host that a request may go to."""
         return {**self.spares, **self.hosts}
+
+    @property
+    def placed(self) -> PlacedPlan:
+        """The plan on its own hosts."""
+        return PlacedPlan(plan=self.plan, enable=self.enable, hosts=self.hosts)
 
 
 def chosen_release(options: Options, catalog: Catalog, output: Output) -> ChosenRelease:

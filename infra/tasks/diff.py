@@ -23,7 +23,7 @@ def run(options: Options, output: Output) -> int:
     catalog = Catalog()
     chosen = chosen_release(options, catalog, output)
     with open_fleet(options, chosen.reached) as fleet:
-        deployment, secrets = deployment_of(chosen.plan, chosen.enable, catalog, fleet, output)
+        deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
         deployment = replace(deployment, forces=options.words("force"))
         changes = differences(deployment, secrets)
     output.document(diff_document(chosen.plan.stack, changes))

@@ -20,6 +20,7 @@ from infra.plan.compile import CompiledStack
 from infra.plan.process import Plan
 from infra.remote.connecting import SshOptions
 from infra.remote.ssh_target import SshDefaults
+from infra.render.declared_network import with_declared_network
 from infra.render.host_state import HostState, host_state
 from infra.render.image_origin import with_image_origin
 from infra.render.wanted_tuning import Tuning
@@ -131,25 +132,53 @@ def open_recorded(options: Options, *, changes: str | None = None) -> Iterator[R
             yield replace(reached, fleet=held)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPlan:
+    """A plan on hosts that exist.
+
+    Args:
+        plan: compiled, or kept on hosts.
+        enable: tuning items that the stack switches on beyond its profile.
+        hosts: the inventory's entry of each plan host.
+    """
+
+    plan: Plan
+    enable: tuple[str, ...]
+    hosts: Mapping[str, InventoryHost]
+
+
+def placed(compiled: CompiledStack) -> PlacedPlan:
+    """A compiled stack on the hosts of its book."""
+    chosen = compiled.stack.spec.tuning
+    enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
+    return PlacedPlan(plan=compiled.plan, enable=enable, hosts=compiled.book.hosts)
+
+
 def host_states(
     compiled: CompiledStack, catalog: Catalog, *, render: RenderedState = host_state
 ) -> dict[str, HostState]:
-    """The host state of every host of a plan, by name.
+    """The host state of every host of a compiled stack, by name; see `placed_states`."""
+    return placed_states(placed(compiled), catalog, render=render)
+
+
+def placed_states(
+    chosen: PlacedPlan, catalog: Catalog, *, render: RenderedState = host_state
+) -> dict[str, HostState]:
+    """The host state of every host of a plan, by name, with what the inventory declares of it.
 
     Args:
-        compiled: the plan.
+        chosen: the plan and its hosts.
         catalog: what is true of the world.
         render: how much of a host's state: all of it, or `tuning_state`.
     """
-    chosen = compiled.stack.spec.tuning
-    enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
-    tuning = Tuning(profile=catalog.tuning(compiled.plan.tuning), enable=enable)
+    plan, hosts = chosen.plan, chosen.hosts
+    tuning = Tuning(profile=catalog.tuning(plan.tuning), enable=chosen.enable)
+    states = {
+        host.name: render(plan, host.name, tuning=tuning, catalog=catalog) for host in plan.hosts
+    }
     return {
-        host.name: with_image_origin(
-            render(compiled.plan, host.name, tuning=tuning, catalog=catalog),
-            compiled.book.hosts[host.name],
-        )
-        for host in compiled.plan.hosts
+        name: with_image_origin(with_declared_network(state, plan, hosts), hosts[name])
+        for name, state in states.items()
     }
 
 
@@ -161,20 +190,16 @@ def make_deployment(
     Raises:
         StackError: a secret is not there.
     """
-    chosen = compiled.stack.spec.tuning
-    enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
-    deployment, secrets = deployment_of(compiled.plan, enable, catalog, fleet, output)
-    return replace(deployment, states=host_states(compiled, catalog)), secrets
+    return deployment_of(placed(compiled), catalog, fleet, output)
 
 
 def deployment_of(
-    plan: Plan, enable: tuple[str, ...], catalog: Catalog, fleet: Fleet, output: Output
+    chosen: PlacedPlan, catalog: Catalog, fleet: Fleet, output: Output
 ) -> tuple[Deployment, dict[str, Secret]]:
     """A deployment of a plan, and its secrets.
 
     Args:
-        plan: compiled, or kept on hosts.
-        enable: tuning items that the stack switches on beyond its profile.
+        chosen: the plan and its hosts.
         catalog: what is true of the world.
         fleet: the plan's hosts.
         output: where lines about the work go.
@@ -182,15 +207,13 @@ def deployment_of(
     Raises:
         StackError: a secret is not there.
     """
+    plan = chosen.plan
     secrets = read_secrets(plan.secrets)
     key = secrets.get("api_key")
-    tuning = Tuning(profile=catalog.tuning(plan.tuning), enable=enable)
     deployment = Deployment(
         plan=plan,
-        states={
-            host.name: host_state(plan, host.name, tuning=tuning, catalog=catalog)
-            for host in plan.hosts
-        },
+        states=placed_states(chosen, catalog),
+        declared=chosen.hosts,
         endpoints=read_endpoints(plan, catalog),
         fleet=fleet,
         clock=SystemClock(),

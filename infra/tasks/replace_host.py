@@ -15,10 +15,9 @@ from infra.launch.bring_up import bring_up
 from infra.launch.observation import status_document
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
 from infra.plan.compile import CompiledStack, compile_stack
-from infra.spec.stack import Tuning as SpecTuning
 from infra.tasks.options import Options
 from infra.tasks.output import Output
-from infra.tasks.reached_hosts import deployment_of, holding_lease, open_fleet
+from infra.tasks.reached_hosts import holding_lease, make_deployment, open_fleet
 from infra.tasks.stack_options import (
     chosen_stack,
     inventory_path,
@@ -65,8 +64,6 @@ def _carry_out(
     catalog, plan = Catalog(), compiled.plan
     leaving = f"{edit.gone.name} ({edit.gone.address})"
     reached = {leaving: replace(edit.gone, name=leaving), **compiled.book.hosts}
-    chosen = compiled.stack.spec.tuning
-    enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
     recorded = recorded_facts(options, plan.stack, compiled.book.hosts)
     with (
         open_fleet(options, reached) as opened,
@@ -74,7 +71,7 @@ def _carry_out(
             options, "fab replace-host", opened, plan.stack, tuple(compiled.book.hosts)
         ) as fleet,
     ):
-        deployment, secrets = deployment_of(plan, enable, catalog, fleet, output)
+        deployment, secrets = make_deployment(compiled, catalog, fleet, output)
         deployment = replace(
             deployment, leaving=(leaving,), forces=options.words("force"), decided=write
         )

@@ -32,7 +32,7 @@ def run(options: Options, output: Output) -> int:
         holding_lease(options, "fab restart", opened, stack, hosts) as fleet,
     ):
         limits = Limits() if ready_s is None else Limits(ready_s=ready_s)
-        deployment, _ = deployment_of(chosen.plan, chosen.enable, catalog, fleet, output)
+        deployment, _ = deployment_of(chosen.placed, catalog, fleet, output)
         deployment = replace(deployment, limits=limits)
         try:
             restart(deployment, selection, f"{this_owner().operator} asked for it")

@@ -30,7 +30,7 @@ def run(options: Options, output: Output) -> int:
         open_fleet(options, chosen.reached) as opened,
         holding_lease(options, "fab up", opened, chosen.plan.stack, tuple(chosen.hosts)) as fleet,
     ):
-        deployment, secrets = deployment_of(chosen.plan, chosen.enable, catalog, fleet, output)
+        deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
         deployment = replace(deployment, spares=tuple(chosen.spares), forces=forces)
         if ready_s is not None:
             deployment = replace(deployment, limits=replace(deployment.limits, ready_s=ready_s))

@@ -29,17 +29,19 @@ def run(options: Options, output: Output) -> int:
     timeout_s = options.number("timeout") or REQUEST_S
     with open_fleet(options, compiled.book.hosts) as fleet:
         deployment, secrets = make_deployment(compiled, catalog, fleet, output)
-        checks = verify(deployment, secrets, timeout_s)
+        checks = verify(deployment, secrets, timeout_s, catalog)
         if options.is_on("deep"):
             output.message("reading every byte of the weights: engines are slower meanwhile")
             checks += _deep_checks(compiled, catalog, fleet, output)
     output.document(verify_document(compiled.plan.stack, checks))
-    output.data(_table(checks))
+    output.data(checks_table(checks))
     cannot = [name for name in CAPABILITIES if name not in compiled.plan.capabilities]
     if cannot:
         output.data(f"This stack does not serve: {', '.join(cannot)}.")
-    wrong = [check for check in checks if not check.ok]
-    output.data(f"{len(checks)} checks, {len(wrong)} wrong.")
+    wrong = [check for check in checks if check.is_wrong]
+    unknown = [check for check in checks if check.ok is None]
+    known_not = f", {len(unknown)} not known" if unknown else ""
+    output.data(f"{len(checks)} checks, {len(wrong)} wrong{known_not}.")
     again = same_choice(options)
     if any(not check.is_drift for check in wrong):
         output.next_command(f"fab status {again}")
@@ -73,7 +75,7 @@ def verify_document(stack: str, checks: Sequence[Check]) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "stack": stack,
-        "ok": all(check.ok for check in checks),
+        "ok": not any(check.is_wrong for check in checks),
         "checks": [
             {"process": check.process, "check": check.check, "ok": check.ok, "detail": check.detail}
             for check in checks
@@ -81,15 +83,17 @@ def verify_document(stack: str, checks: Sequence[Check]) -> dict[str, object]:
     }
 
 
-def _table(checks: Sequence[Check]) -> str:
-    """One row per check: how many are right and wrong, and the first reasons."""
-    rows = [("check", "right", "wrong", "detail")]
+def checks_table(checks: Sequence[Check]) -> str:
+    """One row per check: how many are right, wrong and not known, and the first reasons."""
+    rows = [("check", "right", "wrong", "not known", "detail")]
     for name in dict.fromkeys(check.check for check in checks):
         own = [check for check in checks if check.check == name]
-        wrong = [check for check in own if not check.ok]
-        shown = "; ".join(f"{check.process}: {check.detail}" for check in wrong[:MAX_SHOWN])
-        more = f"; and {len(wrong) - MAX_SHOWN} more" if len(wrong) > MAX_SHOWN else ""
-        rows.append(
-            (name, str(len(own) - len(wrong)), str(len(wrong)), shown + more or own[0].detail)
-        )
+        wrong = [check for check in own if check.is_wrong]
+        unknown = [check for check in own if check.ok is None]
+        told = wrong or unknown
+        shown = "; ".join(f"{check.process}: {check.detail}" for check in told[:MAX_SHOWN])
+        more = f"; and {len(told) - MAX_SHOWN} more" if len(told) > MAX_SHOWN else ""
+        right = str(len(own) - len(wrong) - len(unknown))
+        words = shown + more or own[0].detail
+        rows.append((name, right, str(len(wrong)), str(len(unknown)), words))
     return table(rows)

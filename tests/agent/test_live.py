@@ -37,7 +37,7 @@ def engine() -> Iterator[int]:
 
 def ask(host: StubbornHost, **keys: object) -> dict[str, object]:
     row = {"id": "a/0", "unit": UNIT, "names": ["A", "B_API_KEY", "EMPTY", "C"], **keys}
-    report = host.ask("live", processes=[row], signs="NCCL INFO Using")
+    report = host.ask("live", processes=[row], signs=["NCCL INFO Using"])
     rows = report["processes"]
     assert isinstance(rows, list), report
     return dict(rows[0])

@@ -100,7 +100,7 @@ def test_verify_passes_then_notices_a_changed_file(up: Kept) -> None:
     done = up.fab("verify", "--json")
     up.ssh(f"sudo cp -p /root/kept {path} && sudo rm /root/kept")
     assert done.returncode == 6, done.stderr
-    wrong = [check for check in json.loads(done.stdout)["checks"] if not check["ok"]]
+    wrong = [check for check in json.loads(done.stdout)["checks"] if check["ok"] is False]
     assert [check["check"] for check in wrong] == [f"file:{path}"]
 
 

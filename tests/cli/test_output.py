@@ -6,8 +6,10 @@ import json
 import pytest
 
 from infra.errors import HostsFailed, Problem, ProblemsFound, StackError
+from infra.launch.host_drift import Check
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document, table
+from infra.tasks.verify import checks_table, verify_document
 
 
 def an_output(
@@ -82,3 +84,28 @@ def test_an_empty_value_is_refused() -> None:
         Options({"stack": ""}).text("stack")
     with pytest.raises(StackError, match="--to"):
         Options({}).needed("to")
+
+
+def test_a_check_that_tells_nothing_is_neither_right_nor_wrong() -> None:
+    def check(process: str, ok: bool | None) -> Check:
+        return Check(
+            process=process, check="transport", ok=ok, detail=f"of {process}", is_drift=True
+        )
+
+    known = [check("a/0", True), check("a/1", None)]
+    document = verify_document("s", known)
+    assert document["ok"] is True
+    assert json.loads(json.dumps(document))["checks"][1]["ok"] is None
+    head, row = checks_table(known).splitlines()
+    assert head.split() == ["check", "right", "wrong", "not", "known", "detail"]
+    assert row.split() == ["transport", "1", "0", "1", "a/1:", "of", "a/1"]
+    with_wrong = [*known, check("a/2", False)]
+    assert verify_document("s", with_wrong)["ok"] is False
+    assert checks_table(with_wrong).splitlines()[1].split()[1:] == [
+        "1",
+        "1",
+        "1",
+        "a/2:",
+        "of",
+        "a/2",
+    ]

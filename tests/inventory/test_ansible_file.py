@@ -266,3 +266,34 @@ def test_each_mistake_is_told_once(tmp_path: Path, text: str, says: str) -> None
 )
 def test_a_port_behind_a_pattern(pattern: str, expected: tuple[str, int | None]) -> None:
     assert split_port(pattern) == expected
+
+
+def test_what_is_declared_of_a_hosts_network(tmp_path: Path) -> None:
+    text = """
+all:
+  vars: {moe: {mtu: 9000, nvlink_domain: rack-a}}
+  children:
+    decode:
+      hosts:
+        d0: {ansible_host: 10.0.0.2}
+        d1: {ansible_host: 10.0.0.3, moe: {mtu: 4200, nvlink_domain: rack-b}}
+    prefill: {hosts: {p0: {ansible_host: 10.0.0.1, moe: {mtu: null, nvlink_domain: null}}}}
+"""
+    inventory = read(tmp_path, text)
+    declared = {one.name: (one.mtu, one.nvlink_domain) for one in inventory.hosts}
+    assert declared == {"d0": (9000, "rack-a"), "d1": (4200, "rack-b"), "p0": (None, None)}
+
+
+@pytest.mark.parametrize(
+    ("moe", "words"),
+    [
+        ("{mtu: 900}", "900 is no MTU. Write a number of bytes from 1280 to 9978, such as 9000."),
+        ("{mtu: '9000'}", "'9000' is no MTU."),
+        ("{mtu: true}", "True is no MTU."),
+        ("{nvlink_domain: 3}", "3 is not text."),
+        ("{nvlink_domian: a}", "There is no key nvlink_domian under moe."),
+    ],
+)
+def test_a_mistake_in_it_is_refused(moe: str, words: str, tmp_path: Path) -> None:
+    (said,) = refused(tmp_path, f"all: {{hosts: {{a: {{moe: {moe}}}}}}}\n")
+    assert words in said

@@ -30,6 +30,7 @@ FOUND = RecordedHost(
     page_size=65536,
     rdma_devices=("mlx5_0:1", "mlx5_1:1"),
     gids={"mlx5_0:1": 3, "mlx5_1:1": 3},
+    nvlink_domain="6f3d.1",
 )
 TEXT = """\
 all:
@@ -105,6 +106,7 @@ def test_the_plan_takes_the_found_interface_and_says_so(
     assert name_origins(compiled.book) == [
         "interface ens5: found by `fab facts` (unified-0)",
         "HCAs mlx5_0:1, mlx5_1:1: found by `fab facts` (unified-0)",
+        "NVLink domain 6f3d.1: found by `fab facts` (unified-0)",
         "interface bond0: moe.interface of the inventory (unified-1)",
         "HCAs mlx5_9:1: moe.rdma_devices of the inventory (unified-1)",
     ]

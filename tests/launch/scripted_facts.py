@@ -15,6 +15,9 @@ ANSWERS = {
     "page-size": "4096\n",
     "timedatectl": "NTPSynchronized=yes\n",
     "docker-info": "cgroupfs 2\n",
+    # as packaged: what it may have itself is little, and it may raise it
+    "docker-limits": "LimitMEMLOCK=8388608\nLimitNOFILE=infinity\nLimitSTACK=infinity\n"
+    "         0          0 4294967295\nCapEff:\t000001ffffffffff\n",
     "kernel-log": "",
     "nvidia.apps": "",
     "nvidia.rows": "",
@@ -23,7 +26,7 @@ ANSWERS = {
 
 def facts_report(plan: Plan, host: str, request: Mapping[str, object]) -> dict[str, object]:
     """The agent's report on `facts`, without what was asked along."""
-    asked = request.get("commands")
+    asked = request.get("commands", [])
     assert isinstance(asked, list)
     return {
         "commands": {str(one["id"]): _told(plan, host, str(one["id"])) for one in asked},

@@ -293,7 +293,7 @@ class ScriptedFleet:
     def _facts(self, host: str, request: Mapping[str, object]) -> Report:
         report = facts_report(self.plan, host, request)
         report.update(self.facts.get(host, {}))
-        also = request.get("also")
+        also = request.get("also", [])
         assert isinstance(also, list)
         report["also"] = [self._operations()[str(one["operation"])](host, one) for one in also]
         return report

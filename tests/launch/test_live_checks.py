@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.engines.transports import fallen_back
+from infra.engines.transports import Told, fallen_back, is_mixed, read_transports, sign_patterns
 from infra.launch.bring_up import bring_up
 from infra.launch.host_drift import Check
-from infra.launch.live_checks import check_live, limits_problem
+from infra.launch.live_checks import check_processes, limits_problem, read_live
+from infra.launch.transport_checks import judge_collective, judge_kv
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 IB = "h:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:192.0.2.1<0>"
 NO_IB = "h:1:1 [0] NCCL INFO NET/IB : No device found."
 SOCKET_THERE = "h:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:192.0.2.1<0>"
 SOCKET_USED = "h:1:1 [0] NCCL INFO Using network Socket"
+USES_IB = "h:1:1 [0] NCCL INFO Using network IB"
+MNNVL = "h:1:1 [0] NCCL INFO MNNVL 1 cliqueId 1 cliqueSize 16 cliqueRank 0 nvlDomainSize 16"
+UCX = "[1795304354.064823] [h:1:0]      ucp_worker.c:1997 UCX  INFO    a inter-node cfg#1 "
+UCX_TCP = UCX + "rma_am(tcp/eth0)  amo_am(tcp/eth0)  am(tcp/eth0)  ka(tcp/eth0)"
+UCX_RDMA = UCX + "rma(rc_mlx5/mlx5_0:1)  amo(rc_mlx5/mlx5_0:1)  am(rc_mlx5/mlx5_0:1)  ka(tcp/eth0)"
 
 
 def wrong_checks(stack: str, catalog: Catalog, **live: dict[str, object]) -> list[Check]:
+    return [check for check in checks_of(stack, catalog, **live) if check.is_wrong]
+
+
+def checks_of(stack: str, catalog: Catalog, **live: dict[str, object]) -> list[Check]:
     deployment, fleet, _ = make_deployment(stack, catalog)
     bring_up(deployment, {}, tunes=False)
     for process, facts in live.items():
         change(fleet, process.replace("__", "/").replace("_", "-"), facts)
-    return [check for check in check_live(deployment) if not check.ok]
+    return check_processes(deployment, catalog, read_live(deployment))
 
 
 def change(fleet: ScriptedFleet, process: str, facts: dict[str, object]) -> None:
@@ -66,11 +78,13 @@ def test_an_image_that_was_replaced_under_its_name_is_named(catalog: Catalog) ->
     deployment, fleet, _ = make_deployment("gb200-tp4", catalog)
     bring_up(deployment, {}, tunes=False)
     fleet.image_ids = ["sha256:2"]
-    (wrong,) = [check for check in check_live(deployment) if not check.ok]
+    found = check_processes(deployment, catalog, read_live(deployment))
+    (wrong,) = [check for check in found if check.is_wrong]
     assert wrong.check == "image"
     assert wrong.detail == "it runs in sha256:1, and its host has sha256:2 under that name since"
     fleet.image_ids = []  # the image was removed: nothing to compare with
-    assert all(check.ok for check in check_live(deployment))
+    found = check_processes(deployment, catalog, read_live(deployment))
+    assert not any(check.is_wrong for check in found)
 
 
 def test_what_was_put_over_a_unit_is_named(catalog: Catalog) -> None:
@@ -91,6 +105,37 @@ def test_what_does_not_run_is_not_compared(catalog: Catalog) -> None:
     assert wrong_checks("gb200-2p1d", catalog, decode_0__1={"pid": None, "libraries": {}}) == []
 
 
+def test_a_process_that_tells_nothing_is_not_known_and_never_fine(catalog: Catalog) -> None:
+    found = {
+        (check.process, check.check): (check.ok, check.detail)
+        for check in checks_of("gb200-2p1d", catalog)
+        if "transport" in check.check
+    }
+    assert found["decode-0/1", "transport"] == (
+        None,
+        "not known: no line tells it (NCCL_DEBUG=INFO would)",
+    )
+    assert found["prefill-0/0", "kv-transport"] == (
+        None,
+        "not known: no line tells it (UCX_LOG_LEVEL=info would)",
+    )
+    assert ("prefill-0/0", "transport") not in found  # its group lies on one host
+
+
+def test_a_rack_whose_groups_go_over_cards_has_lost_its_nvlink(catalog: Catalog) -> None:
+    (wrong,) = wrong_checks("gb200-2p1d", catalog, decode_0__1={"lines": [IB, USES_IB]})
+    assert (wrong.process, wrong.check) == ("decode-0/1", "transport")
+    assert "goes over RDMA although its hosts share NVLink: no line says MNNVL" in wrong.detail
+    assert wrong_checks("gb200-2p1d", catalog, decode_0__1={"lines": [USES_IB, MNNVL]}) == []
+
+
+def test_kv_that_goes_over_sockets_is_named_with_its_line(catalog: Catalog) -> None:
+    (wrong,) = wrong_checks("gb200-2p1d", catalog, decode_0__1={"lines": [UCX_TCP]})
+    assert (wrong.process, wrong.check) == ("decode-0/1", "kv-transport")
+    assert "its KV goes over sockets" in wrong.detail
+    assert "inter-node cfg#1 rma_am(tcp/eth0)" in wrong.detail
+
+
 @pytest.mark.parametrize(
     ("lines", "falls_back"),
     [
@@ -100,11 +145,43 @@ def test_what_does_not_run_is_not_compared(catalog: Catalog) -> None:
         ([NO_IB, SOCKET_USED], True),
         (["NCCL INFO Channel 00 : 0[0] -> 1[0] [send] via NET/Socket/0"], True),
         (["NCCL INFO Using network AWS Libfabric"], False),
+        ([UCX_TCP], True),
+        ([UCX_TCP, UCX_RDMA], False),
+        (
+            [
+                "I1121 23:46:23.567077 11056 tcp_transport.cpp:391] TcpTransport: listen on port 16095"
+            ],
+            True,
+        ),
+        (
+            ["I1121 23:46:23.567077 1 transfer_engine_impl.cpp:429] installTransport, type=rdma"],
+            False,
+        ),
         (["nothing of the kind"], False),
     ],
 )
 def test_lines_tell_a_fallback(lines: list[str], falls_back: bool) -> None:
-    assert (fallen_back(lines) is not None) is falls_back
+    assert (fallen_back(read_transports(lines)) is not None) is falls_back
+
+
+def test_one_peer_over_sockets_beside_others_is_not_known() -> None:
+    told = read_transports([UCX_RDMA, UCX_TCP])
+    assert is_mixed(told) == UCX_TCP
+    verdict = judge_kv(told, "UCX")
+    assert verdict.ok is None
+    assert "one of its peers is reached by sockets" in verdict.detail
+
+
+def test_hccl_within_a_super_pod_and_a_connector_without_lines() -> None:
+    hccs = Told(library="HCCL", transport="hccs", line="…transporttype[HCCS_SW]")
+    assert judge_collective([hccs], "HCCL", over_nvlink=False).detail == "HCCS"
+    assert judge_collective([], "HCCL", over_nvlink=False).ok is None
+    assert judge_kv([hccs], None).ok is None
+
+
+@pytest.mark.parametrize("line", [IB, SOCKET_USED, MNNVL, UCX_TCP, UCX_RDMA])
+def test_an_agent_keeps_every_line_that_is_read(line: str) -> None:
+    assert any(re.search(pattern.encode(), line.encode()) for pattern in sign_patterns())
 
 
 @pytest.mark.parametrize(

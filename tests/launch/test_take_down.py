@@ -169,19 +169,21 @@ def test_verify_asks_every_rank_and_the_router_for_every_capability(
     running: tuple[Deployment, ScriptedFleet, list[str]],
 ) -> None:
     deployment, fleet, _ = running
-    checks = verify(deployment, {}, 5.0)
+    checks = verify(deployment, {}, 5.0, Catalog())
     serving = [check for check in checks if not check.is_drift]
     assert len(serving) == len(deployment.plan.capabilities) * 25
     assert all(check.ok for check in serving if check.check == "chat")
     groups = ["tuning", "files", "images", "weights"]
     drift = [check for check in checks if check.is_drift]
     assert [check.check for check in drift][: len(groups) * 6] == groups * 6
-    live = {"environment", "limits", "transport", "image"}
+    live = {"environment", "limits", "unit", "transport", "kv-transport", "image", "rdma-counters"}
     assert {check.check for check in drift[len(groups) * 6 :]} == live
-    assert all(check.ok for check in drift)
+    assert not any(check.is_wrong for check in drift)
+    unknown = {check.check for check in drift if check.ok is None}
+    assert unknown == {"transport", "kv-transport", "rdma-counters"}
     fleet.unit("decode-3/3").active_state = "failed"
     fleet.unit("decode-3/3").log = ["ValueError: gone"]
-    checks = verify(deployment, {}, 5.0)
+    checks = verify(deployment, {}, 5.0, Catalog())
     ended = [check for check in checks if check.check == "running"]
     assert [(check.process, check.ok) for check in ended] == [("decode-3/3", False)]
     assert "ValueError: gone" in ended[0].detail
@@ -195,7 +197,9 @@ def test_verify_waits_for_a_silent_rank_once(
     deployment, fleet, _ = running
     fleet.silent.add("decode-3/3")
     checks = [
-        c for c in verify(deployment, {}, 5.0) if c.process == "decode-3/3" and not c.is_drift
+        c
+        for c in verify(deployment, {}, 5.0, Catalog())
+        if c.process == "decode-3/3" and not c.is_drift
     ]
     assert not any(check.ok for check in checks)
     assert ["not asked again" in check.detail for check in checks] == [False] + [True] * (
@@ -209,7 +213,11 @@ def test_verify_names_what_differs(
     deployment, fleet, _ = running
     fleet.files["prefill-1"]["/etc/moe-infra/gb200-2p1d/engine-2/launch"] = "spoilt"
     fleet.wrong_items["decode-0", "vm.swappiness"] = ("changed", "somebody set it")
-    wrong = [check for check in verify(deployment, {}, 5.0) if check.is_drift and not check.ok]
+    wrong = [
+        check
+        for check in verify(deployment, {}, 5.0, Catalog())
+        if check.is_drift and check.is_wrong
+    ]
     assert {(check.process, check.check) for check in wrong} == {
         ("prefill-1", "file:/etc/moe-infra/gb200-2p1d/engine-2/launch"),
         ("decode-0", "vm.swappiness"),

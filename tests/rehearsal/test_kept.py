@@ -41,7 +41,7 @@ def test_a_kept_rehearsal_is_used_from_outside_and_ended(shell: Shell, tmp_path:
 
     verified = shell.fab("verify", *of_it, "--json")
     assert verified.code == 0, verified.err
-    assert all(check["ok"] for check in verified.document["checks"])
+    assert not any(check["ok"] is False for check in verified.document["checks"])
 
     logs = shell.fab("logs", *of_it, "--rank", "decode-0/3")
     assert logs.code == 0, logs.err

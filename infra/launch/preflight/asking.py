@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from infra.launch.preflight import ascend, nvidia, rdma
 from infra.launch.preflight.ascend_checks import has_super_pod
-from infra.launch.preflight.gpu_checks import FABRIC_MANAGER, IMEX_CHANNEL, IMEX_NODES
-from infra.launch.preflight.host_checks import DEVICE_FILES, bound_ports
+from infra.launch.preflight.docker_limits import OPEN_FILES_MOST, QUESTION
+from infra.launch.preflight.gpu_checks import FABRIC_MANAGER
+from infra.launch.preflight.host_checks import CLOCK_SOURCE, DEVICE_FILES, bound_ports
+from infra.launch.preflight.nvlink_checks import IMEX_CHANNEL, IMEX_NODES
+from infra.launch.preflight.rail_checks import PRODUCT_NAME
 from infra.launch.preflight.recording import AMD_DRIVER, NVIDIA_DRIVER
 from infra.launch.preflight.scene import Scene
 from infra.render.supervision import plan_watch_port
@@ -17,7 +20,8 @@ from infra.render.units import LIMITS
 # A driver that answers takes seconds after boot; one that does not in this time is wedged (facts: hosts 2).
 TOOL_S = 30.0
 SMALL_S = 5.0
-XID_LINES = "grep -F 'NVRM: Xid' | tail -n 500"
+DIAGNOSIS_S = 120.0
+XID_LINES = "grep -E 'NVRM: Xid|SXid' | tail -n 500"
 
 FILES = (
     "/etc/machine-id",
@@ -28,9 +32,12 @@ FILES = (
     AMD_DRIVER,
     ascend.DRIVER_FILE,
     IMEX_NODES,
+    OPEN_FILES_MOST,
+    PRODUCT_NAME,
+    CLOCK_SOURCE,
     *rdma.FILES,
 )
-GLOBS = (IMEX_CHANNEL, "/etc/moe-infra/*/release.json")
+GLOBS = (IMEX_CHANNEL, "/etc/moe-infra/*/release.json", f"{rdma.FOLDER}/*/device/net/*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +125,11 @@ def _system_commands(scene: Scene, host: str) -> list[Command]:
         _small("timedatectl", "timedatectl", "show", "-p", "NTPSynchronized"),
         _small("chrony", "chronyc", "-c", "tracking"),
         *(
+            _small(f"name:{peer.name}", "getent", "ahosts", peer.name)
+            for peer in scene.plan.hosts
+            if peer.name != host
+        ),
+        *(
             _small(f"route:{peer.name}", "ip", "-j", "route", "get", peer.address)
             for peer in scene.plan.hosts
             if peer.name != host
@@ -129,6 +141,7 @@ def _system_commands(scene: Scene, host: str) -> list[Command]:
         form = "{{.CgroupDriver}} {{.CgroupVersion}}"
         argv = ("docker", "info", "--format", form)
         found.append(Command(id="docker-info", argv=argv, timeout_s=TOOL_S))
+        found.append(_small("docker-limits", "sh", "-c", QUESTION))
     return found
 
 
@@ -173,6 +186,8 @@ def _nvidia_commands(scene: Scene, host: str) -> list[Command]:
             "nvidia.services", "systemctl", "show", "-p", "Id,LoadState,ActiveState", FABRIC_MANAGER
         ),
         _small("nvidia.fabric-manager", "nv-fabricmanager", "--version"),
+        # its first level looks at software and settings, and loads no GPU
+        Command(id="nvidia.dcgm", argv=("dcgmi", "diag", "-r", "1", "-j"), timeout_s=DIAGNOSIS_S),
     ]
     if scene.spans_hosts and accelerator.fabric.num_devices > accelerator.devices_per_host:
         found.append(_imex())

@@ -1,24 +1,25 @@
-"""Checks of GPUs: NVIDIA's fabric, links, memory, Xids and IMEX domain; AMD's partitions and links."""
+"""Checks of GPUs: NVIDIA's fabric manager, links, memory, Xids and diagnosis; AMD's partitions and links."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from infra.launch.preflight import amd, ascend, linux, nvidia
-from infra.launch.preflight.accelerators import tool_problem
+from infra.launch.preflight.finding import Severity
 from infra.launch.preflight.host_checks import awaited_devices
 from infra.launch.preflight.observed import ObservedHost
-from infra.launch.preflight.scene import Scene, Trouble, odd_ones, unequal
+from infra.launch.preflight.scene import Scene, Trouble
 
 MAX_NAMED = 4
-IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
-IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
 PCIE_WIDTH = 16
+DIAGNOSIS: dict[str, Severity] = {"Fail": "block", "Warn": "warn"}
 # AWS's health suite for driver 590 (awsome-distributed-training, gpu-cluster-healthcheck@7217859): what needs a
 # reboot or another machine blocks; what a reset has perhaps mended since boot warns.
 XID_BLOCKS = frozenset({54, 79, 151, 168})
-XID_WARNS = frozenset({48, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158})
+XID_WARNS = frozenset(
+    {48, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, *range(144, 151), 155, 156, 158}
+)
 
 
 def nvidia_hosts(scene: Scene) -> tuple[str, ...]:
@@ -31,43 +32,14 @@ def amd_hosts(scene: Scene) -> tuple[str, ...]:
     return scene.hosts_of_vendor("amd")
 
 
-def rack_hosts(scene: Scene) -> tuple[str, ...]:
-    """Engine hosts whose NVLink domain reaches beyond them, when the stack uses it."""
-    if not scene.spans_hosts:
-        return ()
+def switch_hosts(scene: Scene) -> tuple[str, ...]:
+    """Engine hosts whose NVSwitches are their own: HGX boards. On a rack they are the rack's."""
     return tuple(
         host
         for host in nvidia_hosts(scene)
-        if scene.accelerator(host).fabric.num_devices > scene.accelerator(host).devices_per_host
+        if scene.accelerator(host).fabric.kind == "nvlink"
+        and scene.accelerator(host).fabric.num_devices == scene.accelerator(host).devices_per_host
     )
-
-
-def find_fabric_faults(scene: Scene) -> Iterator[Trouble]:
-    """GPUs whose NVLink fabric is not complete: NCCL then falls back to the network in silence."""
-    cliques: dict[str, str] = {}
-    for name in nvidia_hosts(scene):
-        sections = nvidia.parse_fabric(scene.hosts[name].text("nvidia.query") or "")
-        needs_rack = name in rack_hosts(scene)
-        if needs_rack and not sections:
-            said = "nvidia-smi -q tells nothing of a fabric"
-            fix = f"ssh {name} nvidia-smi -q; use a driver that knows the rack's fabric."
-            yield Trouble(host=name, severity="block", observed=said, fix=fix)
-        for index, one in enumerate(sections):
-            if one.state in ("", "N/A") and not needs_rack:
-                continue
-            if one.state != "Completed" or one.status not in ("", "Success"):
-                said = f"fabric of GPU {index}: state {one.state or 'none'}, status {one.status or 'none'}"
-            elif needs_rack and one.cluster_uuid in ("", "N/A", nvidia.NO_CLUSTER):
-                said = f"fabric of GPU {index} belongs to no cluster"
-            else:
-                cliques[name] = f"cluster {one.cluster_uuid} clique {one.clique_id}"
-                continue
-            fix = f"ssh {name} sudo systemctl restart nvidia-fabricmanager   # on a rack: the switch's NMX"
-            yield Trouble(host=name, severity="block", observed=said, fix=fix)
-            break
-    if rack_hosts(scene):
-        shown = {name: value for name, value in cliques.items() if name in rack_hosts(scene)}
-        yield from unequal(shown, "Use trays of one NVLink domain and clique.")
 
 
 def find_fabric_manager_faults(scene: Scene) -> Iterator[Trouble]:
@@ -76,11 +48,21 @@ def find_fabric_manager_faults(scene: Scene) -> Iterator[Trouble]:
         host = scene.hosts[name]
         units = linux.parse_unit_states(host.text("nvidia.services") or "")
         state = units.get(FABRIC_MANAGER, {})
-        if state.get("LoadState") in (None, "not-found"):
-            continue  # the switches are not this host's to manage; the fabric's state counts
         version = nvidia.parse_program_version(host.text("nvidia.fabric-manager") or "")
         drivers = {gpu.driver for gpu in nvidia.parse_gpus(host.text("nvidia.gpus") or "")}
+        install = f"Install nvidia-fabricmanager {min(drivers, default='of the driver')} on {name}."
+        sections = nvidia.parse_fabric(host.text("nvidia.query") or "")
+        if state.get("LoadState") in (None, "not-found"):
+            is_whole = bool(sections) and all(one.state == "Completed" for one in sections)
+            if (
+                name in switch_hosts(scene) and not is_whole
+            ):  # else somebody else manages the switches
+                said = "nvidia-fabricmanager is not installed, and the GPUs' fabric is not complete"
+                yield Trouble(host=name, severity="block", observed=said, fix=install)
+            continue
         if state.get("ActiveState") != "active":
+            if name not in switch_hosts(scene) and state.get("ActiveState") == "inactive":
+                continue  # a rack's switches have managers of their own
             yield Trouble(
                 host=name,
                 severity="block",
@@ -93,7 +75,15 @@ def find_fabric_manager_faults(scene: Scene) -> Iterator[Trouble]:
                 severity="block",
                 observed=f"fabric manager {version} beside driver {', '.join(sorted(drivers))}",
                 wanted="the same full version",
-                fix=f"Install nvidia-fabricmanager {min(drivers)} on {name}.",
+                fix=install,
+            )
+        elif version is None and name in switch_hosts(scene):
+            yield Trouble(
+                host=name,
+                severity="warn",
+                observed="nv-fabricmanager does not tell its version",
+                wanted="the driver's full version",
+                fix=f"ssh {name} nv-fabricmanager --version",
             )
 
 
@@ -199,6 +189,15 @@ def find_xids(scene: Scene) -> Iterator[Trouble]:
             fix = f"ssh {name} sudo journalctl -k -b"
             yield Trouble(host=name, severity="warn", observed=said, fix=fix)
             continue
+        switches = nvidia.parse_switch_errors(told.stdout)
+        if switches:
+            numbers = ", ".join(str(number) for number in dict.fromkeys(n for _, n in switches))
+            yield Trouble(
+                host=name,
+                severity="warn",
+                observed=f"SXid {numbers} of {len({bus for bus, _ in switches})} NVSwitches since boot",
+                fix=f"ssh {name} sudo journalctl -k -b -g SXid; an Xid 74 beside it means the switch, not the GPU.",
+            )
         by_number: dict[int, list[str]] = {}
         for bus, number in nvidia.parse_xids(told.stdout):
             by_number.setdefault(number, []).append(bus)
@@ -213,31 +212,6 @@ def find_xids(scene: Scene) -> Iterator[Trouble]:
                 if number in XID_BLOCKS
                 else f"ssh {name} journalctl -k -b -g Xid; reset the GPU if nothing has since.",
             )
-
-
-def find_imex_faults(scene: Scene) -> Iterator[Trouble]:
-    """Trays whose IMEX domain is not whole: memory of other trays cannot be mapped."""
-    hosts = rack_hosts(scene)
-    lists = {name: _imex_list(scene.hosts[name]) for name in hosts}
-    for name in hosts:
-        host = scene.hosts[name]
-        said = _imex_fault(scene, name)
-        if said is None and IMEX_CHANNEL not in host.paths:
-            said = f"there is no {IMEX_CHANNEL}"
-        if said is not None:
-            fix = f"ssh {name} sudo systemctl restart nvidia-imex   # needs a drain; the node list must be one on all"
-            yield Trouble(host=name, severity="block", observed=said, fix=fix)
-    texts = {name: f"nodes {', '.join(nodes)}" for name, nodes in lists.items() if nodes}
-    _, example, odd = odd_ones(texts)
-    for name in odd:
-        only = sorted(set(lists[example]) ^ set(lists[name]))
-        yield Trouble(
-            host=name,
-            severity="block",
-            observed=f"{IMEX_NODES} differs from {example}'s in {', '.join(only[:MAX_NAMED])}",
-            wanted="one list on every tray",
-            fix=f"fab tune-hosts --stack {scene.plan.stack}   # or copy the list, then restart nvidia-imex everywhere",
-        )
 
 
 def find_compute_processes(scene: Scene) -> Iterator[Trouble]:
@@ -255,6 +229,32 @@ def find_compute_processes(scene: Scene) -> Iterator[Trouble]:
                 )
 
 
+def find_failed_diagnosis(scene: Scene) -> Iterator[Trouble]:
+    """GPUs that DCGM's quick diagnosis fails; hosts without DCGM are not judged by it."""
+    for name in nvidia_hosts(scene):
+        told = scene.hosts[name].commands.get("nvidia.dcgm")
+        if told is None or told.is_missing:
+            continue
+        results = nvidia.parse_diagnosis(told.stdout)
+        if results is None:
+            yield Trouble(
+                host=name,
+                severity="warn",
+                observed=f"dcgmi diag -r 1 tells nothing: {told.last_words}",
+                fix=f"ssh {name} sudo systemctl start nvidia-dcgm",
+            )
+            continue
+        for status, severity in DIAGNOSIS.items():
+            tests = [test for test, said in results.items() if said == status]
+            if tests:
+                yield Trouble(
+                    host=name,
+                    severity=severity,
+                    observed=f"dcgmi diag -r 1: {status.lower()} in {', '.join(tests[:MAX_NAMED])}",
+                    fix=f"ssh {name} sudo dcgmi diag -r 1",
+                )
+
+
 def find_xgmi_errors(scene: Scene) -> Iterator[Trouble]:
     """AMD cards with errors on the links between them."""
     for name in amd_hosts(scene):
@@ -262,35 +262,6 @@ def find_xgmi_errors(scene: Scene) -> Iterator[Trouble]:
             said = f"{card}: {count} XGMI errors"
             fix = f"ssh {name} sudo rocm-smi --resetxgmierr; drain the host when they come again."
             yield Trouble(host=name, severity="warn", observed=said, fix=fix)
-
-
-def _imex_fault(scene: Scene, name: str) -> str | None:
-    host = scene.hosts[name]
-    told = host.commands.get("nvidia.imex")
-    if told is None:
-        return None
-    if (problem := tool_problem(told, "nvidia-imex-ctl")) is not None:
-        return problem
-    domain = nvidia.parse_imex(scene.imex.get(name, told.stdout))
-    if domain is None:
-        return "nvidia-imex-ctl -N -j tells no domain"
-    addresses = {scene.plan.host(one).address: one for one in rack_hosts(scene)}
-    waiting = [
-        f"{addresses.get(node, node)} {state}"
-        for node, state in domain.nodes.items()
-        if state != "READY"
-    ]
-    if waiting:
-        return f"IMEX node {', '.join(waiting[:MAX_NAMED])}"
-    missing = [one for address, one in addresses.items() if address not in domain.nodes]
-    if missing:
-        return f"its IMEX domain lacks {', '.join(missing[:MAX_NAMED])}"
-    return f"IMEX: {domain.unconnected[0]}" if domain.unconnected else None
-
-
-def _imex_list(host: ObservedHost) -> tuple[str, ...]:
-    lines = [line.strip() for line in host.files.get(IMEX_NODES, "").splitlines()]
-    return tuple(sorted(line for line in lines if line and not line.startswith("#")))
 
 
 def _computing(host: ObservedHost, accelerator: str) -> Iterator[tuple[int, int, str]]:

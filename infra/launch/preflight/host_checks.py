@@ -27,6 +27,9 @@ DEVICE_DAEMONS = (
     "nvsm_core", "nvidia-ctk", "npu-exporter", "amd-smi", "rocm-smi", "npu-smi", "Xorg",
 )  # fmt: skip
 DEVICE_FILES = {"nvidia": "/dev/nvidia{index}", "ascend": "/dev/davinci{index}", "amd": "/dev/kfd"}
+CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+# Each reading of the time is a system call with these, and the kernel falls back to them when it distrusts the TSC.
+SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen")
 LOOPBACK = re.compile(r"^(127\.|::1$)")
 
 
@@ -54,6 +57,8 @@ def find_no_room(scene: Scene) -> Iterator[Trouble]:
         move = f"Mount a disk at {path} on {name}, or set weights.path in the stack."
         if disk.error is not None:
             said = f"{path}: {disk.error}"
+        elif disk.is_read_only:
+            said = f"{path} is mounted read-only ({disk.mount})"
         elif disk.kind in NO_DISKS:
             said = f"{path} lies on {disk.kind} ({disk.mount})"
         elif disk.free_bytes < missing_bytes * ROOM_FACTOR:
@@ -169,6 +174,33 @@ def find_loopback_name(scene: Scene) -> Iterator[Trouble]:
                 severity="block" if scene.spans_hosts else "warn",
                 observed=f"its own name resolves to {addresses[0]}",
                 fix=f"ssh {name} sudo sed -i 's/^{addresses[0]}\\b/{scene.plan.host(name).address}/' /etc/hosts",
+            )
+
+
+def find_mistaken_names(scene: Scene) -> Iterator[Trouble]:
+    """Hosts that know a peer's name and mean another machine by it."""
+    for name, host in scene.hosts.items():
+        for peer in scene.plan.hosts:
+            addresses = linux.parse_own_addresses(host.text(f"name:{peer.name}") or "")
+            if addresses and peer.address not in addresses:
+                yield Trouble(
+                    host=name,
+                    severity="warn",
+                    observed=f"it takes {peer.name} for {addresses[0]}, which is {peer.address}",
+                    fix=f"ssh {name} getent ahosts {peer.name}; mend /etc/hosts or the name service.",
+                )
+
+
+def find_slow_clocks(scene: Scene) -> Iterator[Trouble]:
+    """Hosts whose kernel tells the time by a slow device: engines read it at every step."""
+    for name, host in scene.hosts.items():
+        source = host.word(CLOCK_SOURCE)
+        if source in SLOW_CLOCKS:
+            yield Trouble(
+                host=name,
+                severity="warn",
+                observed=f"its clock source is {source}",
+                fix=f"ssh {name} sudo journalctl -k -b -g clocksource; the kernel says why it distrusts the TSC.",
             )
 
 

@@ -204,6 +204,8 @@ def find_stale_facts(scene: Scene) -> Iterator[Trouble]:
             "HCAs": (" ".join(recorded.rdma_devices), " ".join(now.rdma_devices)),
             "GIDs": (_spelt(recorded.gids), _spelt(now.gids)),
         }
+        if now.nvlink_domain and recorded.nvlink_domain:  # the light look asks no tool
+            pairs["NVLink domain"] = (recorded.nvlink_domain, now.nvlink_domain)
         differing = [
             f"{what} {after or 'none'} (recorded {before or 'none'})"
             for what, (before, after) in pairs.items()

@@ -16,6 +16,7 @@ GPU_QUERY = (
 APP_QUERY = "pid,process_name,used_memory,gpu_uuid"
 ROW_QUERY = "gpu_uuid,remapped_rows.pending,remapped_rows.failure,remapped_rows.uncorrectable"
 NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
+SXID = re.compile(r"SXid \(([^)]*)\): (\d+)")
 XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
 VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
@@ -161,6 +162,25 @@ def parse_xids(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(dict.fromkeys((match[1], int(match[2])) for match in XID.finditer(text)))
 
 
+def parse_switch_errors(text: str) -> tuple[tuple[str, int], ...]:
+    """(bus address, number) of every SXid of an NVSwitch in the kernel's log, each pair once, in order."""
+    return tuple(dict.fromkeys((match[1], int(match[2])) for match in SXID.finditer(text)))
+
+
+def parse_diagnosis(text: str) -> dict[str, str] | None:
+    """Worst status by test of `dcgmi diag -r 1 -j`: `Pass`, `Warn`, `Fail` or `Skip`; None for anything else.
+
+    DCGM 3 writes one result per GPU, DCGM 4 a summary per test as well.
+    """
+    try:
+        document = json.loads(text)
+        body = document.get("DCGM Diagnostic") or document["DCGM GPU Diagnostic"]
+        tests = [test for category in body["test_categories"] for test in category.get("tests", ())]
+        return {str(test["name"]): _worst(_statuses(test)) for test in tests}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
 def parse_driver_file(text: str) -> str | None:
     """The driver's version in /proc/driver/nvidia/version."""
     line = next((line for line in text.splitlines() if line.startswith("NVRM version")), "")
@@ -192,6 +212,18 @@ def parse_imex(text: str) -> ImexDomain | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _statuses(test: Mapping[str, object]) -> list[str]:
+    results, summary = test.get("results"), test.get("test_summary")
+    found = [str(one["status"]) for one in results] if isinstance(results, list) else []
+    return found + ([str(summary["status"])] if isinstance(summary, Mapping) else [])
+
+
+def _worst(statuses: list[str]) -> str:
+    order = ("Fail", "Warn", "Pass", "Skip")
+    known = [status.capitalize() for status in statuses if status.capitalize() in order]
+    return min(known, key=order.index, default="Skip")
 
 
 def _rows(text: str, width: int) -> list[list[str]]:

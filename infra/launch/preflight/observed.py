@@ -44,6 +44,7 @@ class Disk:
     free_bytes: int
     free_inodes: int
     total_inodes: int
+    is_read_only: bool
     error: str | None
 
 
@@ -154,6 +155,7 @@ def _disk(value: object) -> Disk:
         free_bytes=int(_number(row.get("free_bytes"))),
         free_inodes=int(_number(row.get("free_inodes"))),
         total_inodes=int(_number(row.get("total_inodes"))),
+        is_read_only=bool(row.get("read_only")),
         error=None if row.get("error") is None else str(row["error"]),
     )
 

@@ -8,18 +8,22 @@ from dataclasses import dataclass
 
 FOLDER = "/sys/class/infiniband"
 # Sixteen GIDs are what show_gids lists of a port with a few addresses and VLANs.
-FILES = tuple(
-    f"{FOLDER}/*/ports/*/{name}"
-    for name in (
-        "state",
-        "phys_state",
-        "rate",
-        "link_layer",
-        "gids/?",
-        "gids/1?",
-        "gid_attrs/types/?",
-        "gid_attrs/types/1?",
-    )
+FILES = (
+    f"{FOLDER}/*/device/vendor",
+    *(
+        f"{FOLDER}/*/ports/*/{name}"
+        for name in (
+            "state",
+            "phys_state",
+            "rate",
+            "link_layer",
+            "gids/?",
+            "gids/1?",
+            "gid_attrs/types/?",
+            "gid_attrs/types/1?",
+            "counters/link_downed",
+        )
+    ),
 )
 PLACE = re.compile(rf"^{FOLDER}/([^/]+)/ports/(\d+)/(.+)$")
 MAPPED = re.compile(r"^(0000:){5}ffff:")
@@ -62,7 +66,7 @@ def read_ports(files: Mapping[str, str]) -> tuple[Port, ...]:
     """Every port among the files of a host, by name."""
     found: dict[str, dict[str, str]] = {}
     for path, text in files.items():
-        if match := PLACE.match(path):
+        if (match := PLACE.match(path)) and not match[3].startswith("counters/"):
             found.setdefault(f"{match[1]}:{match[2]}", {})[match[3]] = text.strip()
     return tuple(_port(name, values) for name, values in sorted(found.items()))
 

@@ -26,7 +26,19 @@ def observed_record(host: ObservedHost, address: str) -> RecordedHost:
         page_size=int(pages) if pages.isdigit() else 0,
         rdma_devices=tuple(port.name for port in fabric),
         gids={port.name: port.gid_index for port in fabric if port.gid_index is not None},
+        nvlink_domain=nvlink_domain(host) or "",
     )
+
+
+def nvlink_domain(host: ObservedHost) -> str | None:
+    """`<cluster UUID>.<clique>` of a host's GPUs as `nvidia-smi -q` tells it; None without one, or with several."""
+    sections = nvidia.parse_fabric(host.text("nvidia.query") or "")
+    found = {
+        f"{one.cluster_uuid}.{one.clique_id}"
+        for one in sections
+        if one.cluster_uuid not in ("", "N/A", nvidia.NO_CLUSTER)
+    }
+    return found.pop() if len(found) == 1 else None
 
 
 def driver_version(host: ObservedHost) -> str | None:

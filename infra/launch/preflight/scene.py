@@ -10,6 +10,7 @@ from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.engines.network_names import interfaces_named, rdma_devices_named
 from infra.inventory.facts_file import RecordedHost
+from infra.inventory.hosts import InventoryHost
 from infra.launch.preflight.finding import Severity
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.reach_report import Reached
@@ -32,6 +33,7 @@ class Scene:
         pings: packets lost between Ascend devices in percent, by (host, device, address).
         imex: the last look at the IMEX domain of each host that was polled.
         recorded: what the facts file says of each host.
+        declared: the inventory's entries, by the plan's names.
     """
 
     plan: Plan
@@ -44,6 +46,7 @@ class Scene:
     reached: Reached | None = None
     pings: Mapping[tuple[str, int, str], float | None] = field(default_factory=dict)
     imex: Mapping[str, str] = field(default_factory=dict)
+    declared: Mapping[str, InventoryHost] = field(default_factory=dict)
 
     def accelerator(self, host: str) -> Accelerator:
         """What a host carries, from the catalogue."""
@@ -74,9 +77,26 @@ class Scene:
         return tuple(dict.fromkeys(named))
 
     def rdma_devices(self, host: str) -> tuple[str, ...]:
-        """The HCAs that the processes of a host are told to use."""
+        """The HCAs that the processes of a host are told to use, and the rails that the inventory declares."""
         named = [n for p in self.plan.on_host(host) for n in rdma_devices_named(p.env)]
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys((*named, *self.rails(host))))
+
+    def rails(self, host: str) -> tuple[str, ...]:
+        """The rails that the inventory declares of a host: what was found is no declaration."""
+        entry = self.declared.get(host)
+        return entry.rdma_devices if entry is not None and entry.rdma_origin == "inventory" else ()
+
+    def declared_mtu(self, host: str) -> int | None:
+        """The size of packets that the inventory declares, None without."""
+        return self.declared[host].mtu if host in self.declared else None
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The hosts of each engine group, in plan order."""
+        found: dict[str, list[str]] = {}
+        for process in self.plan.processes:
+            if process.kind == "engine":
+                found.setdefault(process.group, []).append(process.host)
+        return {group: tuple(dict.fromkeys(hosts)) for group, hosts in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

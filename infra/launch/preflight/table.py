@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.launch.preflight import accelerator_checks as accelerators
-from infra.launch.preflight import ascend_checks, gpu_checks, host_checks, network_checks
+from infra.launch.preflight import (
+    docker_limits,
+    gpu_checks,
+    host_checks,
+    network_checks,
+    rail_checks,
+)
+from infra.launch.preflight.accelerator_table import ACCELERATOR_CHECKS
 from infra.launch.preflight.finding import Finding, worst_first
 from infra.launch.preflight.scene import Check, Scene, everywhere, on_engines, on_peers
 
@@ -21,6 +28,10 @@ def _with_docker_gpus(scene: Scene) -> tuple[str, ...]:
 def _without_daemon(scene: Scene) -> tuple[str, ...]:
     """Docker's daemon sets the limits of its containers itself; others inherit the unit's."""
     return () if scene.plan.runtime == "docker" else everywhere(scene)
+
+
+def _with_daemon(scene: Scene) -> tuple[str, ...]:
+    return everywhere(scene) if scene.plan.runtime == "docker" else ()
 
 
 def _with_interfaces(scene: Scene) -> tuple[str, ...]:
@@ -93,6 +104,27 @@ CHECKS: Mapping[str, Check] = {
         find=network_checks.find_wrong_rdma,
         applies=_with_rdma,
     ),
+    "declared-mtu": Check(
+        wanted="the MTU that the inventory declares",
+        find=rail_checks.find_small_mtu,
+        applies=rail_checks.mtu_hosts,
+    ),
+    "rdma-rails": Check(
+        wanted="the same rails on all hosts of a group",
+        find=rail_checks.find_unequal_rails,
+        applies=rail_checks.rail_groups,
+    ),
+    "efa-devices": Check(
+        wanted="as many EFA devices as the instance type has",
+        find=rail_checks.find_missing_efa,
+        applies=rail_checks.efa_hosts,
+    ),
+    "rdma-flaps": Check(
+        wanted="links that stay up",
+        find=rail_checks.find_flapping_links,
+        applies=rail_checks.card_hosts,
+        depth="full",
+    ),
     "facts-fresh": Check(
         wanted="as `fab facts` recorded it",
         find=network_checks.find_stale_facts,
@@ -122,6 +154,12 @@ CHECKS: Mapping[str, Check] = {
         applies=_without_daemon,
         depth="full",
     ),
+    "docker-limits": Check(
+        wanted="docker can give containers the limits that ours need",
+        find=docker_limits.find_refused_limits,
+        applies=_with_daemon,
+        depth="full",
+    ),
     "cgroup-driver": Check(
         wanted="docker answers; its cgroup driver is cgroupfs",
         find=host_checks.find_cgroup_driver,
@@ -132,6 +170,12 @@ CHECKS: Mapping[str, Check] = {
         wanted="synchronised",
         find=network_checks.find_unsynchronised,
         applies=everywhere,
+        depth="full",
+    ),
+    "clock-source": Check(
+        wanted="a fast one: tsc, kvm-clock, arch_sys_counter",
+        find=host_checks.find_slow_clocks,
+        applies=on_engines,
         depth="full",
     ),
     # wave 2: host to host
@@ -164,6 +208,20 @@ CHECKS: Mapping[str, Check] = {
         applies=on_peers,
         depth="full",
     ),
+    "declared-path-mtu": Check(
+        wanted="packets of the declared size go to every peer",
+        find=rail_checks.find_small_paths,
+        applies=lambda scene: tuple(
+            host for host in rail_checks.mtu_hosts(scene) if host in on_peers(scene)
+        ),
+        depth="full",
+    ),
+    "peer-names": Check(
+        wanted="a peer's name, where it is known, means the peer",
+        find=host_checks.find_mistaken_names,
+        applies=on_peers,
+        depth="full",
+    ),
     "peer-identity": Check(
         wanted="each address is its own host's",
         find=network_checks.find_mistaken_hosts,
@@ -171,120 +229,7 @@ CHECKS: Mapping[str, Check] = {
         depth="full",
     ),
     # wave 3: accelerators
-    "accelerator-answers": Check(
-        wanted="the vendor's tool lists the devices",
-        find=accelerators.find_silent_tools,
-        applies=accelerators.with_accelerators,
-        depth="full",
-    ),
-    "accelerator-count": Check(
-        wanted="all devices",
-        find=accelerators.find_missing_devices,
-        applies=accelerators.with_accelerators,
-        depth="full",
-    ),
-    "accelerator-type": Check(
-        wanted="the stack's accelerator, equal on all hosts",
-        find=accelerators.find_other_types,
-        applies=accelerators.with_accelerators,
-        depth="full",
-    ),
-    "accelerator-memory": Check(
-        wanted="what the plan was computed for",
-        find=accelerators.find_little_device_memory,
-        applies=accelerators.with_accelerators,
-        depth="full",
-    ),
-    "accelerator-processes": Check(
-        wanted="nobody computes",
-        find=gpu_checks.find_compute_processes,
-        applies=accelerators.with_accelerators,
-        depth="full",
-    ),
-    "accelerator-partition": Check(
-        wanted="no MIG; SPX and NPS1",
-        find=gpu_checks.find_partitions,
-        applies=lambda scene: (*gpu_checks.nvidia_hosts(scene), *gpu_checks.amd_hosts(scene)),
-        depth="full",
-    ),
-    "device-memory-errors": Check(
-        wanted="none",
-        find=gpu_checks.find_memory_errors,
-        applies=lambda scene: (*gpu_checks.nvidia_hosts(scene), *gpu_checks.amd_hosts(scene)),
-        depth="full",
-    ),
-    "pcie-width": Check(
-        wanted="16 lanes",
-        find=gpu_checks.find_narrow_slots,
-        applies=gpu_checks.nvidia_hosts,
-        depth="full",
-    ),
-    "xid": Check(
-        wanted="none since boot",
-        find=gpu_checks.find_xids,
-        applies=gpu_checks.nvidia_hosts,
-        depth="full",
-    ),
-    "fabric-state": Check(
-        wanted="completed; on a rack one cluster and clique",
-        find=gpu_checks.find_fabric_faults,
-        applies=gpu_checks.nvidia_hosts,
-        depth="full",
-    ),
-    "fabric-manager": Check(
-        wanted="active where it is installed, of the driver's version",
-        find=gpu_checks.find_fabric_manager_faults,
-        applies=gpu_checks.nvidia_hosts,
-        depth="full",
-    ),
-    "nvlink": Check(
-        wanted="every link active",
-        find=gpu_checks.find_inactive_links,
-        applies=gpu_checks.nvidia_hosts,
-        depth="full",
-    ),
-    "imex-domain": Check(
-        wanted="every node READY and connected, the channel there",
-        find=gpu_checks.find_imex_faults,
-        applies=gpu_checks.rack_hosts,
-        depth="full",
-    ),
-    "xgmi": Check(
-        wanted="no errors",
-        find=gpu_checks.find_xgmi_errors,
-        applies=gpu_checks.amd_hosts,
-        depth="full",
-    ),
-    "npu-health": Check(
-        wanted="OK on every device",
-        find=ascend_checks.find_sick_npus,
-        applies=ascend_checks.ascend_hosts,
-        depth="full",
-    ),
-    "device-network": Check(
-        wanted="link UP, net health Success, an address",
-        find=ascend_checks.find_device_network_faults,
-        applies=ascend_checks.ascend_network_hosts,
-        depth="full",
-    ),
-    "tls-switch": Check(
-        wanted="the same on every device of every host",
-        find=ascend_checks.find_tls_differences,
-        applies=ascend_checks.ascend_network_hosts,
-        depth="full",
-    ),
-    "super-pod": Check(
-        wanted="one super-pod",
-        find=ascend_checks.find_other_super_pods,
-        applies=ascend_checks.super_pod_hosts,
-        depth="full",
-    ),
-    "device-ping": Check(
-        wanted="devices of different hosts answer each other",
-        find=ascend_checks.find_lost_pings,
-        applies=ascend_checks.ascend_network_hosts,
-        depth="full",
-    ),
+    **ACCELERATOR_CHECKS,
 }
 
 

@@ -19,7 +19,7 @@ from infra.launch.preflight.asking import (
     ping_request,
 )
 from infra.launch.preflight.dialing import PlannedDial, planned_dials
-from infra.launch.preflight.gpu_checks import rack_hosts
+from infra.launch.preflight.nvlink_checks import rack_hosts
 from infra.launch.preflight.observed import read_observed
 from infra.launch.preflight.reach_report import read_reached
 from infra.launch.preflight.scene import Depth, Scene
@@ -77,6 +77,7 @@ def look(
         hosts={},
         running=frozenset(),
         recorded=recorded,
+        declared=deployment.declared,
     )
     also = {host: _also(deployment, scene, host, known) for host in deployment.states}
     requests = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import wire
@@ -70,13 +71,19 @@ class BlockStore:
 
 
 class BlockListener:
-    """Answers who an engine is, and hands out its blocks."""
+    """Answers who an engine is, and hands out its blocks; `sent` is told of how many tokens they were."""
 
     def __init__(
-        self, loop: Loop, store: BlockStore, identity: dict[str, Any], wait_seconds: float
+        self,
+        loop: Loop,
+        store: BlockStore,
+        identity: dict[str, Any],
+        wait_seconds: float,
+        sent: Callable[[int], None],
     ) -> None:
         self._loop, self._store, self._identity = loop, store, identity
         self._wait_seconds = wait_seconds
+        self._sent = sent
 
     def listen(self, listener: socket.socket) -> None:
         """Serve on a bound socket."""
@@ -106,4 +113,6 @@ class BlockListener:
                 "ok": False,
                 "reason": f"blocks {wanted} are not those of {key}",
             }
-        return {"type": "BLOCKS", "ok": True, "block_ids": list(published.block_ids)}
+        self._sent(published.num_tokens)
+        told = {"block_ids": list(published.block_ids), "num_tokens": published.num_tokens}
+        return {"type": "BLOCKS", "ok": True, **told}

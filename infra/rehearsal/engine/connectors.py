@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 from . import wire
 from .blocks import BlockListener, BlockStore
 from .handshake import bind_zmq
-from .kv_transfer import KvTransfer, check_ascend_connector, rank_engine_id
+from .kv_transfer import KvTransfer, check_ascend_connector, random_id, rank_engine_id
 from .log import Log
 from .loop import Loop, TimedOut
+from .rdma_card import carry, mooncake_lines, ucx_endpoint_lines
 from .settings import Settings
 from .web_client import fetch_json
 from .world import World
@@ -54,6 +55,15 @@ class Site(NamedTuple):
         """Tensor-parallel size of the rank."""
         return self.settings.parallel.tensor
 
+    def sent(self, num_tokens: int) -> None:
+        """Blocks of so many tokens went to another rank."""
+        carry(self.world, "port_xmit_data", num_tokens)
+
+    def draw(self, lines: list[str]) -> None:
+        """Write what a library writes, as it writes it."""
+        for line in lines:
+            self.log.draw(line)
+
 
 class NixlConnector:
     """NIXL: a side channel per rank at base port + global data-parallel rank."""
@@ -62,6 +72,8 @@ class NixlConnector:
         self._site = site
         self._store = BlockStore()
         self._greeted: set[str] = set()
+        self._agent = random_id()
+        self._has_published = False
         addresses = site.settings.addresses
         self._host = addresses.side_channel_host
         self._port = addresses.side_channel_port + site.rank
@@ -79,11 +91,14 @@ class NixlConnector:
             "block_size": site.settings.block_size,
         }
         listener = bind_zmq(self._host, self._port, f"tcp://{self._host}:{self._port}")
-        BlockListener(site.loop, self._store, identity, 0.0).listen(listener)
+        BlockListener(site.loop, self._store, identity, 0.0, site.sent).listen(listener)
 
     def publish(self, finished: Finished) -> dict[str, Any] | None:
         """Keep the blocks of a finished prefill and return what decode has to know."""
         site = self._site
+        if not self._has_published:
+            site.draw(ucx_endpoint_lines(site.world, self._agent))
+            self._has_published = True
         published = self._store.publish(
             finished.request_id, finished.num_tokens, site.settings.block_size
         )
@@ -146,6 +161,8 @@ class NixlConnector:
                 f"received {identity.get('engine_id')}."
             )
         site.log.tell("nixl/worker.py:555", f"NIXL compatibility check passed (hash: {remote})")
+        if not self._greeted:
+            site.draw(ucx_endpoint_lines(site.world, self._agent))
         self._greeted.add(engine_id)
 
 
@@ -169,12 +186,13 @@ class AscendMooncakeConnector:
         """
         site = self._site
         check_ascend_connector(site.kv, site.settings.parallel)
+        site.draw(mooncake_lines(site.world))
         if not site.kv.is_producer:
             return
         identity = {"engine_id": site.engine_id}
         for port in range(self._port, self._port + self._count):
             listener = bind_zmq(self._host, port, f"tcp://{self._host}:{port}")
-            BlockListener(site.loop, self._store, identity, 0.0).listen(listener)
+            BlockListener(site.loop, self._store, identity, 0.0, site.sent).listen(listener)
 
     def publish(self, finished: Finished) -> dict[str, Any] | None:
         """Keep the blocks of a finished prefill and return what decode has to know."""
@@ -234,7 +252,9 @@ class MooncakeConnector:
         )
         self.worker_port = int(listener.getsockname()[1])
         wait = WAIT_SECONDS * site.world.time_scale
-        BlockListener(site.loop, self._store, {"engine_id": site.engine_id}, wait).listen(listener)
+        identity = {"engine_id": site.engine_id}
+        BlockListener(site.loop, self._store, identity, wait, site.sent).listen(listener)
+        site.draw(mooncake_lines(site.world))
 
     def entry(self) -> dict[str, Any]:
         """Return this rank's line in the answer to ``/query``."""
@@ -311,3 +331,4 @@ async def read_blocks(site: Site, address: tuple[str, int], message: dict[str, A
         raise TransferFailed(
             f"transfer from {address[0]}:{address[1]} failed: {answer.get('reason')}"
         )
+    carry(site.world, "port_rcv_data", int(answer.get("num_tokens") or 0))

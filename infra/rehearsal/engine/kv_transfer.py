@@ -81,7 +81,7 @@ def read_kv_transfer(args: Arguments, version: Version, *, is_ascend: bool) -> K
     return KvTransfer(
         connector=kinds.get(name, "none"),
         role=config["kv_role"],
-        engine_id=str(config.get("engine_id") or _random_id()),
+        engine_id=str(config.get("engine_id") or random_id()),
         port=int(config.get("kv_port", 14579)),
         extra=config.get("kv_connector_extra_config") or {},
         fails_on_load_error=config.get("kv_load_failure_policy", "fail") == "fail",
@@ -96,7 +96,7 @@ def rank_engine_id(kv: KvTransfer, parallel: Parallel, rank: int, version: Versi
     return f"{kv.engine_id}_dp{rank if version >= (0, 33) else local}"
 
 
-def _random_id() -> str:
+def random_id() -> str:
     """Return a random identity in the form of a UUID; the uuid module is slow to import."""
     digits = os.urandom(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"

@@ -13,8 +13,11 @@ from .world import World
 PROCESS = "Worker_TP0"
 
 
-def network_lines(world: World) -> list[str]:
-    """What NCCL logs of hosts' networks with NCCL_DEBUG=INFO (lines in NVIDIA/nccl#1519, nccl-tests#228)."""
+def network_lines(world: World, place: Parallel) -> list[str]:
+    """What NCCL logs of hosts' networks with NCCL_DEBUG=INFO (lines in NVIDIA/nccl#1519, nccl-tests#228).
+
+    On a rack whose fabric is complete it says MNNVL (NVIDIA/nccl:src/mnnvl.cc@5067397); otherwise nothing.
+    """
     debug = os.environ.get("NCCL_DEBUG", "").upper()
     if world.vendor == "ascend" or debug not in ("INFO", "TRACE"):
         return []
@@ -25,10 +28,16 @@ def network_lines(world: World) -> list[str]:
             head + f"NET/Socket : Using [0]eth0:{world.address}<0>",
             head + "Using network Socket",
         ]
-    return [
+    lines = [
         head + f"NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:{world.address}<0>",
         head + "Using network IB",
     ]
+    num_ranks = place.size * place.workers_per_rank
+    spans = world.has_multi_node_nvlink and num_ranks > world.host_devices
+    if spans and os.environ.get("NCCL_MNNVL_ENABLE") != "0":
+        clique = "MNNVL 1 cliqueId 1 cliqueSize {0} cliqueRank 0 nvlDomainSize {0}"
+        lines.append(head + clique.format(num_ranks))
+    return lines
 
 
 def check_network(environ: dict[str, str], place: Parallel, vendor: str) -> None:

@@ -18,6 +18,7 @@ from .journal import Journal
 from .log import Log
 from .loop import Future, Loop, TimedOut
 from .network import check_network, network_lines
+from .rdma_card import carry, mooncake_lines
 from .rendezvous import TIMEOUT_SECONDS, Place, Rendezvous
 from .settings import Release, Settings
 from .sglang_api import SglangFrontEnd
@@ -90,7 +91,10 @@ class Server:
         self._settings = fit(self._settings, self._world)
         if nodes is not None:
             await nodes.join()
-            for line in network_lines(self._world):
+            for line in network_lines(self._world, self._settings.parallel):
+                self._log.draw(line)
+        if node.mode != "null" and self._args["disaggregation_transfer_backend"] == "mooncake":
+            for line in mooncake_lines(self._world):
                 self._log.draw(line)
         check_weights(self._settings.checkpoint.path)
         count = num_shards(self._settings.checkpoint.path)
@@ -175,7 +179,11 @@ class Server:
         worker = bind_zmq(address, 0, f"tcp://{address}:0")
         self._worker_port = int(worker.getsockname()[1])
         limit = BOOTSTRAP_SECONDS * self._world.time_scale
-        BlockListener(self._loop, self._store, {}, limit).listen(worker)
+
+        def sent(num_tokens: int) -> None:
+            carry(self._world, "port_xmit_data", num_tokens)
+
+        BlockListener(self._loop, self._store, {}, limit, sent).listen(worker)
         try:
             listener = bind(self._settings.host, port)
         except OSError as error:
@@ -290,6 +298,7 @@ class Server:
             answer = {"ok": False, "reason": f"lost {sender[0]}:{sender[1]}"}
         if not answer.get("ok"):
             return "", f"{failed}{answer.get('reason')}"
+        carry(self._world, "port_rcv_data", int(answer.get("num_tokens") or 0))
         return f"{sender[0]}:{sender[1]}", ""
 
     def _note(self, request: dict[str, Any], count: int, source: str) -> None:

@@ -69,7 +69,7 @@ class Process:
         if self._group is not None:
             await self._group.join()
         if self._nodes is not None or self._group is not None:
-            for line in network_lines(self._world):
+            for line in network_lines(self._world, place):
                 self._log.draw(line)
         await self._load()
         self._open_cores()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .failures import Failed
 
 STATE_VARIABLE = "MOE_REHEARSAL_STATE"
 DEFAULT_STATE = "/var/lib/moe-rehearsal"
 BLACKWELL = frozenset({"b200", "b300", "gb200", "gb300"})
+RACKS = frozenset({"gb200", "gb300"})
 MASK_VARIABLES = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),
     "amd": ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
@@ -36,6 +37,8 @@ class World(NamedTuple):
     devices: tuple[int, ...]
     rank_death: str
     network: str
+    has_multi_node_nvlink: bool
+    host_devices: int
 
     @property
     def device_word(self) -> str:
@@ -74,6 +77,8 @@ def read_world(environ: dict[str, str]) -> World:
             devices=_masked(physical, host["vendor"], environ),
             rank_death=environ.get("MOE_REHEARSAL_RANK_DEATH", host.get("rank_death", "stall")),
             network=host.get("network", "rdma"),
+            has_multi_node_nvlink=_has_multi_node_nvlink(host),
+            host_devices=host["num_devices"],
         )
     except (OSError, ValueError, KeyError) as error:
         message = f"{path} does not describe a simulated host: {error!r}"
@@ -138,6 +143,12 @@ def out_of_memory(world: World, position: int, wanted_bytes: float) -> Failed:
         f"this process has {total - 0.31:.2f} GiB memory in use.",
         process="EngineCore",
     )
+
+
+def _has_multi_node_nvlink(host: dict[str, Any]) -> bool:
+    """Whether NCCL finds a complete fabric of several trays; without one it says nothing of it."""
+    state = (host.get("faults") or {}).get("fabric_state", "Completed")
+    return host["accelerator"] in RACKS and state == "Completed"
 
 
 def _masked(physical: tuple[int, ...], vendor: str, environ: dict[str, str]) -> tuple[int, ...]:

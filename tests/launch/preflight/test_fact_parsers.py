@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.launch.preflight import amd, ascend, linux, nvidia
+from infra.engines import transports
+from infra.launch import rdma_counters
+from infra.launch.preflight import amd, ascend, docker_limits, linux, nvidia
 
 CASES = Path(__file__).parents[2] / "cases" / "facts"
 PARSERS: dict[str, Callable[[str], object]] = {
+    "ucx-log": transports.parse_ucx,
+    "transport-log": lambda text: transports.read_transports(text.splitlines()),
+    "hccn-statistics": rdma_counters.parse_statistics,
     "nvidia-gpus": nvidia.parse_gpus,
     "nvidia-compute-apps": nvidia.parse_compute_processes,
     "nvidia-remapped-rows": nvidia.parse_remapped_rows,
@@ -22,6 +27,9 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "nvidia-driver": nvidia.parse_driver_file,
     "fabric-manager": nvidia.parse_program_version,
     "xid": nvidia.parse_xids,
+    "switch-errors": nvidia.parse_switch_errors,
+    "dcgm-diagnosis": nvidia.parse_diagnosis,
+    "docker-limits": docker_limits.unit_limits,
     "imex": nvidia.parse_imex,
     "amd-static": amd.parse_static,
     "amd-ecc": amd.parse_uncorrected,

@@ -86,6 +86,12 @@ def test_findings_are_ordered_worst_first_and_equal_ones_are_told_once() -> None
     assert json.loads(json.dumps(document)) == document
 
 
+DIAGNOSIS = (
+    '{{"DCGM Diagnostic": {{"test_categories": '
+    '[{{"tests": [{{"name": "PCIe", "results": [{{"status": "{}"}}]}}]}}]}}}}'
+)
+DOCKER = "LimitMEMLOCK={own}\nLimitNOFILE=infinity\nLimitSTACK=infinity\n{ids}\nCapEff: {can}\n"
+HGX = "h200-2n-tp16"
 # (stack, command, its answer, check, severity, part of what is observed)
 ANSWERS = [
     (RACK, "nvidia.gpus", gpus(3), "accelerator-count", "block", "3 devices"),
@@ -97,7 +103,7 @@ ANSWERS = [
     (RACK, "nvidia.gpus", gpus(4).replace("Disabled, 0", "Disabled, 2"), "device-memory-errors", "warn", "2 unc"),
     (RACK, "nvidia.gpus", "", "accelerator-answers", "block", "shows no device"),
     (RACK, "nvidia.query", fabric(4, state="In Progress"), "fabric-state", "block", "In Progress"),
-    (RACK, "nvidia.query", fabric(4, clique=2), "fabric-state", "block", "clique 2"),
+    (RACK, "nvidia.query", fabric(4, clique=2), "nvlink-domain", "block", "c0ffee.2 (decode-3)"),
     (RACK, "nvidia.query", fabric(4, cluster="00000000-0000-0000-0000-000000000000"), "fabric-state", "block", "no"),
     (RACK, "nvidia.query", "", "fabric-state", "block", "tells nothing of a fabric"),
     (RACK, "nvidia.nvlink", "GPU 1: x\n\t Link 4: <inactive>\n\t Link 5: 53 GB/s\n", "nvlink", "block", "NVLink 4"),
@@ -109,6 +115,19 @@ ANSWERS = [
     (RACK, "nvidia.apps", "77, python3, 900, GPU-2\n", "accelerator-processes", "block", "process 77 (python3)"),
     (RACK, "kernel-log", "NVRM: Xid (PCI:0008:01:00): 79, gone\n", "xid", "block", "Xid 79"),
     (RACK, "kernel-log", "NVRM: Xid (PCI:0008:01:00): 48, DBE\n", "xid", "warn", "Xid 48"),
+    (RACK, "kernel-log", "NVRM: Xid (PCI:0008:01:00): 149, NVLink\n", "xid", "warn", "Xid 149"),
+    (HGX, "kernel-log", "nvidia-nvswitch0: SXid (PCI:0000:86:00.0): 12028, x\n", "xid", "warn", "SXid 12028 of 1"),
+    (HGX, "nvidia.services", "Id=nvidia-fabricmanager.service\nLoadState=loaded\nActiveState=active\n",
+     "fabric-manager", "warn", "does not tell its version"),
+    (HGX, "nvidia.query", fabric(8, state="In Progress"), "fabric-manager", "block", "is not installed"),
+    (RACK, "nvidia.dcgm", DIAGNOSIS.format("Fail"), "gpu-diagnosis", "block", "fail in PCIe"),
+    (RACK, "nvidia.dcgm", DIAGNOSIS.format("Warn"), "gpu-diagnosis", "warn", "warn in PCIe"),
+    (RACK, "nvidia.dcgm", "Error: unable to connect", "gpu-diagnosis", "warn", "tells nothing"),
+    (ASCEND, "name:unified-0", "198.51.100.9 STREAM x\n", "peer-names", "warn", "takes unified-0 for 198.51.100.9"),
+    (ASCEND, "docker-limits", DOCKER.format(own="65536", ids="0 100000 65536", can="00"), "docker-limits", "block",
+     "docker's own LimitMEMLOCK is 65536"),
+    (ASCEND, "docker-limits", DOCKER.format(own="65536", ids="0 0 4294967295", can="00"), "docker-limits", "block",
+     "may not raise it to unlimited"),
     (RACK, "docker-info", "systemd 2\n", "cgroup-driver", "warn", "daemon-reload"),
     (RACK, "nvidia.services", "Id=nvidia-fabricmanager.service\nLoadState=loaded\nActiveState=failed\n",
      "fabric-manager", "block", "failed"),
@@ -184,6 +203,7 @@ def test_weights_that_are_missing_block_and_must_have_room(catalog: Catalog) -> 
         free_bytes=10**10,
         free_inodes=10**6,
         total_inodes=10**6,
+        is_read_only=False,
         error=None,
     )
     small = change(scene, "unified-1", disks={"/models": disk})
@@ -191,6 +211,10 @@ def test_weights_that_are_missing_block_and_must_have_room(catalog: Catalog) -> 
     memory = replace(disk, kind="tmpfs", free_bytes=10**13)
     lost = change(scene, "unified-1", disks={"/models": memory})
     assert ("block", "unified-1", "weights-room") in troubles(lost)
+    shut = replace(disk, free_bytes=10**13, is_read_only=True)
+    assert ("block", "unified-1", "weights-room") in troubles(
+        change(scene, "unified-1", disks={"/models": shut})
+    )
     wide = change(scene, "unified-1", disks={"/models": replace(disk, free_bytes=10**13)})
     assert troubles(wide) == [("block", "unified-1", "weights-staged")]
 
