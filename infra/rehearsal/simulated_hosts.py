@@ -22,6 +22,7 @@ from infra.render.host_paths import ENGINE_ENVIRONMENTS, ROUTER_ENVIRONMENTS
 STATE = "/var/lib/moe-rehearsal"
 PROGRAMS = "/opt/moe-rehearsal"
 LOGIN = "ubuntu"
+PRODUCT_NAME = "/sys/devices/virtual/dmi/id/product_name"
 REQUESTS = f"{STATE}/requests.jsonl"
 
 # Plausible releases of each vendor's driver; nothing in the product depends on the numbers.
@@ -94,6 +95,8 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
     if accelerator.vendor == "nvidia":
         version = f"{_NVIDIA_MODULE}  {facts['driver_version']}  Release Build\n"
         files["/proc/driver/nvidia/version"] = LabFile(content=version.encode())
+    # firmware that is no cloud's: /sys/devices/virtual takes another name then
+    files[PRODUCT_NAME] = LabFile(content=b"moe-infra rehearsal\n", mode=0o666)
     files["/proc/cpuinfo"] = LabFile(content=_processor(accelerator, plan).encode())
     sparse: dict[str, int] = {}
     for checkpoint in world.checkpoints:
@@ -111,7 +114,20 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
         sparse_files=sparse,
         binds=_binds(),
         users=(LabUser(name=LOGIN),),
+        units=_started_units(plan, accelerator),
     )
+
+
+def _started_units(plan: Plan, accelerator: Accelerator) -> tuple[str, ...]:
+    """What a host of this kind starts at every boot besides the lab's own."""
+    fabric = accelerator.fabric
+    starts = {
+        standins.DOCKER_UNIT: plan.runtime == "docker",
+        standins.COUNTERS_UNIT: accelerator.vendor not in ("cpu", "ascend"),
+        standins.FABRIC_MANAGER_UNIT: fabric.kind == "nvlink"
+        and fabric.num_devices == accelerator.devices_per_host,
+    }
+    return tuple(unit for unit, is_started in starts.items() if is_started)
 
 
 def _processor(accelerator: Accelerator, plan: Plan) -> str:

@@ -23,10 +23,10 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.fault]
 
 ASCEND = "a2-2n-dp4tp4"
 RACK = "gb200-2p1d"
-# One prefill and one decode tray of the same rack.
+# One prefill and two decode trays of the same rack.
 RACK_SETS = (
     "--set", "platform=existing-hosts", "--set", "roles.prefill.replicas=1", "--set",
-    "roles.decode.data_parallel=4", "--set", "defaults.max_model_len=32768",
+    "roles.decode.data_parallel=8", "--set", "defaults.max_model_len=32768",
 )  # fmt: skip
 DRIVER_FILE = "/usr/local/Ascend/driver/version.info"
 FACTS = "/var/lib/moe-rehearsal/host.json"
@@ -96,6 +96,12 @@ def kept_rehearsal(stack: str, sets: tuple[str, ...]) -> Iterator[Kept]:
 @pytest.fixture(scope="module")
 def ascend() -> Iterator[Kept]:
     with kept_rehearsal(ASCEND, ()) as kept:
+        yield kept
+
+
+@pytest.fixture(scope="module")
+def board() -> Iterator[Kept]:
+    with kept_rehearsal("h200-tp8", ("--set", "platform=existing-hosts")) as kept:
         yield kept
 
 
@@ -240,3 +246,98 @@ def test_another_nvidia_driver_and_a_broken_link(rack: Kept) -> None:
         ("decode-0", "nvlink"),
         ("decode-0", "fabric-state"),
     }
+
+
+def test_a_group_over_two_nvlink_domains(rack: Kept) -> None:
+    change, undo = (
+        f'sudo sed -i \'s/"clique_id": {old}/"clique_id": {new}/\' {FACTS}'
+        for old, new in ((1, 2), (2, 1))
+    )
+    with rack.changed("decode-1", change, undo):
+        found = {(f["host"], f["check"]): f for f in rack.blocking("--timeout", "1")}
+    said = found["decode-1", "nvlink-domain"]["observed"]
+    assert said.startswith("group decode/0 spans 2 NVLink domains: ")
+    assert "(decode-0) and " in said
+    assert said.endswith(".2 (decode-1)")
+    assert {check for _, check in found} == {"nvlink-domain", "imex-domain"}
+
+
+def test_what_the_inventory_declares_of_the_network(rack: Kept) -> None:
+    inventory = Path(rack.inventory)
+    before = inventory.read_text()
+    moe = "{mtu: 9000, rdma_devices: ['mlx5_0:1', 'mlx5_1:1']}"
+    assert before.startswith("all:\n  vars:\n")
+    inventory.write_text(before.replace("  vars:\n", f"  vars:\n    moe: {moe}\n", 1))
+    gone = "sudo mv /sys/class/infiniband/mlx5_1 /sys/class/infiniband/.mlx5_1"
+    back = "sudo mv /sys/class/infiniband/.mlx5_1 /sys/class/infiniband/mlx5_1"
+    try:
+        with rack.changed("decode-1", gone, back):
+            found = {
+                (f["host"], f["check"]): f["observed"] for f in rack.blocking("--timeout", "1")
+            }
+    finally:
+        inventory.write_text(before)
+    hosts = ("prefill-0", "decode-0", "decode-1")
+    assert {f"{host}: {found[host, 'declared-mtu']}" for host in hosts} == {
+        f"{host}: eth0 carries 1500 bytes" for host in hosts
+    }
+    assert "1500 bytes go to decode-0" in found["decode-1", "declared-path-mtu"]
+    assert found["decode-1", "rdma-devices"] == "there is no HCA mlx5_1:1"
+    assert {check for _, check in found} == {"declared-mtu", "declared-path-mtu", "rdma-devices"}
+
+
+def test_an_instance_without_its_efa_devices_and_links_that_flap(rack: Kept) -> None:
+    product = "/sys/devices/virtual/dmi/id/product_name"
+    downed = "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed"
+    change = f"cat {product} > /tmp/was; echo p5en.48xlarge | sudo tee {product}; echo 7 | sudo tee {downed}"
+    undo = f"sudo cp /tmp/was {product}; echo 0 | sudo tee {downed}"
+    with rack.changed("decode-0", change, undo):
+        done = rack.fab("preflight", "--json", "--timeout", "1")
+    findings = json.loads(done.stdout)["findings"]
+    told = {f["check"]: f for f in findings if f["severity"] != "pass" and f["host"] == "decode-0"}
+    assert (told["efa-devices"]["severity"], told["efa-devices"]["observed"]) == (
+        "block",
+        "0 EFA devices",
+    )
+    assert told["efa-devices"]["wanted"] == "16, as p5en.48xlarge has"
+    assert told["rdma-flaps"]["observed"] == "links went down since boot: mlx5_0 7 times"
+
+
+def test_limits_that_docker_may_not_give_and_a_peers_name_that_means_another(ascend: Kept) -> None:
+    folder = "/run/systemd/system/docker.service.d"
+    change = (
+        f"sudo mkdir -p {folder}; printf '[Service]\\nLimitMEMLOCK=65536\\n' | sudo tee {folder}/low.conf; "
+        "sudo systemctl daemon-reload; sudo sed -i 's/^192.0.2.1 unified-0/192.0.2.99 unified-0/' /etc/hosts"
+    )
+    undo = (
+        f"sudo rm -r {folder}; sudo systemctl daemon-reload; "
+        "sudo sed -i 's/^192.0.2.99 unified-0/192.0.2.1 unified-0/' /etc/hosts"
+    )
+    with ascend.changed("unified-1", change, undo):
+        done = ascend.fab("preflight", "--json")
+    told = {f["check"]: f for f in json.loads(done.stdout)["findings"] if f["host"] == "unified-1"}
+    assert told["docker-limits"]["severity"] == "block"
+    assert "docker's own LimitMEMLOCK is 65536" in told["docker-limits"]["observed"]
+    assert "systemctl edit docker" in told["docker-limits"]["fix"]
+    assert told["peer-names"]["observed"] == "it takes unified-0 for 192.0.2.99, which is 192.0.2.1"
+
+
+def test_a_fabric_manager_that_is_down_or_of_another_version_and_a_failed_diagnosis(
+    board: Kept,
+) -> None:
+    host = "host-0" if "host-0" in Path(board.inventory).read_text() else "unified-0"
+    unit = "nvidia-fabricmanager"
+    with board.changed(host, f"sudo systemctl stop {unit}", f"sudo systemctl start {unit}"):
+        (found,) = board.blocking()
+    assert (found["check"], found["observed"]) == ("fabric-manager", f"{unit} is inactive")
+    older = f'sudo sed -i \'s/"driver_version"/"fabric_manager_version": "575.57.08", &/\' {FACTS}'
+    test = '{"name": "pcie", "results": [{"status": "Fail"}]}'
+    failed = f'{{"DCGM Diagnostic": {{"test_categories": [{{"tests": [{test}]}}]}}}}'
+    program = "printf '#!/bin/sh\\ncat /tmp/diagnosis\\n' | sudo tee /usr/local/bin/dcgmi"
+    put = f"echo '{failed}' > /tmp/diagnosis; {program}"
+    with board.changed(
+        host, f"{older}; {put}; sudo chmod +x /usr/local/bin/dcgmi", "sudo rm /usr/local/bin/dcgmi"
+    ):
+        told = {f["check"]: f["observed"] for f in board.blocking()}
+    assert told["fabric-manager"] == "fabric manager 575.57.08 beside driver 580.95.05"
+    assert told["gpu-diagnosis"] == "dcgmi diag -r 1: fail in pcie"

@@ -86,6 +86,7 @@ class LabHost:
         binds: what the machine lends.
         hidden: paths of the machine's root file system that this host lacks.
         users: accounts besides root.
+        units: units among its files that every boot starts, by name.
         knobs: first value by path (`/proc/sys/…`, `/sys/…`), where it differs from the default.
         sshd_settings: sshd_config lines that win over the lab's.
         boot_delay_s: seconds between a reboot or reset and the start of systemd.
@@ -103,6 +104,7 @@ class LabHost:
     binds: tuple[Bind, ...] = ()
     hidden: tuple[str, ...] = ()
     users: tuple[LabUser, ...] = (LabUser(name="ubuntu"),)
+    units: tuple[str, ...] = ()
     knobs: Mapping[str, str] = field(default_factory=dict)
     sshd_settings: tuple[str, ...] = ()
     boot_delay_s: float = 0.0
@@ -174,7 +176,7 @@ def host_from_document(document: Mapping[str, Any]) -> LabHost:
         LabUser(name=name, uid=uid, sudo_rule=sudo_rule, password_hash=password_hash)
         for name, uid, sudo_rule, password_hash in document["users"]
     )
-    for name in ("device_nodes", "hidden", "sshd_settings"):
+    for name in ("device_nodes", "hidden", "sshd_settings", "units"):
         fields[name] = tuple(document[name])
     return LabHost(**fields)
 
@@ -191,5 +193,6 @@ _PLAIN_FIELDS = (
     "device_nodes",
     "hidden",
     "sshd_settings",
+    "units",
     "boot_delay_s",
 )

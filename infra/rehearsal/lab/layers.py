@@ -187,6 +187,9 @@ def write_host_layer(
         if user.sudo_rule:
             rule = f"{user.name} {user.sudo_rule}\n"
             _write(layer / "etc/sudoers.d" / f"90-{user.name}", rule.encode(), 0o440)
+    for unit in host.units:
+        wants = layer / "etc/systemd/system/multi-user.target.wants"
+        _link(wants / unit, f"/usr/lib/systemd/system/{unit}")
     for path in host.hidden:
         _hide(layer / path.lstrip("/"))
     for path, file in host.files.items():

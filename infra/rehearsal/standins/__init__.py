@@ -12,18 +12,25 @@ import os
 LIBRARY = "/opt/moe-rehearsal/standins"
 PROGRAMS = ("docker", "podman")
 PROGRAMS_OF_VENDOR: dict[str, tuple[str, ...]] = {
-    "nvidia": ("nvidia-smi", "nvidia-imex-ctl"),
+    "nvidia": ("nvidia-smi", "nvidia-imex-ctl", "nv-fabricmanager"),
     "amd": ("amd-smi", "rocm-smi"),
     "ascend": ("npu-smi",),
     "cpu": (),
 }
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 UNITS_OF_VENDOR: dict[str, tuple[str, ...]] = {
-    "nvidia": ("nvidia-persistenced.service", "nvidia-imex.service"),
+    "nvidia": (
+        "nvidia-persistenced.service",
+        "nvidia-imex.service",
+        "nvidia-fabricmanager.service",
+    ),
     "amd": (),
     "ascend": (),
     "cpu": (),
 }
+COUNTERS_UNIT = "moe-rehearsal-rdma.service"
+DOCKER_UNIT = "docker.service"
+FABRIC_MANAGER_UNIT = "nvidia-fabricmanager.service"
 DEVICES_UNIT = "moe-rehearsal-devices.service"
 NATIVE_FOLDER = "/opt/moe-infra/venv"
 NATIVE_NAMES = ("vllm", "sglang", "python", "python3")
@@ -52,7 +59,7 @@ def standin_files(vendor: str) -> dict[str, tuple[str, int]]:
     if vendor == "ascend":
         files[HCCN_TOOL] = (stub, PROGRAM_MODE)
         files["/usr/local/bin/hccn_tool"] = (stub, PROGRAM_MODE)
-    for name in (DEVICES_UNIT, *UNITS_OF_VENDOR[vendor]):
+    for name in (DEVICES_UNIT, COUNTERS_UNIT, DOCKER_UNIT, *UNITS_OF_VENDOR[vendor]):
         files[f"/usr/lib/systemd/system/{name}"] = (f"{here}/installed/{name}", FILE_MODE)
     return files
 

@@ -6,7 +6,8 @@ Keys of `host.json` that the stand-ins read, beside those that the engine reads:
 list is written at boot, default true), `peers` (addresses of the other hosts), `images`, `pullable`,
 `persistence_mode`, `engine_program`, `catalogues`, `native_engine` (engine, engine_version and
 plugin_version of `runtime: native`), `control_groups` (root of the cgroup tree), `has_rdma`,
-`num_rdma_devices`, `devices_absent` (indices that do not appear), `faults`.
+`num_rdma_devices`, `devices_absent` (indices that do not appear), `fabric_manager_version`, `faults`. Of the
+engine's keys `network: socket` is a card that libraries do not find, `network: uncounted` one that counts nothing.
 
 Faults of one host, all optional, indices as strings because JSON has no other keys:
 `ecc_uncorrected` {gpu: count}, `remapped_pending` {gpu: count}, `remapped_failure` {gpu: count},

@@ -23,6 +23,8 @@ def main_of(program: str) -> Callable[[list[str]], int]:
         from .nvidia_smi import main
     elif program == "nvidia-imex-ctl":
         from .nvidia_imex import main
+    elif program == "nv-fabricmanager":
+        from .nv_fabricmanager import main
     elif program in ("amd-smi", "rocm-smi"):
         from .amd_tools import main
     elif program == "npu-smi":

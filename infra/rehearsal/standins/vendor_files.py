@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 RDMA_NODES = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs{index}")
+CARDS = "/sys/class/infiniband"
+COUNTED = "/var/lib/moe-rehearsal/rdma"
+CARD_COUNTERS = ("port_xmit_data", "port_rcv_data")
 ASCEND_DRIVER = "/usr/local/Ascend/driver"
 ASCEND_LIBRARIES = [
     "common/libc_sec.so",
@@ -45,6 +48,34 @@ def vendor_files(host: dict[str, Any]) -> dict[str, str]:
         files[RDMA_NODES[0]] = ""
         for index in range(host.get("num_rdma_devices", host["num_devices"])):
             files[RDMA_NODES[1].format(index=index)] = ""
+            files.update(_card_files(host, index))
+    return files
+
+
+def _card_files(host: dict[str, Any], index: int) -> dict[str, str]:
+    """Return what sysfs says of one RoCE card; what it has carried is counted in the state folder.
+
+    The first one's network interface is the host's own: the others have none.
+    """
+    octets = bytes(int(octet) for octet in host["address"].split(".")).hex()
+    gid = f"0000:0000:0000:0000:0000:ffff:{octets[:4]}:{octets[4:]}"
+    port = f"{CARDS}/mlx5_{index}/ports/1"
+    files = {
+        f"{CARDS}/mlx5_{index}/device/vendor": "0x15b3\n",
+        f"{port}/state": "4: ACTIVE\n",
+        f"{port}/phys_state": "5: LinkUp\n",
+        f"{port}/rate": "400 Gb/sec (4X NDR)\n",
+        f"{port}/link_layer": "Ethernet\n",
+        f"{port}/gids/0": gid + "\n",
+        f"{port}/gids/1": gid + "\n",
+        f"{port}/gid_attrs/types/0": "IB/RoCE v1\n",
+        f"{port}/gid_attrs/types/1": "RoCE v2\n",
+        f"{port}/counters/link_downed": "0\n",
+    }
+    if index == 0:
+        files[f"{CARDS}/mlx5_0/device/net/eth0/mtu"] = "1500\n"
+    for name in CARD_COUNTERS:
+        files[f"{COUNTED}/mlx5_{index}/{name}"] = "0\n"
     return files
 
 
