@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Optional
 
 from .group_evidence import FOLDER as KEPT
 from .host import Host, Refused
-from .logs import Query, read_tail
+from .journal_reading import ALL, read_tails
 from .masking import Mask, known_secrets, secret_values
 from .record import Process, read_record, recorded_processes
 from .unit_processes import UnitProcesses, container_of, find_processes, read_variables
@@ -165,13 +165,16 @@ class _Collection:
     def _journal(self, place: str, unit: str) -> None:
         if self._is_over(place + "/journal.txt"):
             return
-        query = Query(units=[unit], lines=JOURNAL_LINES, since=None, after=None, grep=None)
         try:
-            entries = read_tail(self._host, unit, query, JOURNAL_LINES, None)
+            tails = read_tails(self._host, [unit], JOURNAL_LINES, ALL, None).units
         except Refused as error:
             self._add(place + "/journal.txt", str(error).encode())
             return
-        lines = [_stamp(entry.time_us).encode() + b" " + entry.message for entry in entries]
+        lines = [
+            _stamp(time_us).encode() + b" " + message
+            for tail in tails
+            for time_us, message in zip(tail.times, tail.messages)
+        ]
         self._add(place + "/journal.txt", b"\n".join(lines) + b"\n")
 
     def _command(self, name: str, argv: List[str], *, if_it_works: bool = False) -> None:

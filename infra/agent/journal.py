@@ -2,7 +2,7 @@
 
 import re
 import struct
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from .host import Host, Refused
 
@@ -19,18 +19,46 @@ EXPORT = [
     "export",
     "--output-fields=MESSAGE," + ",".join(name.decode() for name in UNIT_FIELDS),
 ]
+NO_MESSAGE = b"(no message)"
 # One entry without binary fields: `NAME=text` lines, then an empty one (systemd.journal-export).
 _TEXT_ENTRY = re.compile(rb"((?:[A-Za-z0-9_]+=[^\n]*\n)+)\n")
 _SIZE = struct.Struct("<Q")
 
 
 class Entry(NamedTuple):
-    """One line of the journal; `time_us` since 1970."""
+    """One line of the journal; `time_us` since 1970, `unit` by its place among those that were asked for."""
 
     cursor: bytes
     time_us: int
-    unit: str
+    unit: int
     message: bytes
+
+
+class Lines(NamedTuple):
+    """Entries of some units in their order, as columns of one length.
+
+    Args:
+        times: microseconds since 1970.
+        serials: journald's serial numbers; empty where journalctl read them.
+        units: each entry's unit, by its place among those that were asked for.
+        messages: what was written; it may have several lines.
+        cursor: journald's own name for the place of the last entry.
+    """
+
+    times: List[int]
+    serials: List[int]
+    units: List[int]
+    messages: List[bytes]
+    cursor: bytes
+
+
+def unit_of(fields: Dict[bytes, bytes], units: Dict[bytes, int]) -> Optional[int]:
+    """Which of these units an entry is of: the one in the first of its unit fields that names one."""
+    for name in UNIT_FIELDS:
+        known = units.get(fields.get(name, b""))
+        if known is not None:
+            return known
+    return None
 
 
 def last_lines(host: Host, unit: str, num_lines: int, start: str = "") -> List[str]:
@@ -64,9 +92,9 @@ class Parser:
         units: what was asked for; an entry is of the first of its unit fields that is among them.
     """
 
-    def __init__(self, units: List[str]) -> None:
+    def __init__(self, units: Sequence[str]) -> None:
         """Begin with nothing."""
-        self._units = {unit.encode(): unit for unit in units}
+        self._units = {unit.encode(): number for number, unit in enumerate(units)}
         self._rest = b""
 
     def feed(self, piece: bytes) -> Iterator[Entry]:
@@ -89,15 +117,12 @@ class Parser:
         self._rest = text[place:]
 
     def _entry(self, fields: Dict[bytes, bytes]) -> Entry:
-        unit = ""
-        for name in UNIT_FIELDS:
-            known = self._units.get(fields.get(name, b""))
-            if known is not None:
-                unit = known
-                break
-        time_us = int(fields.get(b"__REALTIME_TIMESTAMP", b"0"))
-        message = fields.get(b"MESSAGE", b"(too long for journalctl)")
-        return Entry(fields.get(b"__CURSOR", b""), time_us, unit, message)
+        return Entry(
+            cursor=fields.get(b"__CURSOR", b""),
+            time_us=int(fields.get(b"__REALTIME_TIMESTAMP", b"0")),
+            unit=unit_of(fields, self._units) or 0,
+            message=fields.get(b"MESSAGE", NO_MESSAGE),
+        )
 
 
 def _binary_entry(text: bytes, place: int) -> Tuple[Dict[bytes, bytes], Optional[int]]:

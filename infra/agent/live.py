@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Pattern, Tuple
 from .host import Host
 from .images import full_id, parse_ids
 from .journal import Entry
-from .logs import read_entries
+from .journalctl import read_entries
 from .masking import SECRET_NAME
 from .services import parse_properties
 from .unit_processes import container_of, find_processes, read_variables
@@ -121,7 +121,7 @@ def _matching_lines(
     found: List[Entry] = []
     left = dict.fromkeys(patterns, MAX_LINES_OF_SIGN)
     seen = 0
-    for entries in read_entries(host, [unit], bounds, None):
+    for entries in read_entries(host, [unit], bounds):
         seen += len(entries)
         for entry in entries:
             sign = next((one for one in left if one.search(entry.message)), None)

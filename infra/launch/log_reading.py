@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import bisect
 import queue
 import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 from infra.errors import InfraError, StackError
-from infra.launch.log_stream import Batch, HostLog, LogLine, RecordedId
+from infra.launch.log_lines import LogLines, in_order
+from infra.launch.log_stream import Batch, HostLog, RecordedId
 from infra.remote.failures import HostFailure
 from infra.render.host_paths import release_path
 
-# Batches of one host that may wait to be merged; a batch is at most 64 KiB of text.
+# Batches of one host that may wait to be merged; a batch is about 1 MiB of text at most.
 WAITING_BATCHES = 4
 # Following, lines are put in order among those that came within this time.
 HOLD_S = 0.25
-_time_of = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +62,7 @@ class _Source:
     log: HostLog
     slots: threading.Semaphore
     num_held: int = 0
-    lines: list[LogLine] = field(default_factory=list)
+    lines: LogLines = field(default_factory=LogLines.none)
     is_over: bool = False
     is_caught_up: bool = False
     error: InfraError | None = None
@@ -104,7 +102,7 @@ class LogMerge:
         for thread in self._threads:
             thread.start()
 
-    def batches(self) -> Iterator[list[LogLine]]:
+    def batches(self) -> Iterator[LogLines]:
         """Lines, oldest first; what has been written is merged exactly, what comes then nearly.
 
         A host that fails ends alone; see `failures`.
@@ -161,7 +159,7 @@ class LogMerge:
             return False
         source = self._sources[name]
         if isinstance(arrived, Batch):
-            source.lines += arrived.lines
+            source.lines.add(arrived.lines)
             source.num_held += 1
             source.is_caught_up = source.is_caught_up or arrived.is_caught_up
             source.let_go()
@@ -176,23 +174,22 @@ class LogMerge:
     def _is_over(self) -> bool:
         return all(source.is_over for source in self._sources.values())
 
-    def _in_order(self) -> list[LogLine]:
+    def _in_order(self) -> LogLines:
         """The lines that no line still to come can stand before; all of them when none is waited for."""
         sources = self._sources.values()
         awaited = [source for source in sources if source.holds_up]
         if any(not source.lines for source in awaited):
-            return []
-        ready: list[LogLine] = []
-        limit = min((source.lines[-1].time_us for source in awaited), default=None)
+            return LogLines.none()
+        # a clock that was set back puts later lines before this one: those come as soon as they are known
+        first = min(awaited, key=lambda source: source.lines.times[-1], default=None)
+        limit = first.lines.times[-1] if first is not None else None
+        ready: list[LogLines] = []
         for source in sources:
-            cut = len(source.lines)
-            if limit is not None:
-                cut = bisect.bisect_right(source.lines, limit, key=_time_of)
-            ready += source.lines[:cut]
-            del source.lines[:cut]
+            has_all = limit is None or source is first
+            lines = source.lines
+            ready.append(lines.take_first(len(lines)) if has_all else lines.take(limit))
             source.let_go()
-        ready.sort(key=_time_of)
-        return ready
+        return in_order(ready)
 
 
 def judge_query(query: LogQuery) -> None:

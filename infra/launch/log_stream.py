@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from infra.launch.fleet import rows_of
+from infra.launch.log_lines import LogLines
 from infra.remote.failures import LostConnection, Unreachable
 
 # A lost connection is tried again after this, and then twice as long, up to the longest pause.
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 15.0
-_MICROSECONDS = 1e6
-
-
-class LogLine(NamedTuple):
-    """One line; `time_us` counts microseconds since 1970."""
-
-    time_us: int
-    process: str
-    message: str
-
-    @property
-    def time_s(self) -> float:
-        """Seconds since 1970."""
-        return self.time_us / _MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +27,7 @@ class Batch:
         is_caught_up: whether everything that had been written when it was asked has come by now.
     """
 
-    lines: list[LogLine]
+    lines: LogLines
     is_caught_up: bool
 
 
@@ -148,32 +137,37 @@ class HostLog:
 
 
 class _Reader:
-    """Reads the stream of one connection; see `agent.logs` for its lines."""
+    """Reads the stream of one connection; see `agent.log_frames` for its frames."""
 
     def __init__(self) -> None:
         self.cursor = ""
         self._unpacker = zlib.decompressobj()
-        self._rest = b""
         self._names: list[str] = []
         self._is_caught_up = False
 
     def read(self, chunk: bytes) -> Batch:
-        """The lines that a chunk completes."""
-        *whole, self._rest = (self._rest + self._unpacker.decompress(chunk)).split(b"\n")
-        lines: list[LogLine] = []
-        names, make = self._names, LogLine
-        for line in whole:
-            if line[:1] == b"L":
-                number, stamp, text = line[1:].split(b" ", 2)
-                lines.append(make(int(stamp), names[int(number)], text.decode("utf-8", "replace")))
-            else:
-                self._note(line[:1], line[1:].decode())
+        """The lines of a frame."""
+        frame = self._unpacker.decompress(chunk)
+        if not frame:  # the end of the stream
+            return Batch(lines=LogLines.none(), is_caught_up=self._is_caught_up)
+        text, _, columns = frame.partition(b"\n")
+        head = json.loads(text)
+        self._names += head.get("processes", ())
+        self.cursor = head.get("cursor") or self.cursor
+        self._is_caught_up = self._is_caught_up or head.get("is_caught_up", False)
+        lines = self._lines(head["num_lines"], head.get("process"), columns)
         return Batch(lines=lines, is_caught_up=self._is_caught_up)
 
-    def _note(self, kind: bytes, text: str) -> None:
-        if kind == b"P":
-            self._names.append(text)
-        elif kind == b"C":
-            self.cursor = text
-        elif kind == b"B":
-            self._is_caught_up = True
+    def _lines(self, num_lines: int, process: int | None, columns: bytes) -> LogLines:
+        if not num_lines:
+            return LogLines.none()
+        times = list(struct.unpack_from(f"<{num_lines}Q", columns))
+        place = 8 * num_lines
+        if process is not None:
+            processes = [self._names[process]] * num_lines
+        else:
+            numbers = struct.unpack_from(f"<{num_lines}H", columns, place)
+            processes = list(map(self._names.__getitem__, numbers))
+            place += 2 * num_lines
+        messages = columns[place:].decode("utf-8", "replace").split("\n")
+        return LogLines(times, processes, messages)

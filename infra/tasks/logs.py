@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import TypeVar
 
 from infra.errors import HostsFailed, StackError
+from infra.launch.log_lines import LogLines
 from infra.launch.log_reading import LogMerge, LogQuery, judge_query
-from infra.launch.log_stream import HostLog, LogLine
+from infra.launch.log_stream import HostLog
 from infra.remote.failures import failure_table
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
@@ -18,6 +20,8 @@ from infra.tasks.stack_options import same_choice
 
 DEFAULT_LINES = 50
 _SECOND_US = 1_000_000
+_MILLISECONDS = [f".{number:03d} " for number in range(1000)]
+_Key = TypeVar("_Key")
 
 
 def run(options: Options, output: Output) -> int:
@@ -110,16 +114,14 @@ class _Shown:
         self._stack = stack
         self._num_lines = 0
 
-    def show(self, lines: Sequence[LogLine]) -> None:
+    def show(self, lines: LogLines) -> None:
         """Some more lines."""
-        if not lines:
+        if not len(lines):
             return
         if self._output.wants_json:
             self._write_json(lines)
         else:
-            self._output.data(
-                "\n".join(f"{clock_stamp(at)} {process:<12} {text}" for at, process, text in lines)
-            )
+            self._output.data(text_of(lines))
         self._num_lines += len(lines)
 
     def end(self, *, ok: bool, missing: dict[str, str]) -> None:
@@ -137,10 +139,12 @@ class _Shown:
             self._output.stdout.write("], " + json.dumps(rest, ensure_ascii=False)[1:] + "\n")
             self._output.stdout.flush()
 
-    def _write_json(self, lines: Sequence[LogLine]) -> None:
+    def _write_json(self, lines: LogLines) -> None:
         rows = (
-            {"time": line.time_s, "process": line.process, "message": line.message}
-            for line in lines
+            {"time": time_us / _SECOND_US, "process": process, "message": message}
+            for time_us, process, message in zip(
+                lines.times, lines.processes, lines.messages, strict=True
+            )
         )
         text = ", ".join(json.dumps(row, ensure_ascii=False) for row in rows)
         head = {"schema_version": SCHEMA_VERSION, "stack": self._stack}
@@ -148,12 +152,31 @@ class _Shown:
         self._output.stdout.write((", " if self._num_lines else begin) + text)
 
 
-def clock_stamp(time_us: int) -> str:
-    """`2026-11-20 14:00:00.123`, in UTC."""
-    seconds, rest = divmod(time_us, _SECOND_US)
-    return f"{_second_stamp(seconds)}.{rest // 1000:03d}"
+class _Made(dict[_Key, str]):
+    """Texts that are made when they are first asked for."""
+
+    def __init__(self, make: Callable[[_Key], str]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: _Key) -> str:
+        text = self[key] = self._make(key)
+        return text
 
 
-@functools.lru_cache(maxsize=64)
+def text_of(lines: LogLines) -> str:
+    """`2026-11-20 14:00:00.123 decode-0/3   message`, in UTC; one line each."""
+    seconds: _Made[int] = _Made(_second_stamp)
+    names: _Made[str] = _Made("{:<12} ".format)
+    return "\n".join(
+        [
+            f"{seconds[at // _SECOND_US]}{_MILLISECONDS[at // 1000 % 1000]}{names[process]}{message}"
+            for at, process, message in zip(
+                lines.times, lines.processes, lines.messages, strict=True
+            )
+        ]
+    )
+
+
 def _second_stamp(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))

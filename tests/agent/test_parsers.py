@@ -23,13 +23,14 @@ from infra.agent.manifest import parse_manifest
 from infra.agent.services import parse_properties
 
 CASES = Path(__file__).parents[1] / "cases" / "facts"
+UNITS = ["moe-s-engine@0.service"]
 PARSERS: dict[str, Callable[[str], object]] = {
     "proc-net-tcp": lambda text: parse_table(text, socket.AF_INET),
     "proc-net-tcp6": lambda text: parse_table(text, socket.AF_INET6),
     "systemctl-show": parse_properties,
     "journalctl-export": lambda text: [
-        [entry.time_us, entry.unit, entry.message.decode()]
-        for entry in Parser(["moe-s-engine@0.service"]).feed(text.encode())
+        [entry.time_us, UNITS[entry.unit], entry.message.decode()]
+        for entry in Parser(UNITS).feed(text.encode())
     ],
     "image-inspect": parse_digests,
     "manifest": lambda text: parse_manifest(text.encode()),
