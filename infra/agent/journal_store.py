@@ -141,8 +141,7 @@ def by_time(batches: Sequence[Lines]) -> Lines:
 
 def last_of(lines: Lines, count: int) -> Lines:
     """The last of them."""
-    cut = max(len(lines.times) - count, 0)
-    return cut(lines, cut, len(lines.times))
+    return cut(lines, max(len(lines.times) - count, 0), len(lines.times))
 
 
 def cut(lines: Lines, begin: int, end: int) -> Lines:
