@@ -39,7 +39,7 @@ class Lines(NamedTuple):
 
     Args:
         times: microseconds since 1970.
-        serials: journald's serial numbers; empty where journalctl read them.
+        serials: journald's serial numbers; 0 where journalctl, which does not tell them, read them.
         units: each entry's unit, by its place among those that were asked for.
         messages: what was written; it may have several lines.
         cursor: journald's own name for the place of the last entry.

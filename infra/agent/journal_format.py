@@ -4,7 +4,6 @@ The format is documented and stable: systemd.io/JOURNAL_FILE_FORMAT (checked 202
 Whatever is not as described there is not guessed at: `Unreadable`, and journalctl reads on.
 """
 
-import importlib
 import mmap
 import os
 import struct
@@ -122,11 +121,11 @@ class Objects:
 
     def _payload(self, place: int, flags: int, size: int) -> bytes:
         text = self.map[place + self.payload_place : place + size]
-        return (
-            bytes(importlib.import_module(".unpacking", __package__).unpack(flags, text))
-            if flags
-            else text
-        )
+        if not flags:
+            return text
+        from .unpacking import unpack  # noqa: PLC0415 - seldom needed, and ctypes is dear to load
+
+        return unpack(flags, text)
 
     def _fields(self) -> Dict[bytes, int]:
         """Where the chain of a field's values begins, by its name."""

@@ -77,7 +77,7 @@ def columns(entries: Sequence[Entry]) -> Lines:
     """Entries, one at least, as columns."""
     return Lines(
         times=[entry.time_us for entry in entries],
-        serials=[],
+        serials=[0] * len(entries),
         units=[entry.unit for entry in entries],
         messages=[entry.message for entry in entries],
         cursor=entries[-1].cursor,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,20 +60,38 @@ def journal(stand_in: Callable[[str, str], None], tmp_path: Path, host: Stubborn
 
 
 def lines_of(host: StubbornHost, **keys: object) -> tuple[list[str], dict[str, object]]:
-    """The stream's lines, and the report."""
+    """What the reader of the stream finds: P names, L lines, C cursors, B caught up; and the report."""
     chunks: list[bytes] = []
     report = stream({"record": RECORD, **keys}, host, chunks.append)
-    unpacked = zlib.decompressobj()
-    text = b"".join(unpacked.decompress(chunk) for chunk in chunks)
-    assert unpacked.eof
-    return text.decode().splitlines(), report
+    unpacker, found = zlib.decompressobj(), []
+    for chunk in chunks:
+        head, _, columns = unpacker.decompress(chunk).partition(b"\n")
+        found += read_frame(json.loads(head), columns) if head else []
+    assert unpacker.eof
+    return found, report
+
+
+def read_frame(head: dict[str, Any], columns: bytes) -> list[str]:
+    """A frame by its documentation, in words."""
+    count = head["num_lines"]
+    times, rest = struct.unpack_from(f"<{count}Q", columns), columns[8 * count :]
+    numbers: Sequence[int] = [head["process"]] * count if "process" in head else []
+    if not numbers:
+        numbers, rest = struct.unpack_from(f"<{count}H", rest), rest[2 * count :]
+    texts = rest.decode().split("\n") if count else []
+    return [
+        *(f"P{name}" for name in head.get("processes", ())),
+        *(f"L{n} {at} {text}" for n, at, text in zip(numbers, times, texts, strict=True)),
+        *([f"C{head['cursor']}"] if head.get("cursor") else []),
+        *(["B"] if head.get("is_caught_up") else []),
+    ]
 
 
 def test_the_last_lines_of_each_unit_are_merged_by_time(host: StubbornHost, journal: Path) -> None:
     lines, report = lines_of(host, lines=2)
     assert lines[:2] == ["Pa/0", "Pa/1"]
     assert lines[2:6] == ["L0 3 first 3", "L1 4 second 4", "L0 5 first 5", "L1 6 second 6"]
-    assert lines[6:] == ["B", "Cc6"]
+    assert lines[6:] == ["Cc6", "B"]
     assert report["processes"] == [
         {"id": "a/0", "role": "prefill"},
         {"id": "a/1", "role": "decode"},

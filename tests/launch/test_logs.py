@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import threading
 import time
 import zlib
@@ -55,15 +57,24 @@ class Script:
         return HostLog(name=self.name, open_stream=self.open, request=request, say=self.said.append)
 
 
-def lines(name: str, *stamps: int) -> bytes:
-    """The stream of one process: its name, a line per stamp, a cursor, the end of what was written."""
-    text = "".join(f"L0 {stamp} {name} {stamp}\n" for stamp in stamps)
-    return f"P{name}/0\n{text}C{name}{stamps[-1] if stamps else 0}\nB\n".encode()
+def lines(name: str, *stamps: int, is_last: bool = True) -> bytes:
+    """A frame of one process: its name, a line per stamp, a cursor, the end of what was written."""
+    head = {
+        "num_lines": len(stamps),
+        "processes": [f"{name}/0"],
+        "process": 0,
+        "cursor": f"{name}{stamps[-1] if stamps else 0}",
+        "is_caught_up": is_last,
+    }
+    text = "\n".join(f"{name} {stamp}" for stamp in stamps)
+    return (
+        json.dumps(head).encode() + b"\n" + struct.pack(f"<{len(stamps)}Q", *stamps) + text.encode()
+    )
 
 
 def merged(*scripts: Script) -> tuple[list[str], LogMerge]:
     merge = LogMerge([script.log() for script in scripts])
-    found = [line.message for batch in merge.batches() for line in batch]
+    found = [message for batch in merge.batches() for message in batch.messages]
     merge.close()
     return found, merge
 
@@ -76,13 +87,20 @@ def test_lines_of_all_hosts_are_in_the_order_of_time() -> None:
 
 
 def test_pieces_that_come_unevenly_are_merged_all_the_same() -> None:
-    many = [f"L0 {stamp} a {stamp}\n".encode() for stamp in range(0, 60, 2)]
-    few = [f"L0 {stamp} b {stamp}\n".encode() for stamp in range(1, 60, 20)]
-    found, _ = merged(Script("a", [b"Pa/0\n", *many]), Script("b", [b"Pb/0\n", *few]))
+    many = [lines("a", stamp, is_last=False) for stamp in range(0, 60, 2)]
+    few = [lines("b", stamp, is_last=False) for stamp in range(1, 60, 20)]
+    found, _ = merged(Script("a", many), Script("b", few))
     assert len(found) == 33
     assert [int(line.split()[1]) for line in found] == sorted(
         int(line.split()[1]) for line in found
     )
+
+
+def test_a_clock_that_was_set_back_holds_nobody_up() -> None:
+    """The lines behind the jump come when they are known, however few of them may wait."""
+    back = [lines("a", *range(9000 - 100 * n, 8990 - 100 * n, -1), is_last=False) for n in range(9)]
+    found, _ = merged(Script("a", back), Script("b", [lines("b", 1, 8995, 10_000)]))
+    assert len(found) == 93
 
 
 def test_a_host_that_is_down_does_not_hide_the_others() -> None:
@@ -114,7 +132,7 @@ def test_following_goes_on_after_the_last_cursor() -> None:
     log = script.log(follow=True)
     found: list[str] = []
     for batch in log.batches():
-        found += [line.message for line in batch.lines]
+        found += batch.lines.messages
         if "b 3" in found:
             log.close()
     assert found == ["b 1", "b 2", "b 3"]
@@ -132,11 +150,11 @@ def test_a_host_that_is_ahead_waits_for_the_others() -> None:
     release = threading.Event()
 
     def slow() -> Iterator[bytes]:
-        yield b"Pb/0\n"
+        yield lines("b", is_last=False)
         release.wait(5)
         yield lines("b", 10_000)
 
-    endless = Script("a", (lines("a", n).replace(b"B\n", b"") for n in range(1, 400)))
+    endless = Script("a", (lines("a", n, is_last=False) for n in range(1, 400)))
     merge = LogMerge([endless.log(), Script("b", slow()).log()])
     batches = merge.batches()
     taken: list[int] = []
@@ -146,7 +164,7 @@ def test_a_host_that_is_ahead_waits_for_the_others() -> None:
         release.set()
 
     threading.Timer(0.3, let_go).start()
-    found = [line.message for batch in batches for line in batch]
+    found = [message for batch in batches for message in batch.messages]
     merge.close()
     assert WAITING_BATCHES <= taken[0] <= WAITING_BATCHES + 2
     assert len(found) == 400
