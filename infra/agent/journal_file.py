@@ -171,19 +171,28 @@ class JournalFile:
 
     def _lines(self, wanted: List[Tuple[_Part, List[int]]]) -> Iterator[Lines]:
         """The entries at these places in their order, in batches of bounded size."""
+        wanted = [(part, places) for part, places in wanted if places]
+        if len(wanted) == 1 and wanted[0][0].is_sure:
+            [(part, places)] = wanted
+            units = [part.unit] * len(places)
+        else:
+            places, units = self._in_order(wanted)
+        while places:
+            lines = self._read_batch(places, units)
+            yield lines
+            count = len(lines.times)
+            places, units = places[count:], units[count:]
+
+    def _in_order(self, wanted: List[Tuple[_Part, List[int]]]) -> Tuple[List[int], List[int]]:
+        """The places of several lists in their order, each once, with its unit."""
         owners: Dict[int, int] = {}
         for part, places in wanted:
             if part.is_sure:
                 owners.update(zip(places, repeat(part.unit)))
             else:
                 owners.update((place, part.unit) for place in places if self._is_of(part, place))
-        places = sorted(owners)
-        units = list(map(owners.__getitem__, places))
-        while places:
-            lines = self._read_batch(places, units)
-            yield lines
-            count = len(lines.times)
-            places, units = places[count:], units[count:]
+        order = sorted(owners)
+        return order, list(map(owners.__getitem__, order))
 
     def _is_of(self, part: _Part, place: int) -> bool:
         """Whether an entry that names a unit is one of that unit."""

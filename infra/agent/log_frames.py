@@ -34,7 +34,7 @@ class FrameWriter:
 
     def processes(self, names: Sequence[str]) -> None:
         """Name the processes that lines will be of; they are counted from 0."""
-        self._send({"num_lines": 0, "processes": list(names)}, b"")
+        self._send({"num_lines": 0, "processes": list(names)})
 
     def lines(self, lines: Lines) -> None:
         """Some lines; each line of a message that has several is one."""
@@ -47,19 +47,20 @@ class FrameWriter:
             head["process"] = units[0]
         else:
             columns.append(struct.pack("<{}H".format(len(units)), *units))
-        self._send(head, b"".join([*columns, text]))
+        self._send(head, *columns, text)
 
     def caught_up(self) -> None:
         """What had been written when it was asked is over."""
-        self._send({"num_lines": 0, "is_caught_up": True}, b"")
+        self._send({"num_lines": 0, "is_caught_up": True})
 
     def end(self) -> None:
         """The end of the stream."""
         self._write(self._packer.flush(zlib.Z_FINISH))
 
-    def _send(self, head: Dict[str, object], columns: bytes) -> None:
-        packed = self._packer.compress(json.dumps(head).encode("ascii") + b"\n" + columns)
-        self._write(packed + self._packer.flush(zlib.Z_SYNC_FLUSH))
+    def _send(self, head: Dict[str, object], *columns: bytes) -> None:
+        parts = (json.dumps(head).encode("ascii"), b"\n", *columns)
+        packed = list(map(self._packer.compress, parts))
+        self._write(b"".join([*packed, self._packer.flush(zlib.Z_SYNC_FLUSH)]))
 
 
 def _spread(lines: Lines) -> Tuple[List[int], List[int]]:
