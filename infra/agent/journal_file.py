@@ -119,6 +119,8 @@ class JournalFile:
                     wanted.append((part, places[:cut]))
                     parts[number] = part._replace(begin=part.begin + cut)
                 parts = [part for part in parts if part.begin < part.end]
+                if not any(places for _, places in wanted):
+                    raise Unreadable("the order of entries")
                 for lines in self._lines(wanted):
                     yield lines
 
@@ -224,7 +226,10 @@ class JournalFile:
         if set(kinds) == {DATA}:
             count = _num_within(sizes)
             begins = map(add, fields[:count], repeat(self._objects.payload_place + len(MESSAGE)))
-            texts = map(slice, begins, map(add, fields, sizes))
+            ends = list(map(add, fields, sizes))
+            if max(ends) > len(self._map):
+                raise Unreadable("a message")
+            texts = map(slice, begins, ends)
             messages = list(map(self._map.__getitem__, texts))
         else:
             count = _num_within(
@@ -274,5 +279,5 @@ def _damage() -> Iterator[None]:
     """What leads out of the file is damage."""
     try:
         yield
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise Unreadable("a place outside of the file") from error

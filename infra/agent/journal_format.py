@@ -107,7 +107,7 @@ class Objects:
     def items(self, place: int) -> Tuple[int, ...]:
         """Where the fields of an entry lie."""
         kind, _, size = _OBJECT.unpack_from(self.map, place)
-        if kind != ENTRY or size < ITEMS:
+        if kind != ENTRY or not ITEMS <= size <= len(self.map) - place:
             raise Unreadable("an entry")
         count = (size - ITEMS) // self.item_size
         return struct.unpack_from("<" + self.item_code * count, self.map, place + ITEMS)

@@ -3,6 +3,7 @@
 import ctypes
 import struct
 
+from .journal import MAX_FIELD_BYTES
 from .journal_format import Unreadable
 
 try:
@@ -12,8 +13,6 @@ except ImportError:  # a Python that was built without it
 
 # Flags of a data object (systemd.io/JOURNAL_FILE_FORMAT).
 XZ, LZ4, ZSTD = 1, 2, 4
-# journald's own limit of one field.
-MAX_FIELD_BYTES = 768 << 20
 _SIZE = struct.Struct("<Q")
 
 
@@ -29,7 +28,7 @@ def unpack(flags: int, packed: bytes) -> bytes:
         if flags == LZ4:
             return _lz4(packed)
         if flags == XZ and lzma is not None:
-            return lzma.decompress(packed)
+            return lzma.LZMADecompressor().decompress(packed, MAX_FIELD_BYTES)
     except (OSError, AttributeError, EOFError, struct.error) as error:
         raise Unreadable("a compressed field: {}".format(error)) from error
     except getattr(lzma, "LZMAError", OSError) as error:
