@@ -1,5 +1,7 @@
 """`fab logs` of 20 MB per host on two lab hosts, beside its floors and Fabric's own reader, all in one run.
 
+Both hosts write at the same time, as engines do: their lines are merged one by one. No two lines are alike.
+
 python benchmarks/logs.py            # the table of docs/performance.md, three minutes at most
 """
 
@@ -10,7 +12,10 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+
+from infra.remote.agent_call import agent_command, agent_program
 
 PROJECT = Path(__file__).resolve().parents[1]
 FAB = str(Path(sys.executable).parent / "fab")
@@ -21,22 +26,35 @@ RUNS = 5
 # Fabric's reader is quadratic in the output: a minute and more for 20 MB. It is not waited for longer.
 RIVAL_S = 100.0
 UNIT = "moe-big-engine@0"
-LINE = (
-    "(EngineCore_DP0 pid=411) INFO 11-20 14:00:00 [metrics.py:101] Avg prompt throughput: 812.3 tokens/s, "
-    "Avg generation throughput: 4310.2 tokens/s, Running: 33 reqs, Waiting: 0 reqs"
-)
+RELEASE = "/etc/moe-infra/big/release.json"
+# What engines write most; of 100 to 200 bytes, with numbers that differ from line to line.
+WRITE = """
+import random
+chance, size = random.Random(1), 0
+with open("/tmp/big", "w") as out:
+    while size < SIZE:
+        a, b, c, d = (chance.randrange(10 ** n) for n in (4, 5, 3, 2))
+        size += out.write(chance.choice((
+            f"(EngineCore_DP0 pid=411) INFO 11-20 14:{d % 60:02}:{a % 60:02} [metrics.py:101] Avg prompt "
+            f"throughput: {a / 10} tokens/s, Avg generation throughput: {b / 10} tokens/s, Running: {c} reqs, "
+            f"Waiting: {d} reqs, GPU KV cache usage: {c / 10}%\\n",
+            f"(APIServer pid=380) INFO:     192.0.2.{d}:{b} - \\"POST /v1/chat/completions HTTP/1.1\\" 200 OK "
+            f"{a} ms\\n",
+            f"(EngineCore_DP0 pid=411) DEBUG 11-20 14:{d % 60:02}:{a % 60:02} [scheduler.py:{c}] scheduled request "
+            f"chatcmpl-{chance.getrandbits(128):032x} with {a} tokens\\n",
+        )))
+"""
 FILL = f"""
 sudo mkdir -p /var/log/journal /etc/systemd/journald.conf.d /etc/moe-infra/big
 printf '[Journal]\\nStorage=persistent\\nSystemMaxUse=2G\\n' | sudo tee /etc/systemd/journald.conf.d/zz.conf
 sudo systemctl restart systemd-journald; sudo journalctl --flush
-python3 -c "
-n = i = 0
-while n < {SIZE}:
-    s = '{LINE} %d' % i; print(s); n += len(s) + 1; i += 1" >/tmp/big
+python3 - <<'END'
+{WRITE.replace("SIZE", str(SIZE))}
+END
 sudo systemd-run --wait -q --unit={UNIT} -p LogRateLimitIntervalSec=0 -p StandardOutput=journal cat /tmp/big
 sudo journalctl --sync
 echo '{{"processes": [{{"id": "'$(hostname)'/0", "unit": "{UNIT}.service", "role": "unified"}}]}}' |
-  sudo tee /etc/moe-infra/big/release.json
+  sudo tee {RELEASE}
 """
 FABRIC = """
 import sys, fabric
@@ -44,6 +62,14 @@ config = fabric.Config(lazy=True, runtime_ssh_path=sys.argv[1])
 config.load_ssh_config()
 fabric.Connection(sys.argv[2], config=config).run("cat /tmp/big", hide=True, in_stream=False)
 """
+
+
+@dataclass(frozen=True)
+class Command:
+    """One program of a row, and what it reads; its standard input stays open until it ends."""
+
+    argv: list[str]
+    stdin: bytes = b""
 
 
 def main() -> None:
@@ -57,28 +83,31 @@ def main() -> None:
 
 
 def _measure(ssh_config: str, inventory: str) -> None:
-    for host in HOSTS:
-        _run(["ssh", "-F", ssh_config, host, FILL])
+    _time(_on_both(ssh_config, FILL))
     logs = [FAB, "logs", "--stack", "big", "--inventory", inventory]
+    request = {"schema_version": 1, "operation": "logs", "record": RELEASE, "since": "1 day ago"}
+    asked = json.dumps(request).encode()
+    agent = agent_program(request) + b"%d\n" % len(asked) + asked
+    journalctl = f"sudo journalctl -q -u {UNIT} -o"
+    export = "export --output-fields=MESSAGE,_SYSTEMD_UNIT"
     rows = {
-        "`ssh cat` of 20 MB, both hosts at once (floor of the wire)": _on_both(
-            ssh_config, "cat /tmp/big"
+        "`ssh true`, both hosts at once": _on_both(ssh_config, "true"),
+        "`ssh cat` of 20 MB (floor of the wire)": _on_both(ssh_config, "cat /tmp/big"),
+        "`ssh journalctl -o cat` (text alone)": _on_both(ssh_config, f"{journalctl} cat"),
+        "`ssh journalctl -o export` (with times and cursors)": _on_both(
+            ssh_config, f"{journalctl} {export}"
         ),
-        "`ssh journalctl -o cat`, both at once (floor of journald, text alone)": _on_both(
-            ssh_config, f"sudo journalctl -q -o cat -u {UNIT}"
+        "`ssh` with our agent (reads the files, with times and cursors)": _on_both(
+            ssh_config, agent_command(sudo=True), agent
         ),
-        "`ssh journalctl -o export`, both at once (floor of journald, with times and cursors)": _on_both(
-            ssh_config,
-            f"sudo journalctl -q -o export --output-fields=MESSAGE,_SYSTEMD_UNIT -u {UNIT}",
-        ),
-        "`fab logs --lines 1` (start-up, connections, agents)": [[*logs, "--lines", "1"]],
-        "`fab logs --since`, 2 x 20 MB, merged": [[*logs, "--since", "1 day ago"]],
+        "`fab logs --lines 1` (start-up, connections, agents)": [Command([*logs, "--lines", "1"])],
+        "`fab logs --since`, 2 x 20 MB, merged": [Command([*logs, "--since", "1 day ago"])],
     }
     seconds: dict[str, list[float]] = {name: [] for name in rows}
     for _ in range(RUNS):
         for name, commands in rows.items():
             seconds[name].append(_time(commands))
-    floor = min(seconds[next(iter(rows))])
+    floor = min(seconds[list(rows)[1]])
     print("| what | best s | median s | against `ssh cat` |")
     print("|---|---|---|---|")
     for name, found in seconds.items():
@@ -91,20 +120,29 @@ def _measure(ssh_config: str, inventory: str) -> None:
     print(f"| Fabric's `Connection.run`, 20 MB of one host | {took} | {took} | {against} |")
 
 
-def _on_both(ssh_config: str, command: str) -> list[list[str]]:
-    return [["ssh", "-n", "-F", ssh_config, host, command] for host in HOSTS]
+def _on_both(ssh_config: str, command: str, stdin: bytes = b"") -> list[Command]:
+    return [Command(["ssh", "-F", ssh_config, host, command], stdin) for host in HOSTS]
 
 
-def _time(commands: list[list[str]]) -> float:
+def _time(commands: list[Command]) -> float:
     """Seconds until all of them, started together, have ended well."""
     begun = time.perf_counter()
-    running = [
-        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=PROJECT)
-        for command in commands
-    ]
-    codes = [each.wait() for each in running]
+    running = []
+    for command in commands:
+        child = subprocess.Popen(
+            command.argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=PROJECT,
+        )
+        if child.stdin is not None:
+            child.stdin.write(command.stdin)
+            child.stdin.flush()
+        running.append(child)
+    codes = [child.wait() for child in running]
     if any(codes):
-        raise SystemExit(f"{commands[0]} left with {codes}")
+        raise SystemExit(f"{commands[0].argv} left with {codes}")
     return time.perf_counter() - begun
 
 

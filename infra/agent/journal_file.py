@@ -63,7 +63,7 @@ class _Part(NamedTuple):
 
     unit: int
     is_sure: bool
-    index: Index
+    entries: Index
     begin: int
     end: int
 
@@ -109,12 +109,12 @@ class JournalFile:
             window = max(WINDOW // max(len(parts), 1), 64)
             while parts:
                 limits = [
-                    p.index.place(p.begin + window) for p in parts if p.begin + window < p.end
+                    p.entries.place(p.begin + window) for p in parts if p.begin + window < p.end
                 ]
                 limit = min(limits) if limits else None
                 wanted: List[Tuple[_Part, List[int]]] = []
                 for number, part in enumerate(parts):
-                    places = part.index.places(part.begin, min(part.begin + window, part.end))
+                    places = part.entries.places(part.begin, min(part.begin + window, part.end))
                     cut = len(places) if limit is None else bisect.bisect_left(places, limit)
                     wanted.append((part, places[:cut]))
                     parts[number] = part._replace(begin=part.begin + cut)
@@ -135,11 +135,11 @@ class JournalFile:
         with _damage():
             parts = self._parts(start, unit)
             while parts:
-                limit = max(part.index.place(max(part.end - size, part.begin)) for part in parts)
+                limit = max(part.entries.place(max(part.end - size, part.begin)) for part in parts)
                 wanted: List[Tuple[_Part, List[int]]] = []
                 for number, part in enumerate(parts):
                     first = max(part.end - size, part.begin)
-                    places = part.index.places(first, part.end)
+                    places = part.entries.places(first, part.end)
                     cut = bisect.bisect_left(places, limit)
                     wanted.append((part, places[cut:]))
                     parts[number] = part._replace(end=first + cut)

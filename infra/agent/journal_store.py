@@ -146,7 +146,13 @@ def last_of(lines: Lines, count: int) -> Lines:
 
 def cut(lines: Lines, begin: int, end: int) -> Lines:
     """Some of them."""
-    return Lines(*(column[begin:end] for column in lines[:-1]), lines.cursor)
+    return Lines(
+        times=lines.times[begin:end],
+        serials=lines.serials[begin:end],
+        units=lines.units[begin:end],
+        messages=lines.messages[begin:end],
+        cursor=lines.cursor,
+    )
 
 
 def _merged(sources: List[Iterator[Lines]], key: Key) -> Iterator[Lines]:

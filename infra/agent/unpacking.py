@@ -28,12 +28,20 @@ def unpack(flags: int, packed: bytes) -> bytes:
         if flags == LZ4:
             return _lz4(packed)
         if flags == XZ and lzma is not None:
-            return lzma.LZMADecompressor().decompress(packed, MAX_FIELD_BYTES)
+            return _xz(packed)
     except (OSError, AttributeError, EOFError, struct.error) as error:
         raise Unreadable("a compressed field: {}".format(error)) from error
     except getattr(lzma, "LZMAError", OSError) as error:
         raise Unreadable("a compressed field: {}".format(error)) from error
     raise Unreadable("a field compressed in way {}".format(flags))
+
+
+def _xz(packed: bytes) -> bytes:
+    unpacker = lzma.LZMADecompressor()
+    text = unpacker.decompress(packed, MAX_FIELD_BYTES)
+    if not unpacker.eof:
+        raise Unreadable("a damaged compressed field")
+    return text
 
 
 def _zstd(packed: bytes) -> bytes:

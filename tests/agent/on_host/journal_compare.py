@@ -23,7 +23,7 @@ from infra.agent.journal import Lines
 from infra.agent.journal_file import JournalFile
 from infra.agent.journal_format import Unreadable, read_header
 from infra.agent.journal_reading import Bounds
-from infra.agent.journal_store import _folder, open_journal
+from infra.agent.journal_store import _folder, matching, open_journal
 
 Row = tuple[int, int, bytes]
 UNITS = sys.argv[2:]
@@ -43,7 +43,7 @@ def from_files(host: Host, bounds: Bounds, grep: re.Pattern[bytes] | None = None
     """By the files alone: what is not readable is an error here."""
     with open_journal(host, UNITS) as journal:
         batches = journal.read(journal_reading._start(host, UNITS, bounds))
-        return rows(journal_reading.matching(lines, grep) for lines in batches)
+        return rows(matching(lines, grep) for lines in batches)
 
 
 def compare(host: Host) -> tuple[int, list[object]]:
