@@ -81,7 +81,7 @@ def compared(lab: Lab) -> dict[str, Any]:
     for number, environment in enumerate(PHASES):
         if number == 1:
             lab.reset("writer")  # power is cut: the files stay as they are
-            lab.wait_reboot("writer", 2, 30)
+            lab.wait_reboot("writer", 1, 30)
         on_host(lab, PHASE, f"'{environment}'")
     units = " ".join(f"{unit}.service" for unit in UNITS)
     text = on_host(lab, f"python3 -B {PROGRAMS}/journal_compare.py {AGENT.parents[1]} {units}")
