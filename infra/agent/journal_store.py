@@ -83,19 +83,21 @@ class Journal:
         self, unit: int, count: int, start: Optional[Start], grep: Optional[Pattern[bytes]]
     ) -> Lines:
         """The last entries of one unit that match, oldest first; newer files first, and no more than needed."""
+        sequences: Dict[bytes, List[Tuple[int, Header]]] = {}
+        for row in reversed(self._after(start)):
+            sequences.setdefault(row[1].sequence, []).append(row)
         found = NOTHING
-        files = self._after(start)
-        for position in reversed(range(len(files))):
-            batches, num_found = [found], 0
-            for lines in self._open(*files[position]).read_back(start, unit, min(count, WINDOW)):
-                batches.append(matching(lines, grep))
-                num_found += len(batches[-1].times)
-                if num_found >= count:
-                    break
-            found = last_of(by_time(batches), count)
-            older = files[position - 1][1].tail_us if position else 0
-            if len(found.times) == count and found.times[0] > older:
+        for files in sequences.values():  # the one with the newest file stands first
+            if len(found.times) == count and found.times[0] > files[0][1].tail_us:
                 break
+            tail = NOTHING
+            for handle, header in sorted(files, key=lambda row: row[1].tail_serial, reverse=True):
+                if len(tail.times) == count and tail.serials[0] > header.tail_serial:
+                    break
+                back = self._open(handle, header).read_back(start, unit, min(count, WINDOW))
+                batches = [tail, *_enough((matching(lines, grep) for lines in back), count)][::-1]
+                tail = last_of(_in_order(batches, [lines.serials for lines in batches]), count)
+            found = last_of(by_time([tail, found]), count)
         return found
 
     def newest_cursor(self) -> Optional[str]:
@@ -153,6 +155,15 @@ def cut(lines: Lines, begin: int, end: int) -> Lines:
         messages=lines.messages[begin:end],
         cursor=lines.cursor,
     )
+
+
+def _enough(batches: Iterator[Lines], count: int) -> Iterator[Lines]:
+    """Batches until there are so many entries."""
+    for lines in batches:
+        yield lines
+        count -= len(lines.times)
+        if count <= 0:
+            break
 
 
 def _merged(sources: List[Iterator[Lines]], key: Key) -> Iterator[Lines]:

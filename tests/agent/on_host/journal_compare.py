@@ -83,7 +83,7 @@ def compare_tails(host: Host) -> list[object]:
             with open_journal(host, UNITS) as journal:
                 found = [journal.read_tail(n, count, None, grep) for n in range(len(UNITS))]
                 cursor = journal.newest_cursor()
-            if sorted(rows(found)) != sorted(rows(wanted.units)) or cursor != wanted.cursor:
+            if rows(found) != rows(wanted.units) or cursor != wanted.cursor:
                 differing.append([count, str(words)])
     return differing
 
