@@ -120,6 +120,19 @@ def test_a_pattern_looks_back_until_it_has_enough(host: StubbornHost, journal: P
     assert [line for line in lines if line[0] == "L"] == ["L0 3 first 3"]
 
 
+def test_each_line_of_a_message_is_a_line_with_its_time(host: StubbornHost, journal: Path) -> None:
+    first = UNITS["a/0"]
+    size = struct.pack("<Q", len(b"one\n\nthree")).decode("latin-1")
+    several = (
+        "__CURSOR=c9\n__REALTIME_TIMESTAMP=9\n"
+        f"MESSAGE\n{size}one\n\nthree\n_SYSTEMD_UNIT={first}\n\n"
+    )
+    (journal / "all").write_text("")
+    (journal / first).write_bytes((several + entry(10, first, "")).encode("latin-1"))
+    lines, _ = lines_of(host, since="yesterday", process="a/0")
+    assert lines == ["Pa/0", "L0 9 one", "L0 9 ", "L0 9 three", "L0 10 ", "Cc10", "B"]
+
+
 def test_one_process_or_one_role_is_read_alone(host: StubbornHost, journal: Path) -> None:
     for keys in ({"process": "a/1"}, {"role": "decode"}):
         lines, _ = lines_of(host, lines=9, **keys)
