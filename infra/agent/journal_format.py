@@ -79,14 +79,17 @@ class Objects:
         """Map the file.
 
         Raises:
-            Unreadable: it ends before its last object.
+            Unreadable: it ends before its last object, or cannot be mapped.
         """
         size = os.fstat(handle).st_size
         if not header.size <= header.tail_place < min(header.size + header.arena_size, size):
             raise Unreadable("cut off")
         is_compact = bool(header.flags & COMPACT)
         self.header = header
-        self.map = mmap.mmap(handle, size, access=mmap.ACCESS_READ)
+        try:
+            self.map = mmap.mmap(handle, size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise Unreadable(str(error)) from error
         self.payload_place = 72 if is_compact else 64
         self.item_size = 4 if is_compact else 16
         self.item_code = "I" if is_compact else "Q8x"
