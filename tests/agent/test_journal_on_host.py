@@ -36,7 +36,9 @@ systemctl restart systemd-journald; journalctl --flush
 """
 PHASE = f"""
 printf '[Service]\\nEnvironment=%s\\n' "$1" >/etc/systemd/system/systemd-journald.service.d/zz.conf
-systemctl daemon-reload; systemctl restart systemd-journald; journalctl --rotate
+systemctl daemon-reload; systemctl restart systemd-journald
+journalctl --flush  # as systemd-journal-flush.service does, which simulated hosts do not start
+journalctl --rotate
 run() {{ systemd-run -q --wait -p LogRateLimitIntervalSec=0 -p StandardOutput=journal "$@"; }}
 run --unit=moe-s-engine@0 python3 {PROGRAMS}/journal_writer.py engine moe-s-engine@0 &
 run --unit=moe-s-engine@1 python3 {PROGRAMS}/journal_writer.py engine moe-s-engine@1 &
