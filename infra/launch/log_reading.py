@@ -185,9 +185,11 @@ class LogMerge:
         limit = first.lines.times[-1] if first is not None else None
         ready: list[LogLines] = []
         for source in sources:
-            has_all = limit is None or source is first
             lines = source.lines
-            ready.append(lines.take_first(len(lines)) if has_all else lines.take(limit))
+            if limit is None or source is first:
+                ready.append(lines.take_first(len(lines)))
+            else:
+                ready.append(lines.take(limit))
             source.let_go()
         return in_order(ready)
 
