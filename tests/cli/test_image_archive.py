@@ -26,6 +26,7 @@ from tests.cli.saved_image import save_image
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 IMAGE = "example/engine:1"
+WEIGHTS = "/srv/weights"
 STACK = f"""\
 summary: three replicas
 checkpoint: kimi-k2.5-int4
@@ -34,6 +35,7 @@ engine: {{name: vllm, version: 0.22.1, image: {IMAGE}}}
 platform: existing-hosts
 roles: {{unified: {{replicas: 3, tensor_parallel: 8, max_model_len: 65536}}}}
 router: {{name: vllm-router}}
+weights: {{source: {WEIGHTS}}}
 """
 HOSTS = tuple(f"unified-{number}" for number in range(3))
 RECEIVED = "ls -A /models/.moe-received 2>/dev/null || :"
@@ -41,7 +43,7 @@ MIB = 1 << 20
 
 
 class Site:
-    """Three hosts whose weights are there and whose image is not."""
+    """Three hosts without the stack's image."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab = lab
@@ -86,10 +88,16 @@ class Site:
 
 
 def without_image(host: LabHost) -> LabHost:
+    """The host with neither image nor weights; a small checkpoint lies where the stack takes it from."""
     path = "/var/lib/moe-rehearsal/host.json"
     facts = json.loads(host.files[path].content)
+    kept = {name: file for name, file in host.files.items() if not name.startswith("/models/")}
     emptied = LabFile(content=json.dumps({**facts, "images": []}).encode())
-    return replace(host, files={**host.files, path: emptied})
+    weights = {
+        f"{WEIGHTS}/{name}": LabFile(content=name.encode())
+        for name in ("config.json", "a.safetensors")
+    }
+    return replace(host, files={**kept, **weights, path: emptied}, sparse_files={})
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +212,6 @@ def test_the_stand_ins_say_no_as_the_real_ones_do(
     if content is not None:
         site.lab.write_file("unified-0", "/tmp/i.tar", content)
     for runtime, said, code in (("docker", docker, 1), ("podman", podman, 125)):
-        told = site.sh("unified-0", f"{runtime} load --input /tmp/i.tar; echo $?")
+        told = site.sh("unified-0", f"{runtime} load --input /tmp/i.tar 2>&1; echo $?")
         assert said in told
         assert told.splitlines()[-1] == str(code)
