@@ -18,7 +18,7 @@ from infra.spec.load import PROJECT
 INFRA = PROJECT / "infra"
 # From the lowest up: a room imports those before it.
 CORE = ("spec", "catalog", "inventory", "engines", "plan", "memory", "checks", "render")
-ROOMS = (*CORE, "agent", "remote", "launch", "provision", "rehearsal", "tasks")
+ROOMS = (*CORE, "packages", "agent", "remote", "launch", "provision", "rehearsal", "tasks")
 CORE_PACKAGES = {"pydantic", "pydantic_core", "yaml"}
 OF_PYDANTIC_AND_YAML = {
     "typing_extensions",

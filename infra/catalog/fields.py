@@ -1,12 +1,10 @@
-"""What the JSON-valued flags of a release may hold, read out of its package (`fields/`)."""
+"""What the JSON-valued flags of a release may hold, out of its package's catalogue (`packages/`)."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from typing import Any
 
 Kinds = tuple[str, ...]
 
@@ -28,18 +26,24 @@ class FieldCatalogue:
     reasoning_parsers: frozenset[str]
 
 
-@lru_cache(maxsize=8)
-def read_field_catalogue(path: Path) -> FieldCatalogue:
-    """A catalogue file as look-up tables."""
-    document = json.loads(path.read_text(encoding="utf-8"))
+def read_fields(
+    rows: Iterable[Mapping[str, Any]],
+    classes: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    names: Mapping[str, Iterable[str]],
+) -> FieldCatalogue:
+    """The sections of a package's catalogue as look-up tables.
+
+    Args:
+        rows: the flags of the command that serves.
+        classes: class → field → `kinds` and `default`.
+        names: what the release registers, by kind.
+    """
     return FieldCatalogue(
-        flag_kinds={
-            flag.lstrip("-"): tuple(kinds) for flag, kinds in document["flag_types"].items()
-        },
+        flag_kinds={row["name"].lstrip("-"): tuple(row["kinds"]) for row in rows if "kinds" in row},
         classes={
-            name: {field: tuple(kinds) for field, kinds in fields.items()}
-            for name, fields in document["classes"].items()
+            name: {field: tuple(row["kinds"]) for field, row in fields.items()}
+            for name, fields in classes.items()
         },
-        tool_call_parsers=frozenset(document["tool_call_parsers"]),
-        reasoning_parsers=frozenset(document["reasoning_parsers"]),
+        tool_call_parsers=frozenset(names.get("tool_call_parsers", ())),
+        reasoning_parsers=frozenset(names.get("reasoning_parsers", ())),
     )

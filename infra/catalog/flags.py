@@ -1,16 +1,15 @@
-"""The flags and variables of an engine release, read out of its package (`flags/`, `envs/`)."""
+"""The flags and variables of an engine release, out of its package's catalogue (`packages/`)."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 ValueType = Literal["bool", "int", "size", "float", "str", "json", "other"]
 TWO_WAY = ("BooleanOptionalAction", "EnableDisableAction")
+# Names that a later release gave a longer spelling: readers know one name for all releases.
+SAME: Mapping[str, str] = {"device-memory-utilization": "gpu-memory-utilization"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +52,14 @@ class EnvironmentNames:
     additional_config: frozenset[str]
 
 
-@lru_cache(maxsize=32)
-def read_flag_catalogue(path: Path) -> FlagCatalogue:
-    """A catalogue file as look-up tables."""
-    document = json.loads(path.read_text(encoding="utf-8"))
+def read_flags(tool: str, version: str, rows: Iterable[Mapping[str, Any]]) -> FlagCatalogue:
+    """The rows of one command as look-up tables."""
     by_name: dict[str, FlagFact] = {}
     by_option: dict[str, tuple[FlagFact, bool]] = {}
-    for row in document["flags"]:
-        options = tuple(row["options"])
-        if not options:
+    for row in rows:
+        if not row["name"].startswith("-"):  # a positional
             continue
+        options = tuple(row.get("options") or (row["name"],))
         negatives = tuple(option for option in options if _is_negative(option, row))
         fact = FlagFact(
             name=_canonical(options, negatives),
@@ -70,38 +67,27 @@ def read_flag_catalogue(path: Path) -> FlagCatalogue:
             negation=negatives[0] if negatives else None,
             takes=_takes(row),
             value_type=_value_type(row),
-            choices=tuple(str(choice) for choice in row["choices"] or ()),
-            default=row["default"],
+            choices=tuple(str(choice) for choice in row.get("choices", ())),
+            default=row.get("default"),
         )
         by_name[fact.name] = fact
         for option in options:
             by_option[option] = (fact, option not in negatives)
             if (
-                "BooleanOptional" in row["action"]
+                "BooleanOptional" in row.get("action", "")
                 and option.startswith("--")
                 and option not in negatives
             ):
                 by_option.setdefault(f"--no-{option[2:]}", (fact, False))
-    return FlagCatalogue(document["tool"], document["version"], by_name, by_option)
+    return FlagCatalogue(tool, version, by_name, by_option)
 
 
-@lru_cache(maxsize=8)
-def read_environment_names(paths: tuple[Path, ...]) -> EnvironmentNames:
-    """The union of the variables in several catalogue files."""
-    names: set[str] = set()
-    additional: set[str] = set()
-    for path in paths:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        names.update(row["name"] for row in document["envs"])
-        additional.update(document.get("additional_config_keys", ()))
-    return EnvironmentNames(frozenset(names), frozenset(additional))
-
-
-def _is_negative(option: str, row: Mapping[str, object]) -> bool:
+def _is_negative(option: str, row: Mapping[str, Any]) -> bool:
     """Whether a spelling of a two-way switch turns it off: `--no-x`, or `--disable-x` for enable_x (vllm 0.33.0)."""
-    if row["action"] not in TWO_WAY:
+    if row.get("action") not in TWO_WAY:
         return False
-    verb, _, rest = str(row["dest"]).replace("_", "-").partition("-")
+    dest = row.get("dest") or row["name"].lstrip("-")
+    verb, _, rest = str(dest).replace("_", "-").partition("-")
     opposite = {"enable": f"--disable-{rest}", "disable": f"--enable-{rest}"}.get(verb)
     return option.startswith("--no-") or option == opposite
 
@@ -109,23 +95,19 @@ def _is_negative(option: str, row: Mapping[str, object]) -> bool:
 def _canonical(options: tuple[str, ...], negatives: tuple[str, ...]) -> str:
     spelt_out = [option for option in options if option.startswith("--")] or list(options)
     positive = [option for option in spelt_out if option not in negatives] or spelt_out
-    return max(positive, key=len).lstrip("-")
+    name = max(positive, key=len).lstrip("-")
+    return SAME.get(name, name)
 
 
-def _takes(row: Mapping[str, object]) -> int | None:
-    nargs = row["nargs"]
-    if (
-        nargs == 0
-        or "True" in str(row["action"])
-        or "False" in str(row["action"])
-        or "Boolean" in str(row["action"])
-    ):
+def _takes(row: Mapping[str, Any]) -> int | None:
+    nargs, action = row.get("nargs"), row.get("action", "")
+    if nargs == 0 or "True" in action or "False" in action or "Boolean" in action:
         return 0
     return 1 if nargs in (None, 1) else None
 
 
-def _value_type(row: Mapping[str, object]) -> ValueType:
-    text = str(row["type"]).lower()
+def _value_type(row: Mapping[str, Any]) -> ValueType:
+    text = str(row.get("type")).lower()
     if _takes(row) == 0:
         return "bool"
     for known in ("bool", "int", "float", "str"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,13 +12,9 @@ from typing import TypeVar
 import yaml
 from pydantic import ValidationError
 
-from infra.catalog.fields import FieldCatalogue, read_field_catalogue
-from infra.catalog.flags import (
-    EnvironmentNames,
-    FlagCatalogue,
-    read_environment_names,
-    read_flag_catalogue,
-)
+from infra.catalog.fields import FieldCatalogue
+from infra.catalog.flags import EnvironmentNames, FlagCatalogue
+from infra.catalog.packages import PackageCatalogue, read_package
 from infra.catalog.schema import (
     Accelerator,
     Applies,
@@ -100,12 +97,22 @@ class Catalog:
         """The pinned release of a router."""
         return self._entry("routers", name, RouterRelease)
 
+    @cached_property
+    def engines(self) -> tuple[str, ...]:
+        """Every engine, sorted."""
+        return tuple(
+            sorted(path.name for path in (self.root / "engines").iterdir() if path.is_dir())
+        )
+
+    def releases(self, engine: str) -> tuple[str, ...]:
+        """The versions of an engine's releases, oldest first."""
+        return tuple(sorted(self.ids(f"engines/{engine}"), key=_version_key))
+
     def engines_for(self, vendor: Vendor) -> tuple[str, ...]:
         """The engines with a release that runs on a vendor's accelerators, sorted."""
-        names = sorted(path.name for path in (self.root / "engines").iterdir() if path.is_dir())
         return tuple(
             name
-            for name in names
+            for name in self.engines
             if any(vendor in self.release(name, v).vendors for v in self.ids(f"engines/{name}"))
         )
 
@@ -124,18 +131,27 @@ class Catalog:
         items.update({item.id: item for item in profile.items})
         return profile.model_copy(update={"items": tuple(items.values())})
 
+    def package(self, name: str) -> PackageCatalogue:
+        """What a released package accepts, by the stem of its file (`vllm-0.22.1`)."""
+        return read_package(self.root / "packages" / f"{name}.json")
+
     def flags(self, name: str) -> FlagCatalogue:
-        """The flags of a tool's release, by the stem of its file."""
-        return read_flag_catalogue(self.root / "flags" / f"{name}.json")
+        """The flags of a released package's server, by the stem of its file."""
+        return self.package(name).flags
 
     def fields(self, name: str) -> FieldCatalogue | None:
-        """The classes behind a tool's JSON flags, by the stem of its file; None for one that has no such flags."""
-        path = self.root / "fields" / f"{name}.json"
-        return read_field_catalogue(path) if path.is_file() else None
+        """The classes behind a package's JSON flags, by the stem of its file; None for one that has no such flags."""
+        return self.package(name).fields
 
     def environment_names(self, names: Iterable[str]) -> EnvironmentNames:
-        """The environment variables that a release reads, united over files."""
-        return read_environment_names(tuple(self.root / "envs" / f"{name}.json" for name in names))
+        """The environment variables that a release reads, united over packages."""
+        packages = [self.package(name) for name in names]
+        return EnvironmentNames(
+            frozenset[str]().union(*(package.variables for package in packages)),
+            frozenset[str]().union(
+                *(package.names("additional_config_keys") for package in packages)
+            ),
+        )
 
     @cached_property
     def recipes(self) -> Mapping[str, Recipe]:
@@ -181,6 +197,13 @@ class Catalog:
             ) from error
         self._entries[folder, name] = entry
         return entry
+
+
+def _version_key(version: str) -> tuple[tuple[int, ...], bool, str]:
+    """0.5.9 before 0.5.16, and 0.18.0rc1 before 0.18.0."""
+    release = re.match(r"[\d.]*\d", version)
+    numbers = tuple(int(part) for part in release[0].split(".")) if release else ()
+    return numbers, "rc" not in version, version
 
 
 def _applies(when: Applies, combination: Combination) -> bool:

@@ -204,8 +204,8 @@ class Release(SourcedEntry):
 
     Args:
         vendors: whose accelerators it runs on.
-        flags_catalogue: stem of a file in `flags/`.
-        envs_catalogues: stems of files in `envs/`; the union is what the release reads.
+        flags_catalogue: stem of the file in `packages/` whose parser reads the command.
+        envs_catalogues: stems of files in `packages/`; the union of their variables is what the release reads.
         base_version: for vllm-ascend, the vllm release it sits on.
         gpu_memory_utilization: the engine's own default.
         kv_block_tokens: tokens of a KV block of multi-head latent attention, by accelerator generation.

@@ -24,7 +24,9 @@ def flags_known(view: PlanView) -> Iterator[Finding]:
             what = f"{tool} {version} rejects {word}: {reason}.".replace("  ", " ")
             name = _flag_named(word, reason)
             field = "router" if process.kind == "router" else f"roles.{process.role}.flags.{name}"
-            fix = f"Flags of the release: infra/catalog/flags/{view.release.flags_catalogue}.json."
+            fix = (
+                f"Flags of the release: infra/catalog/packages/{view.release.flags_catalogue}.json."
+            )
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 

@@ -27,23 +27,23 @@ _ASCEND = "vllm_ascend/platform.py@0.17.0rc1, 0.22.1rc1, 0.23.0"
 
 RULES: Mapping[str, Rule] = {
     "unknown-flag": Rule(
-        severity="error", source="infra/catalog/flags/", check=compatibility.flags_known
+        severity="error", source="infra/catalog/packages/", check=compatibility.flags_known
     ),
     "json-flag-value": Rule(
         severity="error",
-        source="infra/catalog/fields/; vllm config/*.py",
+        source="infra/catalog/packages/; vllm config/*.py",
         releases="vllm, vllm-ascend",
         check=settings.json_values_known,
     ),
     "parser-name": Rule(
         severity="error",
-        source="infra/catalog/fields/",
+        source="infra/catalog/packages/",
         releases="vllm, vllm-ascend",
         check=settings.parsers_registered,
     ),
     "quantization-method": Rule(
         severity="error",
-        source="infra/catalog/fields/",
+        source="infra/catalog/packages/",
         releases="vllm, vllm-ascend",
         check=settings.quantization_registered,
     ),
@@ -71,7 +71,7 @@ RULES: Mapping[str, Rule] = {
         check=settings.served_name_plain,
     ),
     "unread-variable": Rule(
-        severity="warning", source="infra/catalog/envs/", check=surroundings.variables_read
+        severity="warning", source="infra/catalog/packages/", check=surroundings.variables_read
     ),
     "port-variable": Rule(
         severity="error", source="vllm envs.py@0.22.1", check=surroundings.port_variables_numbers
@@ -276,7 +276,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "additional-config-key": Rule(
         severity="error",
-        source="infra/catalog/envs/; vllm_ascend/ascend_config.py",
+        source="infra/catalog/packages/; vllm_ascend/ascend_config.py",
         releases="vllm-ascend",
         check=ascend.additional_keys_known,
     ),

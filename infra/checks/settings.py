@@ -16,7 +16,7 @@ def json_values_known(view: PlanView) -> Iterator[Finding]:
         for name, value in view.flags(process).items():
             for path, reason in value_problems(name, value, view.fields):
                 what = f"{view.plan.engine.name} {view.plan.engine.version} rejects --{path}: {reason}."
-                fix = f"Fields of the release: infra/catalog/fields/{view.release.flags_catalogue}.json."
+                fix = f"Fields of the release: infra/catalog/packages/{view.release.flags_catalogue}.json."
                 field = f"roles.{process.role}.flags.{name}"
                 yield Finding(field=field, what=what, fix=fix, process=process.id)
 

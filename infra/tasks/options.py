@@ -8,7 +8,7 @@ from typing import Literal
 
 from infra.errors import StackError
 
-OptionKind = Literal["text", "number", "switch", "words"]
+OptionKind = Literal["text", "number", "switch", "words", "pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,8 @@ class Option:
 
     Args:
         name: as typed, without dashes.
-        kind: `text` and `number` take a value, `words` may be given several times, `switch` takes none.
+        kind: `text` and `number` take a value, `pair` takes two, `words` may be given several
+            times, `switch` takes none.
         help: one line for `fab --help TASK`.
         is_positional: it is typed without its name, in the order of the table, and is never left out.
     """
@@ -76,6 +77,22 @@ class Options:
                 f"--{name}", f"{text!r} is not a number above zero.", f"Write --{name} 60."
             )
         return value
+
+    def pair(self, name: str) -> tuple[str, str] | None:
+        """The two values of a `pair` option.
+
+        Raises:
+            StackError: one was given, or an empty one.
+        """
+        text = self.text(name)
+        if text is None:
+            return None
+        first, _, second = text.partition(" ")
+        if not first or not second:
+            raise StackError(
+                f"--{name}", f"It takes two values; there is {text!r}.", f"Write --{name} A B."
+            )
+        return first, second
 
     def is_on(self, name: str) -> bool:
         """Whether a `switch` was given."""

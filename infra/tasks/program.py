@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fabric.main import Fab
@@ -28,7 +28,7 @@ from infra.tasks.table import GROUPS, Entry
 
 INTERRUPTED = 130
 BUG = 1
-_PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list}
+_PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list, "pair": str}
 
 
 class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
@@ -39,6 +39,7 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
 
     def parse_tasks(self) -> None:
         """Parse the command line; a mistake leaves with 2 and names the nearest word."""
+        self.core.unparsed[:] = pairs_as_one_word(self.core.unparsed)
         with _mistakes_leave_with_two():
             super().parse_tasks()
 
@@ -111,6 +112,29 @@ class TableTask(Task):  # type: ignore[type-arg]
         """The options as Invoke's parser wants them."""
         del ignore_unknown_help
         return [_argument(option) for option in self.entry.options]
+
+
+def pairs_as_one_word(words: Sequence[str]) -> list[str]:
+    """The words of a command line with both values of a `pair` option as one: Invoke's parser takes one value."""
+    entries = {entry.name: entry for _, group in GROUPS for entry in group}
+    joined: list[str] = []
+    pairs: set[str] = set()
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        if word in entries:
+            pairs = {
+                f"--{option.name}" for option in entries[word].options if option.kind == "pair"
+            }
+        joined.append(word)
+        name, equals, _ = word.partition("=")
+        if name not in pairs:
+            continue
+        if not equals and waiting:
+            joined.append(waiting.pop(0))
+        if waiting and not waiting[0].startswith("-") and waiting[0] not in entries:
+            joined[-1] += f" {waiting.pop(0)}"
+    return joined
 
 
 def put_in_place(program: Fab) -> None:

@@ -104,6 +104,17 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     JSON,
                 ),
             ),
+            Entry(
+                "engines",
+                "engines",
+                "The pinned engine releases, and what an upgrade changes for a stack",
+                (
+                    *STACK,
+                    INVENTORY,
+                    Option("diff", "pair", "A B: what changes from release A to release B"),
+                    JSON,
+                ),
+            ),
         ),
     ),
     (

@@ -17,7 +17,7 @@ What the package is told, by environment:
     MOE_REHEARSAL_PLUGIN_VERSION   vllm-ascend's release
     MOE_REHEARSAL_DEVICES          device indices that the container got; unset: all of the host
     MOE_REHEARSAL_STATE            folder with host.json and devices/; requests.jsonl is written there
-    MOE_REHEARSAL_CATALOGUES       folder with flags/, envs/ and fields/
+    MOE_REHEARSAL_CATALOGUES       folder with packages/
     host.json: network             rdma (the default) or socket: what NCCL says with NCCL_DEBUG=INFO that it uses
     MOE_REHEARSAL_RANK_DEATH       stall (as collectives do, the default) or exit; host.json: rank_death
     MOE_REHEARSAL_HCCN_CONF        where Mooncake's /etc/hccn.conf is looked for, in tests

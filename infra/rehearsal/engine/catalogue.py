@@ -35,52 +35,65 @@ class JsonFields(NamedTuple):
 
 
 def catalogue_folder() -> str:
-    """Return the folder that holds ``flags/``, ``envs/`` and ``fields/``."""
+    """Return the folder that holds ``packages/``."""
     default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "catalog")
     return os.environ.get(FOLDER_VARIABLE) or os.path.normpath(default)
 
 
 def read_flags(tool: str, version: str) -> list[Flag]:
-    """Return the flags of one release."""
-    return [
-        Flag(
-            name=item["name"],
-            options=tuple(item["options"]),
-            dest=item["dest"],
-            type=item["type"],
-            action=item["action"],
-            nargs=item["nargs"],
-            choices=None if item["choices"] is None else tuple(item["choices"]),
-            default=item["default"],
-            is_required=item["required"],
-        )
-        for item in _read("flags", tool, version)["flags"]
-    ]
+    """Return the flags of one release; what is usual is left out of its file."""
+    return [_flag(row) for row in _server_rows(_read(tool, version))]
 
 
 def read_variables(tool: str, version: str) -> frozenset[str]:
     """Return the names of the environment variables that one release reads."""
-    return frozenset(item["name"] for item in _read("envs", tool, version)["envs"])
+    return frozenset(row["name"] for row in _read(tool, version)["variables"])
 
 
 def read_additional_keys(version: str) -> frozenset[str]:
     """Return the keys that ``--additional-config`` of one vllm-ascend release knows."""
-    return frozenset(_read("envs", "vllm-ascend", version)["additional_config_keys"])
+    return frozenset(_read("vllm-ascend", version)["names"]["additional_config_keys"])
 
 
 def read_fields(version: str) -> JsonFields:
     """Return what the JSON-valued flags of one vLLM release may hold."""
-    document = _read("fields", "vllm", version)
+    document = _read("vllm", version)
     return JsonFields(
-        flag_types=document["flag_types"],
-        classes=document["classes"],
-        tool_call_parsers=tuple(document["tool_call_parsers"]),
-        reasoning_parsers=tuple(document["reasoning_parsers"]),
+        flag_types={row["name"]: row["kinds"] for row in _server_rows(document) if "kinds" in row},
+        classes={
+            name: {field: row["kinds"] for field, row in fields.items()}
+            for name, fields in document["classes"].items()
+        },
+        tool_call_parsers=tuple(document["names"]["tool_call_parsers"]),
+        reasoning_parsers=tuple(document["names"]["reasoning_parsers"]),
     )
 
 
-def _read(kind: str, tool: str, version: str) -> Any:
-    path = os.path.join(catalogue_folder(), kind, f"{tool}-{version}.json")
+def _flag(row: dict[str, Any]) -> Flag:
+    name = row["name"]
+    is_positional = not name.startswith("-")
+    choices = row.get("choices")
+    return Flag(
+        name=name,
+        options=() if is_positional else tuple(row.get("options", (name,))),
+        dest=row.get("dest", name.lstrip("-").replace("-", "_")),
+        type=row.get("type"),
+        action=row.get("action", "_StoreAction"),
+        nargs=row.get("nargs"),
+        choices=None if choices is None else tuple(choices),
+        default=row.get("default"),
+        is_required=row.get("required", False),
+    )
+
+
+def _server_rows(document: Any) -> list[dict[str, Any]]:
+    """Return the rows of the command that serves: vLLM's file has its benchmark's, too."""
+    commands: dict[str, list[dict[str, Any]]] = document["commands"]
+    return next(rows for command, rows in commands.items() if "bench" not in command)
+
+
+def _read(tool: str, version: str) -> Any:
+    path = os.path.join(catalogue_folder(), "packages", f"{tool}-{version}.json")
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)

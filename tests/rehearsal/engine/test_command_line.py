@@ -179,10 +179,16 @@ def test_the_seeds_commands_parse_on_every_release(version: str, command: str) -
 
 
 def test_the_catalogues_hold_no_help_texts_and_one_flag_per_line() -> None:
-    folder = Path(catalogue.catalogue_folder()) / "flags"
-    for path in folder.glob("*.json"):
-        document = json.loads(path.read_text())
-        names = [flag["name"] for flag in document["flags"]]
-        assert names == sorted(names)
-        assert all("help" not in flag for flag in document["flags"])
-        assert len(path.read_text().splitlines()) == len(names) + len(document) + 3
+    folder = Path(catalogue.catalogue_folder()) / "packages"
+    commands = [
+        (path, rows)
+        for path in sorted(folder.glob("*.json"))
+        for rows in json.loads(path.read_text()).get("commands", {}).values()
+    ]
+    assert commands
+    for path, rows in commands:
+        names = [row["name"] for row in rows]
+        assert names == sorted(names, key=lambda name: (not name.startswith("-"), name))
+        assert all("help" not in row for row in rows)
+        lines = {line.strip().rstrip(",") for line in path.read_text().splitlines()}
+        assert all(json.dumps(row, ensure_ascii=False) in lines for row in rows)

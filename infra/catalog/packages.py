@@ -1,0 +1,83 @@
+"""One file for each released package: what `scripts/dump-engine-catalogue` read out of it (`packages/`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from infra.catalog.fields import FieldCatalogue, read_fields
+from infra.catalog.flags import FlagCatalogue, read_flags
+
+
+@dataclass(frozen=True, eq=False)
+class PackageCatalogue:
+    """What one release accepts. Equal only to itself; its tables are built when they are asked for.
+
+    Args:
+        document: the file; `infra/catalog/packages/README.md` has its sections.
+    """
+
+    document: Mapping[str, Any]
+
+    @property
+    def package(self) -> str:
+        """The package's name in an index."""
+        return str(self.document["package"])
+
+    @property
+    def version(self) -> str:
+        """The release."""
+        return str(self.document["version"])
+
+    @property
+    def command(self) -> str:
+        """The command that serves; "" for a package that only adds to another."""
+        return next((name for name in self.document.get("commands", {}) if "bench" not in name), "")
+
+    @cached_property
+    def flags(self) -> FlagCatalogue:
+        """The flags of the command that serves."""
+        return read_flags(self.command, self.version, self._rows)
+
+    @cached_property
+    def fields(self) -> FieldCatalogue | None:
+        """What its JSON flags may hold; None for a package that says nothing of it."""
+        if "classes" not in self.document:
+            return None
+        return read_fields(self._rows, self.document["classes"], self.document.get("names", {}))
+
+    @cached_property
+    def class_defaults(self) -> Mapping[str, Mapping[str, object]]:
+        """Class → field → default; a field without one is None."""
+        return {
+            name: {field: row.get("default") for field, row in fields.items()}
+            for name, fields in self.document.get("classes", {}).items()
+        }
+
+    @cached_property
+    def variables(self) -> Mapping[str, str | None]:
+        """Environment variable → its default as the package writes it, None where it has none."""
+        return {row["name"]: row.get("default") for row in self.document.get("variables", ())}
+
+    @cached_property
+    def models(self) -> frozenset[str]:
+        """The architectures that the release registers."""
+        return frozenset(self.document.get("models", ()))
+
+    def names(self, kind: str) -> frozenset[str]:
+        """What the release registers under a kind, `kv_connectors` for example."""
+        return frozenset(self.document.get("names", {}).get(kind, ()))
+
+    @property
+    def _rows(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(self.document.get("commands", {}).get(self.command, ()))
+
+
+@lru_cache(maxsize=32)
+def read_package(path: Path) -> PackageCatalogue:
+    """A catalogue file."""
+    return PackageCatalogue(json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,231 @@
+"""Small packages laid out like the engines': enough of each for its catalogue to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+VLLM: Mapping[str, str] = {
+    "vllm/__init__.py": "",
+    "vllm/envs.py": """
+        import os
+        from typing import TYPE_CHECKING
+        if TYPE_CHECKING:
+            VLLM_PORT: int | None = None
+        environment_variables = {
+            "VLLM_PORT": lambda: os.getenv("VLLM_PORT"),
+            "VLLM_PREFIX": lambda: os.getenv("VLLM_PREFIX", "x"),
+        }
+    """,
+    "vllm/platforms/__init__.py": "_current_platform = None",
+    "vllm/platforms/interface.py": """
+        import enum
+        class PlatformEnum(enum.Enum):
+            CUDA = 1
+        class Platform:
+            pass
+    """,
+    "vllm/utils/__init__.py": "",
+    "vllm/utils/argparse_utils.py": """
+        import argparse
+        class FlexibleArgumentParser(argparse.ArgumentParser):
+            pass
+        def human_readable_int(text):
+            return int(text)
+    """,
+    "vllm/config/__init__.py": """
+        from dataclasses import dataclass, field
+        from typing import TYPE_CHECKING, Any, Literal
+        import torch
+        if TYPE_CHECKING:
+            from vllm.quantization import Methods
+        else:
+            Methods = Any
+        @dataclass
+        class EPLBConfig:
+            window_size: int = 1000
+            policy: Literal["default", "other"] = "default"
+            seen: list[int] = field(default_factory=list, init=False)
+        @dataclass
+        class ParallelConfig:
+            eplb_config: EPLBConfig = field(default_factory=EPLBConfig)
+            dtype: torch.dtype = torch.float16
+        @dataclass
+        class ModelConfig:
+            quantization: Methods | str | None = None
+        @dataclass
+        class SpeculativeConfig:
+            num_speculative_tokens: int = None
+    """,
+    "vllm/quantization.py": 'from typing import Literal\nMethods = Literal["awq", "fp8"]',
+    "vllm/engine/__init__.py": "",
+    "vllm/engine/arg_utils.py": """
+        import json
+        from dataclasses import dataclass, field
+        from typing import Any
+        import transformers
+        from vllm.config import EPLBConfig, ModelConfig, ParallelConfig
+        from vllm.utils.argparse_utils import human_readable_int
+        def parse_dataclass(text):
+            return json.loads(text)
+        def _optional_type(text):
+            return text or None
+        @dataclass
+        class AsyncEngineArgs:
+            speculative_config: dict[str, Any] | None = None
+            @staticmethod
+            def add_cli_args(parser):
+                parallel = parser.add_argument_group(title="ParallelConfig")
+                parallel.add_argument("--eplb-config", type=parse_dataclass, default=EPLBConfig())
+                parallel.add_argument("--tensor-parallel-size", "-tp", type=int, default=1)
+                model = parser.add_argument_group(title="ModelConfig")
+                model.add_argument("--quantization", "-q", type=_optional_type)
+                model.add_argument("--max-model-len", type=human_readable_int)
+                parser.add_argument("--speculative-config", type=json.loads)
+                return parser
+    """,
+    "vllm/entrypoints/__init__.py": "",
+    "vllm/entrypoints/openai/__init__.py": "",
+    "vllm/entrypoints/openai/cli_args.py": """
+        import argparse
+        from dataclasses import dataclass
+        import uvloop
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        @dataclass
+        class FrontendArgs:
+            host: str | None = None
+        def make_arg_parser(parser):
+            parser.add_argument("model_tag", type=str, nargs="?")
+            parser.add_argument("--host", type=str)
+            parser.add_argument("--headless", action="store_true")
+            parser.add_argument("--enforce-eager", action=argparse.BooleanOptionalAction, default=False)
+            return AsyncEngineArgs.add_cli_args(parser)
+    """,
+    "vllm/benchmarks/__init__.py": "",
+    "vllm/benchmarks/serve.py": """
+        import uuid
+        def add_cli_args(parser):
+            parser.add_argument("--request-id-prefix", type=str, default=f"bench-{uuid.uuid4().hex[:8]}-")
+    """,
+    "vllm/distributed/__init__.py": "",
+    "vllm/distributed/kv_transfer/__init__.py": "",
+    "vllm/distributed/kv_transfer/kv_connector/__init__.py": "",
+    "vllm/distributed/kv_transfer/kv_connector/factory.py": """
+        class KVConnectorFactory:
+            _registry = {"NixlConnector": None}
+    """,
+    "vllm/reasoning/__init__.py": """
+        class ReasoningParserManager:
+            @classmethod
+            def list_registered(cls):
+                return ["kimi_k2"]
+    """,
+    "vllm/tool_parsers/__init__.py": """
+        class ToolParserManager:
+            @classmethod
+            def list_registered(cls):
+                return ["kimi_k2", "hermes"]
+    """,
+    "vllm/model_executor/__init__.py": "",
+    "vllm/model_executor/models/__init__.py": "",
+    "vllm/model_executor/models/registry.py": """
+        import vllm._C
+        from transformers import PretrainedConfig
+        _VLLM_MODELS = {"KimiK25ForConditionalGeneration": ("kimi_k25", "KimiK25")}
+    """,
+}
+
+SGLANG: Mapping[str, str] = {
+    "sglang/__init__.py": "",
+    "sglang/srt/__init__.py": "",
+    "sglang/srt/environ.py": """
+        class EnvBool:
+            def __init__(self, default):
+                self.default = default
+        class Envs:
+            SGLANG_LOG_GC = EnvBool(False)
+    """,
+    "sglang/srt/server_args.py": """
+        import os
+        import torch
+        from sglang.srt.layers.kernels import is_fast
+        BACKENDS = ["triton", "fa3"]
+        TIMEOUT = int(os.getenv("SGLANG_TIMEOUT", "300"))
+        HOME = os.environ.get("HF_HOME")
+        class ServerArgs:
+            @staticmethod
+            def add_cli_args(parser):
+                parser.add_argument("--model-path", "--model", type=str, required=True)
+                parser.add_argument("--attention-backend", type=str, choices=BACKENDS)
+    """,
+    "sglang/srt/parser/__init__.py": "",
+    "sglang/srt/parser/conversation.py": """
+        register_conv_template(Conversation(name="kimi-vl", roles=("a", "b")))
+    """,
+    "sglang/srt/models/__init__.py": "",
+    "sglang/srt/models/kimi_k25.py": "class KimiK25: pass\nEntryClass = [KimiK25]",
+    "sglang/srt/models/llama.py": "class Llama: pass\nEntryClass = Llama",
+    "sglang/test/__init__.py": 'import os\nos.getenv("SGLANG_ONLY_IN_TESTS")',
+}
+
+VLLM_ASCEND: Mapping[str, str] = {
+    "vllm_ascend/__init__.py": """
+        def register_model():
+            ModelRegistry.register_model("DeepseekV4ForCausalLM", "vllm_ascend.models:X")
+    """,
+    "vllm_ascend/envs.py": """
+        import os
+        env_variables = {"VLLM_ASCEND_ENABLE_NZ": lambda: int(os.getenv("VLLM_ASCEND_ENABLE_NZ", 1))}
+    """,
+    "vllm_ascend/ascend_config.py": """
+        class AscendConfig:
+            def __init__(self, vllm_config):
+                additional_config = vllm_config.additional_config
+                self.a = additional_config.get("ascend_log_path")
+                self.b = self.value(scheduler_config, additional_config, "recompute_scheduler_enable", False)
+                if "refresh" in additional_config:
+                    self.c = vllm_config.additional_config["eplb_config"]
+                self.d = other_config.get("not_a_key")
+    """,
+    "vllm_ascend/distributed/kv_transfer/__init__.py": """
+        def register_connector():
+            KVConnectorFactory.register_connector("MooncakeConnectorV1", "module", "Class")
+    """,
+}
+
+_ROUTER = """
+    from typing import Any
+    import setproctitle
+    class RouterArgs:
+        @staticmethod
+        def add_cli_args(parser, use_router_prefix):
+            prefix = "router-" if use_router_prefix else ""
+            parser.add_argument(f"--{prefix}policy", type=str, default="cache_aware", choices=["random", "cache_aware"])
+            parser.add_argument("--prefill", nargs="+", action="append")
+"""
+VLLM_ROUTER: Mapping[str, str] = {
+    "vllm_router/__init__.py": "",
+    "vllm_router/launch_router.py": _ROUTER,
+}
+SGLANG_ROUTER: Mapping[str, str] = {
+    "sglang_router/__init__.py": "",
+    "sglang_router/launch_router.py": _ROUTER,
+}
+PACKAGES: Mapping[str, Mapping[str, str]] = {
+    "vllm": VLLM,
+    "vllm-ascend": VLLM_ASCEND,
+    "sglang": SGLANG,
+    "vllm-router": VLLM_ROUTER,
+    "sglang-router": SGLANG_ROUTER,
+}
+
+
+def write_package(name: str, folder: Path, changes: Mapping[str, str] | None = None) -> Path:
+    """One of `PACKAGES`, with files of it written anew."""
+    for path, text in {**PACKAGES[name], **(changes or {})}.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lines = text.strip("\n").splitlines()
+        margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+        file.write_text("\n".join(line[margin:] for line in lines) + "\n", encoding="utf-8")
+    return folder
