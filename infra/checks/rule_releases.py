@@ -23,7 +23,8 @@ def changed_clauses(
         old: a version.
         new: another.
     """
-    started, ceased = [], []
+    started: list[str] = []
+    ceased: list[str] = []
     about: frozenset[str] = frozenset(ENGINES)
     for clause in releases.split(";"):
         named = _named(clause)

@@ -80,7 +80,7 @@ def judge_release(stack: LoadedStack, catalog: Catalog, inventory: Inventory | N
         plan = compile_plan(resolved, topology, address_book(topology, inventory), catalog)
     except ProblemsFound as error:
         return Side(plan=None, recipes={}, problems=error.problems)
-    recipes = {settings.role: settings.recipe for settings in resolved.roles}
+    recipes: dict[str, str | None] = {each.role: each.recipe for each in resolved.roles}
     found = (*problems, *judge_stack(plan, stack, catalog))
     return Side(plan=plan, recipes=recipes, problems=found)
 

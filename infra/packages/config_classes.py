@@ -104,8 +104,9 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     value: Any = field.default
     if hasattr(value, "default_factory") and hasattr(value, "is_required"):  # pydantic's Field(...)
         value = value.get_default(call_default_factory=value.default_factory is not None)
-    if value is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
-        value = field.default_factory()
+    factory: Any = field.default_factory
+    if value is dataclasses.MISSING and factory is not dataclasses.MISSING:
+        value = factory()
     if value is dataclasses.MISSING or type(value).__name__ == "PydanticUndefinedType":
         return None
     try:

@@ -65,10 +65,7 @@ def declared_variables(path: Path, holder: str) -> list[dict[str, Any]]:
         if not isinstance(kind, ast.ClassDef) or kind.name != holder:
             continue
         for node in kind.body:
-            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-            target = (
-                node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-            )
+            target, value = _assigned(node)
             if isinstance(target, ast.Name) and isinstance(value, ast.Call):
                 row = {"name": target.id, "type": ast.unparse(value.func)}
                 if value.args:
@@ -144,19 +141,22 @@ def entry_classes(folder: Path) -> list[str]:
     return sorted(found)
 
 
+def _assigned(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
+    """What a statement assigns to, and what; nothing for any other statement."""
+    if isinstance(node, ast.AnnAssign):
+        return node.target, node.value
+    return (node.targets[0], node.value) if isinstance(node, ast.Assign) else (None, None)
+
+
 def _table(tree: ast.Module, name: str) -> dict[str, ast.expr]:
     for node in ast.walk(tree):
-        target = node.target if isinstance(node, ast.AnnAssign) else None
-        if isinstance(node, ast.Assign):
-            target = node.targets[0]
-        if isinstance(target, ast.Name) and target.id == name:
-            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-            if isinstance(value, ast.Dict):
-                return {
-                    key.value: each
-                    for key, each in zip(value.keys, value.values, strict=True)
-                    if isinstance(key, ast.Constant) and isinstance(key.value, str)
-                }
+        target, value = _assigned(node)
+        if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Dict):
+            return {
+                key.value: each
+                for key, each in zip(value.keys, value.values, strict=True)
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
+            }
     return {}
 
 

@@ -19,7 +19,7 @@ import types
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 # Imported for real, beside the standard library: they decide how a configuration class takes a value.
 REAL = frozenset(
@@ -166,10 +166,14 @@ class StandIn(_Number, metaclass=StandInType):
 class StandInModule(types.ModuleType):
     """A module of which nothing is there, and every name is a stand-in."""
 
-    __path__: ClassVar[list[str]] = []
     __all__: tuple[str, ...] = ()
     __file__ = "not installed"
     __version__ = "0.0.0"
+
+    def __init__(self, name: str) -> None:
+        """A package without a folder: modules below it are found as stand-ins."""
+        super().__init__(name)
+        self.__path__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         is_protocol = name.startswith("__") and name.endswith("__")
@@ -237,9 +241,9 @@ def _answer_where_a_standin_cannot() -> None:
     pickles.dumps = lambda _: b""
     known_version = importlib.metadata.version
 
-    def version(name: str) -> str:
+    def version(distribution_name: str) -> str:
         try:
-            return known_version(name)
+            return known_version(distribution_name)
         except importlib.metadata.PackageNotFoundError:
             return "0.0.0"
 
