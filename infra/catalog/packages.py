@@ -41,7 +41,11 @@ class PackageCatalogue:
     @cached_property
     def flags(self) -> FlagCatalogue:
         """The flags of the command that serves."""
-        return read_flags(self.command, self.version, self._rows)
+        return self.flags_of(self.command)
+
+    def flags_of(self, command: str) -> FlagCatalogue:
+        """The flags of one of the package's commands: `vllm bench serve` beside `vllm serve`."""
+        return read_flags(command, self.version, self.document["commands"][command])
 
     @cached_property
     def fields(self) -> FieldCatalogue | None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
 from infra.engines.command_line import parse_flags
 from infra.plan.compile import CompiledStack, compile_file
@@ -27,7 +28,7 @@ from infra.spec.load import stack_names
 
 HERE = Path(__file__).parent
 CATALOG = Catalog()
-BENCHES = ("vllm-bench-serve-0.17.0", "vllm-bench-serve-0.33.0")
+BENCHED = ("vllm-0.17.0", "vllm-0.22.1", "vllm-0.33.0")
 
 # How a container is started, stopped and named belongs to its unit.
 UNIT_OPTIONS = {"--rm", "-d", "-it", "--entrypoint=/bin/bash"}
@@ -170,7 +171,13 @@ def leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def flags_of(words: list[str], catalogue: str) -> tuple[dict[str, object], tuple[str, ...]]:
-    parsed = parse_flags(words, CATALOG.flags(catalogue))
+    return read_as_leaves(words, CATALOG.flags(catalogue))
+
+
+def read_as_leaves(
+    words: list[str], flags: FlagCatalogue
+) -> tuple[dict[str, object], tuple[str, ...]]:
+    parsed = parse_flags(words, flags)
     refused = {word.partition("=")[0]: reason for word, reason in parsed.rejected}
     values = {
         leaf: value for name, v in parsed.values.items() for leaf, value in leaves(f"--{name}", v)
@@ -363,10 +370,11 @@ def test_benchmark_command_parses_and_asks_for_our_model(
     words = split(document["command"])
     if "vllm" in words:
         rest = words[words.index("vllm") + 3 :]
-        for bench in BENCHES:
-            values, positionals = flags_of(rest, bench)
+        for package in BENCHED:
+            flags = CATALOG.package(package).flags_of("vllm bench serve")
+            values, positionals = read_as_leaves(rest, flags)
             assert not positionals
-            assert parse_flags(rest, CATALOG.flags(bench)).rejected == ()
+            assert parse_flags(rest, flags).rejected == ()
             assert str(values["--model"]).lower() == compiled(stack).plan.model.lower()
     else:
         given = dict(zip(words[3::2], words[4::2], strict=True))
