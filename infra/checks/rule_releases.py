@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from infra.checks.view import version_numbers
+from infra.catalog.versions import version_numbers
 
 ENGINES = ("vllm-ascend", "sglang", "vllm")
 _ENGINE_AT_END = re.compile(r"\s*(?:\b(?:vllm-ascend|sglang|vllm))?\s*\Z")
