@@ -17,8 +17,8 @@ from infra.memory.device import (
 from infra.memory.kv_cache import request_gib
 from infra.plan.process import Process
 
-# Some figures are vendors' nominal ones, and the overhead was measured once: a shortfall below this share of the KV
-# budget only warns. GB200 with TP4 at vLLM 0.17.0's defaults was published, and comes out 0.6 GiB short.
+# Some figures are vendors' nominal ones, and the overhead is a constant (docs/estimates.md): a shortfall below this
+# share of the KV budget only warns. GB200 with TP4 at vLLM 0.17.0's defaults was published, and is 0.6 GiB short.
 TOLERANCE = 0.1
 ONE_BLOCK = 16  # tokens, where an engine runs on what it was not made for: another rule says so
 UNSAID = 1 << 40  # no limit that matters
