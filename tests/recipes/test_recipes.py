@@ -340,7 +340,14 @@ def test_router_has_the_published_arguments(document: Mapping[str, Any], stack: 
     (process,) = processes(document, stack)
     words = split(fill(document["command"], document, stack, process))
     assert Path(process.argv[1]).name == words[1]
-    assert lists_of(list(process.argv[2:])) == lists_of(words[2:])
+    ours, theirs = lists_of(list(process.argv[2:])), lists_of(words[2:])
+    differences: Differences = {
+        ("flag", flag): (theirs.get(flag), ours.get(flag))
+        for flag in {**theirs, **ours}
+        if theirs.get(flag) != ours.get(flag)
+    }
+    used = judge(differences, document, f"{stack} {process.id}")
+    assert used == {("flag", deviation["flag"]) for deviation in document.get("deviations", [])}
 
 
 def lists_of(words: list[str]) -> dict[str, list[str]]:
