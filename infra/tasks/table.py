@@ -104,17 +104,6 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     JSON,
                 ),
             ),
-            Entry(
-                "engines",
-                "engines",
-                "The pinned engine releases, and what an upgrade changes for a stack",
-                (
-                    *STACK,
-                    INVENTORY,
-                    Option("diff", "pair", "A B: what changes from release A to release B"),
-                    JSON,
-                ),
-            ),
         ),
     ),
     (
@@ -323,6 +312,17 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     Option("to-stack", "text", "write it as a stack file, as far as it can be one"),
                     Option("to-plan", "text", "write it as a plan document"),
                     Option("report", "text", "of a folder: write a table of all recipes there"),
+                    JSON,
+                ),
+            ),
+            Entry(
+                "engines",
+                "engines",
+                "The pinned engine releases, and what an upgrade changes for a stack",
+                (
+                    *STACK,
+                    INVENTORY,
+                    Option("diff", "pair", "A B: what changes from release A to release B"),
                     JSON,
                 ),
             ),

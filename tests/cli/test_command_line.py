@@ -21,7 +21,8 @@ from infra.tasks.table import GROUPS
 FAB = str(Path(sys.executable).parent / "fab")
 DESIGNED_ORDER = (
     "stacks", "check", "plan", "render", "estimate", "facts", "preflight", "tune-hosts", "stage-weights", "up", "down",
-    "restart", "status", "logs", "diff", "replace-host", "verify", "bundle", "import", "inventory", "rehearse",
+    "restart", "status", "logs", "diff", "replace-host", "verify", "bundle", "import", "engines",
+    "inventory", "rehearse",
 )  # fmt: skip
 
 
