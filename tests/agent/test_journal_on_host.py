@@ -16,7 +16,8 @@ from infra.rehearsal.lab.hosts import Bind, LabHost
 from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
 
-pytestmark = pytest.mark.lab
+# Slow: each test writes thousands of entries to a real journal and reads them back in two ways.
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 AGENT = Path(infra.agent.__file__).parent
 PROGRAMS = Path(__file__).parent / "on_host"
