@@ -91,7 +91,7 @@ def floor(fleet: Fleet, mode: TuningMode) -> list[str]:
             (folder / name).write_bytes(agent_input(request, timeout_s=TIMEOUT_S))
         (folder / "names").write_text("\n".join(fleet.names))
         # the end of standard input ends the request here, so nothing has to hold it open
-        (folder / "command").write_text(agent_command(sudo=True, holds_stdin=False))
+        (folder / "command").write_text(agent_command(sudo=True, mode="piped"))
     script = (
         f'ssh -F {fleet.lab.ssh_config} "$1" "$(cat {folder}/command)" <{folder}/"$1" >{folder}/"$1".out'
         f' && grep -q items {folder}/"$1".out'

@@ -90,7 +90,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible publishes no ty
             HostsFailed: there is no report, or it is an error.
         """
         done = self._low_level_execute_command(
-            agent_command(sudo=False, holds_stdin=False),
+            agent_command(sudo=False, mode="piped"),
             in_data=agent_input(request, timeout_s=timeout_s),
         )
         stdout, stderr = done["stdout"].encode(), done["stderr"].encode()

@@ -1,4 +1,4 @@
-"""One request in, one report out; the operation's module is loaded only when it is asked for."""
+"""Requests in, a report out for each; an operation's module is loaded only when it is asked for."""
 
 import contextlib
 import errno
@@ -41,6 +41,8 @@ STREAM = "moe-infra-stream"
 # Whoever reads a stream says so in between: a peer that is silent for so long is gone.
 PULSE_LIMIT_S = 90.0
 PULSE_BYTES = 1024
+# How long an agent waits for the next request before it goes; whoever asks later starts another.
+IDLE_LIMIT_S = 300.0
 OS_FIXES = {
     errno.EROFS: "mount it writable (mount -o remount,rw) after a look at dmesg",
     errno.ENOSPC: "free space (df -h {0}; df -i {0})",
@@ -52,14 +54,20 @@ Report = Dict[str, object]
 
 
 def main(arguments: List[str]) -> int:
-    """Answer one request.
+    """Answer one request, or one after the other.
 
     Args:
         arguments: nothing: the request is all of standard input. `framed`: a length line, then the
             request, compressed, and standard input stays open while somebody wants the answer. `piped`: the same,
-            but its end says nothing (Ansible closes it at once). A path: the request is that file, and
+            but its end says nothing (Ansible closes it at once). `turns`: framed requests until standard input
+            ends, each after the report on the one before. A path: the request is that file, and
             the exit code tells whether every item is as wanted.
     """
+    if arguments == ["turns"]:
+        _leave_group()
+        while _take_turn():
+            pass
+        os._exit(0)
     host = Host(os.environ.get("MOE_INFRA_ROOT", ""))
     if arguments in (["framed"], ["piped"]):
         request = _read_frame()
@@ -76,6 +84,27 @@ def main(arguments: List[str]) -> int:
         return _verdict(report)
     sys.stdout.write(json.dumps(answer(json.load(sys.stdin), host)) + "\n")
     return 0
+
+
+def _take_turn() -> bool:
+    """Answer the next request; False when there is none."""
+    request = _read_frame()
+    if not request:
+        return False
+    _learn(request.pop("modules", None))
+    host = Host(os.environ.get("MOE_INFRA_ROOT", ""))
+    end_watch = _start_watch(host, [0], _seconds(request), request.get("lease"), has_pulse=False)
+    report = answer(request, host)
+    end_watch()
+    _write_framed(report)
+    return bool(select.select([0], [], [], IDLE_LIMIT_S)[0])
+
+
+def _learn(modules: object) -> None:
+    """Take in modules that an operation needs and that were not carried here before."""
+    loader = getattr(sys.modules[__name__], "__loader__", None)
+    if isinstance(modules, dict) and modules:
+        cast(Any, loader).sources.update(modules)
 
 
 def answer(request: Report, host: Host) -> Report:
@@ -153,9 +182,11 @@ def failure(what: str, fix: str) -> Report:
 
 
 def _read_frame() -> Report:
-    """The request; bytes that follow it stand in its `body`, as many as it announces."""
+    """The request, empty where there is none; bytes that follow it stand in its `body`, as many as it announces."""
     stream = sys.stdin.buffer
-    length = int(stream.readline())
+    length = int(stream.readline() or 0)
+    if not length:
+        return {}
     request = cast(Report, json.loads(zlib.decompress(stream.read(length)).decode("utf-8")))
     following = request.get("body_bytes")
     return dict(request, body=stream.read(int(str(following)))) if following else request
@@ -180,7 +211,7 @@ def _seconds(request: Report) -> Optional[float]:
 
 def _start_watch(
     host: Host, watched: List[int], deadline_s: Optional[float], lease: object, *, has_pulse: bool
-) -> None:
+) -> Callable[[], None]:
     """End with everything that was started when nobody waits any more, or when the time is over.
 
     As long as somebody waits, the lease that came with the request is renewed.
@@ -191,7 +222,11 @@ def _start_watch(
         deadline_s: how long the answer may take, None without a limit.
         lease: the one that came with the request.
         has_pulse: whether standard input tells now and then that somebody still reads.
+
+    Returns:
+        Ends the watch: the request is answered.
     """
+    answered, end_watch = os.pipe()
     end = None if deadline_s is None else time.monotonic() + deadline_s
 
     def watch() -> None:
@@ -201,7 +236,9 @@ def _start_watch(
             pause = max(min(ends) - time.monotonic(), 0.0) if ends else None
             if isinstance(lease, dict):
                 pause = RENEW_S if pause is None else min(RENEW_S, pause)
-            readable, _, _ = select.select(watched, [], [], pause)
+            readable, _, _ = select.select([*watched, answered], [], [], pause)
+            if answered in readable:
+                return
             if readable and has_pulse and os.read(0, PULSE_BYTES):
                 heard = time.monotonic()
                 continue
@@ -214,7 +251,15 @@ def _start_watch(
         host.end_children()
         os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+
+    def end_it() -> None:
+        os.close(end_watch)
+        watcher.join()
+        os.close(answered)
+
+    return end_it
 
 
 def _verdict(report: Report) -> int:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from infra.errors import InfraError
 from infra.inventory.hosts import InventoryHost
-from infra.remote.agent_call import call_agent
+from infra.remote.agent_session import AgentSession
 from infra.remote.agent_stream import AgentStream, open_agent_stream
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import HostFailure, LostConnection, SeveralHostsFailed
@@ -58,7 +58,7 @@ class SystemClock:
 
 
 class SshFleet:
-    """Hosts over SSH; each connection is opened once and kept."""
+    """Hosts over SSH; each connection is opened once and kept, and so is the agent behind it."""
 
     def __init__(
         self, hosts: Mapping[str, InventoryHost], options: SshOptions, *, asks_once: bool = False
@@ -82,15 +82,17 @@ class SshFleet:
             )
             for name, host in hosts.items()
         }
+        self._agents = {
+            name: AgentSession(host, options.sudo) for name, host in self._hosts.items()
+        }
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
         """See `Fleet`."""
         hosts = [self._hosts[name] for name in requests]
-        password = self._options.sudo
 
         def ask(host: SshHost) -> Report:
             try:
-                return call_agent(host, requests[host.name], timeout_s=timeout_s, password=password)
+                return self._agents[host.name].ask(requests[host.name], timeout_s=timeout_s)
             finally:
                 if self._asks_once:
                     host.close()

@@ -10,7 +10,7 @@ import shlex
 import threading
 import zlib
 from collections.abc import Mapping
-from typing import cast
+from typing import Literal, cast
 
 from infra.agent.bundle import WATCHER, needed, program, texts_in, without_comments
 from infra.agent.conversation import MARKER, OPERATIONS, OVER_TIME, STREAMS
@@ -27,8 +27,10 @@ from infra.remote.failures import (
 from infra.remote.outcome import Host, Outcome
 from infra.remote.sudo import PROMPT, STARTED, Dialogue, SudoPassword
 
+Mode = Literal["framed", "piped", "turns"]
+
 LAST_LINES = 10
-_REPORT = re.compile(rb"^" + MARKER.encode() + rb" (\d+)\n", re.MULTILINE)
+REPORT = re.compile(rb"^" + MARKER.encode() + rb" (\d+)\n", re.MULTILINE)
 # No quotes inside, so that any shell passes it on; the words of the report are found by their marker.
 _BOOTSTRAP = "import sys,zlib;i=sys.stdin.buffer;exec(zlib.decompress(i.read(int(i.readline()))))"
 _NO_PYTHON, _NO_SUDO, _OLD_PYTHON = (
@@ -147,6 +149,16 @@ def read_answer(name: str, outcome: Outcome) -> dict[str, object]:
     report = find_report(outcome.stdout)
     if report is None:
         raise failure_of(name, outcome)
+    return without_error(name, report)
+
+
+def without_error(name: str, report: dict[str, object]) -> dict[str, object]:
+    """A report that is not an error.
+
+    Raises:
+        AgentFailed: it is one.
+        LeaseHeld: it is one since somebody else holds the lease.
+    """
     error = report.get("error")
     if isinstance(error, dict) and isinstance(error.get("lease"), dict):
         raise LeaseHeld(name, f"{error.get('what')}.", error["lease"])
@@ -161,9 +173,18 @@ def agent_program(request: Mapping[str, object]) -> bytes:
     It carries what the request's operation needs and nothing else, without docstrings and comments: every
     doubling beyond the first 14 KB that TCP sends at once costs a distant host another round trip.
     """
-    roots = ("conversation", *_modules_of(request))
     with _PACKING:
-        return _packed_program(roots)
+        return _packed_program(_roots(request))
+
+
+def agent_modules(request: Mapping[str, object]) -> Mapping[str, str]:
+    """The modules that a request's operation needs, as they travel: text by name."""
+    with _PACKING:
+        return _carried(_roots(request))
+
+
+def _roots(request: Mapping[str, object]) -> tuple[str, ...]:
+    return ("conversation", *_modules_of(request))
 
 
 def _modules_of(request: Mapping[str, object]) -> tuple[str, ...]:
@@ -180,10 +201,14 @@ def _modules_of(request: Mapping[str, object]) -> tuple[str, ...]:
 
 @functools.cache
 def _packed_program(roots: tuple[str, ...]) -> bytes:
-    modules = needed(_texts(), roots)
-    carried = {name: without_comments(text) for name, text in modules.items()}
-    packed = zlib.compress(program(carried).encode())
+    packed = zlib.compress(program(_carried(roots)).encode())
     return b"%d\n" % len(packed) + packed
+
+
+@functools.cache
+def _carried(roots: tuple[str, ...]) -> dict[str, str]:
+    modules = needed(_texts(), roots)
+    return {name: without_comments(text) for name, text in modules.items()}
 
 
 @functools.cache
@@ -192,7 +217,7 @@ def _texts() -> dict[str, str]:
     return texts_in(str(importlib.resources.files("infra.agent")))
 
 
-def agent_command(*, sudo: bool, asks: bool = False, holds_stdin: bool = True) -> str:
+def agent_command(*, sudo: bool, asks: bool = False, mode: Mode = "framed") -> str:
     """The command line that starts the agent; the same for every host and every request.
 
     `env` and `sh -c` make it independent of the login's shell, -I and -S of the host's Python set-up.
@@ -201,9 +226,9 @@ def agent_command(*, sudo: bool, asks: bool = False, holds_stdin: bool = True) -
         sudo: whether a login other than root becomes root.
         asks: whether sudo may ask for a password on standard input; the program then says that it runs
             before it reads.
-        holds_stdin: whether the caller keeps standard input open, so that its end means that nobody waits.
+        mode: `framed` where the caller keeps standard input open, so that its end means that nobody waits;
+            `piped` where it does not; `turns` for requests that follow each other.
     """
-    mode = "framed" if holds_stdin else "piped"
     become = _BECOME_ROOT % (_WITH_PASSWORD if asks else _WITHOUT_PASSWORD)
     program = f'"{_ANNOUNCED}" {mode} {STARTED}' if asks else f'"{_BOOTSTRAP}" {mode}'
     chosen = become if sudo else 'set -- "$p"'
@@ -213,7 +238,7 @@ def agent_command(*, sudo: bool, asks: bool = False, holds_stdin: bool = True) -
 
 def find_report(stdout: bytes) -> dict[str, object] | None:
     """The report among whatever else a login prints; None when there is no whole one."""
-    for match in reversed(list(_REPORT.finditer(stdout))):
+    for match in reversed(list(REPORT.finditer(stdout))):
         text = stdout[match.end() : match.end() + int(match.group(1))]
         try:
             report = json.loads(text)

@@ -72,6 +72,12 @@ class LeaseHeld(HostsFailed):
         self.holder = holder
 
 
+def over_time(host: str, timeout_s: float) -> OverTime:
+    """The failure of a host whose answer did not come within this side's limit."""
+    what = f"no answer within {timeout_s:g} s; what was started there is being ended."
+    return OverTime(host, what, "Look at the host, then run again.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFailure:
     """One host that failed, and why."""

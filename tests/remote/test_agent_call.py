@@ -58,7 +58,7 @@ def test_a_report_comes_back(host: Host, folder: Path) -> None:
 def test_a_caller_that_closes_standard_input_at_once_gets_its_report(folder: Path) -> None:
     host = FakeHost(noise=b"Welcome!\n")
     stdin = agent_input({"operation": "read", "paths": ["/none"]}, timeout_s=20)
-    command = agent_command(sudo=False, holds_stdin=False)
+    command = agent_command(sudo=False, mode="piped")
     outcome = host.run(command, stdin=stdin, timeout_s=20)
     assert read_answer(host.name, outcome)["files"] == {"/none": None}
 

@@ -1,0 +1,155 @@
+"""One agent that answers request after request on a host: started, carried and let in by sudo once."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from typing import cast
+
+from infra.remote.agent_call import (
+    REPORT,
+    agent_command,
+    agent_modules,
+    agent_program,
+    call_agent,
+    failure_of,
+    framed_request,
+    judge_dialogue,
+    without_error,
+)
+from infra.remote.host import SshHost
+from infra.remote.sudo import Dialogue, SudoPassword
+from infra.remote.talking import SshTalk
+
+# A connection that was used so recently is taken to be alive; an older one is looked after before it is used.
+FRESH_S = 2.0
+# Longer than a marker's line, which may arrive in two pieces.
+MARKER_BYTES = 64
+
+
+class AgentSession:
+    """A host's agent, kept from one request to the next; started by the first, and again when it is gone."""
+
+    def __init__(self, host: SshHost, password: SudoPassword | None = None) -> None:
+        """Nothing is started yet.
+
+        Args:
+            host: where it runs.
+            password: for a sudo that asks for one; None where it must not ask.
+        """
+        self._host = host
+        self._password = password
+        self._talk: SshTalk | None = None
+        self._carried: set[str] = set()
+        self._used_at = 0.0
+        self._busy = threading.Lock()
+
+    def ask(self, request: Mapping[str, object], *, timeout_s: float) -> dict[str, object]:
+        """The agent's report on a request; see `call_agent`.
+
+        Somebody who asks while another request is in work has an agent of his own.
+        """
+        if not self._busy.acquire(blocking=False):
+            return call_agent(self._host, request, timeout_s=timeout_s, password=self._password)
+        try:
+            return without_error(self._host.name, self._answered(request, timeout_s))
+        except BaseException:
+            if self._talk is not None and self._talk.is_over:
+                self._talk = None
+            raise
+        finally:
+            self._used_at = time.monotonic()
+            self._busy.release()
+
+    def _answered(self, request: Mapping[str, object], timeout_s: float) -> dict[str, object]:
+        talk = self._living_talk()
+        try:
+            if talk is None:
+                return self._first_turn(request, timeout_s)
+            return self._next_turn(talk, request, timeout_s)
+        except BaseException:
+            if self._talk is not None:
+                self._talk.close()
+            raise
+
+    def _living_talk(self) -> SshTalk | None:
+        """The agent that waits for its next request, where there is one: nothing is said to a dead one."""
+        if self._talk is not None and time.monotonic() - self._used_at > FRESH_S:
+            self._host.look_after()
+        return None if self._talk is None or self._talk.is_over else self._talk
+
+    def _first_turn(self, request: Mapping[str, object], timeout_s: float) -> dict[str, object]:
+        """Start the agent with what this request needs."""
+        said = agent_program(request) + framed_request({"deadline_s": timeout_s, **request})
+        self._carried = set(agent_modules(request))
+        if self._password is None:
+            self._talk = self._host.talk(agent_command(sudo=True, mode="turns"))
+            return self._turn(self._talk, said, timeout_s)
+        dialogue = Dialogue(self._host.name, self._password, said)
+        command = agent_command(sudo=True, asks=True, mode="turns")
+        self._talk = self._host.talk(command, reply=dialogue.reply)
+        try:
+            return self._turn(self._talk, b"", timeout_s, dialogue)
+        finally:
+            dialogue.close()
+
+    def _next_turn(
+        self, talk: SshTalk, request: Mapping[str, object], timeout_s: float
+    ) -> dict[str, object]:
+        needed = agent_modules(request)
+        missing = {name: needed[name] for name in needed.keys() - self._carried}
+        asked = {"deadline_s": timeout_s, "modules": missing, **request}
+        report = self._turn(talk, framed_request(asked), timeout_s)
+        self._carried |= missing.keys()
+        return report
+
+    def _turn(
+        self, talk: SshTalk, said: bytes, timeout_s: float, dialogue: Dialogue | None = None
+    ) -> dict[str, object]:
+        reader = _ReportReader()
+        outcome = talk.turn(said, timeout_s=timeout_s, take=reader.take)
+        if outcome is None:
+            return reader.report
+        if dialogue is not None and self._password is not None:
+            judge_dialogue(dialogue, self._password, outcome)
+        raise failure_of(self._host.name, outcome)
+
+
+class _ReportReader:
+    """Finds the report in what an agent writes, behind whatever a login prints before it."""
+
+    def __init__(self) -> None:
+        self.report: dict[str, object] = {}
+        self._heard = bytearray()
+        self._looked = 0
+        self._start = self._end = 0
+
+    def take(self, piece: bytes) -> bool:
+        """Hear a piece; whether the report is whole."""
+        self._heard += piece
+        while True:
+            if not self._end and not self._find_marker():
+                return False
+            if len(self._heard) < self._end:
+                return False
+            if self._read():
+                return True
+            self._looked, self._end = self._start, 0  # a login's noise looked like a marker
+
+    def _find_marker(self) -> bool:
+        found = REPORT.search(self._heard, self._looked)
+        if found is None:
+            self._looked = max(self._looked, len(self._heard) - MARKER_BYTES)
+            return False
+        self._start, self._end = found.end(), found.end() + int(found.group(1))
+        return True
+
+    def _read(self) -> bool:
+        try:
+            report = json.loads(bytes(self._heard[self._start : self._end]))
+        except ValueError:
+            return False
+        self.report = cast("dict[str, object]", report)
+        return isinstance(report, dict)

@@ -1,0 +1,171 @@
+"""One agent for request after request: what it keeps, what it learns, and when another one is started."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from infra.agent.bundle import program
+from infra.remote import agent_session
+from infra.remote.agent_call import agent_modules
+from infra.remote.agent_session import AgentSession, _ReportReader
+from infra.remote.connecting import SshOptions
+from infra.remote.failures import AgentFailed, LostConnection, OverTime
+from infra.remote.host import SshHost, open_host
+from tests.remote.loopback_sshd import Sshd, inventory_host
+
+READ: dict[str, object] = {"operation": "read", "paths": ["/proc/self/stat"]}
+LIMIT_S = 20.0
+
+
+@pytest.fixture
+def opened(sshd: Sshd, options: SshOptions) -> Iterator[SshHost]:
+    host = open_host(inventory_host(sshd), options)
+    yield host
+    host.close()
+
+
+def agent_id(session: AgentSession) -> int:
+    """The process id of the agent that answers."""
+    files = session.ask(READ, timeout_s=LIMIT_S)["files"]
+    assert isinstance(files, dict)
+    return int(files["/proc/self/stat"].split()[0])
+
+
+def is_there(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> dict[str, object]:
+    """A request that is in work until somebody writes to a pipe, which nobody does."""
+    os.mkfifo(tmp_path / "pipe")
+    return {"operation": "read", "paths": [str(tmp_path / "pipe")]}
+
+
+def impatient_program(_: object) -> bytes:
+    """The agent as it travels, but that it waits only a moment for its next request."""
+    texts = dict(agent_modules(READ))
+    text = texts["conversation"]
+    texts["conversation"] = text.replace("IDLE_LIMIT_S = 300.0", "IDLE_LIMIT_S = 0.2")
+    assert texts["conversation"] != text
+    packed = zlib.compress(program(texts).encode())
+    return b"%d\n" % len(packed) + packed
+
+
+def wait_until_gone(process: int) -> None:
+    deadline = time.monotonic() + 5
+    while is_there(process):
+        assert time.monotonic() < deadline, "the agent stays"
+        time.sleep(0.02)
+
+
+def test_one_agent_answers_all_requests_and_learns_what_it_needs(opened: SshHost) -> None:
+    session = AgentSession(opened)
+    first = agent_id(session)
+    report = session.ask({"operation": "listening", "ports": [1]}, timeout_s=LIMIT_S)
+    assert "error" not in report
+    assert "units" in session.ask({"operation": "status"}, timeout_s=LIMIT_S)
+    assert agent_id(session) == first
+    opened.close()
+    wait_until_gone(first)
+
+
+def test_an_error_of_the_agent_does_not_end_it(opened: SshHost) -> None:
+    session = AgentSession(opened)
+    first = agent_id(session)
+    with pytest.raises(AgentFailed, match="'dance' is not an operation"):
+        session.ask({"operation": "dance"}, timeout_s=LIMIT_S)
+    assert agent_id(session) == first
+
+
+def test_a_body_follows_its_own_request(opened: SshHost) -> None:
+    session = AgentSession(opened)
+    agent_id(session)
+    with pytest.raises(AgentFailed):
+        session.ask({"operation": "receive", "body": b"x" * 100_000}, timeout_s=LIMIT_S)
+    assert is_there(agent_id(session))
+
+
+def test_an_agent_that_has_gone_is_started_again(opened: SshHost) -> None:
+    session = AgentSession(opened)
+    first = agent_id(session)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(opened.run, f"kill -9 {first}", timeout_s=LIMIT_S).result()
+    wait_until_gone(first)
+    time.sleep(0.1)  # sshd tells of it
+    assert agent_id(session) != first
+
+
+def test_a_connection_that_died_while_it_was_idle_is_replaced(
+    opened: SshHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_session, "FRESH_S", 0.0)
+    session = AgentSession(opened)
+    first = agent_id(session)
+    opened.open().close()
+    assert agent_id(session) != first
+    wait_until_gone(first)
+
+
+def test_a_limit_ends_the_request_and_what_it_started(
+    opened: SshHost, slow: dict[str, object]
+) -> None:
+    session = AgentSession(opened)
+    first = agent_id(session)
+    begun = time.monotonic()
+    with pytest.raises(OverTime):
+        session.ask(slow, timeout_s=1.0)
+    assert time.monotonic() - begun < 5
+    wait_until_gone(first)
+    assert agent_id(session) != first
+
+
+def test_a_connection_lost_in_a_request_leaves_its_outcome_unknown(
+    opened: SshHost, slow: dict[str, object]
+) -> None:
+    session = AgentSession(opened)
+    first = agent_id(session)
+    timer = threading.Timer(0.5, opened.close)
+    timer.start()
+    with pytest.raises(LostConnection):
+        session.ask(slow, timeout_s=LIMIT_S)
+    timer.join()
+    wait_until_gone(first)
+
+
+def test_who_asks_meanwhile_has_an_agent_of_his_own(
+    opened: SshHost, slow: dict[str, object]
+) -> None:
+    session = AgentSession(opened)
+    first = agent_id(session)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(session.ask, slow, timeout_s=2.0)
+        time.sleep(0.3)
+        assert agent_id(session) != first
+        with pytest.raises(OverTime):
+            waits.result()
+
+
+def test_an_idle_agent_goes_by_itself(opened: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_session, "agent_program", impatient_program)
+    session = AgentSession(opened)
+    wait_until_gone(agent_id(session))
+    monkeypatch.undo()
+    assert is_there(agent_id(session))
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_a_report_is_found_in_pieces_of_any_size_behind_noise(size: int) -> None:
+    text = b'Welcome!\nmoe-infra-report 12\nnonsense\n\nmoe-infra-report 8\n{"a": 1}\n'
+    reader = _ReportReader()
+    pieces = [text[i : i + size] for i in range(0, len(text), size)]
+    assert [reader.take(piece) for piece in pieces].count(True) >= 1
+    assert reader.report == {"a": 1}
