@@ -213,7 +213,3 @@ def _print_controller(found: Mapping[int, Runs]) -> None:
 
 if __name__ == "__main__":
     main()
-
-
-if __name__ == "__main__":
-    main()
