@@ -22,7 +22,7 @@ from infra.render.supervision import groups_of, plan_watch_port
 
 # Watchers speak twice a second; this covers hosts that are busy loading.
 MEET_S = 15.0
-PAUSE_S = 0.2
+PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
