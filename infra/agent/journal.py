@@ -25,6 +25,10 @@ _TEXT_ENTRY = re.compile(rb"((?:[A-Za-z0-9_]+=[^\n]*\n)+)\n")
 _SIZE = struct.Struct("<Q")
 
 
+class Unreadable(Exception):
+    """The journal's files are not what is known here; journalctl may know better."""
+
+
 class Entry(NamedTuple):
     """One line of the journal; `time_us` since 1970, `unit` by its place among those that were asked for."""
 

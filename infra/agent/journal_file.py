@@ -12,8 +12,8 @@ from itertools import accumulate, chain, repeat
 from operator import add, sub
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from .journal import NO_MESSAGE, UNIT_FIELDS, Lines, unit_of
-from .journal_format import DATA, ENTRY, Header, Index, Objects, Unreadable
+from .journal import NO_MESSAGE, UNIT_FIELDS, Lines, Unreadable, unit_of
+from .journal_format import DATA, ENTRY, Header, Index, Objects
 
 WINDOW = 4096
 MAX_BATCH_BYTES = 1 << 20

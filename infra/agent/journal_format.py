@@ -10,6 +10,8 @@ import struct
 from operator import lt
 from typing import Dict, Iterator, List, NamedTuple, Tuple
 
+from .journal import Unreadable
+
 DATA, FIELD, ENTRY, ENTRY_ARRAY = 1, 2, 3, 6
 # Incompatible flags of a file: XZ, LZ4, keyed hashes (no hash is needed here), ZSTD, offsets of four bytes.
 COMPACT = 16
@@ -23,10 +25,6 @@ _FIELD = struct.Struct("<BB6xQ8xQQ")
 _DATA = struct.Struct("<BB6xQ8x8xQQQQ")
 _ARRAY = struct.Struct("<BB6xQQ")
 _OBJECT = struct.Struct("<BB6xQ")
-
-
-class Unreadable(Exception):
-    """The journal's files are not what is known here; journalctl may know better."""
 
 
 class Header(NamedTuple):

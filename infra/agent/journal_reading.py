@@ -9,9 +9,8 @@ from typing import Deque, Dict, Iterator, List, NamedTuple, Optional, Pattern, S
 
 from . import journalctl
 from .host import Host, Refused
-from .journal import Entry, Lines
+from .journal import Entry, Lines, Unreadable
 from .journal_file import Start
-from .journal_format import Unreadable
 from .journal_store import NOTHING, matching, open_journal, start_at
 
 NOWHERE = Start(sequence=b"", serial=0, time_us=sys.maxsize, includes=False)

@@ -8,9 +8,9 @@ from itertools import chain, compress
 from typing import Callable, Dict, Iterator, List, Optional, Pattern, Sequence, Tuple
 
 from .host import Host
-from .journal import Lines
+from .journal import Lines, Unreadable
 from .journal_file import WINDOW, JournalFile, Start
-from .journal_format import Header, Unreadable, read_header
+from .journal_format import Header, read_header
 
 FOLDERS = ("/var/log/journal", "/run/log/journal")
 ENDINGS = (".journal", ".journal~")

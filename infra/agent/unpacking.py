@@ -3,8 +3,7 @@
 import ctypes
 import struct
 
-from .journal import MAX_FIELD_BYTES
-from .journal_format import Unreadable
+from .journal import MAX_FIELD_BYTES, Unreadable
 
 try:
     import lzma

@@ -19,9 +19,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from infra.agent import journal_file, journal_reading, journalctl
 from infra.agent.host import Host
-from infra.agent.journal import Lines
+from infra.agent.journal import Lines, Unreadable
 from infra.agent.journal_file import JournalFile
-from infra.agent.journal_format import Unreadable, read_header
+from infra.agent.journal_format import read_header
 from infra.agent.journal_reading import Bounds
 from infra.agent.journal_store import _folder, matching, open_journal
 
