@@ -76,6 +76,7 @@ class InstanceType(SourcedEntry):
     architecture: Architecture
     num_vcpus: StrictInt
     num_devices: StrictInt
+    memory_gib: StrictInt
     capacity_kinds: tuple[CapacityKind, ...]
     cards: NetworkCards
     layouts: dict[LayoutPolicy, tuple[InterfaceRow, ...]]

@@ -161,6 +161,7 @@ class Checkpoint(SourcedEntry):
         expert_bytes: the part of `size_bytes` that lies in routed experts.
         generations: accelerator generations whose kernels read this quantisation.
         flags: engine flags that the weights themselves need.
+        architecture: of its config.json, as engines register it.
     """
 
     id: StrictStr = ""
@@ -174,6 +175,7 @@ class Checkpoint(SourcedEntry):
     quantization: Quantization
     generations: tuple[Generation, ...]
     shape: ModelShape | None = None
+    architecture: StrictStr | None = None
     draft_method: Literal["eagle3"] | None = None
     draft_of: tuple[StrictStr, ...] = ()
     served_model_name: StrictStr | None = None

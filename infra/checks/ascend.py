@@ -87,6 +87,36 @@ def recompute_scheduler_role(view: PlanView) -> Iterator[Finding]:
         yield _about(process, "additional-config", what, "Remove it there.")
 
 
+def decode_has_no_stages(view: PlanView) -> Iterator[Finding]:
+    """MooncakeConnectorV1 hands over to a decode of one pipeline stage, and splits stages or contexts, not both."""
+    for process in _on_ascend(view):
+        if view.kv_config(process).get("kv_connector") != "MooncakeConnectorV1":
+            continue
+        stages = view.size(process, "pipeline-parallel-size")
+        contexts = view.size(process, "prefill-context-parallel-size")
+        if stages > 1 and _kv_role(view, process) == "kv_consumer":
+            what = f"decode has {stages} pipeline stages; MooncakeConnectorV1 takes one."
+        elif stages > 1 and contexts > 1:
+            what = f"{process.role} has {stages} pipeline stages and {contexts} context-parallel ranks."
+        else:
+            continue
+        field = f"roles.{process.role}.pipeline_parallel"
+        yield Finding(field=field, what=what, fix="Use pipeline_parallel: 1.", process=process.id)
+
+
+def balance_scheduling_unchecked(view: PlanView) -> Iterator[Finding]:
+    """Before vllm-ascend 0.22 nothing keeps balance scheduling off a role that it is not for."""
+    if _plugin(view) >= SINCE_ROLES:
+        return
+    for process in _on_ascend(view):
+        is_on = _is_on(view, process, "enable_balance_scheduling", "VLLM_ASCEND_BALANCE_SCHEDULING")
+        if is_on and _kv_role(view, process) not in (None, "kv_both"):
+            what = f"Balance scheduling is on for {process.role}, and is for a role that both prefills and decodes."
+            yield _about(
+                process, "additional-config", what, "Switch it off there: 0.22 refuses it."
+            )
+
+
 def interleave_equals_block(view: PlanView) -> Iterator[Finding]:
     """With context parallelism and a KV connector, blocks are as large as the interleave."""
     for process in _on_ascend(view):

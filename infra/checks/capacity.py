@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infra.catalog.instance_types import read_instance_type
 from infra.checks.speculation import step_tokens
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
@@ -21,6 +22,7 @@ from infra.plan.process import Process
 # share of the KV budget only warns. GB200 with TP4 at vLLM 0.17.0's defaults was published, and is 0.6 GiB short.
 TOLERANCE = 0.1
 ONE_BLOCK = 16  # tokens, where an engine runs on what it was not made for: another rule says so
+DEFAULT_SWAP_GIB = 4.0  # per device: vllm engine/arg_utils.py@0.17.0
 UNSAID = 1 << 40  # no limit that matters
 
 
@@ -80,6 +82,30 @@ def memory_share_possible(view: PlanView) -> Iterator[Finding]:
                 field = f"roles.{process.role}.gpu_memory_utilization"
                 fix = "Use a number above 0 and up to 1."
                 yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def swap_space_fits(view: PlanView) -> Iterator[Finding]:
+    """Swap space, which vLLM before 0.18.0 sets aside per device, leaves room for the weights in the page cache."""
+    if view.family != "vllm" or view.version() >= (0, 18, 0) or view.checkpoint is None:
+        return
+    for process in view.variants:
+        name = view.accelerator(process).aws_instance_type
+        if name is None or not view.plan.platform.startswith("aws"):
+            continue  # nobody knows the host's memory before it is asked: `fab preflight`
+        has_gib = read_instance_type(name).memory_gib
+        given = view.flags(process).get("swap-space")
+        each_gib = float(given) if isinstance(given, int | float) else DEFAULT_SWAP_GIB
+        swap_gib = each_gib * view.plan.host(process.host).num_devices
+        cache_gib = view.checkpoint.size_bytes / (1 << 30)
+        if swap_gib + cache_gib > has_gib:
+            what = (
+                f"{swap_gib:.0f} GiB of swap space and {cache_gib:.0f} GiB of weights in the page cache do not fit the "
+                f"{has_gib} GiB of a {name}."
+            )
+            field = f"roles.{process.role}.flags.swap-space"
+            yield Finding(
+                field=field, what=what, fix="Add flags: {swap-space: 0}.", process=process.id
+            )
 
 
 def kv_cache_fits(view: PlanView) -> Iterator[Finding]:

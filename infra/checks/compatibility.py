@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from infra.catalog.schema import Checkpoint
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_map
 from infra.plan.process import Process
@@ -133,6 +134,28 @@ def router_speaks_engine(view: PlanView) -> Iterator[Finding]:
 def _is_program(view: PlanView, name: str, router: Process) -> bool:
     program = view.catalog.router(name).program
     return list(router.argv[: len(program)]) == list(program)
+
+
+def architectures_registered(view: PlanView) -> Iterator[Finding]:
+    """The release registers the architecture of the checkpoint, and that of its draft."""
+    known = view.catalog.package(view.release.flags_catalogue).models
+    asked: list[tuple[str, Checkpoint | None, str | None]] = [("checkpoint", view.checkpoint, None)]
+    asked += [("draft", view.draft(process), process.id) for process in view.variants]
+    seen = set()
+    for field, checkpoint, process in asked:
+        if (
+            checkpoint is None
+            or checkpoint.architecture is None
+            or checkpoint.id in seen
+            or not known
+        ):
+            continue
+        seen.add(checkpoint.id)
+        if checkpoint.architecture not in known:
+            release = f"{view.release.engine} {view.release.version}"
+            what = f"{release} registers no {checkpoint.architecture}, which {checkpoint.id} is."
+            fix = f"Use another {field}, or a later engine.version."
+            yield Finding(field=field, what=what, fix=fix, process=process)
 
 
 def draft_runs_on_accelerator(view: PlanView) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -10,6 +11,9 @@ from infra.checks.view import Finding, PlanView
 from infra.plan.process import Process
 
 MOVING = ("main", "master", "latest", "HEAD")
+# Names of variables that hold a secret; an imported recipe's values are masked before.
+SECRET_VARIABLE = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|ACCESS_KEY_ID)$")
+MASKED = "***"
 
 
 def media_path_narrow(view: PlanView) -> Iterator[Finding]:
@@ -66,6 +70,24 @@ def public_router_guarded(view: PlanView) -> Iterator[Finding]:
             yield Finding(field="secrets.api_key", what=what, fix=fix, process=process.id)
 
 
+def secrets_referenced(view: PlanView) -> Iterator[Finding]:
+    """A secret is a reference, never a value: plans, unit files and `ps` show values."""
+    for process in view.variants:
+        for name, value in process.env.items():
+            if SECRET_VARIABLE.search(name) and _is_value(value):
+                what = f"{name} stands in the plan with its value."
+                fix = f"Write secrets: {{{name.lower()}: {{env: {name}}}}}, and remove it here."
+                field = f"roles.{process.role}.env.{name}"
+                yield Finding(field=field, what=what, fix=fix, process=process.id)
+        given = view.flags(process).get("api-key")
+        keys = given if isinstance(given, tuple) else (given,)
+        if any(_is_value(key) for key in keys):
+            what = "--api-key stands in the plan with its value."
+            fix = "Write secrets: {api_key: {env: NAME}}: engines and router share it."
+            field = f"roles.{process.role}.flags.api-key"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
 def _asks_for_key(view: PlanView, process: Process) -> bool:
     return bool(view.flags(process).get("api-key")) or "VLLM_API_KEY" in process.env
 
@@ -75,3 +97,8 @@ def _is_public(address: str) -> bool:
         return ipaddress.ip_address(address).is_global
     except ValueError:
         return False  # a name, or an expression that a pod expands
+
+
+def _is_value(text: object) -> bool:
+    """Whether a text is a secret itself: neither masked, nor a reference that something expands."""
+    return isinstance(text, str) and text not in ("", MASKED) and not text.startswith("$")

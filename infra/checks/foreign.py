@@ -11,7 +11,7 @@ from infra.catalog.load import Catalog
 from infra.checks.judge import find_all
 from infra.checks.needs import COMPILERS_OWN, NEEDS, Need
 from infra.checks.rules import RULES
-from infra.checks.view import Finding, view_plan
+from infra.checks.view import Finding, Surroundings, view_plan
 from infra.engines.command_line import canonical_flag
 from infra.engines.registry import ENGINES
 from infra.errors import Problem
@@ -49,7 +49,12 @@ class Judgement:
 
 def judge_recipe(recipe: ImportedRecipe, catalog: Catalog) -> Judgement:
     """Every finding about an imported recipe, once per place of the file."""
-    view = view_plan(recipe.assembled.plan, catalog)
+    silence_s = {
+        process: seat.launch.container.silence_s
+        for process, seat in recipe.assembled.seats.items()
+        if seat.launch.container is not None and seat.launch.container.silence_s is not None
+    }
+    view = view_plan(recipe.assembled.plan, catalog, Surroundings(silence_s=silence_s))
     lacking = _lacking(recipe)
     flags = catalog.flags(recipe.facts.release.flags_catalogue)
     places = _Places(recipe, flags)

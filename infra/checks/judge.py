@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from infra.catalog.load import Catalog
 from infra.checks.rules import RULES
-from infra.checks.view import Finding, PlanView, view_plan
+from infra.checks.view import Finding, PlanView, Surroundings, view_plan
 from infra.errors import Problem
 from infra.plan.process import Plan
 from infra.spec.load import LoadedStack, nearest
@@ -14,7 +14,7 @@ from infra.spec.load import LoadedStack, nearest
 
 def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Problem, ...]:
     """Every finding about a compiled stack, at the line that was written, by line."""
-    view = view_plan(plan, catalog)
+    view = view_plan(plan, catalog, Surroundings(spec=stack.spec))
     found = [_in_stack(rule, finding, stack) for rule, finding in find_all(view)]
     problems = [*_once_per_field(found), *_unknown_waivers(stack)]
     return tuple(sorted(problems, key=lambda p: (p.severity, p.file or "", p.line or 0)))

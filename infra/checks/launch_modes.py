@@ -14,6 +14,8 @@ MODE_FLAGS = (
     "data-parallel-hybrid-lb",
 )
 NODE_EXECUTORS = ("mp", "uni", "external_launcher")
+# vllm engine/arg_utils.py: 0.22.1 takes a start rank of 0 for none, 0.33.0 does not; vllm-ascend#16204 met it at 0.28.
+START_RANK_SINCE = (0, 28, 0)
 
 
 def one_mode(view: PlanView) -> Iterator[Finding]:
@@ -97,6 +99,48 @@ def api_servers_possible(view: PlanView) -> Iterator[Finding]:
         elif count > 1 and flags.get("data-parallel-multi-port-external-lb"):
             what = f"multi-port starts one API server per rank; {process.id} asks for {count}."
             yield _of_role(process, what, "Remove --api-server-count.")
+
+
+def leader_names_no_start(view: PlanView) -> Iterator[Finding]:
+    """Since vLLM 0.28 a start rank, 0 among them, makes a process with an API server a hybrid balancer.
+
+    The leader of internal load balancing then refuses its headless followers. It takes rank 0 when it names none.
+    """
+    if view.family != "vllm" or view.version() < START_RANK_SINCE:
+        return
+    for group, members in view.groups.items():
+        follower = next((p for p in members if view.flags(p).get("headless")), None)
+        for process in members:
+            flags = view.flags(process)
+            start = flags.get("data-parallel-start-rank")
+            if follower is None or start is None or flags.get("headless"):
+                continue
+            what = (
+                f"{process.id} names start rank {start} and serves HTTP: {group} is then hybrid, and refuses "
+                f"{follower.id}, which is headless."
+            )
+            fix = "Leave --data-parallel-start-rank out on the leader."
+            yield _of_role(process, what, fix)
+
+
+def ray_spreads_ranks(view: PlanView) -> Iterator[Finding]:
+    """Ray's workers leave the host only where Ray also places the data-parallel ranks."""
+    if view.family != "vllm":
+        return
+    num_devices = {host.name: host.num_devices for host in view.plan.hosts}
+    for process in view.variants:
+        flags, data = view.flags(process), view.readings[process.id].group_size
+        by_ray = flags.get("distributed-executor-backend") == "ray"
+        if not by_ray or data < 2 or flags.get("data-parallel-backend") == "ray":  # noqa: PLR2004 - a group of several
+            continue
+        layout = view.readings[process.id].extra.get("parallel")
+        needed = getattr(layout, "local_devices", 0)
+        if needed > num_devices[process.host]:
+            what = (
+                f"{process.id} starts its ranks on {needed} devices of {process.host}, which has "
+                f"{num_devices[process.host]}: without --data-parallel-backend ray all of them meet at 127.0.0.1."
+            )
+            yield _of_role(process, what, "Add --data-parallel-backend ray.")
 
 
 def _of_role(process: Process, what: str, fix: str) -> Finding:

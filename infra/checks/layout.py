@@ -69,7 +69,13 @@ def context_parallel_divides(view: PlanView) -> Iterator[Finding]:
     for process in view.variants:
         tensor = view.size(process, "tensor-parallel-size")
         context = view.size(process, "decode-context-parallel-size")
-        if context > 1 and tensor % context:
+        prefill = view.size(process, "prefill-context-parallel-size")
+        if prefill > 1 and context not in (1, prefill, tensor * prefill):
+            what = f"decode_context_parallel {context} fits no prefill context parallel of {prefill} (tensor {tensor})."
+            field = f"roles.{process.role}.decode_context_parallel"
+            fix = f"Use one of 1, {prefill}, {tensor * prefill}."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+        elif prefill == 1 and context > 1 and tensor % context:
             what = f"decode_context_parallel {context} does not divide tensor_parallel {tensor}."
             allowed = ", ".join(str(n) for n in range(1, tensor + 1) if tensor % n == 0)
             field = f"roles.{process.role}.decode_context_parallel"

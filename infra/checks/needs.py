@@ -9,7 +9,15 @@ Need = Literal["release", "accelerator", "checkpoint", "addresses", "whole", "la
 
 # Rules about what the compiler alone decides: an imported plan says nothing of it.
 COMPILERS_OWN = frozenset(
-    {"derived-field", "missing-image", "different-images", "accelerator-not-rented"}
+    {
+        "derived-field",
+        "missing-image",
+        "different-images",
+        "accelerator-not-rented",
+        "pair-incomplete",
+        "load-target",
+        "mixed-group",
+    }
 )
 
 NEEDS: Mapping[Need, frozenset[str]] = {
@@ -39,6 +47,13 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "draft-incomplete",
             "batched-tokens",
             "instance-sizes",
+            "leader-start-rank",
+            "model-architecture",
+            "draft-disagrees",
+            "decode-stages",
+            "balance-scheduling-early",
+            "ready-timeout",
+            "swap-space",
             "balancing-modes",
             "headless-mode",
             "ranks-per-host",
@@ -54,6 +69,10 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "image-architecture",
             "library-architecture",
             "draft-accelerator",
+            "ray-data-parallel",
+            "fabric-domain",
+            "pod-per-rank",
+            "service-port",
             "aiter-heads",
             "expert-transport",
             "kv-port-drawn",
@@ -71,6 +90,11 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "draft-checkpoint",
             "aiter-heads",
             "flash-comm-layout",
+            "model-architecture",
+            "probe-patience",
+            "ready-timeout",
+            "router-patience",
+            "swap-space",
             "weights-memory",
             "kv-memory",
             "kv-memory-tight",
@@ -96,6 +120,9 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "router-key",
             "instance-sizes",
             "roles-disagree",
+            "draft-disagrees",
+            "served-name-differs",
+            "router-patience",
         }
     ),
     "layout": frozenset(
@@ -118,6 +145,12 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "instance-sizes",
             "ascend-prefill-width",
             "flash-comm-layout",
+            "leader-start-rank",
+            "ray-data-parallel",
+            "fabric-domain",
+            "pod-per-rank",
+            "decode-stages",
+            "ready-timeout",
             "leader-address",
             "dangling-connect",
             "port-twice",
@@ -129,7 +162,9 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "aiter-heads",
         }
     ),
-    "ports": frozenset({"port-twice", "port-range", "port-variable", "internal-port"}),
+    "ports": frozenset(
+        {"port-twice", "port-range", "port-variable", "internal-port", "service-port"}
+    ),
 }
 
 

@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from infra.catalog.schema import Vendor
 from infra.checks.view import Finding, PlanView
 
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Ports, first to last, that something else on a host of a vendor listens on, unless a variable moves it."""
+
+    name: str
+    vendor: Vendor
+    first: int
+    last: int
+    moved_by: str
+
+
+SERVICES = (
+    Service(
+        "NCCL's RAS thread", "nvidia", 28028, 28028, "NCCL_RAS_ADDR"
+    ),  # nccl ras, NCCL_RAS_ADDR
+    Service("the DCGM exporter", "nvidia", 9400, 9400, ""),  # dcgm-exporter README
+    Service(
+        "HCCL", "ascend", 60000, 60031, "HCCL_IF_BASE_PORT"
+    ),  # CANN environment variables, HCCL_IF_BASE_PORT
+)
 UNROUTABLE = ("localhost", "0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound
 
 
@@ -35,6 +58,20 @@ def ports_valid(view: PlanView) -> Iterator[Finding]:
                     f"{bind.name} ports {bind.port}-{last} of {process.id} leave the range 1-65535."
                 )
                 yield Finding(field="port", what=what, fix="Use lower ports.", process=process.id)
+
+
+def service_ports_left(view: PlanView) -> Iterator[Finding]:
+    """Ports of daemons and libraries that such hosts run are left to them."""
+    for process in view.engines:
+        accelerator = view.accelerator(process)
+        for bind in view.readings[process.id].binds:
+            for service in SERVICES:
+                meets = bind.port <= service.last and bind.port + bind.count > service.first
+                moved = service.moved_by in process.env
+                if meets and not moved and service.vendor == accelerator.vendor:
+                    what = f"{bind.name} of {process.id} takes {bind.port}, which {service.name} takes on such hosts."
+                    fix = "Choose another port."
+                    yield Finding(field="port", what=what, fix=fix, process=process.id)
 
 
 def connects_answered(view: PlanView) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int, as_map
+from infra.plan.process import Process
 
 # NIXL's compatibility hash (vllm nixl_connector.py@0.17.0, nixl/*@0.33.0): a difference refuses every transfer.
 HASHED = ("model", "dtype", "kv-cache-dtype", "attention-backend", "quantization")
@@ -25,8 +26,7 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
     prefill, decode = first.get("prefill"), first.get("decode")
     if prefill is None or decode is None:
         return
-    names = (*(HASHED if view.family == "vllm" else SGLANG_SHARED), "served-model-name")
-    for name in names:
+    for name in HASHED if view.family == "vllm" else SGLANG_SHARED:
         ours, theirs = view.flags(prefill).get(name), view.flags(decode).get(name)
         if name == "page-size" and None in (ours, theirs):
             continue  # the attention back end chooses where none is given
@@ -221,3 +221,61 @@ def vision_over_nixl(view: PlanView) -> Iterator[Finding]:
         yield Finding(
             field="kv_transfer", what=what, fix="Prove them with `fab verify`, or serve text only."
         )
+
+
+def drafts_agree(view: PlanView) -> Iterator[Finding]:
+    """Since vLLM 0.33.0 NIXL's handshake compares the draft of prefill and decode: its model and its method."""
+    first = {process.role: process for process in view.leaders}
+    prefill, decode = first.get("prefill"), first.get("decode")
+    if prefill is None or decode is None or view.family != "vllm" or view.version() < (0, 33, 0):
+        return
+    if view.kv_config(decode).get("kv_connector") != "NixlConnector":
+        return
+    ours, theirs = (
+        as_map(view.flags(process).get("speculative-config")) for process in (prefill, decode)
+    )
+    for key in ("model", "method"):
+        if ours.get(key) != theirs.get(key):
+            what = (
+                f"The draft's {key} is {ours.get(key)} on prefill and {theirs.get(key)} on decode."
+            )
+            fix = "Give both the same draft; the number of tokens may differ."
+            yield Finding(field="draft", what=what, fix=fix, process=decode.id)
+            return
+
+
+def pair_complete(view: PlanView) -> Iterator[Finding]:
+    """Prefill has a decode, decode has a prefill, and a router stands before both."""
+    roles = {process.role: process for process in reversed(view.engines)}
+    ours = [role for role in KV_ROLES if role in roles]
+    if not ours:
+        return
+    missing = [role for role in KV_ROLES if role not in roles]
+    missing += [] if view.routers else ["router"]
+    for name in missing:
+        what = f"The plan has {' and '.join(ours)} and no {name}."
+        fix = (
+            "A request passes a router, prefill and decode: add it."
+            if name == "router"
+            else f"Add a {name} role."
+        )
+        field = "router" if name == "router" else f"roles.{name}"
+        yield Finding(field=field, what=what, fix=fix, process=roles[ours[0]].id)
+
+
+def served_names_equal(view: PlanView) -> Iterator[Finding]:
+    """Every rank of a group, and every endpoint behind one router, serves the model under one name."""
+    first: dict[str, Process] = {}
+    for process in view.variants:
+        other = first.setdefault("router" if view.routers else process.group, process)
+        name, wanted = (view.flags(p).get("served-model-name") for p in (process, other))
+        if name != wanted:
+            what = f"{process.id} serves {_listed(name)}, and {other.id} serves {_listed(wanted)}: a request names one."
+            fix = "Give every process the same --served-model-name."
+            field = f"roles.{process.role}.flags.served-model-name"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def _listed(names: object) -> str:
+    """Names as the command line gives them; some releases take several."""
+    return " and ".join(map(str, names)) if isinstance(names, tuple) else str(names)

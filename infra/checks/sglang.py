@@ -8,6 +8,11 @@ from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 
 DEFAULT_CHUNK = 8192  # server_args.py@0.5.9, where no chunk size is named
+MAPS_REFUSED = (
+    0,
+    5,
+    9,
+)  # the last release in the catalogue that splits a map of devices at its commas: sglang#20241
 
 
 def arguments_agree(view: PlanView) -> Iterator[Finding]:
@@ -15,12 +20,14 @@ def arguments_agree(view: PlanView) -> Iterator[Finding]:
     if view.family != "sglang":
         return
     for process in view.variants:
-        for flag, what, fix in _problems(view.flags(process)):
+        for flag, what, fix in _problems(view.flags(process), view.version()):
             field = f"roles.{process.role}.flags.{flag}"
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
-def _problems(flags: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+def _problems(
+    flags: Mapping[str, object], version: tuple[int, int, int]
+) -> Iterator[tuple[str, str, str]]:
     """(flag, fact, fix) of each assertion that would fail."""
     tensor, pipeline, nodes, data, page = (
         max(as_int(flags.get(name), 1), 1)
@@ -45,7 +52,8 @@ def _problems(flags: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
         what = "Two-batch overlap needs a transport between experts."
         yield "enable-two-batch-overlap", what, "Set moe-a2a-backend, or remove it."
     devices = [name.strip() for name in str(flags.get("disaggregation-ib-device") or "").split(",")]
-    if len(devices) != len(set(devices)):
+    is_map = devices[0].startswith("{") and version > MAPS_REFUSED
+    if len(devices) != len(set(devices)) and not is_map:
         what = f"disaggregation-ib-device names a device twice: {', '.join(devices)}."
         yield "disaggregation-ib-device", what, "Name each once."
     decode = as_int(flags.get("disaggregation-decode-tp"), 0)

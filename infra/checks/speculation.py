@@ -22,6 +22,11 @@ def capture_sizes_cover(view: PlanView) -> Iterator[Finding]:
             what = f"Captured sizes {_listed(odd)} are no multiples of {tokens} (draft tokens + 1) and are rounded."
             fix = f"Use multiples of {tokens}."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
+        batch = as_int(view.flags(process).get("max-num-batched-tokens"), max(sizes))
+        if max(sizes) > batch:
+            beyond = [size for size in sizes if size > batch]
+            what = f"Captured sizes {_listed(beyond)} are larger than max_num_batched_tokens {batch} and are dropped."
+            yield Finding(field=field, what=what, fix="Remove them.", process=process.id)
         largest = sequences * tokens
         if sequences and max(sizes) < largest:
             what = (

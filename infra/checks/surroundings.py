@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from itertools import product
 
@@ -17,6 +18,9 @@ ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
 )
 PORT_VARIABLES = ("VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
 LIBRARY_VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
+INTERFACE_SUFFIX = "_SOCKET_IFNAME"
+# gloo transport/tcp/device.cc takes the text as a name; vllm-ascend hands TP_ and HCCL_ to Gloo and HCCL.
+PLAIN_NAMES = ("GLOO_", "TP_")
 
 
 def variables_read(view: PlanView) -> Iterator[Finding]:
@@ -64,6 +68,23 @@ def port_variables_numbers(view: PlanView) -> Iterator[Finding]:
                 yield Finding(field=field, what=what, fix="Leave it out.", process=process.id)
 
 
+def interfaces_named(view: PlanView) -> Iterator[Finding]:
+    """Variables that name an interface hold its name; NCCL alone knows `^` and `=` before it."""
+    for process in view.variants:
+        for name, value in process.env.items():
+            if not name.endswith(INTERFACE_SUFFIX) or not value:
+                continue
+            if _is_address(value):
+                what = f"{name} is {value}: an address, and no interface."
+            elif value[0] in "^=" and name.startswith(PLAIN_NAMES):
+                what = f"{name} is {value}: {value[0]} is NCCL's alone, others look for an interface of that name."
+            else:
+                continue
+            fix = "Name the interface that carries the host's address, ens5 for example; `fab facts` finds it."
+            field = f"roles.{process.role}.env.{name}"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
 def libraries_for_architecture(view: PlanView) -> Iterator[Finding]:
     """Libraries that are preloaded lie where the host's architecture keeps them."""
     for process in view.variants:
@@ -95,3 +116,11 @@ def _architecture_in(text: str) -> Architecture | None:
     """The one architecture that a text names; None when it names none or both."""
     named = {architecture for word, architecture in ARCHITECTURE_WORDS if word in text}
     return named.pop() if len(named) == 1 else None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.lstrip("="))
+    except ValueError:
+        return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -17,6 +17,7 @@ from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
 from infra.engines.routers import read_router
 from infra.plan.process import Plan, Process
+from infra.spec.stack import StackSpec
 
 Severity = Literal["error", "warning"]
 
@@ -78,6 +79,22 @@ class Rule:
     releases: str = "all"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a plan does not hold, and some rules read.
+
+    Args:
+        spec: the stack that the plan was compiled from; None for a plan document or an imported recipe.
+        silence_s: by process id, after how many seconds without an answer its pod is killed.
+    """
+
+    spec: StackSpec | None = None
+    silence_s: Mapping[str, int] = field(default_factory=dict)
+
+
+NOTHING_MORE = Surroundings()
+
+
 @dataclass(frozen=True)
 class PlanView:
     """A plan, its readings, and the catalogue entries it names."""
@@ -87,6 +104,7 @@ class PlanView:
     readings: Mapping[str, Reading]
     release: Release
     checkpoint: Checkpoint | None
+    surroundings: Surroundings = NOTHING_MORE
 
     @cached_property
     def engines(self) -> tuple[Process, ...]:
@@ -182,7 +200,7 @@ class PlanView:
         return version_numbers(self.release.base_version or self.release.version)
 
 
-def view_plan(plan: Plan, catalog: Catalog) -> PlanView:
+def view_plan(plan: Plan, catalog: Catalog, surroundings: Surroundings = NOTHING_MORE) -> PlanView:
     """Read every process of a plan.
 
     Raises:
@@ -200,7 +218,8 @@ def view_plan(plan: Plan, catalog: Catalog) -> PlanView:
             readings[process.id] = engine.read(
                 process.argv, process.env, num_devices=num_devices.get(process.host, 0), flags=flags
             )
-    return PlanView(plan, catalog, readings, release, _checkpoint(plan, catalog))
+    checkpoint = _checkpoint(plan, catalog)
+    return PlanView(plan, catalog, readings, release, checkpoint, surroundings)
 
 
 def _router_flags(process: Process, catalog: Catalog) -> FlagCatalogue | None:

@@ -22,6 +22,7 @@ DEFAULT_SIDE_CHANNEL_PORT = 5600
 DEFAULT_BOOTSTRAP_PORT = 8998
 DEFAULT_SUPERVISOR_PORT = 9256
 DEFAULT_KV_PORT = 14579
+DEFAULT_EVENTS_ENDPOINT = "tcp://*:5557"
 
 Mode = Literal["single", "internal", "hybrid", "external", "multi-port", "multi-node"]
 
@@ -178,6 +179,7 @@ def _binds(
         binds.append(
             Bind(name="master", port=as_int(flags.get("master-port"), DEFAULT_MASTER_PORT))
         )
+    binds.extend(_event_binds(as_map(flags.get("kv-events-config")), parallel))
     binds.extend(_kv_binds(as_map(flags.get("kv-transfer-config")), env, parallel))
     return tuple(sorted(binds, key=lambda bind: (bind.name, bind.port)))
 
@@ -197,6 +199,24 @@ def _kv_binds(
         port = as_int(env.get("VLLM_MOONCAKE_BOOTSTRAP_PORT"), DEFAULT_BOOTSTRAP_PORT)
         return [Bind(name="bootstrap", port=port)]
     return []
+
+
+def _event_binds(config: Mapping[str, object], parallel: Parallel) -> list[Bind]:
+    """Where events of the KV cache are published, a port per rank.
+
+    Source: vllm config/kv_events.py, distributed/kv_events.py@0.22.1 (offset_endpoint_port).
+    """
+    is_on = bool(config.get("enable_kv_cache_events")) and config.get("publisher") != "null"
+    endpoint = str(config.get("endpoint") or DEFAULT_EVENTS_ENDPOINT)
+    _, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
+    if (
+        not is_on
+        or not parallel.ranks
+        or not endpoint.startswith("tcp://*")
+        or not (colon and port.isdigit())
+    ):
+        return []
+    return [Bind(name="kv_events", port=int(port) + parallel.ranks[0], count=len(parallel.ranks))]
 
 
 def _mooncake_listeners(base: int, parallel: Parallel) -> Bind:

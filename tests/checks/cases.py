@@ -72,6 +72,13 @@ def without(name: str) -> Change:
     return change
 
 
+def without_role(role: str) -> Change:
+    def change(document: Document) -> None:
+        document["processes"] = [row for row in document["processes"] if row["role"] != role]
+
+    return change
+
+
 def top(field: str, value: object) -> Change:
     def change(document: Document) -> None:
         document[field] = value
@@ -207,6 +214,9 @@ def forgotten_connect(document: Document) -> None:
 
 GB200, A3 = "gb200-2p1d", "a3-2p1d"
 NO_MODEL = '{"method": "eagle3", "num_speculative_tokens": 3}'
+DRAFT = (
+    '{"method": "eagle3", "model": "/models/kimi-k2.5-eagle3/main", "num_speculative_tokens": 3}'
+)
 NO_TOKENS = '{"method": "eagle3", "model": "/models/kimi-k2.5-eagle3/main"}'
 SHORT = '{"cudagraph_capture_sizes": [4, 8, 160]}'
 flashcomm = env("unified-0/0", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1")
@@ -264,6 +274,10 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("h200-tp8", env("unified-0/0", "VLLM_PORT", "tcp://192.0.2.9:8000"), "called vllm injects"),
         Case("h200-tp8", env("unified-0/0", "VLLM_PORT", "8000"), "is the HTTP port 8000"),
     ),
+    "socket-interface": (
+        Case(GB200, env("decode-0/0", "GLOO_SOCKET_IFNAME", "^lo,docker"), "^ is NCCL's alone", "decode-0/0"),
+        Case(A3, env("decode-1/3", "HCCL_SOCKET_IFNAME", "192.0.2.4"), "an address, and no interface", "decode-1/3"),
+    ),
     "library-architecture": (
         Case(A3, env("decode-0/0", "LD_PRELOAD", "/lib/x86_64-linux-gnu/libjemalloc.so.2"), "for x86_64", "decode-0/0"),
         Case(A3, accelerator("h200", "prefill-0"), "LD_PRELOAD names a library for aarch64; prefill-0 is x86_64"),
@@ -287,6 +301,14 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("h200-tp8", top("checkpoint", "kimi-k2.5-eagle3"), "kimi-k2.5-eagle3 is a draft: it cannot serve"),
         Case("h200-tp8", spec_of("kimi-k2.5-int4"), "kimi-k2.5-int4 is no draft", "unified-0/0"),
     ),
+    "model-architecture": (
+        Case(
+            "h200-sglang-tp8",
+            flag("unified-0/0", "--speculative-draft-model-path", "/models/kimi-k2.5-eagle3-mla/main"),
+            "sglang 0.5.9 registers no Eagle3DeepseekV2ForCausalLM, which kimi-k2.5-eagle3-mla is",
+            "unified-0/0",
+        ),
+    ),
     "draft-accelerator": (
         Case(
             "sglang-rocm-tp4",
@@ -305,6 +327,12 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("h200-tp8", flag("unified-0/0", "--tensor-parallel-size", "3"), "3 does not divide 64", "unified-0/0"),
     ),
     "context-parallel-size": (
+        Case(
+            "k2-thinking-h200-dcp8@0.33.0",
+            flag("unified-0/0", "--prefill-context-parallel-size", "3"),
+            "8 fits no prefill context parallel of 3",
+            "unified-0/0",
+        ),
         Case(
             "k2-thinking-h200-dcp8",
             flag("unified-0/0", "--decode-context-parallel-size", "3"),
@@ -334,6 +362,25 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("h200-2n-tp16", flag("unified-1/0", "--node-rank", "2"), "--node-rank 2 is not below --nnodes 2"),
         Case("h200-2n-tp16", flag("unified-1/0", "--nnodes", "3"), "16 devices do not spread evenly"),
         Case("h200-2n-tp16", flag("unified-0/0", "--distributed-executor-backend", "ray"), "ray does not span nodes"),
+    ),
+    "leader-start-rank": (
+        Case(
+            "vllm-internal-2n@0.33.0",
+            flag("unified-0/0", "--data-parallel-start-rank", "0"),
+            "is then hybrid, and refuses unified-1/0",
+            "unified-0/0",
+        ),
+    ),
+    "ray-data-parallel": (
+        Case(
+            "vllm-internal-2n",
+            both(
+                flag("unified-0/0", "--distributed-executor-backend", "ray"),
+                flag("unified-0/0", "--data-parallel-size-local", None),
+            ),
+            "all of them meet at 127.0.0.1",
+            "unified-0/0",
+        ),
     ),
     "api-servers": (
         Case("h200-2n-tp16", flag("unified-1/0", "--api-server-count", "2"), "headless and asks for 2 API servers"),
@@ -368,7 +415,39 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(GB200, env("decode-0/1", "CUDA_VISIBLE_DEVICES", "7"), "device 7 does not exist", "decode-0/1"),
         Case("h200-tp8", flag("unified-0/0", "--tensor-parallel-size", "16"), "World size (16)", "unified-0/0"),
     ),
+    "mixed-group": (Case(GB200, accelerator("b200", "decode-3"), "decode/0 runs on b200 and gb200"),),
+    "fabric-domain": (
+        Case(
+            "vllm-internal-2n",
+            every("unified", lambda name: flag(name, "--all2all-backend", "flashinfer_all2allv")),
+            "reaches the 8 of one NVLink domain",
+        ),
+    ),
+    "pod-per-rank": (
+        Case(
+            GB200,
+            both(
+                top("platform", "existing-kubernetes"),
+                every("decode", lambda name: flag(name, "--all2all-backend", "deepep_low_latency")),
+            ),
+            "decode/0 has a pod per rank (1 devices)",
+        ),
+    ),
+    "service-port": (
+        Case(GB200, flag("decode-0/1", "--port", "28028"), "NCCL's RAS thread", "decode-0/1"),
+        Case(A3, kv_config("prefill-0/0", kv_port="60010"), "which HCCL takes", "prefill-0/0"),
+    ),
     "port-twice": (
+        Case(
+            GB200,
+            flag(
+                "decode-0/0",
+                "--kv-events-config",
+                '{"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://*:7101"}',
+            ),
+            "7101 is claimed by kv_events of decode-0/0",
+            "decode-0/1",
+        ),
         Case(GB200, flag("decode-0/1", "--port", "7100"), "192.0.2.3:7100 is claimed", "decode-0/1"),
         Case(GB200, flag("decode-0/0", "--port", "12321"), "12321", "decode-0/0"),
     ),
@@ -398,8 +477,22 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(GB200, flag("decode-1/1", "--port", "7109"), "where no process serves", "router/0"),
         Case(GB200, flag("router/0", "--decode", "http://192.0.2.1:7100"), "it is a prefill process", "router/0"),
     ),
+    "served-name-differs": (
+        Case(GB200, every("decode", lambda name: flag(name, "--served-model-name", "x")), "a request names one"),
+        Case("h200-2n-tp16", flag("unified-1/0", "--served-model-name", "x"), "unified-1/0 serves x", "unified-1/0"),
+    ),
+    "pair-incomplete": (
+        Case(GB200, without("router/0"), "has prefill and decode and no router"),
+        Case(GB200, without_role("decode"), "has prefill and no decode"),
+    ),
+    "draft-disagrees": (
+        Case(
+            "gb200-2p1d@0.33.0",
+            every("decode", lambda name: flag(name, "--speculative-config", DRAFT)),
+            "model is None on prefill and /models/kimi-k2.5-eagle3/main on decode",
+        ),
+    ),
     "roles-disagree": (
-        Case(GB200, every("decode", lambda name: flag(name, "--served-model-name", "x")), "--served-model-name"),
         Case(GB200, every("decode", lambda name: flag(name, "--kv-cache-dtype", "fp8")), "--kv-cache-dtype"),
     ),
     "block-size-order": (
@@ -434,6 +527,18 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "ascend-prefill-width": (
         Case(A3, flag("decode-0/0", "--tensor-parallel-size", "16"), "16 is larger than prefill's 8"),
     ),
+    "decode-stages": (
+        Case(A3, flag("decode-0/0", "--pipeline-parallel-size", "2"), "decode has 2 pipeline stages", "decode-0/0"),
+        Case(
+            A3,
+            both(
+                flag("prefill-0/0", "--pipeline-parallel-size", "2"),
+                flag("prefill-0/0", "--prefill-context-parallel-size", "2"),
+            ),
+            "2 pipeline stages and 2 context-parallel ranks",
+            "prefill-0/0",
+        ),
+    ),
     "hccn-mount": (Case(A3, no_mounts, "/etc/hccn.conf"),),
     "additional-config-key": (
         Case("a3-dp4tp4", additional("unified-0/0", recompute=True), "no additional-config key recompute"),
@@ -450,6 +555,9 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "balance-scheduling": (
         Case(A3, env("decode-0/0", "VLLM_ASCEND_BALANCE_SCHEDULING", "1"), "does not both prefill and decode"),
+    ),
+    "balance-scheduling-early": (
+        Case("a3-2p1d@0.18.0", env("decode-0/0", "VLLM_ASCEND_BALANCE_SCHEDULING", "1"), "is on for decode"),
     ),
     "recompute-scheduler": (
         Case("a3-dp4tp4", additional("unified-0/0", recompute_scheduler_enable=True), "not for a role that does both"),
@@ -480,16 +588,37 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "capture-sizes": (
         Case(
+            A3,
+            both(
+                flag("decode-0/0", "--max-num-batched-tokens", "200"),
+                flag("decode-0/0", "--compilation-config", '{"cudagraph_capture_sizes": [4, 192, 256]}'),
+            ),
+            "256 are larger than max_num_batched_tokens 200",
+        ),
+        Case(
             "h200-tp8-eagle3",
             flag("unified-0/0", "--compilation-config", '{"cudagraph_capture_sizes": [4, 6, 8]}'),
             "6 are no multiples of 4",
         ),
         Case(A3, every("decode", lambda name: flag(name, "--compilation-config", SHORT)), "batches above 40 of 48"),
     ),
+    "swap-space": (
+        Case("gb200-tp4@0.17.0", flag("unified-0/0", "--swap-space", "200"), "800 GiB of swap space", "unified-0/0"),
+    ),
+    "ready-timeout": (
+        Case("vllm-internal-2n", env("unified-0/0", "VLLM_ENGINE_READY_TIMEOUT_S", "60"), "API servers wait 60 s"),
+    ),
+    "router-patience": (
+        Case(GB200, flag("router/0", "--worker-startup-timeout-secs", "60"), "leaves after 60 s", "router/0"),
+    ),
     "media-path": (
         Case("h200-tp8", flag("unified-0/0", "--allowed-local-media-path", "/"), "read every file", "unified-0/0"),
     ),
     "remote-code": (Case("h200-tp8", model("/models/kimi-k2.5-int4/main"), "main is a branch that moves"),),
+    "secret-value": (
+        Case("h200-tp8", env("unified-0/0", "HF_TOKEN", "hf_abc"), "HF_TOKEN stands in the plan", "unified-0/0"),
+        Case("h200-tp8", flag("unified-0/0", "--api-key", "abc"), "--api-key stands in the plan", "unified-0/0"),
+    ),
     "router-key": (
         Case(GB200, every("decode", lambda name: env(name, "VLLM_API_KEY", "x")), "no OPENAI_API_KEY", "router/0"),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,8 @@ from infra.plan.document import plan_document
 from infra.plan.imported import parse_plan
 from infra.spec.load import load_stack
 from tests.checks.cases import ALWAYS, CASES, Case, Document, model
+from tests.checks.cases_beyond_plans import MANIFEST_CASES, STACK_CASES
+from tests.plan.foreign.importing import judged as judged_recipe
 
 CATALOG = Catalog()
 NAMED = [
@@ -38,7 +41,7 @@ def judged(document: Document) -> list[Problem]:
 
 
 def test_no_rule_lacks_its_cases() -> None:
-    assert set(CASES) | set(ALWAYS) == set(RULES)
+    assert set(CASES) | set(ALWAYS) | set(STACK_CASES) | set(MANIFEST_CASES) == set(RULES)
 
 
 @pytest.mark.parametrize(("rule", "case"), NAMED)
@@ -73,6 +76,27 @@ def test_a_rule_about_a_kind_of_plan(rule: str) -> None:
         for problem in judged(json.loads(document_of(found_in)))
     )
     assert rule not in {problem.rule for problem in judged(json.loads(document_of(absent_from)))}
+
+
+@pytest.mark.parametrize("rule", STACK_CASES)
+def test_a_rule_about_what_a_stack_says(rule: str) -> None:
+    case = STACK_CASES[rule]
+    broken, right = (
+        judge_stack(compile_stack(stack, catalog=CATALOG).plan, stack, CATALOG)
+        for stack in (load_stack(case.stack, case.broken), load_stack(case.stack, case.right))
+    )
+    assert [p.rule for p in broken if case.says in p.what] == [rule]
+    assert rule not in {problem.rule for problem in right}
+
+
+@pytest.mark.parametrize("rule", MANIFEST_CASES)
+def test_a_rule_about_what_a_manifest_says(rule: str, tmp_path: Path) -> None:
+    case = MANIFEST_CASES[rule]
+    broken, right = (
+        judged_recipe(tmp_path, text, "pod.yaml").problems for text in (case.broken, case.right)
+    )
+    assert [p.rule for p in broken if case.says in p.what] == [rule]
+    assert rule not in {problem.rule for problem in right}
 
 
 def test_a_finding_stands_at_the_line_that_was_written() -> None:

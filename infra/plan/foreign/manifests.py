@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from infra.engines.recognition import recognise
 from infra.inventory.book import documentation_hosts
+from infra.plan.foreign.pod_facts import service_variables, silence_s
 from infra.plan.foreign.script import EntryPoints, ScriptReader, repository_of
 from infra.plan.foreign.shell import Shell
 from infra.plan.foreign.shell_values import Scope, Value
@@ -60,6 +61,7 @@ class _Reader:
     entrypoints: EntryPoints
     settings: Mapping[str, str]
     addresses: Mapping[str, str]
+    linked: Mapping[str, Word]
     launches: list[Launch] = field(default_factory=list)
     notes: list[NotUnderstood] = field(default_factory=list)
     hints: list[Word] = field(default_factory=list)
@@ -83,6 +85,7 @@ class _Reader:
             mounts=_mounts(spec, node),
             num_devices=_num_devices(node),
             has_own_network=True,
+            silence_s=silence_s(node),
         )
         words = self._command(node, image, env)
         before = len(self.launches)
@@ -140,6 +143,8 @@ class _Reader:
             "LWS_WORKER_INDEX": str(pod.index),
         }
         env = {name: Word(value, line) for name, value in told.items()} if pod.size else {}
+        if pod.template.get("spec", "enableServiceLinks").value is not False:
+            env.update(self.linked)
         for entry in node.get("env").nodes():
             name, source = entry.get("name").text(), entry.get("valueFrom")
             at = entry.get("name").line
@@ -179,7 +184,8 @@ def read_manifests(
     """The processes of the pods that manifests make."""
     pods: list[_Pod] = []
     notes: list[NotUnderstood] = []
-    for root in _objects(pages):
+    objects = _objects(pages)
+    for root in objects:
         kind, name = root.get("kind").text(), root.get("metadata", "name").text("pod")
         build = _KINDS.get(kind)
         if build is not None:
@@ -195,7 +201,7 @@ def read_manifests(
         pods = pods[:MAX_PODS]
     book = documentation_hosts([pod.host for pod in pods])
     addresses = {pod.host: book.address(pod.host, seen_from=pod.host) for pod in pods}
-    reader = _Reader(entrypoints, settings, addresses)
+    reader = _Reader(entrypoints, settings, addresses, service_variables(objects))
     for pod in pods:
         reader.pod(pod)
     return Recipe(

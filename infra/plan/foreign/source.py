@@ -62,6 +62,7 @@ class Container:
         image: the reference.
         num_devices: devices that it is given, None when the file does not say.
         has_own_network: whether its ports are its own, and not the host's.
+        silence_s: after how many seconds without an answer it is killed; None when nobody asks.
     """
 
     runtime: str
@@ -69,6 +70,7 @@ class Container:
     mounts: tuple[ForeignMount, ...] = ()
     num_devices: int | None = None
     has_own_network: bool = False
+    silence_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,18 +16,21 @@ from infra.plan.compile import compile_file
 from infra.plan.process import Plan
 from tests.launch.scripted_facts import facts_report
 
-_SCENES: dict[str, Scene] = {}  # nothing in them can change, and compiling takes a while
+_SCENES: dict[
+    tuple[str, ...], Scene
+] = {}  # nothing in them can change, and compiling takes a while
 
 
-def healthy(stack: str, catalog: Catalog) -> Scene:
-    """Every host of a stack as it was looked at in full, with nothing wrong."""
-    if stack not in _SCENES:
-        _SCENES[stack] = _healthy(stack, catalog)
-    return _SCENES[stack]
+def healthy(stack: str, catalog: Catalog, sets: tuple[str, ...] = ()) -> Scene:
+    """Every host of a stack, `sets` applied, as it was looked at in full, with nothing wrong."""
+    key = (stack, *sets)
+    if key not in _SCENES:
+        _SCENES[key] = _healthy(stack, catalog, sets)
+    return _SCENES[key]
 
 
-def _healthy(stack: str, catalog: Catalog) -> Scene:
-    plan = compile_file(stack, catalog=catalog).plan
+def _healthy(stack: str, catalog: Catalog, sets: tuple[str, ...]) -> Scene:
+    plan = compile_file(stack, catalog=catalog, sets=sets).plan
     scene = Scene(
         plan=plan, catalog=catalog, depth="full", hosts={}, running=frozenset(), recorded={}
     )

@@ -1,0 +1,137 @@
+"""Rules about what the pinned release, its images and its accelerators take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.checks import (
+    compatibility,
+    pairing,
+    settings,
+    sglang,
+    surroundings,
+)
+from infra.checks.view import Rule
+
+RELEASE_RULES: Mapping[str, Rule] = {
+    "unknown-flag": Rule(
+        severity="error", source="infra/catalog/packages/", check=compatibility.flags_known
+    ),
+    "json-flag-value": Rule(
+        severity="error",
+        source="infra/catalog/packages/; vllm config/*.py",
+        releases="vllm, vllm-ascend",
+        check=settings.json_values_known,
+    ),
+    "parser-name": Rule(
+        severity="error",
+        source="infra/catalog/packages/",
+        releases="vllm, vllm-ascend",
+        check=settings.parsers_registered,
+    ),
+    "quantization-method": Rule(
+        severity="error",
+        source="infra/catalog/packages/",
+        releases="vllm, vllm-ascend",
+        check=settings.quantization_registered,
+    ),
+    "model-path": Rule(
+        severity="error",
+        source="vllm transformers_utils/config.py@0.22.1; sglang srt/server_args.py@0.5.9",
+        check=pairing.model_path_given,
+    ),
+    "server-arguments": Rule(
+        severity="error",
+        source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        releases="sglang",
+        check=sglang.arguments_agree,
+    ),
+    "chat-template": Rule(
+        severity="error",
+        source="sglang srt/parser/conversation.py, managers/template_manager.py@0.5.9, 0.5.23",
+        releases="sglang",
+        check=settings.chat_template_exists,
+    ),
+    "served-name-colon": Rule(
+        severity="error",
+        source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        releases="sglang",
+        check=settings.served_name_plain,
+    ),
+    "unread-variable": Rule(
+        severity="warning", source="infra/catalog/packages/", check=surroundings.variables_read
+    ),
+    "port-variable": Rule(
+        severity="error", source="vllm envs.py@0.22.1", check=surroundings.port_variables_numbers
+    ),
+    "internal-port": Rule(
+        severity="error",
+        source="vllm envs.py get_vllm_port@0.22.1; vllm#34199",
+        releases="vllm, vllm-ascend",
+        check=surroundings.internal_port_number,
+    ),
+    "socket-interface": Rule(
+        severity="error",
+        source="gloo transport/tcp/device.cc; aws-samples/aws-do-eks#51; AMD-AGI/Primus#1063",
+        check=surroundings.interfaces_named,
+    ),
+    "library-architecture": Rule(
+        severity="error",
+        source="vLLM-Ascend guide Kimi-K2.5; vLLM recipe Kimi-K2.5",
+        check=surroundings.libraries_for_architecture,
+    ),
+    "image-architecture": Rule(
+        severity="error",
+        source="infra/catalog/accelerators/, tags of vllm/vllm-openai",
+        check=surroundings.image_for_architecture,
+    ),
+    "engine-vendor": Rule(
+        severity="error",
+        source="vllm and sglang platforms/",
+        check=compatibility.engine_runs_on_vendor,
+    ),
+    "checkpoint-accelerator": Rule(
+        severity="error",
+        source="model cards; vLLM recipe Kimi-K2.5; SGLang cookbook",
+        check=compatibility.checkpoint_runs_on_accelerator,
+    ),
+    "accelerator-not-rented": Rule(
+        severity="error",
+        source="AWS instance types, infra/catalog/accelerators/",
+        check=compatibility.cloud_rents_accelerator,
+    ),
+    "missing-image": Rule(
+        severity="error", source="infra/catalog/engines/", check=compatibility.image_exists
+    ),
+    "different-images": Rule(
+        severity="error", source="infra/catalog/engines/", check=compatibility.one_image_for_all
+    ),
+    "router-engine": Rule(
+        severity="error",
+        source="vllm-router 0.1.17; sglang-router 0.3.2",
+        check=compatibility.router_speaks_engine,
+    ),
+    "draft-checkpoint": Rule(
+        severity="error",
+        source="vllm config/speculative.py@0.17.0, 0.18.0",
+        releases="all; Eagle3 for Kimi from vllm 0.18.0",
+        check=compatibility.draft_fits_checkpoint,
+    ),
+    "model-architecture": Rule(
+        severity="error",
+        source="infra/catalog/packages/; config.json of the checkpoints",
+        check=compatibility.architectures_registered,
+    ),
+    "draft-accelerator": Rule(
+        severity="error",
+        source="SGLang cookbook, KimiK25ConfigGenerator at commit fe41c7f",
+        releases="sglang",
+        check=compatibility.draft_runs_on_accelerator,
+    ),
+    "aiter-heads": Rule(
+        severity="error",
+        source="vllm rocm_aiter_mla.py@0.17.1, 0.18.0; SGLang cookbook",
+        releases="vllm up to 0.17.1; sglang 0.5.9",
+        check=compatibility.aiter_heads,
+    ),
+}

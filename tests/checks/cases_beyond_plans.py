@@ -1,0 +1,66 @@
+"""Broken and right cases of rules about what a plan document does not hold: a stack's own fields, a pod's probes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StackCase:
+    """A stack with `--set` words that a rule finds fault with, and others that it passes; `says` is in the message."""
+
+    stack: str
+    broken: tuple[str, ...]
+    right: tuple[str, ...]
+    says: str
+
+
+@dataclass(frozen=True)
+class ManifestCase:
+    """A manifest that a rule finds fault with, and one that it passes; `says` is in the message."""
+
+    broken: str
+    right: str
+    says: str
+
+
+def pod(probes: str) -> str:
+    """A pod of eight H200 that serves Kimi-K2.5, with probes."""
+    return f"""\
+apiVersion: v1
+kind: Pod
+metadata: {{name: kimi}}
+spec:
+  nodeSelector: {{nvidia.com/gpu.product: NVIDIA-H200}}
+  containers:
+    - name: engine
+      image: vllm/vllm-openai:v0.22.1
+      args: [moonshotai/Kimi-K2.5, --tensor-parallel-size, "8"]
+      resources: {{limits: {{nvidia.com/gpu: 8}}}}
+{probes}"""
+
+
+_LIVENESS = "      livenessProbe: {httpGet: {path: /health, port: 8000}, initialDelaySeconds: 60}\n"
+_STARTUP = "      startupProbe: {httpGet: {path: /health, port: 8000}, failureThreshold: 180, periodSeconds: 10}\n"
+
+STACK_CASES: Mapping[str, StackCase] = {
+    "load-target": StackCase(
+        stack="h200-tp8",
+        broken=(
+            "weights.storage=shared-mount",
+            "weights.load_target_s=60",
+            "weights.storage=local",
+        ),
+        right=("weights.storage=local", "weights.load_target_s=600"),
+        says="load_target_s is 60",
+    ),
+}
+
+MANIFEST_CASES: Mapping[str, ManifestCase] = {
+    "probe-patience": ManifestCase(
+        broken=pod(_LIVENESS),
+        right=pod(_LIVENESS + _STARTUP),
+        says="is killed after 90 s without an answer",
+    ),
+}

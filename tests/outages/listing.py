@@ -1,0 +1,51 @@
+"""The reports as a page: docs/outages.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from infra.spec.load import PROJECT
+from tests.outages.reports import Named, Report
+
+PATH = PROJECT / "docs" / "outages.md"
+HEAD = """\
+# Outages from the record
+
+Written by `pytest tests/outages --update-golden` from `tests/cases/outages/`, where each report's configuration lies as
+data: a stack or a plan, somebody else's recipe, facts of hosts, or lines that an engine logged. A test judges each of
+them as `fab check`, `fab import`, `fab preflight` and `fab verify` do, and demands what this page says; without the
+mistake the same configuration passes. Configurations are those of the reports on the releases and checkpoints of the
+catalogue.
+
+"""
+WHERE = {"check": "`fab check`", "preflight": "`fab preflight`", "verify": "`fab verify`"}
+
+
+def outages_document(reports: Sequence[Named]) -> str:
+    """The content of docs/outages.md: what stops how many, the stopped ones, and the others with the reason."""
+    stopped = [each.report for each in reports if each.report.stopped is not None]
+    others = [each.report for each in reports if each.report.stopped is None]
+    counts = Counter(WHERE[each.stopped.at] for each in stopped if each.stopped is not None)
+    parts = [f"{count} by {where}" for where, count in counts.items()]
+    text = f"{len(reports)} reports: {len(stopped)} are stopped ({', '.join(parts)}), {len(others)} are not.\n\n"
+    text += "## Stopped\n\n| report | what happened | stopped by |\n|---|---|---|\n"
+    text += "".join(_row(each, _stopped(each)) for each in stopped)
+    text += "\n## Not stopped before hardware\n\n"
+    text += "| report | what happened | why not, and what notices it |\n|---|---|---|\n"
+    text += "".join(_row(each, each.because or "") for each in others)
+    return HEAD + text
+
+
+def _stopped(report: Report) -> str:
+    stopped = report.stopped
+    return "" if stopped is None else f"`{stopped.by}` of {WHERE[stopped.at]}"
+
+
+def _row(report: Report, last: str) -> str:
+    repository, _, number = report.source.partition("#")
+    link = f"[{repository}#{number}](https://github.com/{repository}/issues/{number})"
+    cells = (link, report.happened, last)
+    return (
+        "| " + " | ".join(" ".join(cell.split()).replace("|", "\\\\|") for cell in cells) + " |\n"
+    )
