@@ -81,7 +81,7 @@ def lay_out_file(host: Host, part: str, value: object) -> None:
 
 
 def unlaid(host: Host, part: str) -> None:
-    """Remove what was laid out beside a path."""
+    """Remove what was laid out beside a path, or what a write that was killed has left there."""
     _fresh_name(host.path(part))
 
 

@@ -5,7 +5,7 @@ import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from .declared import Declared
-from .files import make_folders, missing_folders, replace_file, state_of
+from .files import make_folders, missing_folders, replace_file, state_of, unlaid
 from .host import Host, Refused
 from .item import Item, Kind, Parts, parse_item, same
 from .steps import Step
@@ -85,6 +85,7 @@ def save_record(host: Host, stack: str, record: Record) -> None:
     if not record.entries and not record.folders and not record.declared:
         if os.path.exists(path):
             os.unlink(path)
+        unlaid(host, record_path(stack))
         own = [os.path.dirname(record_path(stack)), ROLLBACK_FOLDER, STATE_FOLDER]
         remove_empty(host, own)
         return

@@ -3,7 +3,7 @@
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from .declared import Document, all_together, owner_words, without
-from .files import state_of, write_file
+from .files import state_of, unlaid, write_file
 from .host import Host, Refused
 from .item import Item, same
 from .kernel_knobs import parse_ports, render_ports
@@ -189,6 +189,8 @@ def _bring_back(host: Host, entry: Entry, permission: Permission) -> Return:
     try:
         current = current_state(host, kind, entry)
         before = described(current)
+        if isinstance(entry.ours, dict):
+            unlaid(host, entry.part)
         if same(current, entry.original):
             return Return("ok", before, before, "already as it was found", is_settled=True)
         refusal = left_alone(entry, current) or permission.disturbs(entry.item)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from infra.agent.files import BESIDE
 from tests.agent.stubborn_host import StubbornHost
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
@@ -101,6 +102,21 @@ def test_a_run_killed_half_way_can_be_taken_back(untuned: StubbornHost) -> None:
     assert rows["vm.swappiness"]["state"] == "changed"
     assert (rows["governor"]["state"], rows["governor"]["why"]) == ("ok", "already as it was found")
     assert not Path(untuned.path(RECORD)).exists()
+
+
+def test_a_run_killed_while_it_wrote_leaves_nothing_beside(host: StubbornHost) -> None:
+    """First the record itself is written, then files lie beside their places until all of them do."""
+    host.put("/var/lib/dpkg/status", "")
+    found = host.contents("/run")
+    beside_record = "/var/lib/moe-infra/rollback/s/record.json" + BESIDE
+    host.put(beside_record, '{"half')
+    host.state("rollback", [UNIT])
+    assert host.contents("/run") == found
+    host.state("apply", [UNIT])
+    target = Path(host.path(str(UNIT["target"])))
+    target.rename(str(target) + BESIDE)
+    host.state("rollback", [UNIT])
+    assert host.contents("/run") == found
 
 
 def test_rollback_leaves_a_knob_that_somebody_else_has_set(untuned: StubbornHost) -> None:
