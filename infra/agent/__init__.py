@@ -23,7 +23,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                after, grep, follow
     facts      commands [{id, argv, timeout_s}],         {"commands": {id: {exit_code, stdout, stderr, seconds}},
                files, globs, disks, devices,              "files": {path: text}, "paths", "disks", "holders",
-               also [requests]                            "clock", "also": [reports]}
+               writable, stuck, also [requests]           "writable": {path: {at, error, code}}, "stuck", "clock",
+                                                           "also": [reports]}
     reach      name, token, address, limit_s,            {"listen": [{port, error}], "dials": [{to, port, ok, error,
                listen [{port, callers}],                  path_mtu, whole, ahead_s, error_s}]}
                dial [{to, address, port, speaks, loads}]

@@ -1,6 +1,7 @@
 """The operation `facts`: what a host is, in one execution; every probe has a time limit, nothing is changed.
 
-Texts go back as tools and kernel print them; they are read where they are judged. `also` carries
+Texts go back as tools and kernel print them; they are read where they are judged. What `writable` names is
+written to, by a file without a name that is gone at once. `also` carries
 requests of other operations, so that everything known of a host before a start costs one execution.
 """
 
@@ -12,9 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, cast
 
 from . import conversation
+from .abandoned import within
 from .device_holders import holders_of
 from .host import Host, Refused
+from .stuck import stuck_processes
 from .wall_clock import read_wall_clock
+from .write_probe import try_writing
 
 MAX_REPORT_BYTES = 1000000
 MAX_OUTPUT_BYTES = 262144
@@ -54,7 +58,9 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
         "files": _files(host, _words(request, "files"), room),
         "paths": _paths(host, _words(request, "globs")),
         "disks": {path: _disk(host, path) for path in _words(request, "disks")},
+        "writable": {path: try_writing(host, path) for path in _words(request, "writable")},
         "holders": holders_of(host, _words(request, "devices")),
+        "stuck": stuck_processes(host) if request.get("stuck") else [],
         "commands": _commands(host, _maps(request, "commands"), room),
         "also": also,
     }
@@ -121,14 +127,12 @@ def _paths(host: Host, patterns: List[str]) -> List[str]:
 
 def _disk(host: Host, path: str) -> Optional[Table]:
     """The file system that holds a path, or would hold it; a mount that hangs is left behind."""
-    with _abandoned() as pool:
-        future = pool.submit(_measure, host, path)
-        try:
-            return future.result(timeout=DISK_S)
-        except OSError as error:
-            return {"error": error.strerror or str(error)}
-        except Exception as error:  # noqa: BLE001 - the time limit's class moved between versions
-            return {"error": "no answer within {:g} s ({})".format(DISK_S, type(error).__name__)}
+    try:
+        return within(DISK_S, lambda: _measure(host, path))
+    except OSError as error:
+        return {"error": error.strerror or str(error)}
+    except Refused as error:
+        return {"error": str(error)}
 
 
 def _measure(host: Host, path: str) -> Table:
@@ -161,17 +165,6 @@ def _mount_of(host: Host, place: str) -> List[str]:
         if holds and (len(folder) > len(best[0]) or folder == best[0]):
             best = [folder, fields[2], fields[0]]
     return best
-
-
-class _abandoned:  # noqa: N801 - read as a verb after `with`
-    """A thread whose work may never end: leaving does not wait for it."""
-
-    def __enter__(self) -> ThreadPoolExecutor:
-        self._pool = ThreadPoolExecutor(max_workers=1)
-        return self._pool
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=False)
 
 
 def _words(request: Table, key: str) -> List[str]:

@@ -95,7 +95,8 @@ class Accelerator(SourcedEntry):
 
     `memory_mib` is per device as the engine sees it: what it multiplies by its memory utilisation, a
     little below what the vendor's tool prints. `mask_variable` limits a process to devices;
-    `aws_instance_type` is None where AWS does not rent it.
+    `aws_instance_type` is None where AWS does not rent it. `all_reduce_gb_s` is the bandwidth of the bus that an
+    all-reduce of some gigabytes over all devices of one host reaches at least; None where nobody has published one.
     """
 
     id: StrictStr = ""
@@ -110,6 +111,7 @@ class Accelerator(SourcedEntry):
     container: ContainerAccess
     tuning: StrictStr
     aws_instance_type: StrictStr | None = None
+    all_reduce_gb_s: StrictInt | None = None
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
 
 

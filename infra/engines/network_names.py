@@ -7,6 +7,12 @@ from collections.abc import Mapping
 # GLOO_, TP_, HCCL_ and NCCL_SOCKET_IFNAME; NCCL takes `=eth0` for the exact name and `^eth0` for all others.
 INTERFACE_SUFFIX = "_SOCKET_IFNAME"
 RDMA_VARIABLES = ("UCX_NET_DEVICES", "NCCL_IB_HCA")
+# The traffic class of RoCE packets: NCCL's and RCCL's, and UCX's.
+TRAFFIC_CLASS_VARIABLES = ("NCCL_IB_TC", "UCX_IB_TRAFFIC_CLASS")
+# HCCL listens on the host from its base port on, sixteen ports and as many more since CANN 8.3, and on each device
+# (Huawei environment variable reference: HCCL_IF_BASE_PORT, HCCL_HOST_SOCKET_PORT_RANGE, HCCL_NPU_SOCKET_PORT_RANGE).
+HCCL_BASE_PORT, HCCL_NUM_PORTS = 60000, 32
+HCCL_DEVICE_PORT = 16666
 
 
 def interfaces_named(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -29,3 +35,32 @@ def rdma_devices_named(env: Mapping[str, str]) -> tuple[str, ...]:
         for word in value.split(",")
     ]
     return tuple(dict.fromkeys(word for word in words if word and word != "all"))
+
+
+def traffic_classes_named(env: Mapping[str, str]) -> dict[str, int]:
+    """The traffic class that each variable sets; `auto` and what is no number set none."""
+    return {name: int(env[name]) for name in TRAFFIC_CLASS_VARIABLES if env.get(name, "").isdigit()}
+
+
+def hccl_host_ports(env: Mapping[str, str]) -> tuple[int, ...]:
+    """The ports of the host that HCCL takes by itself; `auto` takes whatever is free, and names none."""
+    if "HCCL_HOST_SOCKET_PORT_RANGE" in env:
+        return _ports(env["HCCL_HOST_SOCKET_PORT_RANGE"])
+    base = env.get("HCCL_IF_BASE_PORT", "")
+    first = int(base) if base.isdigit() else HCCL_BASE_PORT
+    return tuple(range(first, first + HCCL_NUM_PORTS))
+
+
+def hccl_device_ports(env: Mapping[str, str]) -> tuple[int, ...]:
+    """The ports that HCCL takes on each device's own network, which some drivers open on the host."""
+    return _ports(env.get("HCCL_NPU_SOCKET_PORT_RANGE", str(HCCL_DEVICE_PORT)))
+
+
+def _ports(text: str) -> tuple[int, ...]:
+    """`60000-60050`, or several of them."""
+    found: list[int] = []
+    for word in text.split(","):
+        first, _, last = word.strip().partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            found += range(int(first), int(last or first) + 1)
+    return tuple(found)

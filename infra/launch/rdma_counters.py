@@ -12,7 +12,7 @@ from infra.engines.transports import Told, read_transports
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all
 from infra.launch.host_drift import Check
-from infra.launch.preflight.ascend import HCCN_TOOL
+from infra.launch.preflight.ascend import HCCN_TOOL, parse_statistics
 from infra.launch.transport_checks import is_rack, kv_library, kv_processes
 
 FOLDER = "/sys/class/infiniband"
@@ -31,7 +31,6 @@ WORD_BYTES = 4
 PLACE = re.compile(rf"^{FOLDER}/([^/]+)/ports/\d+/(.+)$")
 # hccn_tool counts packets: of reliable connections, which is what HCCL and Mooncake use.
 PACKET_COUNTERS = ("roce_tx_rc_pkt_num", "roce_rx_rc_pkt_num")
-STATISTIC = re.compile(r"^\s*(\w+)\s*:\s*(\d+)\s*$", re.MULTILINE)
 # Below the KV of one block of tokens of any model of the catalogue, above a fabric's own management traffic.
 LEAST_BYTES = 65536
 PACKET_BYTES = 4096
@@ -50,11 +49,6 @@ class Moved:
 
     num_bytes: int
     devices: tuple[str, ...]
-
-
-def parse_statistics(text: str) -> dict[str, int]:
-    """The `name:number` lines of `hccn_tool -stat -g`."""
-    return {name: int(number) for name, number in STATISTIC.findall(text)}
 
 
 def card_bytes(files: Mapping[str, str]) -> dict[str, int]:

@@ -38,6 +38,16 @@ def isolation_options() -> list[str]:
     return words
 
 
+def device_files(devices: DeviceAccess) -> list[str]:
+    """The device files and folders of the host that a container is shown, besides what a GPU runtime adds."""
+    access = devices.access
+    shown = list(access.devices)
+    shown += access.fabric_devices if devices.spans_hosts else ()
+    return shown + [
+        name.format(index=i) for name in access.per_device for i in range(devices.num_devices)
+    ]
+
+
 def device_options(runtime: ContainerRuntime, devices: DeviceAccess) -> list[str]:
     """Devices, groups, capabilities and shared memory of an accelerator."""
     access = devices.access
@@ -46,12 +56,7 @@ def device_options(runtime: ContainerRuntime, devices: DeviceAccess) -> list[str
         words.append(f"--shm-size={access.shm_size}")
     if access.gpus is not None:
         words += ["--gpus", access.gpus] if runtime == "docker" else ["--device", CDI_GPUS]
-    shown = list(access.devices)
-    shown += access.fabric_devices if devices.spans_hosts else ()
-    shown += [
-        name.format(index=i) for name in access.per_device for i in range(devices.num_devices)
-    ]
-    for device in shown:
+    for device in device_files(devices):
         words += ["--device", device]
     for group in access.groups:
         words += ["--group-add", group]

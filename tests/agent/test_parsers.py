@@ -21,6 +21,7 @@ from infra.agent.kernel_knobs import parse_ports, render_ports
 from infra.agent.listening import parse_table
 from infra.agent.manifest import parse_manifest
 from infra.agent.services import parse_properties
+from infra.agent.stuck import parse_state, parse_switches
 
 CASES = Path(__file__).parents[1] / "cases" / "facts"
 UNITS = ["moe-s-engine@0.service"]
@@ -34,6 +35,8 @@ PARSERS: dict[str, Callable[[str], object]] = {
     ],
     "image-inspect": parse_digests,
     "manifest": lambda text: parse_manifest(text.encode()),
+    "proc-stat": parse_state,
+    "proc-switches": parse_switches,
     "port-list": lambda text: render_ports(parse_ports(text)),
 }
 

@@ -1,4 +1,4 @@
-"""Hosts on which a stack cannot start: each fault stops `fab up` or `fab preflight`, and its culprit is named.
+"""Hosts on which a stack cannot start: each fault stops `fab up` or `fab preflight`, and its culprit is named in time.
 
 The hosts are simulated. Ports, processes, files, name service, nftables and SSH are real; device files, vendors' tools
 and the wall clock (a `date` that is 30 s ahead) are stand-ins.
@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import FAB, need_lab, run
+from tests.naming import in_time
 
 # Real sshd and systemd on two simulated hosts; each test is one or two calls of a second or three.
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.fault]
@@ -55,7 +56,8 @@ class Kept:
 
     def blocking(self, *words: str) -> list[dict[str, str]]:
         """The findings that block, of a preflight that leaves with 3."""
-        done = self.fab("preflight", "--json", *words)
+        with in_time():
+            done = self.fab("preflight", "--json", *words)
         assert done.returncode == 3, done.stdout + done.stderr
         document = json.loads(done.stdout)
         assert list(document) == ["schema_version", "stack", "ok", "findings"]
@@ -63,6 +65,20 @@ class Kept:
         severities = [finding["severity"] for finding in document["findings"]]
         assert severities == sorted(severities, key=["block", "warn", "pass"].index)
         return [finding for finding in document["findings"] if finding["severity"] == "block"]
+
+    def told(self, host: str, *words: str) -> dict[str, tuple[str, str]]:
+        """What a preflight finds at one host besides what passes: the worst severity and all that is said, by check."""
+        with in_time():
+            done = self.fab("preflight", "--json", *words)
+        found: dict[str, tuple[str, str]] = {}
+        for one in json.loads(done.stdout)["findings"]:
+            if one["host"] == host and one["severity"] != "pass":
+                worst, said = found.get(one["check"], (one["severity"], ""))
+                found[one["check"]] = (
+                    worst,
+                    f"{said}; {one['observed']}" if said else one["observed"],
+                )
+        return found
 
     @contextmanager
     def changed(self, host: str, change: str, undo: str) -> Iterator[None]:
@@ -75,7 +91,8 @@ class Kept:
 
     def refused_up(self, *words: str) -> str:
         """What `up` says when it refuses with 3; nothing of the stack is on any host then."""
-        done = self.fab("up", *words)
+        with in_time():
+            done = self.fab("up", *words)
         assert done.returncode == 3, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         for host in ("unified-0", "unified-1"):
@@ -203,6 +220,56 @@ def test_a_name_that_means_the_loopback(ascend: Kept) -> None:
     assert "[own-name]" in said
 
 
+def test_places_that_take_nothing_are_named_before_anything_is_changed(ascend: Kept) -> None:
+    full = "/var/lib/moe-infra"
+    change = (
+        "sudo mkdir -p /etc/moe-infra; sudo mount --bind /etc/moe-infra /etc/moe-infra; "
+        f"sudo mount -o remount,bind,ro /etc/moe-infra; sudo mkdir -p {full}; "
+        f"sudo mount -t tmpfs -o size=4k tmpfs {full}; sudo dd if=/dev/zero of={full}/x bs=4k count=1 2>/dev/null"
+    )
+    undo = f"sudo umount {full} /etc/moe-infra; sudo rmdir --ignore-fail-on-non-empty {full} /etc/moe-infra"
+    with ascend.changed("unified-1", change, undo), in_time():
+        said = ascend.fab("up")
+    assert said.returncode == 3, said.stderr
+    assert (
+        "unified-1: nothing can be written to /etc/moe-infra: Read-only file system" in said.stderr
+    )
+    assert f"unified-1: nothing can be written to {full}: No space left on device" in said.stderr
+    assert "[writable]" in said.stderr
+    assert "unified-0" not in said.stderr
+
+
+def test_a_file_that_containers_are_given_is_missing(ascend: Kept) -> None:
+    path = "/etc/ascend_install.info"
+    with ascend.changed("unified-0", f"sudo mv {path} {path}.away", f"sudo mv {path}.away {path}"):
+        said = ascend.refused_up()
+    assert f"unified-0: {path}, which unified-0/0's container is given, is not there" in said
+
+
+def test_somebody_listens_where_hccl_does(ascend: Kept) -> None:
+    start = "sudo systemd-run --quiet --unit=leftover python3 -m http.server 60002 && sleep 0.7"
+    with ascend.changed("unified-0", start, "sudo systemctl stop leftover"):
+        said = ascend.refused_up()
+    assert all(
+        w in said for w in ("unified-0:", "port 60002, on which HCCL listens", "[hccl-ports]")
+    )
+
+
+def test_what_devices_ports_tell(ascend: Kept) -> None:
+    faults = (
+        "{'gateway': {'1': '203.0.113.9'}, 'netdetect': {'2': '0.0.0.0'}, 'lossless': {'3': 3}, "
+        "'spoilt': {'4': 400}, 'link_downs': {'5': 7}}"
+    )
+    with ascend.changed("unified-1", set_fault(faults), set_fault("{}")):
+        told = ascend.told("unified-1")
+    gateway = "device 1: its gateway 203.0.113.9 lies outside of its network"
+    assert told["device-gateway"] == ("block", gateway)
+    assert told["device-detection"][1].startswith("device 2: no detection address")
+    assert told["device-flow-control"] == ("warn", "device 3: flow control on priority 3")
+    assert "device 4: 400 of 170045 packets arrived spoilt" in told["device-link-errors"][1]
+    assert "device 5: its link went down 7 times" in told["device-link-errors"][1]
+
+
 def test_one_peers_firewall(ascend: Kept) -> None:
     change = TABLE + "sudo nft add rule inet t i tcp dport 12321 drop"
     with ascend.changed("unified-0", change, "sudo nft delete table inet t"):
@@ -301,6 +368,35 @@ def test_an_instance_without_its_efa_devices_and_links_that_flap(rack: Kept) -> 
     )
     assert told["efa-devices"]["wanted"] == "16, as p5en.48xlarge has"
     assert told["rdma-flaps"]["observed"] == "links went down since boot: mlx5_0 7 times"
+
+
+def test_what_cards_and_gpus_tell_of_how_they_carry_and_run(rack: Kept) -> None:
+    faults = (
+        "{'trust': {'eth0': 'pcp'}, 'discards': {'eth0': 12}, 'bit_errors': {'mlx5_1': '3E-7'}, "
+        "'vbios': {'2': '96.00.01'}, 'held_clocks': {'1': 'HW Power Brake Slowdown'}, 'all_reduce_gb_s': 210}"
+    )
+    width = "/sys/class/infiniband/mlx5_3/device/current_link_width"
+    change = f"{set_fault(faults)}; echo 8 | sudo tee {width}"
+    with rack.changed("decode-1", change, f"{set_fault('{}')}; echo 16 | sudo tee {width}"):
+        told = rack.told("decode-1", "--timeout", "1")
+    observed = {check: said for check, (_, said) in told.items()}
+    assert {severity for severity, _ in told.values()} == {"warn"}
+    assert observed["roce-priorities"].startswith("eth0 goes by pcp")
+    assert observed["link-errors"] == (
+        "mlx5_1 loses one bit of 1E7, eth0 dropped 12 packets of its priorities"
+    )
+    assert observed["card-slots"] == "mlx5_3 has 8 of 16 lanes"
+    assert observed["device-firmware"].endswith("has firmware 96.00.01, the others 97.00.A5.00.01")
+    assert "HW Power Brake Slowdown" in observed["held-clocks"]
+    assert observed["collective"] == "an all-reduce over its devices reaches 210 GB/s"
+
+
+def test_a_collective_that_adds_up_wrongly(board: Kept) -> None:
+    host = "host-0" if "host-0" in Path(board.inventory).read_text() else "unified-0"
+    with board.changed(host, set_fault("{'all_reduce_wrong': 3}"), set_fault("{}")):
+        (found,) = board.blocking()
+    assert (found["check"], found["host"]) == ("collective", host)
+    assert found["observed"] == "an all-reduce over its devices gives 3 wrong results"
 
 
 def test_limits_that_docker_may_not_give_and_a_peers_name_that_means_another(ascend: Kept) -> None:

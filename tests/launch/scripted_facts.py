@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from infra.engines.network_names import interfaces_named
+from infra.launch.preflight.asking import GLOBS
 from infra.plan.process import Plan
 
 ANSWERS = {
@@ -26,14 +27,17 @@ ANSWERS = {
 
 def facts_report(plan: Plan, host: str, request: Mapping[str, object]) -> dict[str, object]:
     """The agent's report on `facts`, without what was asked along."""
-    asked = request.get("commands", [])
+    asked, globs = request.get("commands", []), request.get("globs", [])
     assert isinstance(asked, list)
+    assert isinstance(globs, list)
     return {
         "commands": {str(one["id"]): _told(plan, host, str(one["id"])) for one in asked},
         "files": {"/etc/machine-id": f"machine-of-{host}\n", "/proc/swaps": "Filename\tType\n"},
-        "paths": [],
+        "paths": [path for path in globs if path not in GLOBS],
         "disks": {},
+        "writable": {},
         "holders": [],
+        "stuck": [],
         "clock": {"now_s": time.time(), "error_s": 0.001},
     }
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.launch.preflight import accelerator_checks as accelerators
-from infra.launch.preflight import ascend_checks, gpu_checks, nvlink_checks
+from infra.launch.preflight import (
+    ascend_checks,
+    ascend_port_checks,
+    collectives,
+    firmware_checks,
+    gpu_checks,
+    nvlink_checks,
+)
 from infra.launch.preflight.scene import Check
 
 ACCELERATOR_CHECKS: Mapping[str, Check] = {
@@ -51,10 +58,22 @@ ACCELERATOR_CHECKS: Mapping[str, Check] = {
         applies=lambda scene: (*gpu_checks.nvidia_hosts(scene), *gpu_checks.amd_hosts(scene)),
         depth="full",
     ),
+    "device-firmware": Check(
+        wanted="one firmware (VBIOS) on all devices of a kind",
+        find=firmware_checks.find_other_firmware,
+        applies=firmware_checks.firmware_hosts,
+        depth="full",
+    ),
+    "held-clocks": Check(
+        wanted="no clocks that hardware holds down",
+        find=firmware_checks.find_held_clocks,
+        applies=gpu_checks.nvidia_hosts,
+        depth="full",
+    ),
     "pcie-width": Check(
         wanted="16 lanes",
         find=gpu_checks.find_narrow_slots,
-        applies=gpu_checks.nvidia_hosts,
+        applies=lambda scene: (*gpu_checks.nvidia_hosts(scene), *gpu_checks.amd_hosts(scene)),
         depth="full",
     ),
     "xid": Check(
@@ -134,10 +153,45 @@ ACCELERATOR_CHECKS: Mapping[str, Check] = {
         applies=ascend_checks.super_pod_hosts,
         depth="full",
     ),
+    "device-gateway": Check(
+        wanted="a gateway where peers lie in other networks",
+        find=ascend_port_checks.find_wrong_gateways,
+        applies=ascend_port_checks.routed_hosts,
+        depth="full",
+    ),
+    "device-detection": Check(
+        wanted="an address by which each device knows its network's health",
+        find=ascend_port_checks.find_undetected_networks,
+        applies=ascend_port_checks.routed_hosts,
+        depth="full",
+    ),
+    "device-flow-control": Check(
+        wanted="one lossless priority on every device",
+        find=ascend_port_checks.find_other_flow_control,
+        applies=ascend_port_checks.routed_hosts,
+        depth="full",
+    ),
+    "device-link-errors": Check(
+        wanted="links that stay up and spoil nothing",
+        find=ascend_port_checks.find_port_errors,
+        applies=ascend_checks.ascend_network_hosts,
+        depth="full",
+    ),
+    "hccl-ports": Check(
+        wanted="HCCL's own ports free and reserved",
+        find=ascend_port_checks.find_taken_hccl_ports,
+        applies=ascend_checks.ascend_hosts,
+    ),
     "device-ping": Check(
         wanted="devices of different hosts answer each other",
         find=ascend_checks.find_lost_pings,
         applies=ascend_checks.ascend_network_hosts,
+        depth="full",
+    ),
+    "collective": Check(
+        wanted="an all-reduce over all devices, right and as fast as its peers'",
+        find=collectives.find_slow_collectives,
+        applies=accelerators.with_accelerators,
         depth="full",
     ),
 }

@@ -6,6 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+DEVICES = "/sys/module/amdgpu/drivers/pci:amdgpu"
+# What sysfs tells of each device: a tool's own words for it change between releases.
+FILES = (f"{DEVICES}/*/vbios_version", f"{DEVICES}/*/current_link_width")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmdGpu:

@@ -11,6 +11,9 @@ DRIVER_FILE = "/usr/local/Ascend/driver/version.info"
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 USAGE = re.compile(r"(\d+)\s*/\s*(\d+)")
 PACKET_LOSS = re.compile(r"(\d+(?:\.\d+)?)% packet loss")
+STATISTIC = re.compile(r"^\s*(\w+)\s*:\s*(\d+)\s*$", re.MULTILINE)
+LINK_DOWN = re.compile(r"\bLINK DOWN\s*$", re.MULTILINE)
+NOT_SET = "0.0.0.0"  # noqa: S104 - an address that is told, none that is bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,39 @@ def parse_tls(text: str) -> str | None:
 def parse_address(text: str) -> str | None:
     """The address of `hccn_tool -ip -g`, or of `-vnic -g`."""
     return _after(text, r"ipaddr:[ \t]*(\S+)")
+
+
+def parse_mask(text: str) -> str | None:
+    """The netmask of `hccn_tool -ip -g`."""
+    return _after(text, r"netmask:[ \t]*(\S+)")
+
+
+def parse_gateway(text: str) -> str | None:
+    """The gateway of `hccn_tool -gateway -g`: `default gateway:192.0.2.1, Iface:eth0`; None without one."""
+    found = _after(text, r"default gateway:[ \t]*([^\s,]+)")
+    return None if found == NOT_SET else found
+
+
+def parse_detection(text: str) -> str | None:
+    """The address that a device asks to see whether its network is healthy, of `-netdetect -g`; None without one."""
+    found = _after(text, r"netdetect address:[ \t]*(\S+)")
+    return None if found == NOT_SET else found
+
+
+def parse_statistics(text: str) -> dict[str, int]:
+    """The `name:number` lines of `hccn_tool -stat -g`."""
+    return {name: int(number) for name, number in STATISTIC.findall(text)}
+
+
+def parse_link_downs(text: str) -> int | None:
+    """How often a link went down since the device started, of `hccn_tool -link_stat -g`; None for anything else.
+
+    Drivers before 24 count only the times that it came up; the records below show the latest changes.
+    """
+    counted = _after(text, r"link down count[ \t]*:[ \t]*(\d+)")
+    if counted is not None:
+        return int(counted)
+    return len(LINK_DOWN.findall(text)) if "link up count" in text else None
 
 
 def parse_loss(text: str) -> float | None:

@@ -123,8 +123,10 @@ def _device_network_fault(host: ObservedHost, index: int, accelerator: str) -> s
     health = ascend.parse_health(host.text(f"ascend.net_health.{index}") or "")
     if link != "UP":
         return f"link {link or 'unknown'}"
-    # a die of a super-pod may have no port of its own on the RoCE network
-    if health != "Success" and ascend.DIES_PER_CARD.get(accelerator, 1) == 1:
+    # a die of a super-pod may have no port of its own on the RoCE network; without an address to ask, health is Init
+    detection = host.text(f"ascend.netdetect.{index}")
+    is_blind = detection is not None and ascend.parse_detection(detection) is None
+    if health != "Success" and not is_blind and ascend.DIES_PER_CARD.get(accelerator, 1) == 1:
         return f"net health {health or 'unknown'}"
     address = ascend.parse_address(host.text(f"ascend.address.{index}") or "")
     return None if address else "no address"

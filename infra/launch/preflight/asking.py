@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.launch.preflight import ascend, nvidia, rdma
+from infra.launch.preflight import amd, ascend, nvidia, rdma, roce
 from infra.launch.preflight.ascend_checks import has_super_pod
+from infra.launch.preflight.ascend_port_checks import hccl_ports
+from infra.launch.preflight.collectives import (
+    COLLECTIVE_S,
+    HCCL_PROGRAMS,
+    NCCL_PROGRAMS,
+    collective_argv,
+)
 from infra.launch.preflight.docker_limits import OPEN_FILES_MOST, QUESTION
+from infra.launch.preflight.firmware_checks import ASCEND_FIRMWARE
 from infra.launch.preflight.gpu_checks import FABRIC_MANAGER
 from infra.launch.preflight.host_checks import CLOCK_SOURCE, DEVICE_FILES, bound_ports
 from infra.launch.preflight.nvlink_checks import IMEX_CHANNEL, IMEX_NODES
+from infra.launch.preflight.place_checks import given_sources, written_places
 from infra.launch.preflight.rail_checks import PRODUCT_NAME
 from infra.launch.preflight.recording import AMD_DRIVER, NVIDIA_DRIVER
 from infra.launch.preflight.scene import Scene
@@ -21,7 +30,7 @@ from infra.render.units import LIMITS
 TOOL_S = 30.0
 SMALL_S = 5.0
 DIAGNOSIS_S = 120.0
-XID_LINES = "grep -E 'NVRM: Xid|SXid' | tail -n 500"
+KERNEL_LINES = "grep -E 'NVRM: Xid|SXid|blocked for more than' | tail -n 500"
 
 FILES = (
     "/etc/machine-id",
@@ -31,13 +40,21 @@ FILES = (
     NVIDIA_DRIVER,
     AMD_DRIVER,
     ascend.DRIVER_FILE,
+    ASCEND_FIRMWARE,
+    *amd.FILES,
     IMEX_NODES,
     OPEN_FILES_MOST,
     PRODUCT_NAME,
     CLOCK_SOURCE,
     *rdma.FILES,
 )
-GLOBS = (IMEX_CHANNEL, "/etc/moe-infra/*/release.json", f"{rdma.FOLDER}/*/device/net/*")
+GLOBS = (
+    IMEX_CHANNEL,
+    "/etc/moe-infra/*/release.json",
+    f"{rdma.FOLDER}/*/device/net/*",
+    *NCCL_PROGRAMS,
+    *HCCL_PROGRAMS,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +85,10 @@ def facts_request(
         "operation": "facts",
         "commands": [command.as_document() for command in commands],
         "files": list(FILES),
-        "globs": list(GLOBS),
+        "globs": [*GLOBS, *given_sources(scene, host)],
         "disks": [scene.plan.weights_path],
+        "writable": [*written_places(scene), scene.plan.weights_path],
+        "stuck": scene.depth == "full",
         "devices": _device_files(scene, host),
         "also": [dict(one) for one in also],
     }
@@ -79,12 +98,20 @@ def listening_request(scene: Scene, host: str) -> dict[str, object]:
     """Who listens on the ports that the host's processes and watcher will bind."""
     ports = {port for process in scene.plan.on_host(host) for port in bound_ports(process)}
     ports.add(plan_watch_port(scene.plan))
+    ports.update(hccl_ports(scene, host))
     return {"operation": "listening", "ports": sorted(ports)}
 
 
 def imex_request() -> dict[str, object]:
     """One more look at the IMEX domain."""
     return {"operation": "facts", "commands": [_imex().as_document()]}
+
+
+def collective_request(scene: Scene, host: str, program: str) -> dict[str, object]:
+    """A collective over all devices of one host."""
+    argv = collective_argv(scene, host, program)
+    command = Command(id="collective", argv=argv, timeout_s=COLLECTIVE_S)
+    return {"operation": "facts", "commands": [command.as_document()]}
 
 
 def ping_request(
@@ -121,6 +148,10 @@ def _system_commands(scene: Scene, host: str) -> list[Command]:
     if scene.depth == "light":
         return found
     found += [
+        # journalctl's own -g needs a build with PCRE
+        _tool(
+            "kernel-log", "sh", "-c", f"journalctl -k -b -o short-iso --no-pager | {KERNEL_LINES}"
+        ),
         _small("page-size", "getconf", "PAGESIZE"),
         _small("timedatectl", "timedatectl", "show", "-p", "NTPSynchronized"),
         _small("chrony", "chronyc", "-c", "tracking"),
@@ -164,11 +195,19 @@ def _accelerator_commands(scene: Scene, host: str) -> list[Command]:
     if scene.depth == "light" or host not in scene.engine_hosts:
         return []
     vendor = scene.accelerator(host).vendor
-    if vendor == "nvidia":
-        return _nvidia_commands(scene, host)
-    if vendor == "amd":
-        return _amd_commands()
-    return _ascend_commands(scene, host) if vendor == "ascend" else []
+    if vendor == "ascend":
+        return _ascend_commands(scene, host)
+    own = {"nvidia": lambda: _nvidia_commands(scene, host), "amd": _amd_commands}
+    return [*_card_commands(), *own[vendor]()] if vendor in own else []
+
+
+def _card_commands() -> list[Command]:
+    """What tells how RDMA cards carry."""
+    return [
+        _tool("roce.qos", "sh", "-c", roce.QOS_QUESTION),
+        _tool("roce.counters", "sh", "-c", roce.COUNTERS_QUESTION),
+        Command(id="roce.ber", argv=("sh", "-c", roce.BER_QUESTION), timeout_s=TOOL_S * 2),
+    ]
 
 
 def _nvidia_commands(scene: Scene, host: str) -> list[Command]:
@@ -180,8 +219,6 @@ def _nvidia_commands(scene: Scene, host: str) -> list[Command]:
         _tool("nvidia.rows", "nvidia-smi", f"--query-remapped-rows={nvidia.ROW_QUERY}", form),
         _tool("nvidia.query", "nvidia-smi", "-q"),
         _tool("nvidia.nvlink", "nvidia-smi", "nvlink", "-s"),
-        # journalctl's own -g needs a build with PCRE
-        _tool("kernel-log", "sh", "-c", f"journalctl -k -b -o short-iso --no-pager | {XID_LINES}"),
         _small(
             "nvidia.services", "systemctl", "show", "-p", "Id,LoadState,ActiveState", FABRIC_MANAGER
         ),
@@ -212,7 +249,16 @@ def _ascend_commands(scene: Scene, host: str) -> list[Command]:
         words = ("npu-smi", "info", "-t", "spod-info", "-i", "0", "-c", "0")
         found.append(_tool("ascend.spod", *words))
     topics = {"link": "-link", "net_health": "-net_health", "tls": "-tls"}
-    topics["address"] = "-vnic" if super_pod else "-ip"
+    topics |= {"stat": "-stat", "link_stat": "-link_stat"}
+    if super_pod:
+        topics["address"] = "-vnic"
+    else:
+        topics |= {
+            "address": "-ip",
+            "gateway": "-gateway",
+            "netdetect": "-netdetect",
+            "pfc": "-pfc",
+        }
     return found + [
         _tool(f"ascend.{name}.{index}", ascend.HCCN_TOOL, "-i", str(index), topic, "-g")
         for index in range(scene.plan.host(host).num_devices)

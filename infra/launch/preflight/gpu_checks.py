@@ -8,9 +8,12 @@ from infra.launch.preflight import amd, ascend, linux, nvidia
 from infra.launch.preflight.finding import Severity
 from infra.launch.preflight.host_checks import awaited_devices
 from infra.launch.preflight.observed import ObservedHost
+from infra.launch.preflight.roce import parse_width
 from infra.launch.preflight.scene import Scene, Trouble
 
 MAX_NAMED = 4
+# A GPU with so many rows remapped has used up its spare ones (Azure's azure_gpu_ecc.nhc).
+MOST_REMAPPED_ROWS = 512
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
 PCIE_WIDTH = 16
 DIAGNOSIS: dict[str, Severity] = {"Fail": "block", "Warn": "warn"}
@@ -100,7 +103,15 @@ def find_inactive_links(scene: Scene) -> Iterator[Trouble]:
                 observed="nvidia-smi nvlink -s shows no link",
                 fix=f"ssh {name} nvidia-smi nvlink -s; see the fabric manager and the driver.",
             )
-        for gpu, (_, inactive) in links.items():
+        most = max((count for count, _ in links.values()), default=0)
+        for gpu, (count, inactive) in links.items():
+            if count < most:
+                yield Trouble(
+                    host=name,
+                    severity="block",
+                    observed=f"GPU {gpu} has {count} NVLinks, the others {most}",
+                    fix=f"ssh {name} nvidia-smi nvlink -s; reset or replace the GPU.",
+                )
             if inactive:
                 numbers = ", ".join(str(link) for link in inactive)
                 yield Trouble(
@@ -148,6 +159,9 @@ def find_memory_errors(scene: Scene) -> Iterator[Trouble]:
             if row.failure:
                 said = f"{row.gpu_uuid}: row remapping failed"
                 yield Trouble(host=name, severity="block", observed=said, fix="Replace the GPU.")
+            elif row.uncorrectable > MOST_REMAPPED_ROWS:
+                said = f"{row.gpu_uuid}: {row.uncorrectable} rows were remapped, of {MOST_REMAPPED_ROWS} spare ones"
+                yield Trouble(host=name, severity="block", observed=said, fix="Replace the GPU.")
             elif row.pending:
                 said = f"{row.gpu_uuid}: {row.pending} rows wait for a reset to be remapped"
                 yield Trouble(
@@ -169,13 +183,13 @@ def find_memory_errors(scene: Scene) -> Iterator[Trouble]:
 
 def find_narrow_slots(scene: Scene) -> Iterator[Trouble]:
     """GPUs with fewer PCIe lanes than sixteen (the speed drops when idle, the width does not)."""
-    for name in nvidia_hosts(scene):
-        for gpu in nvidia.parse_gpus(scene.hosts[name].text("nvidia.gpus") or ""):
-            if gpu.pcie_width is not None and gpu.pcie_width < PCIE_WIDTH:
+    for name in (*nvidia_hosts(scene), *amd_hosts(scene)):
+        for device, width in _lanes(scene.hosts[name]).items():
+            if width < PCIE_WIDTH:
                 yield Trouble(
                     host=name,
                     severity="warn",
-                    observed=f"GPU {gpu.index} ({gpu.bus_id}) has {gpu.pcie_width} PCIe lanes",
+                    observed=f"GPU {device} has {width} PCIe lanes",
                     fix="Reseat the board, or have it replaced.",
                 )
 
@@ -262,6 +276,25 @@ def find_xgmi_errors(scene: Scene) -> Iterator[Trouble]:
             said = f"{card}: {count} XGMI errors"
             fix = f"ssh {name} sudo rocm-smi --resetxgmierr; drain the host when they come again."
             yield Trouble(host=name, severity="warn", observed=said, fix=fix)
+
+
+def _lanes(host: ObservedHost) -> dict[str, int]:
+    """PCIe lanes of each device of NVIDIA's or AMD's that tells them."""
+    found = {
+        f"{gpu.index} ({gpu.bus_id})": gpu.pcie_width
+        for gpu in nvidia.parse_gpus(host.text("nvidia.gpus") or "")
+        if gpu.pcie_width is not None
+    }
+    for path, text in host.files.items():
+        if path.startswith(amd.DEVICES) and path.endswith("/current_link_width"):
+            width = parse_width(text)
+            found |= {path.split("/")[-2]: width} if width is not None else {}
+    return found
+
+
+def is_computing(host: ObservedHost, accelerator: str) -> bool:
+    """Whether anything computes on a host's devices."""
+    return any(True for _ in _computing(host, accelerator))
 
 
 def _computing(host: ObservedHost, accelerator: str) -> Iterator[tuple[int, int, str]]:

@@ -51,6 +51,7 @@ def find_no_room(scene: Scene) -> Iterator[Trouble]:
     path = scene.plan.weights_path
     for name, host in scene.hosts.items():
         disk, missing_bytes = host.disks.get(path), _missing_bytes(scene, host)
+        written = host.written.get(path)
         if disk is None or not missing_bytes:
             continue
         wanted_gib = missing_bytes * ROOM_FACTOR / GIB
@@ -59,6 +60,8 @@ def find_no_room(scene: Scene) -> Iterator[Trouble]:
             said = f"{path}: {disk.error}"
         elif disk.is_read_only:
             said = f"{path} is mounted read-only ({disk.mount})"
+        elif written is not None and written.error is not None:
+            said = f"nothing can be written to {written.at}: {written.error}"
         elif disk.kind in NO_DISKS:
             said = f"{path} lies on {disk.kind} ({disk.mount})"
         elif disk.free_bytes < missing_bytes * ROOM_FACTOR:

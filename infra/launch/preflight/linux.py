@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 KIB = 1024
 MIN_SWAP_FIELDS = 5
+# kernel/hung_task.c
+HUNG_TASK = re.compile(r"INFO: task \S.*?:(\d+) blocked for more than (\d+) seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,14 @@ def parse_unit_states(text: str) -> dict[str, dict[str, str]]:
         pairs = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)
         if "Id" in pairs:
             found[pairs["Id"]] = pairs
+    return found
+
+
+def parse_hung_tasks(text: str) -> dict[int, int]:
+    """Seconds that the kernel says a process was blocked at least, by process id, from its log; the longest counts."""
+    found: dict[int, int] = {}
+    for match in HUNG_TASK.finditer(text):
+        found[int(match[1])] = max(int(match[2]), found.get(int(match[1]), 0))
     return found
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 GPU_QUERY = (
@@ -18,6 +18,10 @@ ROW_QUERY = "gpu_uuid,remapped_rows.pending,remapped_rows.failure,remapped_rows.
 NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 SXID = re.compile(r"SXid \(([^)]*)\): (\d+)")
 XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
+HEAD = re.compile(r"^GPU ([0-9A-Fa-f:.]+)$")
+VBIOS = "VBIOS Version"
+# Drivers before 535 call them throttle reasons.
+REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
@@ -157,6 +161,31 @@ def parse_links(text: str) -> dict[int, tuple[int, tuple[int, ...]]]:
     return found
 
 
+def parse_vbios(text: str) -> dict[str, str]:
+    """The version of each device's VBIOS in `nvidia-smi -q`, by bus address; `N/A` is left out."""
+    found: dict[str, str] = {}
+    for bus, line in _lines_of_gpus(text):
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if name == VBIOS and value not in ("", "N/A"):
+            found.setdefault(bus, value)
+    return found
+
+
+def parse_slowdowns(text: str) -> dict[str, tuple[str, ...]]:
+    """Why each device's clocks are held down now, as `nvidia-smi -q` names it (`HW Slowdown`), by bus address."""
+    found: dict[str, tuple[str, ...]] = {}
+    depth: int | None = None
+    for bus, line in _lines_of_gpus(text):
+        found.setdefault(bus, ())
+        indent = len(line) - len(line.lstrip())
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if depth is None or indent <= depth:
+            depth = indent if line.strip() in REASONS else None
+        elif value == "Active":
+            found[bus] = (*found[bus], name)
+    return found
+
+
 def parse_xids(text: str) -> tuple[tuple[str, int], ...]:
     """(bus address, number) of every Xid in the kernel's log, each pair once, in order."""
     return tuple(dict.fromkeys((match[1], int(match[2])) for match in XID.finditer(text)))
@@ -212,6 +241,16 @@ def parse_imex(text: str) -> ImexDomain | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _lines_of_gpus(text: str) -> Iterator[tuple[str, str]]:
+    """Each line below a device's head in `nvidia-smi -q`, with the device's bus address."""
+    bus: str | None = None
+    for line in text.splitlines():
+        if head := HEAD.match(line):
+            bus = head[1]
+        elif bus is not None and line.strip():
+            yield bus, line
 
 
 def _statuses(test: Mapping[str, object]) -> list[str]:

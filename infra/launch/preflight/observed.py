@@ -59,6 +59,31 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """An attempt to write where a path lies or would lie.
+
+    Args:
+        at: the nearest folder that is there.
+        error: why it takes nothing, None when it does.
+        code: the error's name in the kernel (`EROFS`), None without one.
+    """
+
+    at: str
+    error: str | None
+    code: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stuck:
+    """A thread that waits in the kernel, its process with it; `where` is the kernel's function, "" when unknown."""
+
+    pid: int
+    task: int
+    command: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClockReading:
     """How far a host's clock is ahead of the operator's: it lies between the two, in seconds."""
 
@@ -75,6 +100,7 @@ class ObservedHost:
         files: text by path.
         paths: what is there of the paths that were asked for.
         disks: by the path that was asked for.
+        written: likewise.
         clock: None when the host could not tell.
         items: rows of the host state's check, by item id; empty when it was not asked.
         listening: rows of taken ports.
@@ -85,7 +111,9 @@ class ObservedHost:
     files: Mapping[str, str]
     paths: frozenset[str]
     disks: Mapping[str, Disk]
+    written: Mapping[str, Written]
     holders: tuple[Holder, ...]
+    stuck: tuple[Stuck, ...]
     clock: ClockReading | None
     items: Mapping[str, Mapping[str, object]]
     listening: tuple[Mapping[str, object], ...]
@@ -120,7 +148,9 @@ def read_observed(
         files={key: str(value) for key, value in _map(report, "files").items()},
         paths=frozenset(str(path) for path in _list(report, "paths")),
         disks={key: _disk(value) for key, value in _map(report, "disks").items()},
+        written={key: _written(value) for key, value in _map(report, "writable").items()},
         holders=tuple(_holder(row) for row in rows_of(report, "holders")),
+        stuck=tuple(_stuck(row) for row in rows_of(report, "stuck")),
         clock=_clock(_map(report, "clock"), sent_s, received_s),
         items={str(row["id"]): row for row in rows_of(state, "items")},
         listening=tuple(rows_of(listening, "listening")),
@@ -166,6 +196,25 @@ def _holder(row: Mapping[str, object]) -> Holder:
         pid=int(_number(row.get("pid"))),
         command=str(row.get("command") or ""),
         control_group=str(row.get("control_group") or ""),
+    )
+
+
+def _written(value: object) -> Written:
+    row = value if isinstance(value, Mapping) else {}
+    error, code = row.get("error"), row.get("code")
+    return Written(
+        at=str(row.get("at") or "/"),
+        error=None if error is None else str(error),
+        code=None if code is None else str(code),
+    )
+
+
+def _stuck(row: Mapping[str, object]) -> Stuck:
+    return Stuck(
+        pid=int(_number(row.get("pid"))),
+        task=int(_number(row.get("task"))),
+        command=str(row.get("command") or ""),
+        where=str(row.get("where") or ""),
     )
 
 

@@ -145,6 +145,12 @@ def find_flapping_links(scene: Scene) -> Iterator[Trouble]:
             )
 
 
+def interfaces_of(host: ObservedHost, card: str) -> set[str]:
+    """The network interfaces of an RDMA card."""
+    below = f"{FOLDER}/{card}/device/net/"
+    return {path[len(below) :] for path in host.paths if path.startswith(below)}
+
+
 def _rail_interfaces(scene: Scene, name: str) -> set[str]:
     """Network interfaces of the declared RoCE rails; IPoIB's packets have sizes of their own."""
     ports = {port.name: port for port in read_ports(scene.hosts[name].files)}
@@ -152,13 +158,8 @@ def _rail_interfaces(scene: Scene, name: str) -> set[str]:
     for rail in scene.rails(name):
         port = ports.get(_port_name(rail))
         if port is None or port.link_layer == "Ethernet":
-            found |= _interfaces_of(scene.hosts[name], rail.partition(":")[0])
+            found |= interfaces_of(scene.hosts[name], rail.partition(":")[0])
     return found
-
-
-def _interfaces_of(host: ObservedHost, card: str) -> set[str]:
-    below = f"{FOLDER}/{card}/device/net/"
-    return {path[len(below) :] for path in host.paths if path.startswith(below)}
 
 
 def _rail_words(scene: Scene, host: str) -> str:

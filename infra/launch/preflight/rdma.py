@@ -11,6 +11,11 @@ FOLDER = "/sys/class/infiniband"
 FILES = (
     f"{FOLDER}/*/device/vendor",
     *(
+        f"{FOLDER}/*/device/{end}_link_{what}"
+        for end in ("current", "max")
+        for what in ("width", "speed")
+    ),
+    *(
         f"{FOLDER}/*/ports/*/{name}"
         for name in (
             "state",
@@ -22,6 +27,8 @@ FILES = (
             "gid_attrs/types/?",
             "gid_attrs/types/1?",
             "counters/link_downed",
+            "counters/symbol_error",
+            "counters/port_rcv_data",
         )
     ),
 )

@@ -12,7 +12,7 @@ from infra.engines.network_names import interfaces_named, rdma_devices_named
 from infra.inventory.facts_file import RecordedHost
 from infra.inventory.hosts import InventoryHost
 from infra.launch.preflight.finding import Severity
-from infra.launch.preflight.observed import ObservedHost
+from infra.launch.preflight.observed import ObservedHost, Told
 from infra.launch.preflight.reach_report import Reached
 from infra.plan.process import Plan, Process
 from infra.render.release_record import RecordedProcess
@@ -32,6 +32,7 @@ class Scene:
         reached: what became of the dials between hosts, None when there were none.
         pings: packets lost between Ascend devices in percent, by (host, device, address).
         imex: the last look at the IMEX domain of each host that was polled.
+        collectives: how a test over all devices of a host ended, by host, where one was run.
         recorded: what the facts file says of each host.
         declared: the inventory's entries, by the plan's names.
     """
@@ -46,6 +47,7 @@ class Scene:
     reached: Reached | None = None
     pings: Mapping[tuple[str, int, str], float | None] = field(default_factory=dict)
     imex: Mapping[str, str] = field(default_factory=dict)
+    collectives: Mapping[str, Told] = field(default_factory=dict)
     declared: Mapping[str, InventoryHost] = field(default_factory=dict)
 
     def accelerator(self, host: str) -> Accelerator:

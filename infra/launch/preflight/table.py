@@ -11,7 +11,9 @@ from infra.launch.preflight import (
     host_checks,
     library_checks,
     network_checks,
+    place_checks,
     rail_checks,
+    roce_checks,
 )
 from infra.launch.preflight.accelerator_table import ACCELERATOR_CHECKS
 from infra.launch.preflight.finding import Finding, worst_first
@@ -58,6 +60,22 @@ CHECKS: Mapping[str, Check] = {
         wanted="room for what is not staged yet",
         find=host_checks.find_no_room,
         applies=on_engines,
+        depth="full",
+    ),
+    "writable": Check(
+        wanted="every place that a start writes to takes writes",
+        find=place_checks.find_places_that_take_nothing,
+        applies=everywhere,
+    ),
+    "container-sources": Check(
+        wanted="everything that containers are given is there",
+        find=place_checks.find_missing_sources,
+        applies=place_checks.container_hosts,
+    ),
+    "stuck-processes": Check(
+        wanted="no process that waits in the kernel for good",
+        find=place_checks.find_stuck_processes,
+        applies=everywhere,
         depth="full",
     ),
     "image-present": Check(
@@ -123,6 +141,24 @@ CHECKS: Mapping[str, Check] = {
     "rdma-flaps": Check(
         wanted="links that stay up",
         find=rail_checks.find_flapping_links,
+        applies=rail_checks.card_hosts,
+        depth="full",
+    ),
+    "card-slots": Check(
+        wanted="as many and as fast PCIe lanes as the card has",
+        find=roce_checks.find_narrow_cards,
+        applies=rail_checks.card_hosts,
+        depth="full",
+    ),
+    "roce-priorities": Check(
+        wanted="one lossless priority, the engines'",
+        find=roce_checks.find_wrong_priorities,
+        applies=roce_checks.qos_hosts,
+        depth="full",
+    ),
+    "link-errors": Check(
+        wanted="no bit errors behind correction, nothing dropped",
+        find=roce_checks.find_link_errors,
         applies=rail_checks.card_hosts,
         depth="full",
     ),

@@ -13,14 +13,16 @@ from infra.launch.fleet import Report, Request, ask_all, rows_of
 from infra.launch.preflight import ascend, nvidia
 from infra.launch.preflight.ascend_checks import ascend_network_hosts
 from infra.launch.preflight.asking import (
+    collective_request,
     facts_request,
     imex_request,
     listening_request,
     ping_request,
 )
+from infra.launch.preflight.collectives import COLLECTIVE_S, collective_program, idle_hosts
 from infra.launch.preflight.dialing import PlannedDial, planned_dials
 from infra.launch.preflight.nvlink_checks import rack_hosts
-from infra.launch.preflight.observed import read_observed
+from infra.launch.preflight.observed import Told, read_observed
 from infra.launch.preflight.reach_report import read_reached
 from infra.launch.preflight.scene import Depth, Scene
 from infra.launch.unit_states import read_units, units_request
@@ -127,7 +129,7 @@ def look_further(deployment: Deployment, scene: Scene, imex_s: float) -> Scene:
         scene = replace(scene, pings=_pings(deployment, scene))
     if rack_hosts(scene):
         scene = replace(scene, imex=_imex(deployment, scene, imex_s))
-    return scene
+    return replace(scene, collectives=_collectives(deployment, scene))
 
 
 def reach_requests(scene: Scene, dials: Sequence[PlannedDial], token: str) -> dict[str, Request]:
@@ -201,6 +203,25 @@ def _pings(deployment: Deployment, scene: Scene) -> dict[tuple[str, int, str], f
             index, _, where = name.partition(" ")
             found[host, int(index), where] = ascend.parse_loss(told.stdout)
     return found
+
+
+def _collectives(deployment: Deployment, scene: Scene) -> dict[str, Told]:
+    """How a collective over all devices of each host ended, where a test lies there and nobody uses the devices."""
+    requests = {
+        host: collective_request(scene, host, program)
+        for host in idle_hosts(scene)
+        if (program := collective_program(scene, host)) is not None
+    }
+    if not requests:
+        return {}
+    deployment.say(f"adding up over all devices of {len(requests)} hosts, each by itself")
+    reports = ask_all(deployment.fleet, requests, timeout_s=COLLECTIVE_S + SLACK_S)
+    return {
+        host: read_observed(host, report, sent_s=0.0, received_s=0.0, also={}).commands[
+            "collective"
+        ]
+        for host, report in reports.items()
+    }
 
 
 def _imex(deployment: Deployment, scene: Scene, limit_s: float) -> dict[str, str]:

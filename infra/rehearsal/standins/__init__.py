@@ -12,11 +12,13 @@ import os
 LIBRARY = "/opt/moe-rehearsal/standins"
 PROGRAMS = ("docker", "podman")
 PROGRAMS_OF_VENDOR: dict[str, tuple[str, ...]] = {
-    "nvidia": ("nvidia-smi", "nvidia-imex-ctl", "nv-fabricmanager"),
-    "amd": ("amd-smi", "rocm-smi"),
+    "nvidia": (
+        "nvidia-smi", "nvidia-imex-ctl", "nv-fabricmanager", "all_reduce_perf", "mlnx_qos", "mlxlink", "ethtool",
+    ),
+    "amd": ("amd-smi", "rocm-smi", "all_reduce_perf", "mlnx_qos", "mlxlink", "ethtool"),
     "ascend": ("npu-smi",),
     "cpu": (),
-}
+}  # fmt: skip
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 UNITS_OF_VENDOR: dict[str, tuple[str, ...]] = {
     "nvidia": (

@@ -1,6 +1,7 @@
-"""`hccn_tool -i N -TOPIC -g`: link, health, addresses, TLS and pings of one Ascend device's network.
+"""`hccn_tool -i N -TOPIC -g`: link, health, addresses, TLS, counters and pings of one Ascend device's network.
 
-Written from Huawei's HCCN tool reference and from the checks in vLLM-Ascend's prefill/decode page.
+Written from Huawei's HCCN tool reference, the tool's source (its help and `-pfc`), CANN's page on link faults
+(`-link_stat`), and from the checks in vLLM-Ascend's prefill/decode page.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ if TYPE_CHECKING:
 
 TOPICS = (
     "-link", "-net_health", "-netdetect", "-gateway", "-tls", "-ip", "-vnic", "-lldp", "-ping",
-    "-hccs_ping",
+    "-hccs_ping", "-pfc", "-stat", "-link_stat",
 )  # fmt: skip
 PING_WORDS = ("address", "pkt", "interval", "num")
 EXIT_BAD_OPTION = 1
 PING_COUNT = 3
+NUM_PRIORITIES = 8
+LOSSLESS = 4
+NUM_PACKETS = 170045
 
 
 def main(arguments: list[str]) -> int:
@@ -78,12 +82,17 @@ def describe(host: dict[str, Any], topic: str, device: int) -> list[str]:
     """Return the lines of one topic of one device."""
     octets = device_address(host["address"], device).split(".")
     gateway = ".".join([*octets[:3], "254"])
+    own_gateway = fault_of(host, "gateway", device, gateway)
     is_down = device in (fault(host, "link_down") or ())
     lines = {
         "-link": [f"link status: {'DOWN' if is_down else 'UP'}"],
         "-net_health": [f"net health status: {fault_of(host, 'net_health', device, 'Success')}"],
-        "-netdetect": [f"netdetect address: {gateway}"],
-        "-gateway": [f"default gateway:{gateway}, Iface:eth{device}"],
+        "-netdetect": [f"netdetect address: {fault_of(host, 'netdetect', device, gateway)}"],
+        "-gateway": [
+            f"default gateway:{own_gateway}, Iface:eth{device}"
+            if own_gateway
+            else "Get gateway failed, because no gateway was preset there!"
+        ],
         "-tls": [
             (
                 f"dev_id:{device}, tls switch[{fault_of(host, 'tls_switch', device, 0)}]"
@@ -112,7 +121,32 @@ def describe(host: dict[str, Any], topic: str, device: int) -> list[str]:
             "End of LLDPDU TLV",
         ],
     }
-    return lines[topic]
+    return (lines | _port_lines(host, device))[topic]
+
+
+def _port_lines(host: dict[str, Any], device: int) -> dict[str, list[str]]:
+    """Return what a device's port says of its priorities and of what it has carried, by topic."""
+    lossless = fault_of(host, "lossless", device, LOSSLESS)
+    return {
+        "-pfc": [
+            "PFC configuration:",
+            "priority   " + " ".join(str(number) for number in range(NUM_PRIORITIES)),
+            "enabled    "
+            + " ".join("1" if number == lossless else "0" for number in range(NUM_PRIORITIES)),
+        ],
+        "-stat": [
+            "packet statistics:",
+            f"mac_rx_total_pkt_num:{NUM_PACKETS}",
+            f"mac_rx_fcs_err_pkt_num:{fault_of(host, 'spoilt', device, 0)}",
+        ],
+        "-link_stat": [
+            f"[devid {device}]current time        : Tue Oct 28 21:46:46 2025",
+            f"[devid {device}]link up count       : 1",
+            f"[devid {device}]link down count     : {fault_of(host, 'link_downs', device, 0)}",
+            f"[devid {device}]link change records :",
+            f"[devid {device}]    Sun Oct  5 10:13:35 2025    LINK UP",
+        ],
+    }
 
 
 def _ping(host: dict[str, Any], device: int, topic: str, address: str) -> int:

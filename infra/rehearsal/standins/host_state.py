@@ -13,7 +13,10 @@ Faults of one host, all optional, indices as strings because JSON has no other k
 `ecc_uncorrected` {gpu: count}, `remapped_pending` {gpu: count}, `remapped_failure` {gpu: count},
 `nvlink_inactive` {gpu: [link]}, `fabric_state` text, `imex_status` (`DEGRADED`, `DOWN`), `imex_down` [address],
 `device_health` {npu: text}, `link_down` [npu], `net_health` {npu: text}, `tls_switch` {npu: 0 or 1},
-`unreachable` [device address], `gpu_lost` [gpu].
+`unreachable` [device address], `gpu_lost` [gpu], `vbios` {gpu: text}, `held_clocks` {gpu: reason}, `all_reduce_gb_s`
+number, `all_reduce_wrong` count. Of RoCE cards: `trust` {interface: text}, `lossless` {interface: [priority]},
+`discards` {interface: count}, `bit_errors` {card: rate}. Of Ascend devices' ports: `gateway` and `netdetect`
+{npu: address}, `lossless` {npu: priority}, `spoilt` {npu: count}, `link_downs` {npu: count}.
 """
 
 from __future__ import annotations

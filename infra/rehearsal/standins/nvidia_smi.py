@@ -12,13 +12,13 @@ import time
 from .host_state import (
     STANDIN_NOTICE,
     device_identifier,
-    fault,
     fault_of,
     present_devices,
     read_device_uses,
     read_host,
     run_folder,
 )
+from .nvidia_sections import clock_rows, fabric, vbios
 from .standin_options import BadOption, read_options
 
 TYPE_CHECKING = False
@@ -215,22 +215,6 @@ def main(arguments: list[str]) -> int:
     return _show(host, gpus, options)
 
 
-def fabric(host: dict[str, Any]) -> dict[str, str]:
-    """Return the fabric section of `-q`: state, status, clique and cluster."""
-    given = host.get("fabric") or {}
-    state = fault(host, "fabric_state") or given.get("state", "N/A")
-    absent = "N/A" if state == "N/A" else "0"
-    return {
-        "State": state,
-        "Status": "Success" if state == "Completed" else "N/A",
-        "CliqueId": str(given.get("clique_id", absent)),
-        "ClusterUUID": str(
-            given.get("cluster_uuid")
-            or ("N/A" if state == "N/A" else "00000000-0000-0000-0000-000000000000")
-        ),
-    }
-
-
 def _chosen_gpus(host: dict[str, Any], choice: str) -> list[Gpu]:
     """Return the devices of `-i`, or all."""
     uses = read_device_uses(host)
@@ -354,6 +338,9 @@ def _print_log(host: dict[str, Any], gpus: list[Gpu]) -> None:
             (1, "Product Name", host["product_name"]),
             (1, "Persistence Mode", persistence_mode(host)),
             (1, "GPU UUID", gpu.uuid),
+            (1, "VBIOS Version", vbios(host, gpu.index)),
+            (1, "Clocks Event Reasons", None),
+            *clock_rows(host, gpu.index),
             (1, "Fabric", None),
             *((2, name, value) for name, value in fabric(host).items()),
             (1, "FB Memory Usage", None),

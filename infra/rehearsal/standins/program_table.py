@@ -27,6 +27,10 @@ def main_of(program: str) -> Callable[[list[str]], int]:
         from .nv_fabricmanager import main
     elif program in ("amd-smi", "rocm-smi"):
         from .amd_tools import main
+    elif program in ("mlnx_qos", "mlxlink", "ethtool"):
+        from .card_tools import main
+    elif program == "all_reduce_perf":
+        from .collective_test import main
     elif program == "npu-smi":
         from .npu_smi import main
     elif program == "hccn_tool":

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 RDMA_NODES = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs{index}")
 CARDS = "/sys/class/infiniband"
 COUNTED = "/var/lib/moe-rehearsal/rdma"
+SLOT_SPEED = "32.0 GT/s PCIe\n"
 CARD_COUNTERS = ("port_xmit_data", "port_rcv_data")
 ASCEND_DRIVER = "/usr/local/Ascend/driver"
 ASCEND_LIBRARIES = [
@@ -62,6 +63,11 @@ def _card_files(host: dict[str, Any], index: int) -> dict[str, str]:
     port = f"{CARDS}/mlx5_{index}/ports/1"
     files = {
         f"{CARDS}/mlx5_{index}/device/vendor": "0x15b3\n",
+        **{f"{CARDS}/mlx5_{index}/device/{end}_link_width": "16\n" for end in ("current", "max")},
+        **{
+            f"{CARDS}/mlx5_{index}/device/{end}_link_speed": SLOT_SPEED
+            for end in ("current", "max")
+        },
         f"{port}/state": "4: ACTIVE\n",
         f"{port}/phys_state": "5: LinkUp\n",
         f"{port}/rate": "400 Gb/sec (4X NDR)\n",
@@ -71,6 +77,7 @@ def _card_files(host: dict[str, Any], index: int) -> dict[str, str]:
         f"{port}/gid_attrs/types/0": "IB/RoCE v1\n",
         f"{port}/gid_attrs/types/1": "RoCE v2\n",
         f"{port}/counters/link_downed": "0\n",
+        f"{port}/counters/symbol_error": "0\n",
     }
     if index == 0:
         files[f"{CARDS}/mlx5_0/device/net/eth0/mtu"] = "1500\n"
@@ -106,6 +113,7 @@ def _ascend_files(host: dict[str, Any]) -> dict[str, str]:
         "log_version=1.0\nprof_version=2.0\ndvppkernels_version=1.1\ntsfw_version=1.0\n"
         f"Innerversion=V100R001C21SPC001B220\npackage_version={version}\n"
     )
+    files["/usr/local/Ascend/firmware/version.info"] = "Version=7.7.0.6.236\n"
     files["/usr/local/dcmi/libdcmi.so"] = ""
     files["/etc/ascend_install.info"] = (
         "UserName=HwHiAiUser\nUserGroup=HwHiAiUser\nDriver_Install_Type=full\n"

@@ -40,7 +40,7 @@ def _healthy(stack: str, catalog: Catalog, sets: tuple[str, ...]) -> Scene:
         report["clock"] = {"now_s": 1000.0, "error_s": 0.001}
         commands = {**_dict(report["commands"]), **_accelerators(plan, host.name, catalog)}
         report["commands"] = commands
-        report["paths"] = ["/dev/nvidia-caps-imex-channels/channel0"]
+        report["paths"] = [*_list(report["paths"]), "/dev/nvidia-caps-imex-channels/channel0"]
         state = {"items": _items(plan)}
         hosts[host.name] = read_observed(
             host.name, report, sent_s=999.9, received_s=1000.1, also={"state": state}
@@ -138,7 +138,10 @@ def _accelerators(plan: Plan, host: str, catalog: Catalog) -> dict[str, object]:
             texts[f"ascend.link.{i}"] = "link status: UP\n"
             texts[f"ascend.net_health.{i}"] = "net health status: Success\n"
             texts[f"ascend.tls.{i}"] = f"dev_id:{i}, tls switch[0](0:disable, 1:enable)\n"
-            texts[f"ascend.address.{i}"] = f"ipaddr:29.0.0.{i}\n"
+            texts[f"ascend.address.{i}"] = f"ipaddr:29.0.0.{i}\nnetmask:255.255.255.0\n"
+            texts[f"ascend.gateway.{i}"] = f"default gateway:29.0.0.254, Iface:eth{i}\n"
+            texts[f"ascend.netdetect.{i}"] = "netdetect address: 29.0.0.254\n"
+            texts[f"ascend.pfc.{i}"] = "PFC configuration:\nenabled    0 0 0 0 1 0 0 0\n"
     elif accelerator.vendor == "amd":
         entries = ", ".join(
             f'{{"gpu": {i}, "asic": {{"market_name": "{accelerator.product_name}"}}, "driver": {{"version": "6.14"}},'
@@ -174,6 +177,11 @@ def _items(plan: Plan) -> list[dict[str, object]]:
         },
         {"id": "net.ipv4.ip_local_reserved_ports", "group": "tuning", "state": "ok"},
     ]
+
+
+def _list(value: object) -> list[object]:
+    assert isinstance(value, list)
+    return value
 
 
 def _dict(value: object) -> dict[str, object]:

@@ -11,19 +11,34 @@ import pytest
 import yaml
 
 from infra.engines import transports
-from infra.launch import rdma_counters
-from infra.launch.preflight import amd, ascend, docker_limits, linux, nvidia
+from infra.launch.preflight import amd, ascend, collectives, docker_limits, linux, nvidia, roce
 
 CASES = Path(__file__).parents[2] / "cases" / "facts"
 PARSERS: dict[str, Callable[[str], object]] = {
     "ucx-log": transports.parse_ucx,
     "transport-log": lambda text: transports.read_transports(text.splitlines()),
-    "hccn-statistics": rdma_counters.parse_statistics,
+    "hccn-statistics": ascend.parse_statistics,
     "nvidia-gpus": nvidia.parse_gpus,
     "nvidia-compute-apps": nvidia.parse_compute_processes,
     "nvidia-remapped-rows": nvidia.parse_remapped_rows,
     "nvidia-fabric": nvidia.parse_fabric,
     "nvidia-nvlink": nvidia.parse_links,
+    "nvidia-vbios": nvidia.parse_vbios,
+    "nvidia-slowdowns": nvidia.parse_slowdowns,
+    "mlnx-qos": roce.parse_priorities,
+    "hccn-pfc": roce.parse_flow_control,
+    "mlxlink": roce.parse_bit_error_exponent,
+    "ethtool": roce.parse_counters,
+    "card-sections": roce.parse_sections,
+    "pcie-speed": roce.parse_speed,
+    "pcie-width": roce.parse_width,
+    "nccl-test": collectives.parse_nccl,
+    "hccl-test": collectives.parse_hccl,
+    "hung-tasks": linux.parse_hung_tasks,
+    "hccn-mask": ascend.parse_mask,
+    "hccn-gateway": ascend.parse_gateway,
+    "hccn-detection": ascend.parse_detection,
+    "hccn-link-history": ascend.parse_link_downs,
     "nvidia-driver": nvidia.parse_driver_file,
     "fabric-manager": nvidia.parse_program_version,
     "xid": nvidia.parse_xids,

@@ -1,0 +1,109 @@
+"""Checks of the places that a start needs on a host: where we write, what containers are given, what waits in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.launch.preflight import linux
+from infra.launch.preflight.observed import Stuck
+from infra.launch.preflight.scene import Scene, Trouble, everywhere
+from infra.render.container import DeviceAccess, device_files
+from infra.render.host_paths import UNIT_FOLDER, stack_folder
+
+# What `up` writes besides the weights (docs/architecture.md, "One document per host").
+RECORDS = "/var/lib/moe-infra"
+RUN_TIME = "/run/moe-infra"
+MAX_NAMED = 3
+WAYS_OUT = {
+    "EROFS": "sudo mount -o remount,rw {at}   # after a look at dmesg: a damaged disk is mounted so",
+    "ENOSPC": "df -h {at}; df -i {at}   # free space there",
+    "EDQUOT": "sudo repquota -a   # free space there",
+}
+
+
+def written_places(scene: Scene) -> tuple[str, ...]:
+    """Where a start of this stack writes, the weights apart."""
+    return (stack_folder(scene.plan.stack), UNIT_FOLDER, RECORDS, RUN_TIME)
+
+
+def find_places_that_take_nothing(scene: Scene) -> Iterator[Trouble]:
+    """Hosts where files, records or units could not be written: read-only mounts and full disks."""
+    for name, host in scene.hosts.items():
+        seen = set()
+        for place in written_places(scene):
+            tried = host.written.get(place)
+            if tried is None or tried.error is None or tried.at in seen:
+                continue
+            seen.add(tried.at)
+            way = WAYS_OUT.get(tried.code or "", "ls -ld {at}; findmnt --target {at}")
+            yield Trouble(
+                host=name,
+                severity="block",
+                observed=f"nothing can be written to {tried.at}: {tried.error}",
+                wanted=f"{place} can be written",
+                fix=f"ssh {name} {way.format(at=tried.at)}",
+            )
+
+
+def container_hosts(scene: Scene) -> tuple[str, ...]:
+    """Hosts whose processes run in containers."""
+    return () if scene.plan.runtime == "native" else everywhere(scene)
+
+
+def given_sources(scene: Scene, host: str) -> dict[str, str]:
+    """What containers are given of a host, devices too, each with the first process that is; without the weights."""
+    weights = scene.plan.weights_path.rstrip("/")
+    access = scene.accelerator(host).container
+    devices = DeviceAccess(
+        access=access,
+        num_devices=scene.plan.host(host).num_devices,
+        spans_hosts=scene.spans_hosts,
+    )
+    found: dict[str, str] = {}
+    for process in scene.plan.on_host(host):
+        sources = [mount.source for mount in process.mounts]
+        if process.kind == "engine":
+            sources += [*(mount.source for mount in access.mounts), *device_files(devices)]
+        for source in sources:
+            if source != weights and not source.startswith(f"{weights}/"):
+                found.setdefault(source, process.id)
+    return found
+
+
+def find_missing_sources(scene: Scene) -> Iterator[Trouble]:
+    """What containers are given and is not there: they would not start."""
+    for name in container_hosts(scene):
+        missing = {
+            source: process
+            for source, process in given_sources(scene, name).items()
+            if source not in scene.hosts[name].paths
+        }
+        if missing:
+            sources = ", ".join(list(missing)[:MAX_NAMED])
+            more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
+            yield Trouble(
+                host=name,
+                severity="block",
+                observed=f"{sources}{more}, which {next(iter(missing.values()))}'s container is given, is not there",
+                fix=f"ssh {name} ls -ld {next(iter(missing))}   # install what brings it: the driver, its tools",
+            )
+
+
+def find_stuck_processes(scene: Scene) -> Iterator[Trouble]:
+    """Processes that nothing can end any more: a driver or a mount behind them is gone."""
+    for name, host in scene.hosts.items():
+        waited = linux.parse_hung_tasks(host.text("kernel-log") or "")
+        threads: dict[int, list[Stuck]] = {}
+        for one in host.stuck:
+            threads.setdefault(one.pid, []).append(one)
+        for pid, stuck in threads.items():
+            since = max((waited.get(one.task, 0) for one in stuck), default=0)
+            where = next((f" in {one.where}" for one in stuck if one.where), "")
+            long = f", as the kernel said, for more than {since} s" if since else ""
+            yield Trouble(
+                host=name,
+                severity="block" if since else "warn",
+                observed=f"process {pid} ({stuck[0].command}) waits in the kernel{where}{long}",
+                fix=f"ssh {name} sudo cat /proc/{pid}/stack; a dead mount is let go by `umount -f -l`, "
+                "a dead driver by a reboot.",
+            )

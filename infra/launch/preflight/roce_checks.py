@@ -1,0 +1,183 @@
+"""Checks of RDMA cards as carriers: lanes of their slots, priorities and flow control, errors on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from infra.engines.network_names import traffic_classes_named
+from infra.launch.preflight import roce
+from infra.launch.preflight.observed import ObservedHost
+from infra.launch.preflight.rail_checks import card_hosts, interfaces_of
+from infra.launch.preflight.rdma import FOLDER, rails, read_ports
+from infra.launch.preflight.roce import Priorities
+from infra.launch.preflight.scene import Scene, Trouble, unequal
+
+MAX_NAMED = 3
+# DeepOps' node health check wants the exponent at nine at least (facts: hosts 1.4).
+LEAST_EXPONENT = 9
+# What InfiniBand and Ethernet allow behind error correction; a handful of errors says nothing of a rate.
+MOST_ERROR_RATE = 1e-12
+LEAST_ERRORS = 10
+BITS_PER_WORD = 32
+# A traffic class holds the DSCP in its six upper bits.
+DSCP_SHIFT = 2
+
+
+def qos_hosts(scene: Scene) -> tuple[str, ...]:
+    """Engine hosts with RoCE rails whose priorities can be read."""
+    return tuple(h for h in card_hosts(scene) if _priorities(scene.hosts[h]))
+
+
+def find_narrow_cards(scene: Scene) -> Iterator[Trouble]:
+    """RDMA cards with fewer or slower PCIe lanes than they have: the slot, or a board that sits badly."""
+    for name in card_hosts(scene):
+        small = []
+        for slot in roce.read_slots(scene.hosts[name].files):
+            if None not in (slot.width, slot.most_width) and slot.width != slot.most_width:
+                small.append(f"{slot.name} has {slot.width} of {slot.most_width} lanes")
+            elif None not in (slot.speed_gts, slot.most_speed_gts) and (
+                slot.speed_gts != slot.most_speed_gts
+            ):
+                small.append(
+                    f"{slot.name} runs at {slot.speed_gts:g} of {slot.most_speed_gts:g} GT/s"
+                )
+        if small:
+            yield Trouble(
+                host=name,
+                severity="warn",
+                observed=_listed(small),
+                fix=f"ssh {name} 'sudo dmesg | grep -i \"limited by\"'; another slot, or reseat the card.",
+            )
+
+
+def find_wrong_priorities(scene: Scene) -> Iterator[Trouble]:
+    """RoCE rails on which engines' packets may be dropped: they have no lossless priority, or not theirs."""
+    shown: dict[str, str] = {}
+    for name in qos_hosts(scene):
+        found = _priorities(scene.hosts[name])
+        wrong = [
+            f"{interface} {said}"
+            for interface, one in found.items()
+            for said in _priority_faults(one, _traffic_classes(scene, name))
+        ]
+        if wrong:
+            yield Trouble(
+                host=name,
+                severity="warn",
+                observed=_listed(wrong),
+                wanted="priorities by DSCP, one with flow control, and that of the engines' traffic class",
+                fix=f"ssh {name} sudo mlnx_qos -i {next(iter(found))} --trust dscp --pfc 0,0,0,1,0,0,0,0   "
+                "# as the switch has it",
+            )
+        else:
+            words = {f"flow control on priority {_numbers(one.lossless)}" for one in found.values()}
+            shown[name] = " and ".join(sorted(words))
+    yield from unequal(
+        shown, "Give all hosts and the switch one lossless priority: mlnx_qos.", "warn"
+    )
+
+
+def find_link_errors(scene: Scene) -> Iterator[Trouble]:
+    """Cards whose links lose bits that error correction does not bring back, or drop what must not be dropped."""
+    for name in card_hosts(scene):
+        host = scene.hosts[name]
+        wrong = [*_bit_errors(host), *_counted_errors(host), *_port_errors(host.files)]
+        if wrong:
+            yield Trouble(
+                host=name,
+                severity="warn",
+                observed=_listed(wrong),
+                fix="Clean or replace cable and transceiver (mlxlink -d CARD -m shows both); for packets that are "
+                "dropped, see the switch's buffers.",
+            )
+
+
+def _priorities(host: ObservedHost) -> dict[str, Priorities]:
+    """Of the interfaces of a host's active RoCE rails."""
+    cards = {
+        port.name.partition(":")[0]
+        for port in rails(read_ports(host.files))
+        if _is_roce(port.link_layer)
+    }
+    meant = {interface for card in cards for interface in interfaces_of(host, card)}
+    told = roce.parse_sections(host.text("roce.qos") or "")
+    return {
+        interface: found
+        for interface, text in told.items()
+        if interface in meant and (found := roce.parse_priorities(text)) is not None
+    }
+
+
+def _is_roce(link_layer: str) -> bool:
+    return link_layer == "Ethernet"
+
+
+def _traffic_classes(scene: Scene, host: str) -> dict[str, int]:
+    """What the processes of a host mark their packets with, by variable."""
+    found: dict[str, int] = {}
+    for process in scene.plan.on_host(host):
+        found.update(traffic_classes_named(process.env))
+    return found
+
+
+def _priority_faults(found: Priorities, classes: Mapping[str, int]) -> Iterator[str]:
+    if found.trust != "dscp":
+        yield f"goes by {found.trust}, which routed packets do not carry"
+    if len(found.lossless) != 1:
+        yield (
+            f"has flow control on {_numbers(found.lossless)}"
+            if found.lossless
+            else "has no flow control"
+        )
+    for variable, traffic_class in classes.items():
+        priority = found.by_dscp.get(traffic_class >> DSCP_SHIFT)
+        if priority is not None and found.lossless and priority not in found.lossless:
+            yield f"gives {variable}={traffic_class} priority {priority}, which may lose packets"
+
+
+def _bit_errors(host: ObservedHost) -> Iterator[str]:
+    for card, text in roce.parse_sections(host.text("roce.ber") or "").items():
+        exponent = roce.parse_bit_error_exponent(text)
+        if exponent is not None and exponent < LEAST_EXPONENT:
+            yield f"{card} loses one bit of 1E{exponent}"
+
+
+def _counted_errors(host: ObservedHost) -> Iterator[str]:
+    """What `ethtool -S` of mlx5 counts (linux: Documentation/networking/device_drivers/…/mlx5/counters.rst)."""
+    for interface, text in roce.parse_sections(host.text("roce.counters") or "").items():
+        counted = roce.parse_counters(text)
+        errors, bits = counted.get("rx_pcs_symbol_err_phy", 0), counted.get("rx_bits_phy", 0)
+        if _is_high(errors, bits):
+            yield f"{interface} has {errors} symbol errors in {bits:.2g} bits"
+        dropped = sum(
+            n for name, n in counted.items() if name.endswith(("_buf_discard", "_cong_discard"))
+        )
+        if dropped:
+            yield f"{interface} dropped {dropped} packets of its priorities"
+        if storms := counted.get("tx_pause_storm_error_events", 0):
+            yield f"{interface} stopped its peers for too long {storms} times"
+
+
+def _port_errors(files: Mapping[str, str]) -> Iterator[str]:
+    """What the port counters of InfiniBand tell (linux: Documentation/ABI/stable/sysfs-class-infiniband)."""
+    for path, text in files.items():
+        if not path.startswith(FOLDER) or not path.endswith("/counters/symbol_error"):
+            continue
+        folder = path.rpartition("/")[0]
+        words = files.get(f"{folder}/port_rcv_data", "").strip()
+        errors = int(text) if text.strip().isdigit() else 0
+        if words.isdigit() and _is_high(errors, int(words) * BITS_PER_WORD):
+            yield f"{path.split('/')[4]} has {errors} symbol errors"
+
+
+def _is_high(errors: int, bits: int) -> bool:
+    return errors >= LEAST_ERRORS and errors > bits * MOST_ERROR_RATE
+
+
+def _numbers(numbers: tuple[int, ...]) -> str:
+    return ", ".join(str(number) for number in numbers) or "none"
+
+
+def _listed(words: list[str]) -> str:
+    more = len(words) - MAX_NAMED
+    return ", ".join(words[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,475 @@
+"""Places that a start writes to, cards and devices as carriers, firmware, and a collective over a host's devices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.launch.preflight.ascend_port_checks import hccl_ports
+from infra.launch.preflight.asking import collective_request, facts_request, listening_request
+from infra.launch.preflight.collectives import collective_program, idle_hosts
+from infra.launch.preflight.finding import Finding
+from infra.launch.preflight.observed import Disk, Holder, Stuck, Told, Written
+from infra.launch.preflight.scene import Scene
+from infra.launch.preflight.table import judge
+from tests.launch.preflight.scenes import change, healthy, only, row, tell, troubles
+from tests.launch.preflight.test_rdma import port
+
+RACK, HGX, ASCEND, POD, AMD = "gb200-2p1d", "h200-2n-tp16", "a2-2n-dp4tp4", "a3-2p1d", "mi355x-tp8"
+CARDS = "/sys/class/infiniband"
+TEST = "/opt/nccl-tests/build/all_reduce_perf"
+READ_ONLY = Written(at="/etc", error="Read-only file system", code="EROFS")
+FULL = Written(at="/var/lib", error="No space left on device", code="ENOSPC")
+QOS = (
+    "## ens1\nPriority trust state: {trust}\ndscp2prio mapping:\n\tprio:0 dscp:01,00,\n\tprio:3 dscp:26,24,\n"
+    "PFC configuration:\n\tenabled     {enabled}\n"
+)
+SPOILT = "mac_rx_fcs_err_pkt_num:{}\nmac_rx_total_pkt_num:90000\n"
+PFC = "PFC configuration:\nenabled    {}\n"
+
+
+def found(scene: Scene, check: str) -> list[Finding]:
+    return [one for one in judge(scene) if one.check == check and one.severity != "pass"]
+
+
+def with_cards(scene: Scene, **files: str) -> Scene:
+    """Every host with one RoCE card behind ens1; more files of the first host's card."""
+    for host in scene.hosts:
+        own = {**scene.hosts[host].files, **port("mlx5_0")}
+        paths = scene.hosts[host].paths | {f"{CARDS}/mlx5_0/device/net/ens1"}
+        scene = change(scene, host, files=own, paths=paths)
+    first = next(iter(scene.hosts))
+    more = {f"{CARDS}/mlx5_0/{name.replace('__', '/')}": text for name, text in files.items()}
+    return change(scene, first, files={**scene.hosts[first].files, **more})
+
+
+def test_what_takes_no_writes_is_named_once_with_the_way_out(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    places = {
+        "/etc/moe-infra/a2-2n-dp4tp4": READ_ONLY,
+        "/etc/systemd/system": READ_ONLY,
+        "/var/lib/moe-infra": FULL,
+    }
+    told = found(change(scene, "unified-1", written=places), "writable")
+    assert [(one.host, one.severity, one.observed) for one in told] == [
+        ("unified-1", "block", "nothing can be written to /etc: Read-only file system"),
+        ("unified-1", "block", "nothing can be written to /var/lib: No space left on device"),
+    ]
+    assert told[0].fix.startswith("ssh unified-1 sudo mount -o remount,rw /etc")
+    assert told[1].fix.startswith("ssh unified-1 df -h /var/lib")
+    fine = dict.fromkeys(places, replace(READ_ONLY, error=None, code=None))
+    assert troubles(change(scene, "unified-1", written=fine)) == []
+
+
+def test_the_weights_folder_must_take_writes_only_while_something_is_missing(
+    catalog: Catalog,
+) -> None:
+    disk = Disk(
+        mount="/models", kind="nfs4", exists=True, free_bytes=10**13, free_inodes=0, total_inodes=0,
+        is_read_only=False, error=None,
+    )  # fmt: skip
+    scene = change(healthy(ASCEND, catalog), "unified-0", disks={"/models": disk})
+    scene = change(scene, "unified-0", written={"/models": replace(READ_ONLY, at="/models")})
+    assert troubles(scene) == []
+    missing = row(
+        scene,
+        "unified-0",
+        f"weights:{scene.plan.checkpoint}",
+        state="blocked",
+        why="it does not exist",
+    )
+    (told,) = found(missing, "weights-room")
+    assert told.observed == "nothing can be written to /models: Read-only file system"
+
+
+def test_what_a_container_is_given_must_be_there(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    source = "/etc/ascend_install.info"
+    paths = scene.hosts["unified-1"].paths - {source}
+    told = only(change(scene, "unified-1", paths=paths))
+    assert (told.host, told.check, told.severity) == ("unified-1", "container-sources", "block")
+    assert told.observed.startswith(
+        f"{source}, which unified-1/0's container is given, is not there"
+    )
+    native = replace(scene, plan=replace(scene.plan, runtime="native"))
+    assert found(change(native, "unified-1", paths=frozenset()), "container-sources") == []
+
+
+def test_a_stuck_process_blocks_once_the_kernel_has_said_so(catalog: Catalog) -> None:
+    one = Stuck(pid=40, task=41, command="npu-smi info", where="rpc_wait_bit_killable")
+    scene = change(
+        healthy(ASCEND, catalog), "unified-0", stuck=(one, replace(one, task=42, where=""))
+    )
+    told = only(scene)
+    assert (told.check, told.severity) == ("stuck-processes", "warn")
+    assert told.observed == "process 40 (npu-smi info) waits in the kernel in rpc_wait_bit_killable"
+    said = tell(
+        scene,
+        "unified-0",
+        "kernel-log",
+        "INFO: task npu-smi:41 blocked for more than 120 seconds.\n",
+    )
+    assert only(said).severity == "block"
+    assert only(said).observed.endswith("for more than 120 s")
+    other = tell(
+        scene, "unified-0", "kernel-log", "INFO: task sshd:9 blocked for more than 120 seconds.\n"
+    )
+    assert only(other).severity == "warn"
+
+
+@pytest.mark.parametrize(
+    ("files", "part"),
+    [
+        (
+            {"device__current_link_width": "8", "device__max_link_width": "16"},
+            "mlx5_0 has 8 of 16 lanes",
+        ),
+        (
+            {
+                "device__current_link_speed": "16.0 GT/s PCIe",
+                "device__max_link_speed": "32.0 GT/s PCIe",
+            },
+            "mlx5_0 runs at 16 of 32 GT/s",
+        ),
+        ({"device__current_link_width": "16", "device__max_link_width": "16"}, None),
+        ({"device__current_link_width": "0", "device__max_link_width": "255"}, None),
+        (
+            {"device__current_link_speed": "Unknown", "device__max_link_speed": "32.0 GT/s PCIe"},
+            None,
+        ),
+    ],
+)
+def test_a_card_has_all_lanes_of_its_slot(
+    files: dict[str, str], part: str | None, catalog: Catalog
+) -> None:
+    told = found(with_cards(healthy(HGX, catalog), **files), "card-slots")
+    assert [(one.host, one.severity, one.observed) for one in told] == (
+        [("unified-0", "warn", part)] if part else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "variables", "part"),
+    [
+        (QOS.format(trust="dscp", enabled="0 0 0 1 0 0 0 0"), {}, None),
+        (QOS.format(trust="pcp", enabled="0 0 0 1 0 0 0 0"), {}, "ens1 goes by pcp"),
+        (QOS.format(trust="dscp", enabled="0 0 0 0 0 0 0 0"), {}, "ens1 has no flow control"),
+        (QOS.format(trust="dscp", enabled="0 0 0 1 1 0 0 0"), {}, "ens1 has flow control on 3, 4"),
+        (
+            QOS.format(trust="dscp", enabled="0 0 0 0 1 0 0 0"),
+            {},
+            "flow control on priority 3, while unified-0 has flow control on priority 4",
+        ),
+        (QOS.format(trust="dscp", enabled="0 0 0 1 0 0 0 0"), {"NCCL_IB_TC": "106"}, None),
+        (
+            QOS.format(trust="dscp", enabled="0 0 0 1 0 0 0 0"),
+            {"UCX_IB_TRAFFIC_CLASS": "4"},
+            "ens1 gives UCX_IB_TRAFFIC_CLASS=4 priority 0, which may lose packets",
+        ),
+        (QOS.format(trust="dscp", enabled="0 0 0 1 0 0 0 0"), {"NCCL_IB_TC": "auto"}, None),
+        ("", {}, None),
+    ],
+)
+def test_rails_have_one_lossless_priority_and_engines_use_it(
+    answer: str, variables: dict[str, str], part: str | None, catalog: Catalog
+) -> None:
+    scene = with_cards(healthy(HGX, catalog))
+    processes = tuple(
+        replace(process, env={**process.env, **(variables if process.host == "unified-0" else {})})
+        for process in scene.plan.processes
+    )
+    scene = replace(scene, plan=replace(scene.plan, processes=processes))
+    scene = tell(
+        scene, "unified-1", "roce.qos", QOS.format(trust="dscp", enabled="0 0 0 1 0 0 0 0")
+    )
+    scene = tell(scene, "unified-0", "roce.qos", answer)
+    told = found(scene, "roce-priorities")
+    if part is None:
+        assert told == []
+    else:
+        assert part in " ".join(one.observed for one in told)
+        assert {one.severity for one in told} == {"warn"}
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "part"),
+    [
+        (
+            "roce.ber",
+            "## mlx5_0\nEffective Physical BER             : 3E-7\n",
+            "mlx5_0 loses one bit of 1E7",
+        ),
+        ("roce.ber", "## mlx5_0\nEffective Physical BER             : 15E-255\n", None),
+        (
+            "roce.counters",
+            "## ens1\n rx_bits_phy: 9000000\n rx_pcs_symbol_err_phy: 12\n",
+            "ens1 has 12 symbol errors",
+        ),
+        ("roce.counters", "## ens1\n rx_bits_phy: 9000000\n rx_pcs_symbol_err_phy: 9\n", None),
+        (
+            "roce.counters",
+            "## ens1\n rx_bits_phy: 90000000000000\n rx_pcs_symbol_err_phy: 12\n",
+            None,
+        ),
+        (
+            "roce.counters",
+            "## ens1\n rx_prio3_buf_discard: 4\n rx_prio3_cong_discard: 1\n",
+            "dropped 5 packets",
+        ),
+        (
+            "roce.counters",
+            "## ens1\n tx_pause_storm_error_events: 2\n",
+            "stopped its peers for too long 2 times",
+        ),
+    ],
+)
+def test_errors_on_the_wire_are_told(
+    command: str, answer: str, part: str | None, catalog: Catalog
+) -> None:
+    told = found(
+        tell(with_cards(healthy(HGX, catalog)), "unified-0", command, answer), "link-errors"
+    )
+    assert [one.host for one in told] == (["unified-0"] if part else [])
+    assert all(part is not None and part in one.observed for one in told)
+
+
+@pytest.mark.parametrize(
+    ("errors", "words", "count"), [(12, 1000, 1), (12, 10**12, 0), (9, 1000, 0)]
+)
+def test_infiniband_s_own_counters_are_held_against_what_was_carried(
+    errors: int, words: int, count: int, catalog: Catalog
+) -> None:
+    folder = "ports__1__counters__"
+    files = {f"{folder}symbol_error": f"{errors}\n", f"{folder}port_rcv_data": f"{words}\n"}
+    assert len(found(with_cards(healthy(HGX, catalog), **files), "link-errors")) == count
+
+
+def test_devices_of_other_firmware_are_named_beside_the_usual_one(catalog: Catalog) -> None:
+    def query(*versions: str) -> str:
+        return "".join(
+            f"GPU 0:{i}\n    VBIOS Version : {version}\n" for i, version in enumerate(versions)
+        )
+
+    scene = healthy(HGX, catalog)
+    for host in scene.hosts:
+        scene = tell(scene, host, "nvidia.query", query("97", "97"))
+    assert found(scene, "device-firmware") == []
+    (mixed,) = found(
+        tell(scene, "unified-1", "nvidia.query", query("97", "97", "96")), "device-firmware"
+    )
+    assert (mixed.host, mixed.observed) == ("unified-1", "0:2 has firmware 96, the others 97")
+    (other,) = found(tell(scene, "unified-1", "nvidia.query", query("96", "96")), "device-firmware")
+    assert other.observed == "firmware 96, while unified-0 has firmware 97"
+
+
+def test_firmware_that_files_tell_is_compared_too(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    for host, version in {"unified-0": "7.7.0", "unified-1": "7.5.0"}.items():
+        files = {
+            **scene.hosts[host].files,
+            "/usr/local/Ascend/firmware/version.info": f"Version={version}\n",
+        }
+        scene = change(scene, host, files=files)
+    assert [one.host for one in found(scene, "device-firmware")] == ["unified-1"]
+    amd = healthy(AMD, catalog)
+    name = next(iter(amd.hosts))
+    device = "/sys/module/amdgpu/drivers/pci:amdgpu/0000:0{}:00.0/{}"
+    files = {
+        device.format(i, "vbios_version"): text
+        for i, text in enumerate(("113-A\n", "113-A\n", "113-B\n"))
+    }
+    (told,) = found(change(amd, name, files={**amd.hosts[name].files, **files}), "device-firmware")
+    assert told.observed == "0000:02:00.0 has firmware 113-B, the others 113-A"
+    lanes = {
+        device.format(1, "current_link_width"): "8\n",
+        device.format(0, "current_link_width"): "16\n",
+    }
+    (narrow,) = found(change(amd, name, files={**amd.hosts[name].files, **lanes}), "pcie-width")
+    assert narrow.observed == "GPU 0000:01:00.0 has 8 PCIe lanes"
+
+
+def test_clocks_that_hardware_holds_down_are_told_and_idle_is_not(catalog: Catalog) -> None:
+    text = (
+        "GPU 0:1\n    Clocks Event Reasons\n        Idle : Active\n        SW Power Cap : Active\n"
+    )
+    scene = healthy(HGX, catalog)
+    assert found(tell(scene, "unified-0", "nvidia.query", text), "held-clocks") == []
+    (told,) = found(
+        tell(scene, "unified-0", "nvidia.query", text + "        HW Slowdown : Active\n"),
+        "held-clocks",
+    )
+    assert told.observed == "clocks are held down: 0:1 HW Slowdown"
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "expected"),
+    [
+        ("gateway.3", "Get gateway failed, because no gateway was preset there!\n", None),
+        ("gateway.3", "default gateway:29.9.9.9, Iface:eth3\n", ("device-gateway", "block", "29.9.9.9 lies outside")),
+        ("netdetect.3", "netdetect address: 0.0.0.0\n", ("device-detection", "warn", "device 3: no detection")),
+        ("pfc.3", PFC.format("0 0 0 1 0 0 0 0"), ("device-flow-control", "warn", "flow control on priority 3")),
+        ("pfc.3", PFC.format("0 0 0 0 0 0 0 0"), ("device-flow-control", "warn", "flow control on priority no")),
+        ("link_stat.3", "link down count : 6\n", ("device-link-errors", "warn", "went down 6 times")),
+        ("link_stat.3", "link down count : 4\n", None),
+        ("stat.3", SPOILT.format(20), ("device-link-errors", "warn", "20 of 90000 ")),
+        ("stat.3", SPOILT.format(9), None),
+    ],
+)  # fmt: skip
+def test_a_device_s_own_port(
+    command: str, answer: str, expected: tuple[str, str, str] | None, catalog: Catalog
+) -> None:
+    scene = tell(healthy(ASCEND, catalog), "unified-1", f"ascend.{command}", answer)
+    told = [one for one in judge(scene) if one.severity != "pass"]
+    assert [(one.host, one.check, one.severity) for one in told] == (
+        [("unified-1", *expected[:2])] if expected else []
+    )
+    assert all(expected and expected[2] in one.observed and one.fix for one in told)
+
+
+def test_a_gateway_is_needed_where_peers_lie_in_another_network(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    scene = tell(scene, "unified-1", "ascend.address.3", "ipaddr:29.0.7.3\nnetmask:255.255.255.0\n")
+    scene = tell(scene, "unified-1", "ascend.gateway.3", "Get gateway failed\n")
+    told = found(scene, "device-gateway")
+    assert [(one.host, one.observed) for one in told] == [
+        (
+            "unified-1",
+            "device 3: no gateway, and the same device of unified-0 is in another network",
+        )
+    ]
+
+
+def test_flow_control_that_no_device_has_is_told_of_every_host(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    for host in scene.hosts:
+        for index in range(8):
+            scene = tell(scene, host, f"ascend.pfc.{index}", PFC.format("0 0 0 0 0 0 0 0"))
+    told = found(scene, "device-flow-control")
+    assert [one.host for one in told] == ["unified-0", "unified-1"]
+    assert "on no priority" in told[0].observed
+
+
+def test_health_means_nothing_without_an_address_to_ask(catalog: Catalog) -> None:
+    scene = tell(
+        healthy(ASCEND, catalog), "unified-1", "ascend.net_health.3", "net health status: Init\n"
+    )
+    assert troubles(scene) == [("block", "unified-1", "device-network")]
+    blind = tell(scene, "unified-1", "ascend.netdetect.3", "netdetect address: 0.0.0.0\n")
+    assert troubles(blind) == [("warn", "unified-1", "device-detection")]
+
+
+def test_hccl_s_own_ports_are_asked_for_free_and_reserved(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    assert set(hccl_ports(scene, "unified-0")) == {*range(60000, 60032), 16666}
+    assert {60000, 60031, 16666} <= set(_list(listening_request(scene, "unified-0"), "ports"))
+    assert hccl_ports(healthy(HGX, catalog), "unified-0") == ()
+    taken = change(
+        scene, "unified-1", listening=({"port": 60003, "pid": 9, "command": "python3 train.py"},)
+    )
+    told = only(taken)
+    assert (told.host, told.check, told.severity) == ("unified-1", "hccl-ports", "block")
+    assert (
+        "port 60003, on which HCCL listens, is taken by process 9 (python3 train.py)"
+        in told.observed
+    )
+    assert troubles(replace(taken, running=frozenset({"unified-1/0"}))) == []
+    open_to_all = row(scene, "unified-0", "net.ipv4.ip_local_reserved_ports", state="changed")
+    assert ("warn", "unified-0", "hccl-ports") in troubles(open_to_all)
+
+
+def with_outcomes(scene: Scene, texts: dict[str, str]) -> Scene:
+    """The scene with a collective's outcome on some hosts."""
+    for host in texts:
+        scene = change(scene, host, paths=scene.hosts[host].paths | {TEST})
+    outcomes = {
+        host: Told(exit_code=0, stdout=text, stderr="", seconds=3.0) for host, text in texts.items()
+    }
+    return replace(scene, collectives=outcomes)
+
+
+def nccl(gb_s: float, wrong: int = 0) -> str:
+    return f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}\n# Avg bus bandwidth    : {gb_s}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (nccl(470.0), nccl(471.0), []),
+        (nccl(470.0), nccl(300.0), [("warn", "unified-1", "reaches 300 GB/s")]),
+        (
+            nccl(400.0),
+            nccl(401.0),
+            [("warn", "unified-0", "400 GB/s"), ("warn", "unified-1", "401 GB/s")],
+        ),
+        (nccl(470.0), nccl(470.0, wrong=3), [("block", "unified-1", "gives 3 wrong results")]),
+        (nccl(470.0), "Test NCCL failure\n", [("block", "unified-1", "fails: Test NCCL failure")]),
+    ],
+)
+def test_a_collective_is_right_and_as_fast_as_its_peers_and_as_published(
+    first: str, second: str, expected: list[tuple[str, str, str]], catalog: Catalog
+) -> None:
+    scene = with_outcomes(healthy(HGX, catalog), {"unified-0": first, "unified-1": second})
+    told = found(scene, "collective")
+    assert [(one.severity, one.host) for one in told] == [(s, h) for s, h, _ in expected]
+    assert all(part in one.observed for one, (_, _, part) in zip(told, expected, strict=True))
+
+
+def test_a_collective_that_was_not_run_is_a_note_with_the_way_to_it(catalog: Catalog) -> None:
+    scene = healthy(HGX, catalog)
+    notes = {one.host: one for one in judge(scene) if one.check == "collective"}
+    assert {note.severity for note in notes.values()} == {"pass"}
+    assert notes["unified-0"].observed == "not run: there is no test of collectives"
+    assert "nccl-tests" in notes["unified-0"].fix
+    busy = change(scene, "unified-1", paths=scene.hosts["unified-1"].paths | {TEST})
+    note = next(one for one in judge(busy) if (one.check, one.host) == ("collective", "unified-1"))
+    assert (note.severity, note.observed) == ("pass", "not run: its devices are in use")
+    assert TEST in note.fix
+
+
+def test_it_is_run_only_where_it_lies_and_nobody_uses_the_devices(catalog: Catalog) -> None:
+    scene = healthy(HGX, catalog)
+    assert idle_hosts(scene) == ("unified-0", "unified-1")
+    assert collective_program(scene, "unified-0") is None
+    found_there = change(
+        scene,
+        "unified-0",
+        paths=frozenset({TEST, "/usr/local/cuda-13/efa/test-cuda-13/all_reduce_perf"}),
+    )
+    assert collective_program(found_there, "unified-0") == TEST
+    (command,) = _list(collective_request(found_there, "unified-0", TEST), "commands")
+    assert command["argv"][:7] == [TEST, "-b", "8G", "-e", "8G", "-g", "8"]
+    assert idle_hosts(replace(scene, running=frozenset({"unified-1/0"}))) == ("unified-0",)
+    thief = Holder(device="/dev/nvidia2", pid=9, command="python3 train.py", control_group="/x")
+    assert idle_hosts(change(scene, "unified-0", holders=(thief,))) == ("unified-1",)
+    watcher = replace(thief, command="/usr/bin/nvidia-persistenced --verbose")
+    assert idle_hosts(change(scene, "unified-0", holders=(watcher,))) == ("unified-0", "unified-1")
+    computing = tell(scene, "unified-1", "nvidia.apps", "77, python3, 900, GPU-2\n")
+    assert idle_hosts(computing) == ("unified-0",)
+
+
+def test_hccl_s_test_is_started_with_its_toolkit_and_mpi(catalog: Catalog) -> None:
+    scene = healthy(ASCEND, catalog)
+    program = "/usr/local/Ascend/ascend-toolkit/latest/tools/hccl_test/bin/all_reduce_test"
+    (command,) = _list(collective_request(scene, "unified-0", program), "commands")
+    assert command["argv"][2] == (
+        ". /usr/local/Ascend/ascend-toolkit/latest/set_env.sh; exec mpirun -n 8 "
+        f"{program} -b 1G -e 1G -d fp32 -o sum -c 1 -p 8"
+    )
+
+
+def test_the_light_look_writes_but_starts_no_tool(catalog: Catalog) -> None:
+    light = replace(healthy(RACK, catalog), depth="light")
+    request = facts_request(light, "decode-0", [])
+    assert request["stuck"] is False
+    assert "/var/lib/moe-infra" in _list(request, "writable")
+    commands = {command["id"] for command in _list(request, "commands")}
+    assert commands == {"addresses", "own-name"}
+
+
+def _list(request: dict[str, object], key: str) -> list[Any]:
+    value = request[key]
+    assert isinstance(value, list)
+    return value
