@@ -1,4 +1,4 @@
-"""What a cloud rents: network cards, interface layouts and images of each instance type, as data."""
+"""What a cloud rents: how each instance type is sold, its interface layouts and its image, as data."""
 
 from __future__ import annotations
 
@@ -9,52 +9,22 @@ import yaml
 from pydantic import StrictInt, StrictStr, ValidationError, model_validator
 
 from infra.catalog.load import CatalogueError, UnknownIdError
+from infra.catalog.network_cards import (
+    LAYOUT_POLICIES,
+    InterfaceRow,
+    LayoutPolicy,
+    NetworkCards,
+    NetworkInterface,
+    expand_rows,
+    layout_problems,
+)
 from infra.catalog.schema import Architecture, Entry, SourcedEntry
 from infra.spec.load import nearest
 
 FOLDER = Path(__file__).resolve().parent / "instances"
 
-InterfaceType = Literal["interface", "efa", "efa-only"]
-LayoutPolicy = Literal["ip-saving", "maximum"]
 CapacityKind = Literal["on-demand", "odcr", "capacity-block", "ultraserver"]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class Cards(Entry):
-    """Network cards `first`, `first + step`, … `last` (0-based, `last` included)."""
-
-    first: StrictInt
-    last: StrictInt
-    step: StrictInt = 1
-
-    @property
-    def indices(self) -> tuple[int, ...]:
-        """The card indices, ascending."""
-        return tuple(range(self.first, self.last + 1, self.step))
-
-
-class InterfaceRow(Entry):
-    """One interface on each of some cards."""
-
-    cards: Cards
-    device: StrictInt
-    type: InterfaceType
-
-
-class NetworkCards(Entry):
-    """The network cards of an instance type.
-
-    Args:
-        num_cards: cards are numbered from 0.
-        interfaces_per_card: device indices of a card are below it.
-        efa: the cards that carry an EFA device, at most one each.
-        efa_only: the cards that carry nothing else, None when every card has an address.
-    """
-
-    num_cards: StrictInt
-    interfaces_per_card: StrictInt
-    efa: Cards
-    efa_only: Cards | None = None
 
 
 class MachineImage(Entry):
@@ -83,11 +53,38 @@ class InstanceType(SourcedEntry):
     image: MachineImage
 
     @model_validator(mode="after")
-    def _has_every_layout(self) -> InstanceType:
-        if missing := {"ip-saving", "maximum"} - set(self.layouts):
-            message = f"no layout for {', '.join(sorted(missing))}"
-            raise ValueError(message)
+    def _lays_out_what_can_be_launched(self) -> InstanceType:
+        missing = [policy for policy in LAYOUT_POLICIES if policy not in self.layouts]
+        problems = [f"layouts.{policy}: missing" for policy in missing] + [
+            f"layouts.{policy}: {problem}"
+            for policy, rows in self.layouts.items()
+            for problem in layout_problems(
+                self.cards, expand_rows(rows), num_accelerators=self.num_devices
+            )
+        ]
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
+
+    def interfaces(self, policy: LayoutPolicy) -> tuple[NetworkInterface, ...]:
+        """The interfaces of one host, by card and device; the first is the primary one.
+
+        Under each policy every accelerator reaches the fabric at its full rate. They differ in how many
+        addresses of the subnet a host takes: one, what carries most ordinary traffic, or one per EFA device.
+        """
+        return expand_rows(self.layouts[policy])
+
+    def num_addresses(self, policy: LayoutPolicy) -> int:
+        """Addresses of the subnet that one host takes."""
+        return sum(interface.has_address for interface in self.interfaces(policy))
+
+    @property
+    def least_efa_devices(self) -> int:
+        """EFA devices that a host has at least, whichever layout it was launched with."""
+        return min(
+            sum(interface.has_efa for interface in self.interfaces(policy))
+            for policy in LAYOUT_POLICIES
+        )
 
 
 def instance_type_names() -> tuple[str, ...]:

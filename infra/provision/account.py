@@ -15,6 +15,7 @@ from infra.errors import Problem, ProblemsFound
 
 PROJECT_NAME = "moe-infra"
 RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
+_EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 SMALLEST_ROOT_GIB = 100  # serving images do not fit the 75 GiB of the DLAMI's own root
 
 
@@ -29,6 +30,11 @@ class Account:
         interface: name that the image gives to the primary network interface.
         ssh_from: CIDR block that may dial port 22; None when SSH goes through Session Manager.
         weights_bucket: an existing bucket; None to create one.
+        weights_mount: what is mounted under the weights' path of a shared mount, as `mount` names it; None
+            when the image does it.
+        subnet_id: an existing subnet for hosts; None to make a network.
+        gateway_subnet_id: an existing subnet for a load balancer; None for that of hosts.
+        clients: who may dial the load balancer; None for the network of hosts.
         tags: further tags of every resource.
     """
 
@@ -42,6 +48,10 @@ class Account:
     ssh_from: str | None
     vpc_cidr: ipaddress.IPv4Network
     weights_bucket: str | None
+    weights_mount: str | None
+    subnet_id: str | None
+    gateway_subnet_id: str | None
+    clients: str | None
     lustre: LustreSettings
     root_volume_gib: int
     tags: Mapping[str, str]
@@ -49,12 +59,26 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What a stack asks of the account; `num_addresses` is what its hosts take from their subnet."""
+    """What a stack asks of the account.
+
+    Args:
+        num_addresses: what its hosts take from their subnet.
+        num_standing: hosts that run already, and have taken what they need.
+    """
 
     stack: str
     capacity: CapacityKind
+    num_hosts: int
     num_addresses: int
+    num_standing: int
     uses_lustre: bool
+    wants_load_balancer: bool
+
+    @property
+    def num_new_addresses(self) -> int:
+        """Addresses that hosts will yet take."""
+        new = max(self.num_hosts - self.num_standing, 0)
+        return -(-self.num_addresses * new // max(self.num_hosts, 1))
 
     @property
     def is_reserved(self) -> bool:
@@ -117,6 +141,24 @@ _KEYS = (
         example="my-weights",
         meaning="the existing bucket that holds the weights",
     ),
+    _Key(
+        name="subnet_id",
+        pattern=r"subnet-[0-9a-f]{8,17}",
+        example="subnet-0123456789abcdef0",
+        meaning="the existing subnet for hosts, in the zone of the capacity and with a way out",
+    ),
+    _Key(
+        name="gateway_subnet_id",
+        pattern=r"subnet-[0-9a-f]{8,17}",
+        example="subnet-0123456789abcdef0",
+        meaning="the existing subnet for the load balancer",
+    ),
+    _Key(
+        name="weights_mount",
+        pattern=r"[^\s:]+(@tcp)?:/\S*",
+        example="fs-0123456789abcdef0.efs.us-east-2.amazonaws.com:/",
+        meaning="what `mount` takes for an NFS export (HOST:/PATH) or Lustre (HOST@tcp:/NAME)",
+    ),
 )
 
 
@@ -124,6 +166,7 @@ _KEYS = (
 _FURTHER_NAMES = (
     "ssh_user",
     "ssh_from_cidr",
+    "clients_cidr",
     "interface",
     "vpc_cidr",
     "root_volume_gib",
@@ -174,6 +217,10 @@ def read_account(values: Mapping[str, str], demand: Demand) -> Account:
         ssh_from=known.get("ssh_from_cidr"),
         vpc_cidr=ipaddress.IPv4Network(known["vpc_cidr"]),
         weights_bucket=known.get("weights_bucket"),
+        weights_mount=known.get("weights_mount"),
+        subnet_id=known.get("subnet_id"),
+        gateway_subnet_id=known.get("gateway_subnet_id"),
+        clients=known.get("clients_cidr"),
         lustre=_lustre(known),
         root_volume_gib=int(known["root_volume_gib"]),
         tags={name: known[name] for name in ("owner", "cost_center") if name in known},
@@ -202,17 +249,22 @@ def _key_problem(key: _Key, known: Mapping[str, str], demand: Demand) -> Problem
 
 def _address_problems(known: Mapping[str, str], demand: Demand) -> list[Problem]:
     problems = []
-    ssh_from = known.get("ssh_from_cidr")
-    if ssh_from is not None and (
-        _network(ssh_from) is None or _network(ssh_from) == _network("0.0.0.0/0")
-    ):
-        what = f"{ssh_from} is not a block of your own network that may dial port 22."
-        problems.append(_problem(f"{PROJECT_NAME}:ssh_from_cidr", what, "10.0.0.0/8", demand))
+    for key, whom in (("ssh_from_cidr", "port 22"), ("clients_cidr", "the load balancer")):
+        block = known.get(key)
+        if block is not None and (_network(block) is None or _network(block) == _EVERYWHERE):
+            what = f"{block} is not a block of your own network that may dial {whom}."
+            problems.append(_problem(f"{PROJECT_NAME}:{key}", what, "10.0.0.0/8", demand))
+    if known.get("gateway_subnet_id") and not known.get("subnet_id"):
+        what = "It goes with a network of yours, and no subnet_id is set."
+        example = "subnet-0123456789abcdef0"
+        problems.append(_problem(f"{PROJECT_NAME}:subnet_id", what, example, demand))
     network = _network(known["vpc_cidr"])
     if network is None or not 16 <= network.prefixlen <= 27:  # noqa: PLR2004 - AWS's limits, less one for the halves
         what = f"{known['vpc_cidr']} is not an address block of /16 to /27."
         problems.append(_problem(f"{PROJECT_NAME}:vpc_cidr", what, "10.64.0.0/16", demand))
-    elif (room := host_subnet(network).num_addresses - RESERVED_ADDRESSES) < demand.num_addresses:
+    elif known.get("subnet_id") is None and demand.num_addresses > (
+        room := host_subnet(network).num_addresses - RESERVED_ADDRESSES
+    ):
         what = f"{network} leaves {room} addresses to hosts; they take {demand.num_addresses}."
         problems.append(_problem(f"{PROJECT_NAME}:vpc_cidr", what, "10.64.0.0/16", demand))
     return problems
@@ -252,13 +304,25 @@ def _network(text: str) -> ipaddress.IPv4Network | None:
         return None
 
 
-def _problem(key: str, what: str, example: str, demand: Demand) -> Problem:
+def account_problem(key: str, what: str, example: str, stack: str) -> Problem:
+    """A problem of one configuration value, with the command that sets it.
+
+    Args:
+        key: as the configuration file has it (`aws:region`, `moe-infra:zone_id`).
+        what: the fact.
+        example: a value of the right kind.
+        stack: the stack's name.
+    """
     name = key.removeprefix(f"{PROJECT_NAME}:")
     return Problem(
         rule="account-fact",
         severity="error",
-        file=f"stacks/Pulumi.{demand.stack}.yaml",
+        file=f"stacks/Pulumi.{stack}.yaml",
         field=key,
         what=what,
-        fix=f"Type: pulumi config set {name} {example} --stack {demand.stack}",
+        fix=f"Type: pulumi config set {name} {example} --stack {stack}",
     )
+
+
+def _problem(key: str, what: str, example: str, demand: Demand) -> Problem:
+    return account_problem(key, what, example, demand.stack)

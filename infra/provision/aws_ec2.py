@@ -6,26 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_aws as aws
 from pulumi import ResourceOptions
-from pulumi_aws import ec2, ssm
+from pulumi_aws import ec2
 
-from infra.catalog.instance_types import InstanceType
-from infra.errors import StackError
+from infra.catalog.figures import read_loading_rates
+from infra.errors import ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
 from infra.provision.account import Account, Demand, read_account, read_values
 from infra.provision.capacity import CapacityPlan, plan_capacity
 from infra.provision.cluster_network import ClusterNetwork, NetworkSettings
-from infra.provision.first_boot import instance_store_script, lustre_script, user_data
+from infra.provision.first_boot import instance_store_script, mount_script, user_data
 from infra.provision.host_access import HostAccess, WeightsRead
-from infra.provision.interface_layout import lay_out_interfaces
+from infra.provision.ingress import Ingress, IngressSettings
 from infra.provision.inventory_output import HostRecord, inventory_document
 from infra.provision.naming import Tags
 from infra.provision.node_group import NodeGroup, NodeSettings, Surroundings
+from infra.provision.previous import read_previous
+from infra.provision.survey import Survey, survey_account
+from infra.provision.weight_rules import (
+    Loading,
+    change_problems,
+    loading_warning,
+    storage_problems,
+)
 from infra.provision.weight_store import StoreSettings, WeightStore, choose_store
-from infra.provision.zone import Zone
 from infra.spec.load import LoadedStack
-from infra.spec.stack import StackSpec
+from infra.spec.stack import ExistingIngress, StackSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +43,7 @@ class _Decided:
     capacity: CapacityPlan
     account: Account
     store: StoreSettings
-    zone: Zone
+    survey: Survey
     tags: Tags
 
 
@@ -50,68 +56,84 @@ class _Made:
     access: HostAccess
 
 
-def provision_aws_ec2(stack: LoadedStack, topology: Topology) -> pulumi.Output[dict[str, object]]:
+def provision_aws_ec2(
+    stack: LoadedStack, topology: Topology, size_bytes: int
+) -> pulumi.Output[dict[str, object]]:
     """Register the resources of a stack; returns the inventory document.
+
+    Args:
+        stack: the stack file.
+        topology: its hosts and groups.
+        size_bytes: of checkpoint and draft.
 
     Raises:
         InfraError: the stack or the account's configuration is wrong; nothing was registered.
     """
     decided = _decide(stack, topology)
+    _warn_of_slow_loading(decided, size_bytes)
     name = topology.stack
-    network = ClusterNetwork(
-        name, NetworkSettings(account=decided.account, zone=decided.zone, tags=decided.tags)
+    settings = NetworkSettings(
+        account=decided.account,
+        zone=decided.survey.zone,
+        subnet=decided.survey.subnet,
+        gateway_subnet=decided.survey.gateway_subnet,
+        tags=decided.tags,
     )
+    network = ClusterNetwork(name, settings)
     weights = WeightStore(name, decided.store, network)
     read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
     access = HostAccess(name, tags=decided.tags, region=decided.account.region, read=read)
     instances = _launch(decided, _Made(network=network, weights=weights, access=access))
-    return _inventory(decided, instances, weights)
+    url = _ingress(decided, settings, network, instances[topology.router_host])
+    return _inventory(decided, instances, weights, url)
 
 
 def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
     """Everything that can be refused, before the first resource."""
-    spec = stack.spec
-    if spec.ingress != "none":
-        what = "Only `ingress: none` can be provisioned yet."
-        raise StackError(
-            f"{stack.file} ingress", what, "Remove the field and reach the router inside the VPC."
-        )
+    spec, name = stack.spec, topology.stack
     capacity = plan_capacity(topology, spec.capacity)
+    previous = read_previous(name)
     demand = Demand(
-        stack=topology.stack,
+        stack=name,
         capacity=capacity.kind,
+        num_hosts=capacity.num_hosts,
         num_addresses=capacity.num_addresses,
+        num_standing=previous.num_hosts,
         uses_lustre=spec.weights.storage == "fsx-lustre",
+        wants_load_balancer=spec.ingress == "internal-load-balancer",
     )
     account = read_account(read_values(), demand)
-    tags = Tags(stack=topology.stack, further=account.tags)
+    tags = Tags(stack=name, further=account.tags)
+    store = choose_store(spec.weights, account, tags)
+    existing = spec.ingress.existing if isinstance(spec.ingress, ExistingIngress) else None
+    instance_types = tuple(capacity.instance_types.values())
+    survey = survey_account(account, demand, instance_types, existing)
+    problems = (
+        *storage_problems(spec.weights, survey.zone, name),
+        *change_problems(previous.weights, store.storage, account.lustre, name),
+    )
+    if problems:
+        raise ProblemsFound(problems)
     return _Decided(
         topology=topology,
         spec=spec,
         capacity=capacity,
         account=account,
-        store=choose_store(spec.weights, account, tags),
-        zone=_find_zone(account, topology.stack),
+        store=store,
+        survey=survey,
         tags=tags,
     )
 
 
-def _find_zone(account: Account, stack: str) -> Zone:
-    """The zone of the capacity, asked of the cloud; a Local Zone need not be opted into yet."""
-    try:
-        found = aws.get_availability_zone(zone_id=account.zone_id, all_availability_zones=True)
-    except Exception as error:  # the SDK raises a bare Exception with the provider's message
-        what = (
-            f"{account.region} has no zone {account.zone_id}, or the cloud did not answer: {error}"
-        )
-        fix = f"Type: pulumi config set zone_id ZONE --stack {stack}"
-        raise StackError("moe-infra:zone_id", what, fix) from error
-    is_local = found.zone_type == "local-zone"
-    return Zone(
-        zone_id=account.zone_id,
-        group=found.group_name,
-        parent_zone_id=found.parent_zone_id if is_local else None,
+def _warn_of_slow_loading(decided: _Decided, size_bytes: int) -> None:
+    loading = Loading(
+        size_bytes=size_bytes,
+        num_hosts=len(decided.topology.hosts),
+        target_s=decided.spec.weights.load_target_s,
     )
+    rates, lustre = read_loading_rates(), decided.account.lustre
+    if warning := loading_warning(decided.store.storage, lustre, loading, rates):
+        pulumi.log.warn(warning)
 
 
 def _launch(decided: _Decided, made: _Made) -> dict[str, ec2.Instance]:
@@ -122,19 +144,19 @@ def _launch(decided: _Decided, made: _Made) -> dict[str, ec2.Instance]:
         instance_type = decided.capacity.instance_type(hosts[0])
         settings = NodeSettings(
             instance_type=instance_type,
-            interfaces=lay_out_interfaces(instance_type, decided.capacity.layout),
+            interfaces=instance_type.interfaces(decided.capacity.layout),
             capacity=decided.capacity.kind,
             account=decided.account,
             tags=decided.tags,
         )
         surroundings = Surroundings(
-            image_id=decided.account.ami or _current_image(instance_type),
+            image=decided.survey.images[instance_type.id],
             subnet_id=made.network.subnet_id,
             group_id=made.network.host_group_id,
             profile_arn=made.access.profile_arn,
             placement_group=placement.name if placement else None,
             user_data=_first_boot(decided, made.weights),
-            ready=(made.network.way_out, made.access.session_manager),
+            ready=(*made.network.way_out, made.access.session_manager),
         )
         instances |= NodeGroup(name, hosts, settings, surroundings).instances
     return instances
@@ -159,31 +181,46 @@ def _placement_group(decided: _Decided, network: ClusterNetwork) -> ec2.Placemen
     )
 
 
-def _current_image(instance_type: InstanceType) -> str:
-    """The image id that the instance type's public parameter names today."""
-    return str(ssm.get_parameter(name=instance_type.image.ssm_parameter).value)
-
-
 def _first_boot(decided: _Decided, weights: WeightStore) -> pulumi.Input[str] | None:
     path = decided.store.path
     if decided.store.storage == "s3-to-nvme":
         return user_data(instance_store_script(path))
-    if weights.file_system is None:
+    if weights.mount is None:
         return None
-    return pulumi.Output.all(weights.file_system.dns_name, weights.file_system.mount_name).apply(
-        lambda mount: user_data(lustre_script(path, mount[0], mount[1]))
+    mount = pulumi.Output.from_input(weights.mount)
+    return mount.apply(lambda source: user_data(mount_script(path, source)))
+
+
+def _ingress(
+    decided: _Decided,
+    network_settings: NetworkSettings,
+    network: ClusterNetwork,
+    router: ec2.Instance,
+) -> pulumi.Input[str] | None:
+    """The URL that clients use, None when they call the router's host."""
+    if decided.spec.ingress == "none":
+        return None
+    settings = IngressSettings(
+        port=decided.spec.port,
+        clients=decided.account.clients or network_settings.blocks,
+        existing=decided.survey.load_balancer,
+        tags=decided.tags,
     )
+    return Ingress(decided.topology.stack, settings, network, router).url
 
 
 def _inventory(
-    decided: _Decided, instances: Mapping[str, ec2.Instance], weights: WeightStore
+    decided: _Decided,
+    instances: Mapping[str, ec2.Instance],
+    weights: WeightStore,
+    url: pulumi.Input[str] | None,
 ) -> pulumi.Output[dict[str, object]]:
     """The inventory document, known when every machine is."""
     reached = {
         name: pulumi.Output.all(id=instance.id, address=instance.private_ip)
         for name, instance in instances.items()
     }
-    return pulumi.Output.all(hosts=reached, weights=weights.place).apply(
+    return pulumi.Output.all(hosts=reached, weights=weights.place, url=url).apply(
         lambda known: inventory_document(
             decided.topology,
             {
@@ -192,6 +229,7 @@ def _inventory(
             },
             weights=known["weights"],
             port=decided.spec.port,
+            url=known["url"],
         )
     )
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.catalog.instance_types import (
-    CapacityKind,
-    InstanceType,
-    LayoutPolicy,
-    read_instance_type,
-)
+from infra.catalog.instance_types import CapacityKind, InstanceType, read_instance_type
+from infra.catalog.network_cards import LayoutPolicy
 from infra.catalog.schema import Accelerator
 from infra.errors import Problem, ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
-from infra.provision.interface_layout import addresses_per_host, lay_out_interfaces
 from infra.spec.stack import Capacity
 
 
@@ -67,8 +62,7 @@ def plan_capacity(topology: Topology, wanted: Capacity | None) -> CapacityPlan:
         raise ProblemsFound(tuple(problems))
     layout: LayoutPolicy = wanted.network_layout if wanted else "ip-saving"
     num_addresses = sum(
-        addresses_per_host(lay_out_interfaces(instance_types[host.accelerator.id], layout))
-        for host in topology.hosts
+        instance_types[host.accelerator.id].num_addresses(layout) for host in topology.hosts
     )
     return CapacityPlan(
         kind=kind,

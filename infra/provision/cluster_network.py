@@ -9,6 +9,7 @@ from pulumi import ResourceOptions
 from pulumi_aws import ec2, vpc
 
 from infra.provision.account import Account, gateway_subnet, host_subnet
+from infra.provision.found import FoundSubnet
 from infra.provision.naming import Tags
 from infra.provision.zone import Zone
 
@@ -20,26 +21,55 @@ ANY_PROTOCOL = "-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSettings:
-    """Everything that a network is made from."""
+    """Everything that a network is made from.
+
+    Args:
+        subnet: the operator's own for hosts; None to make a network.
+        gateway_subnet: the operator's own for load balancers; None for that of hosts.
+    """
 
     account: Account
     zone: Zone
+    subnet: FoundSubnet | None
+    gateway_subnet: FoundSubnet | None
     tags: Tags
+
+    @property
+    def blocks(self) -> str:
+        """The addresses of the network that hosts are in."""
+        return self.subnet.cidr_block if self.subnet else str(self.account.vpc_cidr)
 
 
 class ClusterNetwork(pulumi.ComponentResource):
-    """VPC, subnets, routes, endpoints and the security group of hosts.
+    """VPC, subnets, routes and endpoints, or the operator's own; and the security group of hosts.
 
     Hosts have no public address; they reach out through a NAT gateway. In a Local Zone the gateway
     and the endpoints stand in the parent zone. `way_out` is what a host's first boot waits for,
-    `member_rules` what anything that talks EFA waits for.
+    `member_rules` what anything that talks EFA waits for. In a subnet that exists, the way out and
+    the endpoints are its owner's.
     """
 
     def __init__(self, name: str, settings: NetworkSettings) -> None:
         super().__init__("moe-infra:network:ClusterNetwork", name)
-        account = settings.account
         self._tags = settings.tags
         self._child = ResourceOptions(parent=self)
+        self.vpc_id: pulumi.Input[str]
+        self.subnet_id: pulumi.Input[str]
+        self.gateway_subnet_id: pulumi.Input[str]
+        self.way_out: tuple[pulumi.Resource, ...] = ()
+        if settings.subnet is None:
+            self._make_network(settings)
+        else:
+            self.vpc_id, self.subnet_id = settings.subnet.vpc_id, settings.subnet.id
+            self.gateway_subnet_id = (settings.gateway_subnet or settings.subnet).id
+        host_group, self.member_rules = self._host_group(settings.account.ssh_from)
+        if settings.subnet is None:
+            self._endpoints(settings.account.region, host_group)
+        self.host_group_id = host_group.id
+        self.register_outputs({})
+
+    def _make_network(self, settings: NetworkSettings) -> None:
+        account = settings.account
         self._vpc = ec2.Vpc(
             "vpc",
             cidr_block=str(account.vpc_cidr),
@@ -50,12 +80,9 @@ class ClusterNetwork(pulumi.ComponentResource):
         )
         self._hosts, self._gateways = self._subnets(account, settings.zone)
         self._host_routes = self._route_table("hosts", self._hosts)
-        self.way_out = self._internet()
-        host_group, self.member_rules = self._host_group(account.ssh_from)
-        self._endpoints(account.region, host_group)
-        self.subnet_id = self._hosts.id
-        self.host_group_id = host_group.id
-        self.register_outputs({})
+        self.way_out = (self._internet(),)
+        self.vpc_id = self._vpc.id
+        self.subnet_id, self.gateway_subnet_id = self._hosts.id, self._gateways.id
 
     def _subnets(self, account: Account, zone: Zone) -> tuple[ec2.Subnet, ec2.Subnet]:
         """The subnet of hosts in the zone of the capacity, and the one of gateways."""
@@ -191,7 +218,7 @@ class ClusterNetwork(pulumi.ComponentResource):
     def _group(self, name: str, description: str) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(
             name,
-            vpc_id=self._vpc.id,
+            vpc_id=self.vpc_id,
             description=description,
             tags=self._tags.of(name),
             opts=self._child,

@@ -31,6 +31,7 @@ def existing_inventory(root: Path, spec: StackSpec, topology: Topology) -> dict[
         records,
         weights={"storage": spec.weights.storage or "local", "path": spec.weights.path},
         port=spec.port,
+        url=None,
     )
 
 

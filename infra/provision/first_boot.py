@@ -31,10 +31,15 @@ mkfs.xfs -q /dev/md/weights
 mount -o noatime /dev/md/weights "$weights"
 """
 
-_LUSTRE = """\
-echo "{dns_name}@tcp:/{mount_name}/weights $weights lustre defaults,noatime,flock,_netdev,nofail 0 0" >> /etc/fstab
+_MOUNT = """\
+echo {line} >> /etc/fstab
 mount "$weights"
 """
+_LUSTRE_OPTIONS = "defaults,noatime,flock,_netdev,nofail"
+# AWS, EFS User Guide, "Recommended NFS mount options", checked 2026-11-20.
+_NFS_OPTIONS = (
+    "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,_netdev,nofail"
+)
 
 
 def instance_store_script(path: str) -> str:
@@ -46,10 +51,23 @@ def instance_store_script(path: str) -> str:
     return _PREPARE.replace("{path}", shlex.quote(path)) + _NVME
 
 
-def lustre_script(path: str, dns_name: str, mount_name: str) -> str:
-    """The script that mounts a Lustre file system under the weights' path."""
-    mount = _LUSTRE.replace("{dns_name}", dns_name).replace("{mount_name}", mount_name)
+def mount_script(path: str, source: str) -> str:
+    """The script that mounts a file system under the weights' path.
+
+    Args:
+        path: absolute path of the weights on the host, without blanks.
+        source: an NFS export `HOST:/PATH`, or Lustre `HOST@tcp:/NAME`.
+    """
+    is_lustre = "@tcp:/" in source
+    kind, options = ("lustre", _LUSTRE_OPTIONS) if is_lustre else ("nfs4", _NFS_OPTIONS)
+    line = f"{source} {path} {kind} {options} 0 0"
+    mount = _MOUNT.replace("{line}", shlex.quote(line))
     return _PREPARE.replace("{path}", shlex.quote(path)) + mount
+
+
+def lustre_source(dns_name: str, mount_name: str) -> str:
+    """The weights' folder of an FSx file system, as `mount` names it."""
+    return f"{dns_name}@tcp:/{mount_name}/weights"
 
 
 def user_data(script: str) -> str:

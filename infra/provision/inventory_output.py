@@ -36,6 +36,7 @@ def inventory_document(
     *,
     weights: Mapping[str, object],
     port: int,
+    url: str | None,
 ) -> dict[str, object]:
     """The document that `fab inventory` reads, whatever the platform.
 
@@ -44,6 +45,7 @@ def inventory_document(
         records: by host name.
         weights: `storage` and `path`, and what a host needs to fetch or mount them.
         port: the one that clients use.
+        url: of the load balancer before the router; None where clients call the router itself.
     """
     return {
         "schema": SCHEMA,
@@ -64,5 +66,9 @@ def inventory_document(
             for host in topology.hosts
         ],
         "weights": dict(weights),
-        "router": {"host": topology.router_host, "port": port},
+        "router": {
+            "host": topology.router_host,
+            "port": port,
+            "url": url or f"http://{records[topology.router_host].address}:{port}",
+        },
     }

@@ -9,14 +9,14 @@ from pulumi import ResourceOptions
 from pulumi_aws import ec2
 
 from infra.catalog.instance_types import CapacityKind, InstanceType
+from infra.catalog.network_cards import NetworkInterface
 from infra.plan.topology import TopologyHost
 from infra.provision.account import Account
-from infra.provision.interface_layout import NetworkInterface
+from infra.provision.found import FoundImage
 from infra.provision.naming import Tags
 
-ROOT_DEVICE = (
-    "/dev/xvda"  # of Amazon Linux images; their snapshot decides, so a mapping must name it
-)
+# Of Amazon Linux images; taken where nobody could be asked what the image's own is called.
+USUAL_ROOT_DEVICE = "/dev/xvda"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,12 @@ class Surroundings:
     """What other components made, and the machines are put into.
 
     Args:
-        image_id: resolved image; changes to it are ignored unless the operator pinned it.
+        image: changes to it are ignored unless the operator pinned it.
         placement_group: name, None where machines are placed by their reservation.
         ready: what must be there before the first boot.
     """
 
-    image_id: pulumi.Input[str]
+    image: FoundImage
     subnet_id: pulumi.Input[str]
     group_id: pulumi.Input[str]
     profile_arn: pulumi.Input[str]
@@ -83,10 +83,11 @@ class NodeGroup(pulumi.ComponentResource):
     ) -> ec2.LaunchTemplate:
         # A "latest" image would make every preview a rolling replacement of reserved machines.
         ignored = [] if settings.account.ami else ["imageId"]
-        tags = settings.tags.of(name, roles=name)
+        # by its capacity the policy pack knows whether a reservation has to be targeted
+        tags = settings.tags.of(name, roles=name, capacity=settings.capacity)
         return ec2.LaunchTemplate(
             name,
-            image_id=surroundings.image_id,
+            image_id=surroundings.image.id,
             instance_type=settings.instance_type.id,
             key_name=settings.account.key_name,
             user_data=surroundings.user_data,
@@ -96,7 +97,9 @@ class NodeGroup(pulumi.ComponentResource):
                 "http_tokens": "required",
                 "http_put_response_hop_limit": 1,
             },
-            block_device_mappings=[_root_volume(settings.account.root_volume_gib)],
+            block_device_mappings=[
+                _root_volume(surroundings.image, settings.account.root_volume_gib)
+            ],
             network_interfaces=[
                 _network_interface(each, surroundings) for each in settings.interfaces
             ],
@@ -113,9 +116,9 @@ class NodeGroup(pulumi.ComponentResource):
         )
 
 
-def _root_volume(size_gib: int) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
+def _root_volume(image: FoundImage, size_gib: int) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
     return ec2.LaunchTemplateBlockDeviceMappingArgs(
-        device_name=ROOT_DEVICE,
+        device_name=image.root_device or USUAL_ROOT_DEVICE,
         ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
             volume_type="gp3", volume_size=size_gib, encrypted="true", delete_on_termination="true"
         ),

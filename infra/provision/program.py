@@ -43,14 +43,14 @@ def provision(root: Path, name: str) -> pulumi.Input[dict[str, object]]:
     Raises:
         InfraError: the stack or the configuration is wrong; nothing was registered.
     """
-    stack, topology = _read_stack(root, name)
+    stack, topology, size_bytes = _read_stack(root, name)
     platform = stack.spec.platform
     match platform:
         case "aws-ec2":
             # Only this platform pays for loading pulumi-aws (half a second).
             from infra.provision.aws_ec2 import provision_aws_ec2  # noqa: PLC0415
 
-            return provision_aws_ec2(stack, topology)
+            return provision_aws_ec2(stack, topology, size_bytes)
         case "existing-hosts":
             return existing_inventory(root, stack.spec, topology)
         case "aws-eks" | "existing-kubernetes":
@@ -63,9 +63,11 @@ def provision(root: Path, name: str) -> pulumi.Input[dict[str, object]]:
             assert_never(platform)
 
 
-def _read_stack(root: Path, name: str) -> tuple[LoadedStack, Topology]:
-    """The stack file of that name and its topology."""
+def _read_stack(root: Path, name: str) -> tuple[LoadedStack, Topology, int]:
+    """The stack file of that name, its topology, and the bytes of its checkpoint and draft."""
     path = root / "stacks" / f"{name}.yaml"
     stack = load_stack(str(path) if path.is_file() else name)
-    _, topology = resolve_topology(stack, Catalog())
-    return stack, topology
+    catalog = Catalog()
+    _, topology = resolve_topology(stack, catalog)
+    names = [stack.spec.checkpoint, *([stack.spec.draft.checkpoint] if stack.spec.draft else [])]
+    return stack, topology, sum(catalog.checkpoint(each).size_bytes for each in names)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import pulumi
 from pulumi import ResourceOptions
-from pulumi_aws import fsx, s3
+from pulumi_aws import efs, fsx, s3
 
-from infra.errors import StackError
+from infra.catalog.figures import StorageKind
 from infra.provision.account import Account
 from infra.provision.cluster_network import ClusterNetwork
+from infra.provision.first_boot import lustre_source
 from infra.provision.naming import Tags, partition
 from infra.spec.stack import Weights
-
-Storage = Literal["s3-to-nvme", "fsx-lustre", "local", "shared-mount"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +22,11 @@ class StoreSettings:
 
     Args:
         path: where weights lie on a host.
-        bucket: name of an existing bucket; None to create one (not read for local and shared mounts).
+        bucket: name of an existing bucket; None to create one (not read for file systems without one).
         prefix: of the weights in the bucket, empty or ending in a slash.
     """
 
-    storage: Storage
+    storage: StorageKind
     path: str
     bucket: str | None
     prefix: str
@@ -37,31 +35,27 @@ class StoreSettings:
 
 
 def choose_store(weights: Weights, account: Account, tags: Tags) -> StoreSettings:
-    """The store that a stack's `weights:` asks for; S3 to the hosts' own disks unless it says otherwise.
-
-    Raises:
-        StackError: EC2 hosts cannot use that storage, or `source` is not what it could be filled from.
-    """
-    storage = weights.storage or "s3-to-nvme"
-    if storage == "efs" or storage == "pvc":  # noqa: PLR1714 - so that mypy narrows it
-        what = f"Hosts on EC2 cannot be given {storage} yet."
-        raise StackError(
-            "weights.storage", what, "Use s3-to-nvme, fsx-lustre, shared-mount or local."
-        )
+    """The store that a stack's `weights:` asks for; S3 to the hosts' own disks unless it says otherwise."""
     bucket, prefix = account.weights_bucket, ""
     if weights.source is not None and weights.source.startswith("s3://"):
         bucket, _, prefix = weights.source.removeprefix("s3://").partition("/")
         prefix = prefix.rstrip("/") + "/" if prefix else ""
     return StoreSettings(
-        storage=storage, path=weights.path, bucket=bucket, prefix=prefix, account=account, tags=tags
+        storage=weights.storage or "s3-to-nvme",
+        path=weights.path,
+        bucket=bucket,
+        prefix=prefix,
+        account=account,
+        tags=tags,
     )
 
 
 class WeightStore(pulumi.ComponentResource):
-    """A bucket, and for FSx a Lustre file system that is filled from it.
+    """A bucket, and for FSx a Lustre file system that is filled from it; or an EFS file system.
 
     What is created is protected, and stays in the account even when it leaves the state. `place` is
-    what `inventory.weights` exports; `bucket_arn` is None where no bucket is read.
+    what `inventory.weights` exports; `bucket_arn` is None where no bucket is read, `mount` what hosts
+    mount under the weights' path, None where they use their own disks or the image does it.
     """
 
     def __init__(self, name: str, settings: StoreSettings, network: ClusterNetwork) -> None:
@@ -69,21 +63,30 @@ class WeightStore(pulumi.ComponentResource):
         self._settings = settings
         self._kept = ResourceOptions(parent=self, protect=True, retain_on_delete=True)
         self.bucket_arn: pulumi.Output[str] | None = None
-        self.file_system: fsx.LustreFileSystem | None = None
-        self.place: dict[str, pulumi.Input[str]] = {
+        self.mount: pulumi.Input[str] | None = None
+        self.place: dict[str, pulumi.Input[object]] = {
             "storage": settings.storage,
             "path": settings.path,
         }
         if settings.storage in ("s3-to-nvme", "fsx-lustre"):
-            bucket = self._bucket()
-            self.bucket_arn = bucket.apply(
-                lambda name: f"arn:{partition(settings.account.region)}:s3:::{name}"
-            )
-            self.place["source"] = pulumi.Output.concat("s3://", bucket, "/", settings.prefix)
+            source = self._source()
             if settings.storage == "fsx-lustre":
-                self.file_system = self._lustre(network, self.place["source"])
-                self.place["file_system"] = self.file_system.id
+                self._lustre(network, source)
+        elif settings.storage == "efs":
+            self._efs(network)
+        elif settings.storage == "shared-mount":
+            self.mount = settings.account.weights_mount
         self.register_outputs({})
+
+    def _source(self) -> pulumi.Output[str]:
+        """Where weights are read from, as a URL."""
+        bucket = self._bucket()
+        self.bucket_arn = bucket.apply(
+            lambda name: f"arn:{partition(self._settings.account.region)}:s3:::{name}"
+        )
+        source = pulumi.Output.concat("s3://", bucket, "/", self._settings.prefix)
+        self.place["source"] = source
+        return source
 
     def _bucket(self) -> pulumi.Output[str]:
         """The name of the bucket, created unless one exists."""
@@ -102,7 +105,7 @@ class WeightStore(pulumi.ComponentResource):
         name: pulumi.Output[str] = bucket.id
         return name
 
-    def _lustre(self, network: ClusterNetwork, source: pulumi.Input[str]) -> fsx.LustreFileSystem:
+    def _lustre(self, network: ClusterNetwork, source: pulumi.Input[str]) -> None:
         """The file system, filled from the bucket."""
         lustre = self._settings.account.lustre
         system = fsx.LustreFileSystem(
@@ -128,6 +131,33 @@ class WeightStore(pulumi.ComponentResource):
             data_repository_path=source,
             batch_import_meta_data_on_create=True,
             s3={"auto_import_policy": {"events": ["NEW", "CHANGED", "DELETED"]}},
+            tags=self._settings.tags.of("weights"),
             opts=self._kept,
         )
-        return system
+        self.place["file_system"] = system.id
+        # By these the next run sees a change that the file system cannot make.
+        self.place["lustre"] = {
+            "capacity_gib": lustre.capacity_gib,
+            "throughput": lustre.throughput,
+            "efa": lustre.has_efa,
+        }
+        self.mount = pulumi.Output.all(system.dns_name, system.mount_name).apply(
+            lambda names: lustre_source(names[0], names[1])
+        )
+
+    def _efs(self, network: ClusterNetwork) -> None:
+        """An elastic file system, and the way to it from the hosts' subnet."""
+        tags = self._settings.tags.of("weights")
+        system = efs.FileSystem(
+            "weights", encrypted=True, throughput_mode="elastic", tags=tags, opts=self._kept
+        )
+        target = efs.MountTarget(
+            "weights",
+            file_system_id=system.id,
+            subnet_id=network.subnet_id,
+            security_groups=[network.host_group_id],
+            opts=ResourceOptions(parent=self),
+        )
+        self.place["file_system"] = system.id
+        # of the target, not of the file system: a host must not boot before there is a way to it
+        self.mount = target.dns_name.apply(lambda name: f"{name}:/")

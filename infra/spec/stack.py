@@ -105,9 +105,10 @@ class Capacity(_Section):
     kind: Literal["on-demand", "odcr", "capacity-block", "ultraserver"] = Field(
         description="How AWS provides the machines; ids of reservations are `pulumi config`."
     )
-    network_layout: Literal["ip-saving", "maximum"] = Field(
+    network_layout: Literal["ip-saving", "maximum", "addressed"] = Field(
         default="ip-saving",
-        description="EFA interfaces without addresses of their own, or one address each.",
+        description="ip-saving: one address a host; maximum: all that carries ordinary traffic, too; "
+        "addressed: `efa` and never `efa-only`, one address each, for what wants that (AWS PCS).",
     )
 
 

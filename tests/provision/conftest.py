@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]  # its types are a package of their own
 import pulumi
 import pulumi.runtime
 import pulumi_aws as aws
@@ -18,6 +19,7 @@ import pytest
 import yaml
 from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks
 
+from infra.provision.previous import READ_OUTPUTS
 from infra.provision.program import provision
 from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.kind import RefusedError
@@ -32,7 +34,10 @@ PROJECT_NAME = "moe-infra"
 with warnings.catch_warnings():
     # pulumi-aws warns of its own deprecated classes when a module of it is loaded
     warnings.simplefilter("ignore", DeprecationWarning)
-    for module in (aws.ec2, aws.fsx, aws.iam, aws.s3, aws.ssm, aws.vpc):
+    for module in (
+        *(aws.cloudcontrol, aws.ec2, aws.efs, aws.fsx, aws.iam, aws.lb),
+        *(aws.s3, aws.ssm, aws.vpc),
+    ):
         hasattr(module, "loads_with_its_first_attribute")
 
 
@@ -43,11 +48,13 @@ class Recorded:
     Args:
         resources: inputs by (type's last word, logical name).
         components: (type, logical name).
+        said: messages to the operator, as `severity: text`.
     """
 
     resources: Mapping[tuple[str, str], dict[str, Any]]
     components: frozenset[tuple[str, str]]
     inventory: dict[str, Any]
+    said: tuple[str, ...]
 
     def of_type(self, name: str) -> dict[str, dict[str, Any]]:
         """Inputs by logical name."""
@@ -56,12 +63,27 @@ class Recorded:
         }
 
 
+class _RefusedCall(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
+    """How a refused look-up reaches a program from the real engine."""
+
+    def __init__(self, token: str, refused: RefusedError) -> None:
+        super().__init__()
+        self._said = f"invocation of {token} returned an error: {refused}"
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNKNOWN
+
+    def details(self) -> str:
+        return self._said
+
+
 class _EmulatedCloud(Mocks):
     """Mocks that answer as the emulated cloud does, refusals included."""
 
-    def __init__(self, store: Store, region: str) -> None:
+    def __init__(self, store: Store, region: str, previous: Mapping[str, Any]) -> None:
         self.store = store
         self.region = region
+        self.previous = previous
         self.resources: dict[tuple[str, str], dict[str, Any]] = {}
         self.components: set[tuple[str, str]] = set()
 
@@ -82,7 +104,12 @@ class _EmulatedCloud(Mocks):
         return resource.id, resource.outputs
 
     def call(self, args: MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        return look_up(self.region, args.token, args.args), []
+        if args.token == READ_OUTPUTS:
+            return {"outputs": {"inventory": self.previous} if self.previous else {}}, []
+        try:
+            return look_up(self.store, self.region, args.token, args.args), []
+        except RefusedError as error:
+            raise _RefusedCall(args.token, error) from None
 
 
 Record = Callable[..., Recorded]
@@ -122,16 +149,34 @@ def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Record:
-    """Run the program of a stack; keyword arguments are further configuration values."""
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
+    """Run the program of a stack; keyword arguments are further configuration values.
+
+    `prepare` makes what the account has already; `previous` is the inventory of the last run.
+    """
 
     clouds = (tmp_path / f"cloud-{number}" for number in itertools.count())
+    said: list[str] = []
+    for severity in ("info", "warn"):
+        monkeypatch.setattr(
+            pulumi.log, severity, lambda text, *_, kind=severity: said.append(f"{kind}: {text}")
+        )
 
-    def run(stack: str, *, root: Path = PROJECT, **config: str) -> Recorded:
+    def run(
+        stack: str,
+        *,
+        root: Path = PROJECT,
+        prepare: Callable[[Store], Mapping[str, str]] = lambda _: {},
+        previous: Mapping[str, Any] | None = None,
+        **config: str,
+    ) -> Recorded:
         folder = next(clouds)
         values = _configuration(stack, root, folder, config)
-        cloud = _EmulatedCloud(Store(folder), values.get("aws:region", ""))
+        store = Store(folder)
+        values |= {f"{PROJECT_NAME}:{key}": value for key, value in prepare(store).items()}
+        cloud = _EmulatedCloud(store, values.get("aws:region", ""), previous or {})
         exported: list[Any] = []
+        said.clear()
 
         def program() -> None:
             document = pulumi.Output.from_input(provision(root, stack))
@@ -146,6 +191,7 @@ def record(tmp_path: Path) -> Record:
             resources=cloud.resources,
             components=frozenset(cloud.components),
             inventory=plain(exported[0]),  # type: ignore[arg-type]
+            said=tuple(said),
         )
 
     return run

@@ -9,7 +9,15 @@ from infra.errors import ProblemsFound
 from infra.provision.account import CONFIG_NAMES, Demand, gateway_subnet, host_subnet, read_account
 from infra.spec.load import PROJECT
 
-DEMAND = Demand(stack="gb200-2p1d", capacity="ultraserver", num_addresses=6, uses_lustre=False)
+DEMAND = Demand(
+    stack="gb200-2p1d",
+    capacity="ultraserver",
+    num_hosts=6,
+    num_addresses=6,
+    num_standing=0,
+    uses_lustre=False,
+    wants_load_balancer=False,
+)
 DECLARED = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"))["config"]
 DEFAULTS = {
     f"moe-infra:{name}": str(each["default"]).replace("False", "false")
@@ -68,6 +76,9 @@ def test_on_demand_machines_need_no_reservation() -> None:
         ("moe-infra:weights_bucket", "My_Bucket"),
         ("moe-infra:ssh_from_cidr", "10.0.0.1/8"),
         ("moe-infra:ssh_from_cidr", "0.0.0.0/0"),
+        ("moe-infra:clients_cidr", "0.0.0.0/0"),
+        ("moe-infra:subnet_id", "vpc-0123456789abcdef0"),
+        ("moe-infra:weights_mount", "/srv/models"),
         ("moe-infra:vpc_cidr", "10.0.0.0/8"),
         ("moe-infra:vpc_cidr", "everything"),
         ("moe-infra:root_volume_gib", "75"),
@@ -84,6 +95,25 @@ def test_a_network_too_small_for_the_hosts_is_refused_with_the_numbers() -> None
     demand = replace(DEMAND, num_addresses=12)
     found = problems({**GOOD, "moe-infra:vpc_cidr": "10.0.0.0/27"}, demand)
     assert "leaves 11 addresses to hosts; they take 12" in found["moe-infra:vpc_cidr"]
+
+
+def test_p6_b300_at_its_maximum_takes_seventeen_addresses_a_host() -> None:
+    demand = replace(DEMAND, num_hosts=4, num_addresses=4 * 17)
+    found = problems({**GOOD, "moe-infra:vpc_cidr": "10.0.0.0/25"}, demand)
+    assert "leaves 59 addresses to hosts; they take 68" in found["moe-infra:vpc_cidr"]
+    own = {"moe-infra:vpc_cidr": "10.0.0.0/25", "moe-infra:subnet_id": "subnet-01234567"}
+    assert read_account({**GOOD, **own}, demand).subnet_id == "subnet-01234567"
+
+
+def test_a_subnet_of_gateways_goes_with_one_of_hosts() -> None:
+    found = problems({**GOOD, "moe-infra:gateway_subnet_id": "subnet-01234567"})
+    assert set(found) == {"moe-infra:subnet_id"}
+
+
+@pytest.mark.parametrize(("standing", "wanted"), [(0, 102), (2, 68), (6, 0), (9, 0)])
+def test_hosts_that_run_have_taken_their_addresses(standing: int, wanted: int) -> None:
+    demand = replace(DEMAND, num_addresses=6 * 17, num_standing=standing)
+    assert demand.num_new_addresses == wanted
 
 
 def test_hosts_and_gateways_share_the_block_of_the_network() -> None:

@@ -2,37 +2,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from infra.errors import ProblemsFound, StackError
+from infra.errors import ProblemsFound
 from infra.provision.aws_ec2 import session_manager_proxy
+from infra.rehearsal.cloud.store import Store
 from infra.spec.load import PROJECT
+from tests.provision.belongings import own_stack
 
 Record = Callable[..., Any]
-CONFIGURED = sorted(
-    path.stem.removeprefix("Pulumi.") for path in (PROJECT / "stacks").glob("Pulumi.*.yaml")
-)
 
 
-def own_stack(tmp_path: Path, base: str, **fields: object) -> Path:
-    """A project folder whose stack `mine` is another one with some fields changed."""
-    folder = tmp_path / "project"
-    (folder / "stacks").mkdir(parents=True)
-    document = {"extends": base, **fields}
-    (folder / "stacks" / "mine.yaml").write_text(yaml.safe_dump(document))
-    return folder
-
-
-@pytest.mark.parametrize("stack", CONFIGURED)
-def test_the_emulated_cloud_accepts_every_aws_stack(record: Record, stack: str) -> None:
-    recorded = record(stack)
-    names = [host["name"] for host in recorded.inventory["hosts"]]
-    assert sorted(recorded.of_type("Instance")) == sorted(names)
-    assert len(recorded.of_type("LaunchTemplate")) == len({name.split("-")[0] for name in names})
+def their_bucket(store: Store) -> dict[str, str]:
+    store.account = replace(store.account, buckets=("their-weights",))
+    return {"weights_bucket": "their-weights"}
 
 
 def test_the_inventory_of_gb200_2p1d_has_its_six_hosts_in_order(record: Record) -> None:
@@ -40,7 +27,9 @@ def test_the_inventory_of_gb200_2p1d_has_its_six_hosts_in_order(record: Record) 
     names = ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2", "decode-3"]
     assert [host["name"] for host in inventory["hosts"]] == names
     assert len({host["address"] for host in inventory["hosts"]}) == 6
-    assert inventory["router"] == {"host": "prefill-0", "port": 8000}
+    address = inventory["hosts"][0]["address"]
+    url = f"http://{address}:8000"
+    assert inventory["router"] == {"host": "prefill-0", "port": 8000, "url": url}
     assert inventory["weights"]["storage"] == "s3-to-nvme"
     first = inventory["hosts"][0]
     assert first["roles"] == ["prefill"]
@@ -131,7 +120,7 @@ def test_hosts_may_read_weights_and_nothing_else(record: Record) -> None:
 
 
 def test_an_existing_bucket_is_used_and_none_is_created(record: Record, tmp_path: Path) -> None:
-    recorded = record("gb200-2p1d", weights_bucket="their-weights")
+    recorded = record("gb200-2p1d", prepare=their_bucket)
     assert recorded.of_type("Bucket") == {}
     assert recorded.inventory["weights"]["source"] == "s3://their-weights/"
     root = own_stack(
@@ -182,21 +171,6 @@ def test_nothing_is_registered_when_something_is_missing(record: Record) -> None
         record("gb200-2p1d", reservation_id="", key_name="")
     fields = [problem.field for problem in caught.value.problems]
     assert fields == ["moe-infra:key_name", "moe-infra:reservation_id"]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"ingress": "internal-load-balancer"},
-        {"weights": {"path": "/models", "storage": "efs"}},
-    ],
-)
-def test_what_comes_later_is_refused_by_name(
-    record: Record, tmp_path: Path, fields: dict[str, object]
-) -> None:
-    root = own_stack(tmp_path, "h200-tp8", **fields)
-    with pytest.raises(StackError, match="yet"):
-        record("mine", root=root)
 
 
 def _list(value: str | list[str]) -> list[str]:

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from infra.provision.first_boot import instance_store_script, lustre_script, user_data
+from infra.provision.first_boot import (
+    instance_store_script,
+    lustre_source,
+    mount_script,
+    user_data,
+)
 
 SCRIPTS = {
     "instance store": instance_store_script("/models"),
-    "lustre": lustre_script("/srv/my models", "fs-1.fsx.us-east-2.amazonaws.com", "abcd1234"),
+    "lustre": mount_script("/srv/models", lustre_source("fs-1.fsx.amazonaws.com", "abcd1234")),
+    "nfs": mount_script("/srv/models", "nfs.example.com:/export"),
 }
 
 
@@ -25,12 +31,17 @@ def test_shellcheck_has_nothing_to_say(script: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_a_path_is_quoted_once() -> None:
-    assert "weights='/srv/my models'\n" in SCRIPTS["lustre"]
-    assert (
-        "fs-1.fsx.us-east-2.amazonaws.com@tcp:/abcd1234/weights $weights lustre"
-        in SCRIPTS["lustre"]
-    )
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("lustre", "fs-1.fsx.amazonaws.com@tcp:/abcd1234/weights /srv/models lustre defaults,"),
+        ("nfs", "nfs.example.com:/export /srv/models nfs4 nfsvers=4.1,"),
+    ],
+)
+def test_a_mount_is_one_line_of_fstab_that_no_boot_waits_for(name: str, line: str) -> None:
+    (written,) = [each for each in SCRIPTS[name].splitlines() if "/etc/fstab" in each]
+    assert line in written
+    assert ",nofail 0 0" in written
 
 
 def test_user_data_is_base64_of_the_script() -> None:

@@ -32,7 +32,12 @@ def test_existing_hosts_are_exported_as_the_inventory_names_them(
     names = ["prefill-0", "prefill-1", "decode-0", "decode-1"]
     assert [host["name"] for host in recorded.inventory["hosts"]] == names
     assert recorded.inventory["platform"] == "existing-hosts"
-    assert recorded.inventory["router"]["host"] == "prefill-0"
+    first = recorded.inventory["hosts"][0]["address"]
+    assert recorded.inventory["router"] == {
+        "host": "prefill-0",
+        "port": 1999,
+        "url": f"http://{first}:1999",
+    }
 
 
 def test_existing_hosts_without_an_inventory_are_one_message(

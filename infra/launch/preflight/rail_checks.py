@@ -108,21 +108,24 @@ def find_unequal_rails(scene: Scene) -> Iterator[Trouble]:
 
 
 def find_missing_efa(scene: Scene) -> Iterator[Trouble]:
-    """Instances with fewer EFA devices than their type has; some enumerate them late after a boot."""
+    """Instances with fewer EFA devices than any layout of their type; some enumerate them late after a boot."""
     for name in efa_hosts(scene):
         kind = str(instance_type_of(scene, name))
-        wanted = len(read_instance_type(kind).cards.efa.indices)
+        instance_type = read_instance_type(kind)
+        least, most = instance_type.least_efa_devices, len(instance_type.cards.efa.indices)
         found = sum(
             text.strip() == EFA_VENDOR
             for path, text in scene.hosts[name].files.items()
             if path.startswith(FOLDER) and path.endswith("/device/vendor")
         )
-        if found != wanted:
+        if not least <= found <= most:
             yield Trouble(
                 host=name,
-                severity="block" if found < wanted else "warn",
+                severity="block" if found < least else "warn",
                 observed=f"{found} EFA devices",
-                wanted=f"{wanted}, as {kind} has",
+                wanted=f"{least}, as {kind} has"
+                if least == most
+                else f"{least} to {most}, as {kind} has",
                 fix=f"ssh {name} 'sudo modprobe -r efa; sudo modprobe efa'; start the instance anew if they stay away.",
             )
 

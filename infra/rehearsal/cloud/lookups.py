@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from infra.rehearsal.cloud.kind import RefusedError
-from infra.rehearsal.cloud.world import PARAMETERS, ZONES
+from infra.rehearsal.cloud.load_balancer_kinds import LOAD_BALANCER
+from infra.rehearsal.cloud.machine_kinds import INSTANCE, RESERVED_ADDRESSES, addresses_of
+from infra.rehearsal.cloud.network_kinds import SUBNET
+from infra.rehearsal.cloud.storage_kinds import BUCKET
+from infra.rehearsal.cloud.store import Reservation, Store
+from infra.rehearsal.cloud.world import IMAGES, PARAMETERS, ZONES, is_offered
 
-Lookup = Callable[[str, Mapping[str, object]], dict[str, object]]
+RESERVATION_TYPE = "AWS::EC2::CapacityReservation"
 
 
-def _availability_zone(region: str, args: Mapping[str, object]) -> dict[str, object]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One invoke: the account, its region, and the arguments."""
+
+    store: Store
+    region: str
+    args: Mapping[str, object]
+
+    def text(self, name: str) -> str:
+        """An argument as text, empty when it is not given."""
+        return str(self.args.get(name) or "")
+
+    def filter(self, name: str) -> tuple[str, ...]:
+        """The values of one of the `filters`."""
+        rows = self.args.get("filters")
+        for row in rows if isinstance(rows, list) else []:
+            if row.get("name") == name:
+                return tuple(str(value) for value in row.get("values", ()))
+        return ()
+
+
+Lookup = Callable[[Question], dict[str, object]]
+
+
+def _availability_zone(question: Question) -> dict[str, object]:
+    args, region = question.args, question.region
     wanted = {key: args[key] for key in ("zoneId", "name") if args.get(key)}
     found = [
         zone
@@ -26,7 +59,6 @@ def _availability_zone(region: str, args: Mapping[str, object]) -> dict[str, obj
     zone = found[0]
     is_local = zone.type == "local-zone"
     return {
-        **args,
         "id": zone.name,
         "name": zone.name,
         "nameSuffix": zone.name.removeprefix(region),
@@ -43,39 +75,178 @@ def _availability_zone(region: str, args: Mapping[str, object]) -> dict[str, obj
     }
 
 
-def _parameter(region: str, args: Mapping[str, object]) -> dict[str, object]:
-    name = str(args.get("name"))
+def _parameter(question: Question) -> dict[str, object]:
+    name = question.text("name")
     if name not in PARAMETERS:
-        raise RefusedError(
-            "ParameterNotFound", f"reading SSM Parameter ({name}): couldn't find resource"
-        )
+        raise _missing("SSM Parameter", name)
     value, _ = PARAMETERS[name]
     return {
-        **args,
         "id": name,
-        "arn": f"arn:aws:ssm:{region}::parameter{name}",
+        "arn": f"arn:aws:ssm:{question.region}::parameter{name}",
         "type": "String",
         "value": value,
         "insecureValue": value,
         "version": 1,
         "withDecryption": True,
-        "region": region,
+        "region": question.region,
     }
 
 
+def _image(question: Question) -> dict[str, object]:
+    (image,) = question.filter("image-id")
+    account = question.store.account
+    if image not in IMAGES and image not in account.images:
+        what = "Your query returned no results. Please change your search criteria and try again."
+        raise RefusedError("InvalidAMIID.NotFound", what)
+    is_arm = (IMAGES.get(image) or account.images.get(image)) == "aarch64"
+    return {
+        "id": image,
+        "imageId": image,
+        "architecture": "arm64" if is_arm else "x86_64",
+        "rootDeviceName": "/dev/xvda" if image in IMAGES else "/dev/sda1",
+        "rootDeviceType": "ebs",
+        "state": "available",
+    }
+
+
+def _offerings(question: Question) -> dict[str, object]:
+    kinds = question.filter("instance-type")
+    rows = [
+        (kind, zone.zone_id)
+        for kind in kinds
+        for zone in ZONES.values()
+        if zone.region == question.region
+        and zone.type == "availability-zone"
+        and is_offered(kind, zone)
+    ]
+    return {
+        "id": question.region,
+        "instanceTypes": [kind for kind, _ in rows],
+        "locations": [zone for _, zone in rows],
+        "locationTypes": ["availability-zone-id" for _ in rows],
+    }
+
+
+def _key_pair(question: Question) -> dict[str, object]:
+    name = question.text("keyName")
+    if name not in question.store.account.key_pairs:
+        raise _missing("EC2 Key Pair", name)
+    return {"id": name, "keyName": name, "keyPairId": "key-00000000000000000"}
+
+
+def _bucket(question: Question) -> dict[str, object]:
+    name = question.text("bucket")
+    if name not in question.store.account.buckets and not question.store.get(BUCKET, name):
+        raise _missing("S3 Bucket", name)
+    return {
+        "id": name,
+        "bucket": name,
+        "arn": f"arn:aws:s3:::{name}",
+        "bucketRegion": question.region,
+    }
+
+
+def _reservation(question: Question, identity: str, *, is_block: bool) -> Reservation:
+    found = question.store.account.reservations.get(identity)
+    if found is None or (found.kind != "odcr") != is_block:
+        raise _missing("EC2 Capacity Reservation", identity)
+    return found
+
+
+def _block(question: Question) -> dict[str, object]:
+    identity = question.text("id")
+    found = _reservation(question, identity, is_block=True)
+    zone = ZONES[found.zone_id]
+    return {
+        "id": identity,
+        "instanceType": found.instance_type,
+        "availabilityZone": zone.name,
+        "availabilityZoneId": zone.zone_id,
+        "instanceCount": found.num_instances,
+        "reservationType": "capacity-block",
+        "state": found.state,
+        "startDate": found.start,
+        "endDate": found.end,
+    }
+
+
+def _cloud_control(question: Question) -> dict[str, object]:
+    identity, kind = question.text("identifier"), question.text("typeName")
+    if kind != RESERVATION_TYPE:
+        raise RefusedError("NotEmulated", f"The emulated cloud does not answer for {kind}.")
+    found = _reservation(question, identity, is_block=False)
+    properties = {
+        "Id": identity,
+        "InstanceType": found.instance_type,
+        "AvailabilityZone": ZONES[found.zone_id].name,
+        "InstanceCount": found.num_instances,
+        "TotalInstanceCount": found.num_instances,
+    }
+    return {"id": identity, "properties": json.dumps(properties)}
+
+
+def _subnet(question: Question) -> dict[str, object]:
+    identity = question.text("id")
+    found = question.store.get(SUBNET, identity)
+    if found is None:
+        raise _missing("EC2 Subnet", identity)
+    block = ipaddress.IPv4Network(str(found.inputs["cidrBlock"]))
+    taken = {
+        address
+        for instance in question.store.of_type(INSTANCE)
+        for address in addresses_of(instance)
+        if ipaddress.IPv4Address(address) in block
+    }
+    return {
+        **found.outputs,
+        "id": identity,
+        "availableIpAddressCount": block.num_addresses - RESERVED_ADDRESSES - len(taken),
+        "mapPublicIpOnLaunch": found.inputs.get("mapPublicIpOnLaunch") is True,
+    }
+
+
+def _load_balancer(question: Question) -> dict[str, object]:
+    found = question.store.get(LOAD_BALANCER, question.text("arn"))
+    if found is None:
+        raise _missing("ELBv2 Load Balancer", question.text("arn"))
+    return {
+        **found.outputs,
+        "id": found.id,
+        "securityGroups": found.inputs.get("securityGroups") or [],
+        "internal": found.inputs.get("internal") is True,
+        "loadBalancerType": found.inputs.get("loadBalancerType") or "application",
+    }
+
+
+def _missing(noun: str, name: str) -> RefusedError:
+    return RefusedError("NotFound", f"reading {noun} ({name}): couldn't find resource")
+
+
 LOOKUPS: Mapping[str, Lookup] = {
+    "aws:cloudcontrol/getResource:getResource": _cloud_control,
+    "aws:ec2/getAmi:getAmi": _image,
+    "aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation": _block,
+    "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": _offerings,
+    "aws:ec2/getKeyPair:getKeyPair": _key_pair,
+    "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:index/getAvailabilityZone:getAvailabilityZone": _availability_zone,
+    "aws:lb/getLoadBalancer:getLoadBalancer": _load_balancer,
+    "aws:s3/getBucket:getBucket": _bucket,
     "aws:ssm/getParameter:getParameter": _parameter,
 }
 
 
-def look_up(region: str, token: str, args: Mapping[str, object]) -> dict[str, object]:
-    """The answer to an invoke.
+def look_up(store: Store, region: str, token: str, args: Mapping[str, object]) -> dict[str, object]:
+    """The answer to an invoke: the arguments, and what is known.
 
     Raises:
-        RefusedError: there is no such thing, or the emulation does not know the question.
+        RefusedError: there is no such thing, the operator may not ask, or the emulation does not know the question.
     """
     lookup = LOOKUPS.get(token)
     if lookup is None:
         raise RefusedError("NotEmulated", f"The emulated cloud does not answer {token}.")
-    return lookup(region, args)
+    name = token.rpartition(":")[2]
+    if name in store.account.forbidden:
+        what = f"You are not authorized to perform this operation: {name}"
+        raise RefusedError("UnauthorizedOperation", what)
+    return {**args, **lookup(Question(store=store, region=region, args=args))}

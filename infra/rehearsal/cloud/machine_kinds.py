@@ -21,7 +21,7 @@ TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 INSTANCE = "aws:ec2/instance:Instance"
 
 _STRATEGIES = ("cluster", "partition", "spread")
-_RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
+RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
 _WINDOW = 250  # addresses are spread over the first so many of a subnet, so that they read easily
 _BLOCK_KINDS = ("capacity-block", "ultraserver")
 
@@ -153,10 +153,10 @@ def _read_launch(request: Request) -> _Launch:
 
 def _check_image(launch: _Launch) -> None:
     image, account = launch.text("imageId"), launch.request.store.account
-    architecture = IMAGES.get(image)
-    if architecture is None and image not in account.images:
+    architecture = IMAGES.get(image) or account.images.get(image)
+    if architecture is None:
         raise RefusedError("InvalidAMIID.NotFound", f"The image id '[{image}]' does not exist.")
-    if architecture is not None and architecture != launch.machine.architecture:
+    if architecture != launch.machine.architecture:
         what = f"The architecture '{architecture}' of the image does not match that of {launch.machine.name}"
         raise RefusedError("InvalidParameterValue", f"{what} ('{launch.machine.architecture}').")
     key = launch.text("keyName")
@@ -234,6 +234,8 @@ def _check_reservation(
 
 
 def _reservation_refusals(launch: _Launch, reservation: Reservation, market: str) -> Iterator[str]:
+    if reservation.state != "active":
+        yield f"The reservation is {reservation.state}"
     if reservation.instance_type != launch.machine.name:
         yield f"The reservation is for {reservation.instance_type}, not {launch.machine.name}"
     if reservation.zone_id != launch.zone.zone_id:
@@ -261,9 +263,9 @@ def _take_addresses(launch: _Launch) -> list[str]:
     taken = {
         address
         for instance in launch.request.store.of_type(INSTANCE)
-        for address in _addresses(instance)
+        for address in addresses_of(instance)
     }
-    room = block.num_addresses - _RESERVED_ADDRESSES
+    room = block.num_addresses - RESERVED_ADDRESSES
     first = int(launch.request.digits, 16) % min(room, _WINDOW)
     candidates = (
         str(ipaddress.IPv4Address(int(block.network_address) + 4 + (first + step) % room))
@@ -281,7 +283,8 @@ def _take_addresses(launch: _Launch) -> list[str]:
     return free
 
 
-def _addresses(instance: Resource) -> list[str]:
+def addresses_of(instance: Resource) -> list[str]:
+    """The addresses that an instance has taken, the primary interface's first."""
     addresses = instance.hidden.get("addresses")
     return addresses if isinstance(addresses, list) else []
 

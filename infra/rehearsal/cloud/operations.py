@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.rehearsal.cloud import identity_kinds, machine_kinds, network_kinds, storage_kinds
+from infra.rehearsal.cloud import (
+    identity_kinds,
+    load_balancer_kinds,
+    machine_kinds,
+    network_kinds,
+    storage_kinds,
+)
 from infra.rehearsal.cloud.kind import Kind, Made, RefusedError, Request, find_linked, values_at
 from infra.rehearsal.cloud.package_types import UnknownTypeError, resource_type
 from infra.rehearsal.cloud.property_rules import property_failures
@@ -16,6 +22,7 @@ KINDS: Mapping[str, Kind] = {
     **identity_kinds.KINDS,
     **machine_kinds.KINDS,
     **storage_kinds.KINDS,
+    **load_balancer_kinds.KINDS,
 }
 
 

@@ -179,6 +179,8 @@ def _environment(scratch: Path, pulumi_bin: Path) -> dict[str, str]:
         "PATH": path,
         "HOME": str(home),
         "LANG": os.environ.get("LANG", "C.UTF-8"),
+        # program and provider are those of this tree, whichever one the environment has installed
+        "PYTHONPATH": str(Path(__file__).resolve().parents[3]),
         FOLDER_VARIABLE: str(scratch / "cloud"),
         "PULUMI_HOME": str(home),
         "PULUMI_BACKEND_URL": f"file://{state}",

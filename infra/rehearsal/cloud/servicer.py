@@ -70,7 +70,7 @@ class CloudServicer:
         return provider_pb2.ConfigureResponse(supportsPreview=True)
 
     def _invoke(self, request: Any) -> Any:
-        answer = look_up(self._region, request.tok, to_python(request.args))
+        answer = look_up(self._store, self._region, request.tok, to_python(request.args))
         response = provider_pb2.InvokeResponse()
         getattr(response, "return").CopyFrom(to_struct(answer))
         return response

@@ -14,6 +14,8 @@ from infra.rehearsal.cloud.world import ZONES
 BUCKET = "aws:s3/bucket:Bucket"
 ACCESS_BLOCK = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+ELASTIC = "aws:efs/fileSystem:FileSystem"
+MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 
 _BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
@@ -41,6 +43,18 @@ def _make_access_block(request: Request) -> Made:
     return Made(id=name, computed={})
 
 
+def _check_change(request: Request, settings: LustreSettings) -> None:
+    """A standing file system never shrinks, and with EFA keeps its tier."""
+    if request.old is None:
+        return
+    old = request.old.inputs
+    if settings.capacity_gib < int(str(old.get("storageCapacity"))):
+        raise RefusedError("BadRequest", "Storage capacity can only be increased.")
+    if settings.has_efa and settings.throughput != int(str(old.get("perUnitStorageThroughput"))):
+        what = "The throughput of an EFA-enabled file system cannot be changed."
+        raise RefusedError("BadRequest", what)
+
+
 def _make_lustre(request: Request) -> Made:
     if request.text("deploymentType") != "PERSISTENT_2":
         raise RefusedError("BadRequest", "Only deployment type PERSISTENT_2 is emulated.")
@@ -52,6 +66,7 @@ def _make_lustre(request: Request) -> Made:
     )
     if problem := lustre_problem(settings):
         raise RefusedError("BadRequest", problem[0])
+    _check_change(request, settings)
     subnet = request.linked(SUBNET, "subnetIds")
     if subnet is None:
         raise RefusedError(
@@ -111,6 +126,45 @@ def _make_association(request: Request) -> Made:
     return Made(id=identity, computed={"arn": arn, "associationId": identity})
 
 
+_THROUGHPUT_MODES = ("bursting", "provisioned", "elastic")
+
+
+def _make_elastic(request: Request) -> Made:
+    mode = request.text("throughputMode") or "bursting"
+    if mode not in _THROUGHPUT_MODES:
+        raise RefusedError("BadRequest", f"'{mode}' is not a throughput mode.")
+    identity = f"fs-{request.digits}"
+    return Made(
+        id=identity,
+        computed={
+            "arn": f"arn:aws:elasticfilesystem:{request.region}:{request.account_id}:file-system/{identity}",
+            "dnsName": f"{identity}.efs.{request.region}.amazonaws.com",
+            "ownerId": request.account_id,
+        },
+    )
+
+
+def _make_mount_target(request: Request) -> Made:
+    subnet, system = request.linked(SUBNET, "subnetId"), request.text("fileSystemId")
+    zone = ZONES[str(subnet.outputs["availabilityZoneId"])] if subnet else None
+    if zone is not None and zone.type == "local-zone":
+        raise RefusedError("UnsupportedAvailabilityZone", "EFS is not offered in this Local Zone.")
+    for other in request.others(MOUNT_TARGET):
+        beside = request.store.get(SUBNET, str(other.inputs.get("subnetId")))
+        is_there = beside and zone and beside.outputs["availabilityZoneId"] == zone.zone_id
+        if other.inputs.get("fileSystemId") == system and is_there:
+            what = f"{system} has a mount target in this zone already."
+            raise RefusedError("MountTargetConflict", what)
+    return Made(
+        id=f"fsmt-{request.digits}",
+        computed={
+            "dnsName": f"{system}.efs.{request.region}.amazonaws.com",
+            "availabilityZoneId": zone.zone_id if zone else "",
+            "networkInterfaceId": f"eni-{digits(request.digits)}",
+        },
+    )
+
+
 def _bucket_exists(request: Request, name: str) -> bool:
     return name in request.store.account.buckets or request.store.get(BUCKET, name) is not None
 
@@ -127,12 +181,25 @@ KINDS: Mapping[str, Kind] = {
     LUSTRE: Kind(
         noun="FSx for Lustre File System",
         make=_make_lustre,
-        replaces=frozenset(
-            {"subnetIds", "securityGroupIds", "perUnitStorageThroughput", "efaEnabled"}
-        ),
+        replaces=frozenset({"subnetIds", "securityGroupIds", "efaEnabled", "deploymentType"}),
         links=(
             Link(path="securityGroupIds[]", token=SECURITY_GROUP, code="InvalidNetworkSettings"),
             Link(path="subnetIds", token=SUBNET, code="InvalidNetworkSettings"),
+        ),
+    ),
+    ELASTIC: Kind(
+        noun="EFS File System",
+        make=_make_elastic,
+        replaces=frozenset({"encrypted", "kmsKeyId", "performanceMode", "availabilityZoneName"}),
+    ),
+    MOUNT_TARGET: Kind(
+        noun="EFS Mount Target",
+        make=_make_mount_target,
+        replaces=frozenset({"fileSystemId", "subnetId", "ipAddress"}),
+        links=(
+            Link(path="fileSystemId", token=ELASTIC, code="FileSystemNotFound"),
+            Link(path="subnetId", token=SUBNET, code="SubnetNotFound"),
+            Link(path="securityGroups[]", token=SECURITY_GROUP, code="SecurityGroupNotFound"),
         ),
     ),
     ASSOCIATION: Kind(

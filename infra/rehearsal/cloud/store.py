@@ -27,12 +27,18 @@ class Reservation:
     Args:
         kind: `odcr`, `capacity-block` or `ultraserver`.
         num_instances: how many may run in it at once.
+        state: as EC2 words it; machines are launched into an active one alone.
+        start: RFC 3339.
+        end: RFC 3339, empty for one without an end.
     """
 
     kind: str
     instance_type: str
     zone_id: str
     num_instances: int
+    state: str = "active"
+    start: str = ""
+    end: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,8 @@ class Account:
     """What the account owns before the program runs.
 
     Args:
+        images: architecture by id, of images that are the operator's own.
+        forbidden: look-ups that the operator may not make (`getKeyPair`).
         instances_before_capacity_runs_out: a fault for tests: so many instances can be launched, the
             next is refused; None for no fault.
     """
@@ -47,7 +55,8 @@ class Account:
     account_id: str = "000000000000"
     key_pairs: tuple[str, ...] = ()
     buckets: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
+    forbidden: tuple[str, ...] = ()
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
     instances_before_capacity_runs_out: int | None = None
 
@@ -133,7 +142,7 @@ def read_account(folder: Path) -> Account:
     if not path.is_file():
         return Account()
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    for name in ("key_pairs", "buckets", "images"):
+    for name in ("key_pairs", "buckets", "forbidden"):
         data[name] = tuple(data.get(name, ()))
     reservations = data.get("reservations", {})
     data["reservations"] = {name: Reservation(**facts) for name, facts in reservations.items()}

@@ -114,6 +114,9 @@ def test_hosts_of_a_group_have_the_same_rails(catalog: Catalog) -> None:
         ("p5en.48xlarge", 0, ["block"]),
         ("p6-b200.48xlarge", 8, []),
         ("p6-b200.48xlarge", 9, ["warn"]),
+        ("p6e-gb200.36xlarge", 4, []),
+        ("p6e-gb200.36xlarge", 8, []),
+        ("p6e-gb200.36xlarge", 3, ["block"]),
         ("PowerEdge XE9680", 0, []),
     ],
 )

@@ -10,7 +10,13 @@ import pytest
 from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.machine_kinds import INSTANCE, PLACEMENT_GROUP, TEMPLATE
-from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET, VPC
+from infra.rehearsal.cloud.network_kinds import (
+    EGRESS_RULE,
+    INGRESS_RULE,
+    SECURITY_GROUP,
+    SUBNET,
+    VPC,
+)
 from infra.rehearsal.cloud.store import Account, Reservation, Resource, Store, write_account
 
 IMAGE = "ami-000000000000000e0"  # x86_64
@@ -66,6 +72,12 @@ class Cloud:
         vpc = self.make(VPC, cidrBlock="10.0.0.0/16")
         subnet = self.make(SUBNET, vpcId=vpc.id, cidrBlock=block, availabilityZoneId=zone)
         return subnet, self.make(SECURITY_GROUP, vpcId=vpc.id)
+
+    def talking(self, group: Resource) -> None:
+        """Let the members of a group exchange any traffic."""
+        for token in (INGRESS_RULE, EGRESS_RULE):
+            rule = {"securityGroupId": group.id, "referencedSecurityGroupId": group.id}
+            self.make(token, **rule, ipProtocol="-1")
 
     def template(self, subnet: Resource, group: Resource, **changed: object) -> Resource:
         """A launch template of a p5en host with one interface."""

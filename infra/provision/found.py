@@ -1,0 +1,212 @@
+"""What the cloud told of things that exist, and whether a stack can use them. Pure: `survey` asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.catalog.instance_types import InstanceType
+from infra.errors import Problem
+from infra.provision.account import Account, Demand, account_problem
+from infra.provision.zone import Zone
+
+LoadBalancerType = Literal["network", "application"]
+LOAD_BALANCER_ARN = re.compile(
+    r"arn:aws[a-z-]*:elasticloadbalancing:(?P<region>[a-z0-9-]+):\d{12}:loadbalancer/(?P<type>net|app)/[^/\s]+/[0-9a-f]+"
+)
+# States of a reservation that launches into it will never see (again); EC2 API, CapacityReservation.
+_OVER = ("expired", "cancelled", "failed", "payment-failed", "unavailable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundImage:
+    """A machine image; `root_device` is None when nobody could be asked."""
+
+    id: str
+    root_device: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundReservation:
+    """A capacity reservation or block.
+
+    Args:
+        zone_name: with the letter of this account.
+        num_instances: how many machines it holds in all.
+        state: as EC2 words it.
+        start: RFC 3339; empty when it is not told.
+        end: RFC 3339; empty for one without an end.
+    """
+
+    id: str
+    instance_type: str
+    zone_name: str
+    num_instances: int
+    state: str
+    start: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSubnet:
+    """A subnet that the operator has made; `num_free` addresses are not taken."""
+
+    id: str
+    vpc_id: str
+    zone_id: str
+    cidr_block: str
+    num_free: int
+    gives_public_addresses: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLoadBalancer:
+    """A load balancer that the operator has made."""
+
+    arn: str
+    type: LoadBalancerType
+    dns_name: str
+    vpc_id: str
+    security_groups: tuple[str, ...]
+    is_internal: bool
+
+
+def image_problem(
+    image_id: str, architecture: str, instance_type: InstanceType, stack: str
+) -> Problem | None:
+    """An image that the machines cannot start; architecture as the catalogue words it."""
+    if architecture == instance_type.architecture:
+        return None
+    what = f"{image_id} is for {architecture}; {instance_type.id} is {instance_type.architecture}."
+    return account_problem("moe-infra:ami", what, "ami-0123456789abcdef0", stack)
+
+
+def offering_problem(
+    instance_type: str, zone_ids: tuple[str, ...], account: Account, stack: str
+) -> Problem | None:
+    """A zone that does not offer the machines; `zone_ids` are those of the region that do."""
+    if account.zone_id in zone_ids:
+        return None
+    if not zone_ids:
+        what = f"{account.region} offers no {instance_type} to this account."
+        return account_problem("aws:region", what, "us-east-2", stack)
+    what = f"{account.zone_id} offers no {instance_type}; in {account.region} these do: {', '.join(zone_ids)}."
+    return account_problem("moe-infra:zone_id", what, zone_ids[0], stack)
+
+
+def reservation_problems(
+    found: FoundReservation,
+    demand: Demand,
+    zone: Zone,
+    instance_type: InstanceType,
+) -> Iterator[Problem]:
+    """Why the machines of a stack cannot be launched into a reservation."""
+    if found.instance_type != instance_type.id:
+        what = f"{found.id} holds {found.instance_type}; {demand.stack} needs {instance_type.id}."
+        yield _reservation_problem(what, demand)
+    if found.zone_name != zone.name:
+        what = f"{found.id} is in {found.zone_name}; zone {zone.zone_id} is {zone.name} in this account."
+        yield account_problem("moe-infra:zone_id", what, f"ID-OF-{found.zone_name}", demand.stack)
+    if found.num_instances < demand.num_hosts:
+        what = f"{found.id} holds {found.num_instances} machines; {demand.stack} needs {demand.num_hosts}."
+        yield _reservation_problem(what, demand)
+    if found.state in _OVER:
+        yield _reservation_problem(f"{found.id} is {found.state}.", demand)
+
+
+def not_begun_problem(found: FoundReservation, demand: Demand) -> Problem | None:
+    """A reservation that has not begun: nothing can be launched into it yet."""
+    if found.state == "active" or found.state in _OVER:
+        return None
+    what = f"{found.id} is {found.state}" + (
+        f" and begins at {found.start}." if found.start else "."
+    )
+    return Problem(
+        rule="account-fact",
+        severity="error",
+        file=f"stacks/Pulumi.{demand.stack}.yaml",
+        field="moe-infra:reservation_id",
+        what=what,
+        fix=f"Wait for it, then: pulumi up --stack {demand.stack}. Until then pulumi preview works.",
+    )
+
+
+def subnet_problems(found: FoundSubnet, zone: Zone, demand: Demand) -> Iterator[Problem]:
+    """Why hosts cannot be put into a subnet that exists."""
+    key, example = "moe-infra:subnet_id", "subnet-0123456789abcdef0"
+    if found.zone_id != zone.zone_id:
+        what = f"{found.id} is in {found.zone_id}; the capacity is in {zone.zone_id}."
+        yield account_problem(key, what, example, demand.stack)
+    wanted = demand.num_new_addresses
+    if found.num_free < wanted:
+        what = f"{found.id} ({found.cidr_block}) has {found.num_free} free addresses; hosts take {wanted}."
+        yield account_problem(key, what, example, demand.stack)
+    if found.gives_public_addresses:
+        what = f"{found.id} gives its machines public addresses; hosts with several interfaces cannot have one."
+        yield account_problem(key, what, example, demand.stack)
+
+
+def gateway_problems(
+    subnet: FoundSubnet | None, gateway: FoundSubnet | None, zone: Zone, demand: Demand
+) -> Iterator[Problem]:
+    """Why the stack's own load balancer has no place in a network that exists."""
+    if subnet is None or not demand.wants_load_balancer:
+        return
+    key, example = "moe-infra:gateway_subnet_id", "subnet-0123456789abcdef0"
+    if gateway is None and zone.is_local:
+        what = f"{zone.zone_id} is a Local Zone, without load balancers; name a subnet of {zone.gateway_zone_id}."
+        yield account_problem(key, what, example, demand.stack)
+    if gateway is not None and gateway.vpc_id != subnet.vpc_id:
+        what = f"{gateway.id} is in {gateway.vpc_id}, hosts are in {subnet.vpc_id}."
+        yield account_problem(key, what, example, demand.stack)
+
+
+def load_balancer_problems(
+    found: FoundLoadBalancer, subnet: FoundSubnet | None, stack: str
+) -> Iterator[Problem]:
+    """Why a load balancer that exists cannot stand in front of the router."""
+    if subnet is None or subnet.vpc_id != found.vpc_id:
+        hosts = "a network made for them" if subnet is None else subnet.vpc_id
+        what = f"The load balancer is in {found.vpc_id}, hosts are in {hosts}."
+        fix = f"Put hosts into its network: pulumi config set subnet_id SUBNET --stack {stack}"
+        yield ingress_problem(what, fix, stack)
+    if not found.is_internal:
+        what = (
+            "The load balancer faces the internet; engines and routers answer whoever reaches them."
+        )
+        yield ingress_problem(what, "Name an internal one.", stack)
+    if not found.security_groups:
+        what = "The load balancer has no security group, by which hosts would know it."
+        yield ingress_problem(what, "Name one that has.", stack)
+
+
+def arn_problem(arn: str, account: Account, stack: str) -> Problem | None:
+    """An ARN that names no load balancer of the region."""
+    match = LOAD_BALANCER_ARN.fullmatch(arn)
+    fix = (
+        "Write the ARN of a network or application load balancer: aws elbv2 describe-load-balancers"
+    )
+    if match is None:
+        return ingress_problem(f"{arn} is not the ARN of a load balancer.", fix, stack)
+    if match["region"] != account.region:
+        what = f"{arn} is in {match['region']}; the stack is in {account.region}."
+        return ingress_problem(what, fix, stack)
+    return None
+
+
+def ingress_problem(what: str, fix: str, stack: str) -> Problem:
+    """A problem of the stack file's `ingress.existing`."""
+    return Problem(
+        rule="account-fact",
+        severity="error",
+        file=f"stacks/{stack}.yaml",
+        field="ingress.existing",
+        what=what,
+        fix=fix,
+    )
+
+
+def _reservation_problem(what: str, demand: Demand) -> Problem:
+    return account_problem("moe-infra:reservation_id", what, "cr-0123456789abcdef0", demand.stack)

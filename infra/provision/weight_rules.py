@@ -1,0 +1,151 @@
+"""What a stack's weight storage cannot be, cannot become, and is too slow for: judged before any call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from infra.catalog.figures import LoadingRates, StorageKind
+from infra.catalog.lustre_sizes import EFA_STEP_GIB, STEP_GIB, LustreSettings
+from infra.errors import Problem
+from infra.memory.time_to_ready import lustre_gb_per_s
+from infra.provision.account import account_problem
+from infra.provision.zone import Zone
+from infra.spec.stack import Weights
+
+# What is created, filled and protected; another kind in its place would leave it without an owner.
+KEPT: tuple[StorageKind, ...] = ("s3-to-nvme", "fsx-lustre", "efs")
+LARGEST_GIB = (
+    384_000  # more is a question to AWS: the default quota of a region, FSx for Lustre "Quotas"
+)
+_FILE_SYSTEMS: tuple[StorageKind, ...] = ("fsx-lustre", "efs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """What has to be read from shared storage when engines start.
+
+    Args:
+        size_bytes: of checkpoint and draft.
+        num_hosts: that read at once.
+        target_s: seconds that it may take; None when the stack does not say.
+    """
+
+    size_bytes: int
+    num_hosts: int
+    target_s: int | None
+
+
+def storage_problems(weights: Weights, zone: Zone, stack: str) -> Iterator[Problem]:
+    """Storage that hosts on EC2 cannot have, or not in their zone."""
+    if weights.storage == "pvc":
+        fix = "Use s3-to-nvme, fsx-lustre, efs, shared-mount or local."
+        yield _storage_problem("A volume claim is Kubernetes' own.", fix, stack)
+    if zone.is_local and weights.storage in _FILE_SYSTEMS:
+        # Nobody has published that either is offered there; a file system in the parent zone would be read
+        # across the link between the two.
+        what = (
+            f"{zone.zone_id} is a Local Zone, where {weights.storage} is not known to be offered."
+        )
+        fix = "Use s3-to-nvme; a file system that you have there yourself is shared-mount."
+        yield _storage_problem(what, fix, stack)
+
+
+def change_problems(
+    previous: Mapping[str, object], storage: StorageKind, lustre: LustreSettings, stack: str
+) -> Iterator[Problem]:
+    """What a standing store cannot be changed into.
+
+    Args:
+        previous: `weights` of the last inventory; empty when nothing stands.
+        storage: what the stack wants now.
+        lustre: size and tier that the configuration wants now.
+        stack: the stack's name.
+    """
+    was = previous.get("storage")
+    if was in KEPT and was != storage:
+        what = f"Weights are kept in {was}; {storage} would leave that without an owner."
+        fix = f"Take it out of the stack's care first: pulumi state delete URN, for each of its resources ({stack})."
+        yield _storage_problem(what, fix, stack)
+        return
+    standing = previous.get("lustre")
+    if storage != "fsx-lustre" or not isinstance(standing, Mapping):
+        return
+    capacity, tier = _whole(standing, "capacity_gib"), _whole(standing, "throughput")
+    had_efa = standing.get("efa") is True
+    if lustre.has_efa != had_efa:
+        what = "Whether a file system speaks EFA is settled when it is made; another one would be empty."
+        value = str(had_efa).lower()
+        yield account_problem("moe-infra:fsx_efa", what, value, stack)
+    if had_efa and lustre.throughput != tier:
+        what = f"The tier of an EFA-enabled file system cannot change: it is {tier} MB/s per TiB."
+        yield account_problem("moe-infra:fsx_throughput", what, str(tier), stack)
+    if lustre.capacity_gib < capacity:
+        what = f"A file system never shrinks: it holds {capacity} GiB."
+        yield account_problem("moe-infra:fsx_capacity_gib", what, str(capacity), stack)
+
+
+def loading_warning(
+    storage: StorageKind, lustre: LustreSettings, loading: Loading, rates: LoadingRates
+) -> str | None:
+    """A sentence when weights cannot be read in the stack's time target; None when they can, or nobody knows."""
+    if storage == "fsx-lustre":
+        rate = lustre_gb_per_s(lustre, loading.num_hosts)
+        place = f"{lustre.capacity_gib} GiB at {lustre.throughput} MB/s per TiB"
+    elif storage == "efs":
+        rate, place = rates.reads_gb_per_s["efs"], "EFS"
+    else:
+        return None
+    seconds = loading.size_bytes / 1e9 / rate
+    if loading.target_s is None:
+        if storage == "efs":
+            return f"EFS is for small files: {_told(loading, rate, seconds)}."
+        return None
+    if seconds <= loading.target_s:
+        return None
+    told = (
+        f"{place}: {_told(loading, rate, seconds)}; weights.load_target_s is {loading.target_s} s."
+    )
+    return f"{told} {_way_out(storage, lustre, loading)}"
+
+
+def enough_lustre(lustre: LustreSettings, loading: Loading) -> int | None:
+    """The least size in GiB, in the same kind and tier, that meets the target; None when none does."""
+    if loading.target_s is None:
+        return None
+    step = EFA_STEP_GIB[lustre.throughput] if lustre.has_efa else STEP_GIB
+    wanted = loading.size_bytes / 1e9 / loading.target_s
+    for capacity_gib in range(step, LARGEST_GIB + 1, step):
+        larger = LustreSettings(
+            capacity_gib=capacity_gib, throughput=lustre.throughput, has_efa=lustre.has_efa
+        )
+        if lustre_gb_per_s(larger, loading.num_hosts) >= wanted:
+            return capacity_gib
+    return None
+
+
+def _told(loading: Loading, rate: float, seconds: float) -> str:
+    size = f"{loading.size_bytes / 1e9:.0f} GB on each of {loading.num_hosts} hosts"
+    return f"{size} at {rate:.2f} GB/s take {seconds:.0f} s"
+
+
+def _way_out(storage: StorageKind, lustre: LustreSettings, loading: Loading) -> str:
+    enough = enough_lustre(lustre, loading) if storage == "fsx-lustre" else None
+    if enough is None:
+        return "Use storage: s3-to-nvme."
+    return f"{enough} GiB of that tier would do (fsx_capacity_gib), or storage: s3-to-nvme."
+
+
+def _whole(values: Mapping[str, object], name: str) -> int:
+    return int(float(str(values.get(name) or 0)))
+
+
+def _storage_problem(what: str, fix: str, stack: str) -> Problem:
+    return Problem(
+        rule="weight-storage",
+        severity="error",
+        file=f"stacks/{stack}.yaml",
+        field="weights.storage",
+        what=what,
+        fix=fix,
+    )

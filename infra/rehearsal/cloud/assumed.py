@@ -1,0 +1,59 @@
+"""What the emulated cloud takes for true without a document that says so.
+
+Everything else rests on the installed pulumi-aws (names, required properties, kinds of value) or on a page that
+the module names. `docs/provisioning.md` prints this list; whoever sees a real account refuse or allow one of
+these strikes it out here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """One assumed rule.
+
+    Args:
+        what: the rule, one sentence.
+        if_wrong: what an operator would see.
+    """
+
+    what: str
+    if_wrong: str
+
+
+ASSUMED: tuple[Assumption, ...] = (
+    Assumption(
+        what="The Dallas Local Zone hangs on zone use1-az6.",
+        if_wrong="Nothing: the program asks the cloud for the parent; only the rehearsal's addresses move.",
+    ),
+    Assumption(
+        what="A Local Zone offers no NAT gateway, interface endpoint, load balancer, EFS or FSx for Lustre.",
+        if_wrong="Nothing breaks: gateways stand in the parent zone, and GB200 loads from S3.",
+    ),
+    Assumption(
+        what="A load balancer in the parent zone reaches an address in the Local Zone.",
+        if_wrong="The target stays unhealthy; clients inside the network call the router's host instead.",
+    ),
+    Assumption(
+        what="A network card of p6e-gb200 takes one interface.",
+        if_wrong="Nothing: no shipped layout uses a second one.",
+    ),
+    Assumption(
+        what="Another version of a launch template replaces the machines that were launched from it.",
+        if_wrong="`pulumi up` after a change says update where the emulation says replace; `--diff` shows which.",
+    ),
+    Assumption(
+        what="Cloud Control tells type, zone and size of an on-demand reservation.",
+        if_wrong="The look-up is refused with the provider's words before anything is made.",
+    ),
+    Assumption(
+        what="UltraServer blocks are looked up as capacity blocks are.",
+        if_wrong="As above.",
+    ),
+    Assumption(
+        what="The throughput tier of a Lustre file system without EFA changes in place.",
+        if_wrong="Pulumi refuses to replace the protected file system; nothing is lost.",
+    ),
+)

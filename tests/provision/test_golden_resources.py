@@ -1,0 +1,72 @@
+"""Every resource of every AWS stack, as its golden file has it; `--update-golden` writes them anew.
+
+Read the difference as the person who pays for the machines.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.spec.load import PROJECT
+
+Record = Callable[..., Any]
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cloud"
+CONFIGURED = sorted(
+    path.stem.removeprefix("Pulumi.") for path in (PROJECT / "stacks").glob("Pulumi.*.yaml")
+)
+
+
+def readable(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties as a reader wants them: the first boot's script by lines, not in base64."""
+    shown = dict(inputs)
+    if "userData" in shown:
+        shown["userData"] = base64.b64decode(shown["userData"]).decode().splitlines()
+    return shown
+
+
+def golden_text(recorded: Any) -> str:
+    """JSON of all resources by type and name: one line for each property, one for each row of a list."""
+    document = {
+        f"{kind} {name}": readable(inputs)
+        for (kind, name), inputs in sorted(recorded.resources.items())
+    }
+    document["inventory"] = recorded.inventory
+    blocks = []
+    for title, properties in document.items():
+        lines = [f"  {json.dumps(name)}: {_value(value)}" for name, value in properties.items()]
+        blocks.append(f"{json.dumps(title)}: {{\n" + ",\n".join(sorted(lines)) + "\n}")
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list) and len(value) > 1:
+        rows = ",\n".join(f"    {json.dumps(row, sort_keys=True)}" for row in value)
+        return f"[\n{rows}\n  ]"
+    return json.dumps(value, sort_keys=True)
+
+
+@pytest.mark.parametrize("stack", CONFIGURED)
+def test_the_resources_of_a_stack_are_those_of_its_golden_file(
+    record: Record, stack: str, update_golden: bool
+) -> None:
+    recorded = record(stack)
+    names = [host["name"] for host in recorded.inventory["hosts"]]
+    assert sorted(recorded.of_type("Instance")) == sorted(names)
+    assert len(recorded.of_type("LaunchTemplate")) == len({name.split("-")[0] for name in names})
+    path = GOLDEN / f"{stack}.json"
+    text = golden_text(recorded)
+    if update_golden:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert json.loads(text)["inventory"] == recorded.inventory
+    assert text == path.read_text(encoding="utf-8"), "pytest --update-golden writes it anew"
+
+
+def test_every_golden_file_is_of_a_stack() -> None:
+    assert sorted(path.stem for path in GOLDEN.glob("*.json")) == CONFIGURED
