@@ -15,6 +15,7 @@ TRUE_WORDS = ("1", "true", "True", "TRUE", "on", "yes")
 FLASH_COMM = "VLLM_ASCEND_ENABLE_FLASHCOMM1"
 SINCE_ROLES = (0, 22, 0)
 SINCE_DECODE_ONLY = (0, 23, 0)
+SINCE_NO_CONTEXTS = (0, 26, 0)
 SINCE_VISION = (0, 18, 0)
 DEFAULT_BLOCK = 128
 # Mooncake takes its rpc ports at random from here (MC_MIN_RPC_PORT, MC_MAX_RPC_PORT).
@@ -102,6 +103,26 @@ def decode_has_no_stages(view: PlanView) -> Iterator[Finding]:
             continue
         field = f"roles.{process.role}.pipeline_parallel"
         yield Finding(field=field, what=what, fix="Use pipeline_parallel: 1.", process=process.id)
+
+
+def prefill_contexts_possible(view: PlanView) -> Iterator[Finding]:
+    """Prefill contexts of vllm-ascend run without data parallelism since 0.22, and not at all since 0.26."""
+    version = _plugin(view)
+    for process in _on_ascend(view):
+        contexts = view.size(process, "prefill-context-parallel-size")
+        ranks = view.readings[process.id].group_size
+        if contexts <= 1 or version < SINCE_ROLES:
+            continue
+        if version >= SINCE_NO_CONTEXTS:
+            release = f"vllm-ascend {view.release.version}"
+            what = (
+                f"{release} has no prefill context parallelism; {process.role} asks for {contexts}."
+            )
+        elif ranks > 1:
+            what = f"{contexts} prefill context-parallel ranks exclude {ranks} data-parallel ones."
+        else:
+            continue
+        yield _about(process, "prefill-context-parallel-size", what, "Remove it there.")
 
 
 def balance_scheduling_unchecked(view: PlanView) -> Iterator[Finding]:

@@ -9,8 +9,8 @@ from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 from infra.plan.process import Process
 
-# Equal on all ranks: vLLM hashes every ParallelConfig field but rank, address, port and node fields and refuses
-# a rank whose hash differs (vllm config/parallel.py compute_hash, v1/engine/utils.py@0.22.1).
+# Equal on all ranks: vLLM hashes every ParallelConfig field but ranks, addresses, ports, nodes, executors and back ends
+# of launching, and refuses a rank whose hash differs (vllm config/parallel.py compute_hash, v1/engine/utils.py@0.22.1).
 HASHED_FLAGS = (
     "tensor-parallel-size",
     "pipeline-parallel-size",
@@ -20,8 +20,15 @@ HASHED_FLAGS = (
     "enable-expert-parallel",
     "all2all-backend",
     "enable-eplb",
+    "eplb-config",
+    "expert-placement-strategy",
+    "disable-nccl-for-dp-synchronization",
     "enable-dbo",
-    "data-parallel-backend",
+    "ubatch-size",
+    "dbo-decode-token-threshold",
+    "dbo-prefill-token-threshold",
+    "cp-kv-cache-interleave-size",
+    "dcp-kv-cache-interleave-size",
 )
 
 

@@ -174,7 +174,24 @@ def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
         for address, port in sorted(dialled - served.keys()):
             what = f"The router lists http://{address}:{port}, where no process serves."
             yield Finding(field="router", what=what, fix="Remove it.", process=router.id)
+        yield from _bootstraps_served(view, router.id)
         yield from _roles_not_swapped(view, router.id, reading.flags)
+
+
+def _bootstraps_served(view: PlanView, router: str) -> Iterator[Finding]:
+    """The port that a router hands to decode is where a prefill process of that address waits for it."""
+    served = {
+        (view.addresses[process.host], bind.port): process.id
+        for process in view.engines
+        for bind in view.readings[process.id].binds
+        if bind.name == "bootstrap"
+    }
+    for dial in view.readings[router].dials:
+        if dial.name == "bootstrap" and (dial.address, dial.port) not in served:
+            ports = ", ".join(str(port) for address, port in served if address == dial.address)
+            what = f"The router sends decode to bootstrap port {dial.port} of {dial.address}, where no prefill waits."
+            fix = f"Write {ports} behind that --prefill." if ports else "Leave the port out."
+            yield Finding(field="router", what=what, fix=fix, process=router)
 
 
 def _roles_not_swapped(view: PlanView, router: str, flags: object) -> Iterator[Finding]:

@@ -75,6 +75,12 @@ TRANSFER_RULES: Mapping[str, Rule] = {
         releases="vllm-ascend",
         check=ascend.decode_has_no_stages,
     ),
+    "prefill-contexts": Rule(
+        severity="error",
+        source="vllm_ascend/platform.py@0.22.1rc1, 0.26.0rc1",
+        releases="vllm-ascend 0.22.0 and later",
+        check=ascend.prefill_contexts_possible,
+    ),
     "hccn-mount": Rule(
         severity="error",
         source="vllm-ascend#7711",

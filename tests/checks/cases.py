@@ -347,6 +347,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(GB200, flag("decode-1/1", "--data-parallel-size", "8"), "disagree on the data-parallel size"),
     ),
     "group-flags-differ": (
+        Case(GB200, flag("decode-1/0", "--eplb-config", '{"window_size": 500}'), "--eplb-config is None", "decode-1/0"),
         Case(GB200, flag("decode-1/0", "--enable-expert-parallel", None), "--enable-expert-parallel", "decode-1/0"),
         Case(GB200, flag("decode-1/0", "--all2all-backend", "deepep_low_latency"), "--all2all-backend", "decode-1/0"),
     ),
@@ -473,6 +474,12 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(A3, env("decode-1/0", "HCCL_IF_IP", "192.0.2.3"), "is not the address of decode-1", "decode-1/0"),
     ),
     "router-endpoints": (
+        Case(
+            "sglang-pd-mooncake",
+            flag("prefill-0/0", "--disaggregation-bootstrap-port", "12345"),
+            "where no prefill waits",
+            "router/0",
+        ),
         Case(GB200, drop_url("--decode", 5), "misses http://192.0.2.4:7101", "router/0"),
         Case(GB200, flag("decode-1/1", "--port", "7109"), "where no process serves", "router/0"),
         Case(GB200, flag("router/0", "--decode", "http://192.0.2.1:7100"), "it is a prefill process", "router/0"),
@@ -537,6 +544,14 @@ CASES: Mapping[str, tuple[Case, ...]] = {
             ),
             "2 pipeline stages and 2 context-parallel ranks",
             "prefill-0/0",
+        ),
+    ),
+    "prefill-contexts": (
+        Case(A3, flag("prefill-0/0", "--prefill-context-parallel-size", "2"), "exclude 2 data-parallel", "prefill-0/0"),
+        Case(
+            "a3-longctx-tp16@0.26.0rc1",
+            flag("unified-0/0", "--prefill-context-parallel-size", "2"),
+            "0.26.0rc1 has no prefill context parallelism",
         ),
     ),
     "hccn-mount": (Case(A3, no_mounts, "/etc/hccn.conf"),),

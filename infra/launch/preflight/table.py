@@ -9,7 +9,6 @@ from infra.launch.preflight import (
     docker_limits,
     gpu_checks,
     host_checks,
-    library_checks,
     network_checks,
     place_checks,
     rail_checks,
@@ -207,12 +206,6 @@ CHECKS: Mapping[str, Check] = {
         wanted="synchronised",
         find=network_checks.find_unsynchronised,
         applies=everywhere,
-        depth="full",
-    ),
-    "preload-pages": Check(
-        wanted="a jemalloc that was built for the kernel's pages",
-        find=library_checks.find_large_pages,
-        applies=library_checks.jemalloc_hosts,
         depth="full",
     ),
     "clock-source": Check(
