@@ -61,7 +61,7 @@ def read_environment(host: Host, item: Item) -> Reading:
         why = "{} is not there; make it: {}".format(program, fix)
         return Reading(None, {}, item.want, {}, locked=why)
     found = _installed(host, item.target, name)
-    if found and version not in found:
+    if found and version not in found and version not in [_public(one) for one in found]:
         why = "it holds {} {}, wanted {}; make it: {}".format(name, found[0], version, fix)
         return Reading(found[0], {}, item.want, {}, locked=why)
     note = "" if found else "which {} it holds cannot be told".format(name)
@@ -111,6 +111,11 @@ def _installed(host: Host, environment: str, package: str) -> List[str]:
     pattern = "{}/lib/python3*/site-packages/{}-*.dist-info".format(environment, stem)
     names = [os.path.basename(path) for path in glob.glob(host.path(pattern))]
     return [name[len(stem) + 1 : -len(".dist-info")] for name in names]
+
+
+def _public(version: str) -> str:
+    """A version without its local part: 0.22.1+cu129 and 0.22.1+cpu are builds of 0.22.1 (PEP 440)."""
+    return version.partition("+")[0]
 
 
 def says_missing(stderr: str) -> bool:

@@ -13,6 +13,8 @@ from .host import Host, Refused
 
 MAX_BODY_BYTES = 4194304
 MAX_TEXT_CHARACTERS = 65536
+KEPT_END = 8192
+CUT = "\n...\n"
 CHUNK_BYTES = 65536
 DEFAULT_S = 10.0
 # Between two tries of a probe that is repeated until it is answered.
@@ -126,11 +128,18 @@ def parsed_body(content: bytes, keep: Optional[str]) -> object:
     if keep is not None:
         pattern = re.compile(keep)
         text = "\n".join(line for line in text.splitlines() if pattern.search(line))
-        return text[:MAX_TEXT_CHARACTERS]
+        return shortened(text)
     try:
         return json.loads(text)
     except ValueError:
-        return text[:MAX_TEXT_CHARACTERS]
+        return shortened(text)
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of a long text: how a stream ended stands at its end."""
+    if len(text) <= MAX_TEXT_CHARACTERS:
+        return text
+    return text[: MAX_TEXT_CHARACTERS - KEPT_END - len(CUT)] + CUT + text[-KEPT_END:]
 
 
 def _read(

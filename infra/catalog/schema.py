@@ -158,6 +158,7 @@ class Checkpoint(SourcedEntry):
 
     Args:
         repository: `organisation/name`, as both hubs have it.
+        hub: where it is published; `none` for one that a stack's `weights.source` must name.
         revision: commit of the hub's repository; argument vectors carry `<path>/<id>/<revision>`.
         size_bytes: all weight files on disk.
         expert_bytes: the part of `size_bytes` that lies in routed experts.
@@ -169,7 +170,7 @@ class Checkpoint(SourcedEntry):
     id: StrictStr = ""
     kind: Literal["model", "draft"]
     repository: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")]
-    hub: Literal["huggingface", "modelscope"]
+    hub: Literal["huggingface", "modelscope", "none"]
     revision: StrictStr
     size_bytes: StrictInt
     expert_bytes: StrictInt = 0

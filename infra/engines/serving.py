@@ -170,7 +170,9 @@ def prefill_part(body: Mapping[str, object], transfer_id: str | None) -> dict[st
     params = dict(PREFILL_PARAMS)
     if transfer_id is not None:
         params = {"do_remote_decode": True, "do_remote_prefill": False, "transfer_id": transfer_id}
-    return {**body, "stream": False, "max_tokens": 1, "min_tokens": 1, KV_PARAMS: params}
+    # vLLM refuses options of a stream where there is none (real vllm 0.22.1); the router leaves them out, too
+    asked = {key: value for key, value in body.items() if key != "stream_options"}
+    return {**asked, "stream": False, "max_tokens": 1, "min_tokens": 1, KV_PARAMS: params}
 
 
 def answer_text(body: object) -> str:

@@ -160,6 +160,7 @@ class Vllm:
             "kv_connector": connector,
             "kv_role": KV_ROLES[settings.role],
             "kv_load_failure_policy": "fail",
+            **_buffer_device(settings),
         }
         return (
             owned("kv-transfer-config", config, "from kv_transfer; vLLM makes engine ids itself"),
@@ -215,6 +216,13 @@ class Vllm:
     ) -> Reading:
         """What `vllm serve` makes of a command line."""
         return vllm_reading.read(argv, env, num_devices=num_devices, catalogue=flags)
+
+
+def _buffer_device(settings: RoleSettings) -> dict[str, str]:
+    """Where NIXL finds the KV cache, unless it is where vLLM thinks of itself: on a device of CUDA."""
+    if settings.kv_transfer == "nixl" and settings.accelerator.vendor == "cpu":
+        return {"kv_buffer_device": "cpu"}
+    return {}
 
 
 def _binds_rpc(settings: RoleSettings, num_nodes: int) -> bool:

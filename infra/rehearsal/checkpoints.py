@@ -1,4 +1,7 @@
-"""Simulated checkpoints: the real configuration and manifest, weight files of true size that hold nothing."""
+"""Simulated checkpoints: the real configuration and manifest, weight files of true size that hold nothing.
+
+The tiny model alone is whole: real engines load it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from infra.catalog.load import Catalog
 from infra.catalog.schema import Checkpoint, ModelShape
 from infra.engines.command_line import as_map
 from infra.plan.process import Plan
+from infra.rehearsal import tiny_model
 
 ARCHITECTURES = {"kimi_k25": "KimiK25ForConditionalGeneration", "kimi_k2": "DeepseekV3ForCausalLM"}
 _QUANTIZATION_CONFIG: Mapping[str, Mapping[str, str]] = {
@@ -25,12 +29,12 @@ class SimulatedCheckpoint:
 
     Args:
         path: the folder that argument vectors name.
-        documents: file name → JSON text.
-        weight_files: file name → size in bytes.
+        contents: file name → bytes of what is really there.
+        weight_files: file name → size in bytes of what reads as zeros.
     """
 
     path: str
-    documents: Mapping[str, str]
+    contents: Mapping[str, bytes]
     weight_files: Mapping[str, int]
 
 
@@ -49,6 +53,8 @@ def checkpoints_of(plan: Plan, catalog: Catalog) -> tuple[SimulatedCheckpoint, .
 
 def simulate_checkpoint(checkpoint: Checkpoint, path: str, revision: str) -> SimulatedCheckpoint:
     """The folder of one checkpoint at one revision."""
+    if checkpoint.id == tiny_model.CHECKPOINT:
+        return SimulatedCheckpoint(path=path, contents=tiny_model.files(), weight_files={})
     each, rest = divmod(checkpoint.size_bytes, checkpoint.num_files)
     count = checkpoint.num_files
     weight_files = {
@@ -65,7 +71,8 @@ def simulate_checkpoint(checkpoint: Checkpoint, path: str, revision: str) -> Sim
     documents = {"config.json": _text(_config(checkpoint)), MANIFEST: _text(manifest)}
     if checkpoint.quantization == "w4a8":
         documents["quant_model_description.json"] = _text({"model_quant_type": "W4A8_DYNAMIC"})
-    return SimulatedCheckpoint(path=path, documents=documents, weight_files=weight_files)
+    contents = {name: text.encode() for name, text in documents.items()}
+    return SimulatedCheckpoint(path=path, contents=contents, weight_files=weight_files)
 
 
 def _named_paths(argv: tuple[str, ...], root: str) -> list[str]:

@@ -20,6 +20,7 @@ from infra.launch.installation import install, state_request
 from infra.launch.secret import Secret
 from infra.launch.verification import verify
 from infra.plan.process import Plan
+from infra.rehearsal.real_engines import has_real_engines
 from infra.rehearsal.report import counted
 from infra.remote.connecting import SshOptions
 from infra.render.host_state import host_state
@@ -27,6 +28,8 @@ from infra.render.wanted_tuning import Tuning
 
 # A simulated engine loads in under a second; what takes longer than this will never come.
 READY_S = 60.0
+# A real one imports and warms up on processors that it shares with everything else here.
+REAL_READY_S = 900.0
 REQUEST_S = 20.0
 MAX_NAMED = 3
 # What production code says to type reaches hosts only while they are there.
@@ -143,6 +146,7 @@ def operator_at_work(
     secrets = {name: Secret(f"rehearsed-{name}") for name in plan.secrets}
     key = secrets.get("api_key")
     fleet = SshFleet(hosts, SshOptions())
+    ready_s = REAL_READY_S if has_real_engines(plan, catalog) else READY_S
     try:
         deployment = Deployment(
             plan=plan,
@@ -153,7 +157,7 @@ def operator_at_work(
             endpoints=read_endpoints(plan, catalog),
             fleet=fleet,
             clock=SystemClock(),
-            limits=Limits(ready_s=READY_S, router_s=READY_S),
+            limits=Limits(ready_s=ready_s, router_s=READY_S),
             headers={"Authorization": f"Bearer {key.reveal()}"} if key else {},
             say=say,
             nonce=os.urandom(8).hex(),

@@ -26,6 +26,7 @@ from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import explain
 from infra.rehearsal.lent_programs import compile_lent_programs
 from infra.rehearsal.operating import Operator, operator_at_work
+from infra.rehearsal.real_engines import engine_environment, has_real_engines, look
 from infra.rehearsal.report import STEPS, Report, Step, StepName, counted
 from infra.rehearsal.served import last_by_role, read_served
 from infra.rehearsal.simulated_hosts import (
@@ -203,6 +204,8 @@ class Rehearsal:
         engines = sum(process.kind == "engine" for process in plan.processes)
         if self.wishes.spoilt is not None:
             parse_break(self.wishes.spoilt, plan)
+        if self._has_real_engines():
+            engine_environment(plan)  # nothing is started where it is not installed
         return False, (
             f"{plan.stack}: {counted(engines, 'engine process', 'es')} on {counted(len(plan.hosts), 'host')}"
         )
@@ -261,6 +264,11 @@ class Rehearsal:
         found = checkpoints_of(plan, self.catalog)
         gigabytes = sum(sum(checkpoint.weight_files.values()) for checkpoint in found) / 1e9
         self._at_work().prove_weights()
+        if not gigabytes:
+            size = sum(len(content) for each in found for content in each.contents.values())
+            return False, (
+                f"{size / 1e6:.1f} MB of random weights on every host, proven against {MANIFEST}"
+            )
         return True, f"{gigabytes:.0f} GB in sparse files on every host, proven against {MANIFEST}"
 
     def _tune(self) -> tuple[bool, str]:
@@ -273,11 +281,18 @@ class Rehearsal:
             self._detail(f"broken: {self._spoil(self.wishes.spoilt)}")
         detail = operator.start()
         self.report.first_token_s = seconds_of_this_process()
-        self.report.served_by = last_by_role(read_served(self.lab, self.current_plan()))
-        return True, detail
+        if not self._has_real_engines():
+            self.report.served_by = last_by_role(read_served(self.lab, self.current_plan()))
+            return True, detail
+        seen = look(self.lab, self.current_plan())
+        self.report.served_by = seen.answered
+        return False, f"{detail}; {counted(seen.transfers, 'KV cache')} fetched over NIXL"
 
     def _verify(self) -> tuple[bool, str]:
-        return True, self._at_work().verify()
+        return not self._has_real_engines(), self._at_work().verify()
+
+    def _has_real_engines(self) -> bool:
+        return has_real_engines(self.current_plan(), self.catalog)
 
     def _spoil(self, text: str) -> str:
         plan = self.current_plan()

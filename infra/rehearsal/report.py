@@ -86,9 +86,15 @@ def counted(count: int, noun: str, plural: str = "s") -> str:
 
 
 def reality_rows(
-    plan: Plan, *, provisioned: bool, time_scale: float
+    plan: Plan, *, provisioned: bool, time_scale: float | None
 ) -> Sequence[tuple[str, str, str]]:
-    """(part, real, simulated) of this rehearsal, with a head."""
+    """(part, real, simulated) of this rehearsal, with a head.
+
+    Args:
+        plan: what was rehearsed.
+        provisioned: whether the cloud had a part in it.
+        time_scale: what time limits were multiplied by; None where the engines were real.
+    """
     router = next((process.argv[0] for process in plan.processes if process.kind == "router"), None)
     is_wheel = router in {"vllm-router", "python"}
     rows = [
@@ -110,17 +116,20 @@ def reality_rows(
             "kernel knobs, drivers, devices; one kernel for all",
         ),
         ("tuning", "the agent, over SSH, as on any host", "the kernel's answers"),
-        (
-            "containers",
-            "mount namespaces with what was asked for",
-            f"{plan.runtime}, its daemon and its images",
-        ),
-        (
-            "engines",
-            "arguments, ports, handshakes, HTTP",
-            f"the model, the accelerator, load times (time limits x {time_scale:g})",
-        ),
     ]
+    if plan.runtime != "native":
+        rows.append(
+            (
+                "containers",
+                "mount namespaces with what was asked for",
+                f"{plan.runtime}, its daemon and its images",
+            )
+        )
+    if time_scale is None:
+        rows.append(("engines", f"{plan.engine.name} {plan.engine.version} and NIXL", "-"))
+    else:
+        scaled = f"the model, the accelerator, load times (time limits x {time_scale:g})"
+        rows.append(("engines", "arguments, ports, handshakes, HTTP", scaled))
     if router is not None:
         rows.append(
             (
@@ -132,8 +141,14 @@ def reality_rows(
     return rows
 
 
-def not_shown(plan: Plan) -> Sequence[str]:
+def not_shown(plan: Plan, *, has_real_engines: bool) -> Sequence[str]:
     """What this rehearsal cannot show."""
+    if has_real_engines:
+        return (
+            "accelerators: their kernels, drivers, memory, speed and faults",
+            "a model that anybody wants: its weights are random",
+            "RDMA and the fabric between devices: KV caches travelled through the memory or the network of one kernel",
+        )
     lines = [
         "speed, memory use and numerical results of the model",
         "collectives, RDMA and the fabric between devices: no byte of KV cache or gradient crosses a real one",

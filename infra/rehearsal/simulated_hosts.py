@@ -16,6 +16,7 @@ from infra.plan.process import Plan, PlanHost
 from infra.rehearsal import engine, standins
 from infra.rehearsal.checkpoints import SimulatedCheckpoint, checkpoints_of
 from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost, LabUser
+from infra.rehearsal.real_engines import engine_binds
 from infra.rehearsal.standins.vendor_files import vendor_files
 from infra.render.host_paths import ENGINE_ENVIRONMENTS, ROUTER_ENVIRONMENTS
 
@@ -97,11 +98,13 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
         files["/proc/driver/nvidia/version"] = LabFile(content=version.encode())
     # firmware that is no cloud's: /sys/devices/virtual takes another name then
     files[PRODUCT_NAME] = LabFile(content=b"moe-infra rehearsal\n", mode=0o666)
-    files["/proc/cpuinfo"] = LabFile(content=_processor(accelerator, plan).encode())
+    is_simulated = accelerator.vendor != "cpu"
+    if is_simulated:
+        files["/proc/cpuinfo"] = LabFile(content=_processor(accelerator, plan).encode())
     sparse: dict[str, int] = {}
     for checkpoint in world.checkpoints:
-        for name, text in checkpoint.documents.items():
-            files[f"{checkpoint.path}/{name}"] = LabFile(content=text.encode())
+        for name, content in checkpoint.contents.items():
+            files[f"{checkpoint.path}/{name}"] = LabFile(content=content)
         for name, size in checkpoint.weight_files.items():
             sparse[f"{checkpoint.path}/{name}"] = size
     return LabHost(
@@ -112,7 +115,7 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
         knobs={"/proc/sys/kernel/arch": accelerator.architecture},
         files=files,
         sparse_files=sparse,
-        binds=_binds(),
+        binds=_binds() if is_simulated else (*_binds(), *engine_binds(plan)),
         users=(LabUser(name=LOGIN),),
         units=_started_units(plan, accelerator),
     )
@@ -146,7 +149,7 @@ def _programs(plan: Plan, accelerator: Accelerator) -> Mapping[str, tuple[str, i
         for path, file in standins.standin_files(accelerator.vendor).items()
         if not path.startswith(standins.LIBRARY)
     }
-    if plan.runtime == "native":
+    if plan.runtime == "native" and accelerator.vendor != "cpu":
         environment = f"{ENGINE_ENVIRONMENTS}/{plan.engine.name}-{plan.engine.version}"
         for path, file in standins.native_files().items():
             programs[path.replace(standins.NATIVE_FOLDER, environment)] = file

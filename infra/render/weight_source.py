@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from infra.catalog.schema import Checkpoint
+from infra.errors import StackError
 from infra.spec.weights_source import (
     FIELD,
     BucketSource,
@@ -47,8 +48,11 @@ def weight_source(
         where: the stack's field or the option that holds the text.
 
     Raises:
-        StackError: the text is no source.
+        StackError: the text is no source, or there is none for what no hub has.
     """
+    if text is None and checkpoint.hub == "none":
+        what = f"No hub has {checkpoint.id}."
+        raise StackError(where, what, "Name the folder, server or host that holds it.")
     below = f"{checkpoint.id}/{revision}"
     source = parse_weights_source(checkpoint.hub if text is None else text, where)
     match source:

@@ -14,6 +14,7 @@ from infra.rehearsal.folders import new_folder, remove_forgotten_folders
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.registry import LabEntry
 from infra.rehearsal.lab.starting import list_labs, open_lab, stop_lab
+from infra.rehearsal.real_engines import are_processors, has_real_engines
 from infra.rehearsal.rehearse import RECORD, Rehearsal, StepFailed, Wishes, keep_record
 from infra.rehearsal.report import STEPS, Report, not_shown, reality_rows
 from infra.rehearsal.simulated_hosts import Pace
@@ -60,14 +61,19 @@ def _wishes(options: Options) -> Wishes:
 def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
     name = wishes.stack.name if wishes.stack else wishes.plan.stack if wishes.plan else ""
     report = Report(stack=name)
-    output.message(
-        f"Rehearsing {name}: hosts, devices, engines and cloud are SIMULATED; nothing real is touched."
-    )
+    catalog = Catalog()
+    is_real = are_processors(_accelerators(wishes), catalog)
+    simulated = "hosts are" if is_real else "hosts, devices, engines and cloud are"
+    output.message(f"Rehearsing {name}: {simulated} SIMULATED; nothing real is touched.")
+    if is_real:
+        output.message(
+            "Its engines are real and run on this machine's processors: minutes, not seconds."
+        )
     remove_forgotten_folders()
     code = 0
     with open_lab(new_folder()) as lab, contextlib.ExitStack() as resources:
         report.id = lab.id
-        rehearsal = Rehearsal(wishes, lab, Catalog(), report, output.message, resources)
+        rehearsal = Rehearsal(wishes, lab, catalog, report, output.message, resources)
         try:
             rehearsal.run()
             _print_report(rehearsal, output)
@@ -82,6 +88,18 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
             _print_ways_in(lab, report, _named(options), output)
     output.document(report.document())
     return code
+
+
+def _accelerators(wishes: Wishes) -> list[str]:
+    """The ids of accelerators that are named, known or not."""
+    if wishes.plan is not None:
+        return [host.accelerator for host in wishes.plan.hosts]
+    if wishes.stack is None:
+        return []
+    spec = wishes.stack.spec
+    named = [spec.accelerator, spec.defaults.accelerator]
+    named += [role.accelerator for _, role in spec.roles.items()]
+    return [name for name in named if name is not None]
 
 
 def _print_failure(rehearsal: Rehearsal, error: StepFailed, output: Output) -> None:
@@ -108,10 +126,11 @@ def _print_report(rehearsal: Rehearsal, output: Output) -> None:
             f"\nFirst token {report.first_token_s:.1f} s after the command's start, served by {served}."
         )
     provisioned = bool(report.pulumi_dir)
-    scale = rehearsal.wishes.pace.time_scale
+    is_real = has_real_engines(plan, rehearsal.catalog)
+    scale = None if is_real else rehearsal.wishes.pace.time_scale
     output.data("\n" + table(reality_rows(plan, provisioned=provisioned, time_scale=scale)))
     output.data("\nThis rehearsal cannot show:")
-    for line in not_shown(plan):
+    for line in not_shown(plan, has_real_engines=is_real):
         output.data(f"  - {line}")
 
 

@@ -97,6 +97,13 @@ def test_an_environment_with_another_version_fails(host: StubbornHost) -> None:
     assert environment(host)["state"] == "ok"
 
 
+def test_a_build_of_the_wanted_version_is_taken(host: StubbornHost) -> None:
+    host.put(f"{ENVIRONMENT}/bin/vllm", b"")
+    records = f"{ENVIRONMENT}/lib/python3.12/site-packages"
+    host.put(f"{records}/vllm-0.22.1+cu129.dist-info/METADATA", b"")
+    assert environment(host)["state"] == "ok"
+
+
 def test_an_environment_that_tells_no_version_is_taken(host: StubbornHost) -> None:
     host.put(f"{ENVIRONMENT}/bin/vllm", b"")
     row = environment(host)

@@ -22,7 +22,7 @@ class Engine(BaseHTTPRequestHandler):
         if self.path == "/metrics":
             self._answer(200, METRICS.encode())
         elif self.path == "/big":
-            self._answer(200, b"x" * 200000)
+            self._answer(200, b"begin" + b"x" * 200000 + b"data: [DONE]\n\n")
         elif self.path == "/drip":
             self.send_response(200)
             self.end_headers()
@@ -108,6 +108,8 @@ def test_a_long_text_is_cut_and_lines_can_be_kept(host: StubbornHost, base: str)
         {"url": f"{base}/metrics", "keep": "^generation_tokens"},
     )
     assert len(answers[0]["body"]) == 65536
+    assert answers[0]["body"].startswith("begin")
+    assert answers[0]["body"].endswith("data: [DONE]\n\n")
     assert answers[1]["body"] == "generation_tokens_total 7"
 
 

@@ -238,7 +238,9 @@ def test_questions_go_through_prefill_and_decode(catalog: Catalog) -> None:
         proof = build_question(endpoints, rank, pairs[rank], question, asking())
         first, last = body_of(proof, 0, 1), body_of(proof, 0, 2)
         assert first["stream"] is False
+        assert "stream_options" not in first  # vLLM refuses them without a stream
         assert last["stream"] is True
+        assert "stream_options" in last
         assert str(proof.probes[0][0]["url"]) == rank.url + "/metrics"
 
 

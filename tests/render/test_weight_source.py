@@ -64,3 +64,10 @@ def test_anything_else_is_refused_with_the_forms(catalog: Catalog, text: str) ->
 def test_a_wrong_word_of_the_command_line_is_not_called_the_stacks(catalog: Catalog) -> None:
     with pytest.raises(StackError, match="--source: 'ftp://x' has the scheme ftp"):
         weight_source("ftp://x", catalog.checkpoint(ID), REVISION, "--source")
+
+
+def test_what_no_hub_has_must_be_said_where_it_is(catalog: Catalog) -> None:
+    made_here = catalog.checkpoint("tiny-qwen3-moe")
+    with pytest.raises(StackError, match=r"No hub has tiny-qwen3-moe\. Name the folder"):
+        weight_source(None, made_here, REVISION)
+    assert weight_source("/srv", made_here, REVISION).shown == "/srv"

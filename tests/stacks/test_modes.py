@@ -99,6 +99,7 @@ def test_every_mode_is_covered() -> None:
         "sglang, nixl",
         "sglang, draft",
         "sglang on amd",
+        "vllm on cpu",
         "nvidia, decode context parallel",
         "amd, decode context parallel",
         "ascend, decode context parallel",

@@ -18,8 +18,8 @@ def write_checkpoints(plan: Plan, catalog: Catalog, folder: Path) -> None:
     for checkpoint in checkpoints_of(plan, catalog):
         place = Path(checkpoint.path.replace(plan.weights_path, str(folder)))
         place.mkdir(parents=True)
-        for name, text in checkpoint.documents.items():
-            (place / name).write_text(text)
+        for name, content in checkpoint.contents.items():
+            (place / name).write_bytes(content)
 
 
 def engine_world(plan: Plan, process: Process, catalog: Catalog, folder: Path) -> World:
