@@ -190,7 +190,7 @@ def kv_ports_clear(view: PlanView) -> Iterator[Finding]:
     for process, first, last, num_devices in _kv_listeners(view):
         drawn = (
             MOONCAKE_RPC,
-            (DIRECT_FIRST, DIRECT_FIRST + num_devices * DIRECT_WIDTH),
+            (_direct_first(process), _direct_first(process) + num_devices * DIRECT_WIDTH),
         )
         for low, high in drawn:
             if first <= high and last >= low:
@@ -201,8 +201,8 @@ def kv_ports_clear(view: PlanView) -> Iterator[Finding]:
 def kv_ports_recommended(view: PlanView) -> Iterator[Finding]:
     """Mooncake's listeners also lie outside of what older Mooncake releases take at random."""
     for process, first, last, num_devices in _kv_listeners(view):
-        low = DIRECT_FIRST + num_devices * DIRECT_WIDTH
-        high = DIRECT_FIRST + num_devices * DIRECT_OLD_WIDTH
+        base = _direct_first(process)
+        low, high = base + num_devices * DIRECT_WIDTH, base + num_devices * DIRECT_OLD_WIDTH
         if low < first < high or low < last < high:
             what = f"kv ports {first}-{last} of {process.id} lie below {high}: Mooncake before 0.3.8 draws from there."
             yield _about(process, "kv-transfer-config", what, f"Use {high} or above.")
@@ -217,6 +217,11 @@ def _kv_listeners(view: PlanView) -> Iterator[tuple[Process, int, int, int]]:
         for bind in view.readings[process.id].binds:
             if bind.name == "kv":
                 yield process, bind.port, bind.port + bind.count - 1, devices[process.host]
+
+
+def _direct_first(process: Process) -> int:
+    """Where AscendDirectTransport begins to draw: ASCEND_BASE_PORT moves it."""
+    return as_int(process.env.get("ASCEND_BASE_PORT"), DIRECT_FIRST)
 
 
 def _on_ascend(view: PlanView) -> tuple[Process, ...]:

@@ -595,6 +595,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "kv-port-drawn": (
         Case(A3, kv_config("prefill-0/0", kv_port="20100"), "from which Mooncake draws", "prefill-0/0"),
         Case(A3, kv_config("prefill-1/0", kv_port="16990"), "lie in 15000-17000", "prefill-1/0"),
+        Case(A3, env("prefill-0/0", "ASCEND_BASE_PORT", "60500"), "lie in 60500-62100", "prefill-0/0"),
     ),
     "kv-port-low": (Case(A3, kv_config("prefill-0/0", kv_port="30000"), "Mooncake before 0.3.8", "prefill-0/0"),),
     "draft-incomplete": (
