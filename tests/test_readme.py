@@ -69,8 +69,12 @@ def test_every_local_link_leads_somewhere() -> None:
 def test_every_stack_over_several_hosts_is_pictured() -> None:
     page = (PROJECT / "docs" / "stacks.md").read_text(encoding="utf-8")
     catalog = Catalog()
+    compiled = [compile_file(name, catalog=catalog) for name in stack_names()]
+    # in pods a stack is laid out as the one that it extends
     several = [
-        name for name in stack_names() if len(compile_file(name, catalog=catalog).plan.hosts) > 1
+        each.stack.name
+        for each in compiled
+        if len(each.plan.hosts) > 1 and not each.topology.is_of_pods
     ]
     shown = re.findall(r"!\[[^]]*\]\(pictures/([^)]+)\.svg\)", page)
     assert sorted(shown) == several

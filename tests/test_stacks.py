@@ -39,6 +39,8 @@ SHIPPED = (
     "k2-thinking-h200-dcp8",
     "k2-thinking-h200-tp8",
     "k2-thinking-mi300x-tp8",
+    "k8s-a3-2p1d",
+    "k8s-gb200-2p1d",
     "mi300x-tp8",
     "mi325x-tp4",
     "mi355x-tp8",

@@ -127,7 +127,7 @@ def side_channel_reachable(view: PlanView) -> Iterator[Finding]:
             continue
         host = process.env.get("VLLM_NIXL_SIDE_CHANNEL_HOST", "localhost")
         own = view.addresses[process.host]
-        if host != own:
+        if not view.is_own_address(process, host):
             what = f"VLLM_NIXL_SIDE_CHANNEL_HOST is {host} on {process.host}; the decoder dials what is advertised."
             yield Finding(field="kv_transfer", what=what, fix=f"Use {own}.", process=process.id)
 
@@ -138,7 +138,7 @@ def host_variables_own(view: PlanView) -> Iterator[Finding]:
         own = view.addresses[process.host]
         for name in ("VLLM_HOST_IP", "HCCL_IF_IP"):
             value = process.env.get(name)
-            if value is not None and value != own:
+            if value is not None and not view.is_own_address(process, value):
                 what = f"{name}={value} is not the address of {process.host} ({own})."
                 yield Finding(
                     field=f"roles.{process.role}.env",

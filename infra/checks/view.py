@@ -16,8 +16,9 @@ from infra.engines.command_line import as_int, as_map
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
 from infra.engines.routers import read_router
+from infra.inventory.pods import OWN_ADDRESS
 from infra.plan.process import Plan, Process
-from infra.spec.stack import StackSpec
+from infra.spec.stack import KUBERNETES, StackSpec
 
 Severity = Literal["error", "warning"]
 
@@ -156,6 +157,12 @@ class PlanView:
     def addresses(self) -> Mapping[str, str]:
         """The address of each host."""
         return {host.name: host.address for host in self.plan.hosts}
+
+    def is_own_address(self, process: Process, value: str) -> bool:
+        """Whether a process that binds `value` listens where its host is."""
+        return value == self.addresses[process.host] or (
+            self.plan.platform in KUBERNETES and value == OWN_ADDRESS
+        )
 
     @property
     def family(self) -> Literal["vllm", "sglang"]:

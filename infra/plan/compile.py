@@ -10,9 +10,10 @@ from infra.catalog.schema import Image
 from infra.engines.capabilities import capabilities_of
 from infra.engines.registry import ENGINES
 from infra.engines.settings import RoleSettings
-from infra.errors import Problem, ProblemsFound
+from infra.errors import Problem, ProblemsFound, StackError
 from infra.inventory.book import InventoryAddresses, documentation_hosts, match_hosts
 from infra.inventory.hosts import AddressBook, Inventory
+from infra.inventory.pods import PodAddresses, pod_addresses
 from infra.plan.document import plan_hash
 from infra.plan.engine_processes import EngineCompiler
 from infra.plan.placement import build_topology
@@ -29,7 +30,7 @@ from infra.spec.load import LoadedStack, load_stack
 class CompiledStack:
     """A stack compiled against addresses: everything that later rooms read.
 
-    `book` knows the inventory's entry of each plan host.
+    `book` knows the inventory's entry of each plan host; pods have none.
     """
 
     stack: LoadedStack
@@ -68,7 +69,8 @@ def compile_stack(
     resolved, topology = resolve_topology(stack, catalog)
     book = address_book(topology, inventory)
     plan = compile_plan(resolved, topology, book, catalog)
-    return CompiledStack(stack=stack, resolved=resolved, topology=topology, book=book, plan=plan)
+    known = book if isinstance(book, InventoryAddresses) else InventoryAddresses({})
+    return CompiledStack(stack=stack, resolved=resolved, topology=topology, book=known, plan=plan)
 
 
 def resolve_topology(stack: LoadedStack, catalog: Catalog) -> tuple[ResolvedStack, Topology]:
@@ -100,8 +102,21 @@ def analyse_stack(
     return resolved, topology, tuple(problems.found)
 
 
-def address_book(topology: Topology, inventory: Inventory | None) -> InventoryAddresses:
-    """Addresses of the topology's hosts from an inventory, or documentation addresses."""
+def address_book(
+    topology: Topology, inventory: Inventory | None
+) -> InventoryAddresses | PodAddresses:
+    """Addresses of the topology's hosts: names of pods, from an inventory, or documentation addresses.
+
+    Raises:
+        StackError: the inventory has too few hosts, or the hosts are pods and need none.
+    """
+    if topology.is_of_pods:
+        if inventory is not None:
+            what = (
+                f"The stack runs in pods ({topology.platform}): no host of an inventory serves it."
+            )
+            raise StackError(str(inventory.path), what, "Leave --inventory out.")
+        return pod_addresses(topology.stack, [(each.name, each.hosts) for each in topology.groups])
     if inventory is None:
         return documentation_hosts([host.name for host in topology.hosts])
     return InventoryAddresses(
@@ -127,16 +142,7 @@ def compile_plan(
         secrets={
             name: ref.model_dump(exclude_none=True) for name, ref in sorted(spec.secrets.items())
         },
-        hosts=tuple(
-            PlanHost(
-                name=host.name,
-                roles=host.roles,
-                address=book.address(host.name, seen_from=host.name),
-                accelerator=host.accelerator.id,
-                num_devices=host.accelerator.devices_per_host,
-            )
-            for host in topology.hosts
-        ),
+        hosts=_hosts(resolved, topology, book),
         processes=_processes(resolved, topology, book, catalog),
         capabilities=capabilities_of(resolved.roles),
     )
@@ -147,6 +153,28 @@ def image_for(settings: RoleSettings) -> Image | None:
     """The release's image for the role's accelerator, or None when the catalogue has none."""
     return next(
         (i for i in settings.release.images if settings.accelerator.id in i.accelerators), None
+    )
+
+
+def _hosts(resolved: ResolvedStack, topology: Topology, book: AddressBook) -> tuple[PlanHost, ...]:
+    """The topology's hosts; a router that runs on none of them is a host without devices."""
+    hosts = tuple(
+        PlanHost(
+            name=host.name,
+            roles=host.roles,
+            address=book.address(host.name, seen_from=host.name),
+            accelerator=host.accelerator.id,
+            num_devices=host.accelerator.devices_per_host,
+        )
+        for host in topology.hosts
+    )
+    if resolved.stack.spec.router is None or not topology.is_of_pods:
+        return hosts
+    name = topology.router_host
+    address = book.address(name, seen_from=name)
+    return (
+        *hosts,
+        replace(hosts[0], name=name, roles=("router",), address=address, num_devices=0),
     )
 
 

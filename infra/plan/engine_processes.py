@@ -121,7 +121,7 @@ class EngineCompiler:
             id=f"{seat.host}/{number}",
             group=group,
             host=seat.host,
-            address=facts.address,
+            address=self.book.address(seat.host, seen_from=seat.host),
             role=role,
             command=command,
             reading=reading,

@@ -114,6 +114,11 @@ class Plan:
                 return host
         raise KeyError(name)
 
+    @property
+    def num_hosts(self) -> int:
+        """Hosts with devices; on Kubernetes the router has a pod without any."""
+        return sum(host.num_devices > 0 for host in self.hosts)
+
     def on_host(self, name: str) -> tuple[Process, ...]:
         """The processes of one host, in plan order."""
         return tuple(process for process in self.processes if process.host == name)

@@ -62,7 +62,7 @@ def compile_router(
         spec.router.name,
         RouterContext(
             release=release,
-            address=address,
+            address=book.facts(host).address,
             port=spec.port,
             prometheus_port=_prometheus_port(spec.port, spec.leave_devices),
             policy=spec.router.policy,

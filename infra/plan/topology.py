@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from infra.catalog.schema import Accelerator
 from infra.engines.settings import RoleSettings
-from infra.spec.stack import Platform, RoleName
+from infra.inventory.pods import ROUTER_HOST
+from infra.spec.stack import KUBERNETES, Platform, RoleName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class Group:
 class Topology:
     """All hosts and groups of a deployment; enough to provision machines.
 
-    Hosts are ordered by role, replica and rank; the router runs on `hosts[0]`.
+    Hosts are ordered by role, replica and rank; the router runs on the first, or in a pod of its own.
     """
 
     stack: str
@@ -71,6 +72,11 @@ class Topology:
     groups: tuple[Group, ...]
 
     @property
+    def is_of_pods(self) -> bool:
+        """Whether each host is a pod that Kubernetes starts."""
+        return self.platform in KUBERNETES
+
+    @property
     def router_host(self) -> str:
-        """The first host of the first role."""
-        return self.hosts[0].name
+        """The first host of the first role; on Kubernetes none of them."""
+        return ROUTER_HOST if self.is_of_pods else self.hosts[0].name

@@ -66,7 +66,7 @@ def group_flags(argv: Sequence[str]) -> list[tuple[str, str]]:
 def _head(plan: Plan, *, documentation_addresses: bool) -> list[str]:
     num_devices = sum(len(process.devices) for process in plan.processes)
     num_engines = sum(1 for process in plan.processes if process.kind == "engine")
-    num_hosts = _count(len(plan.hosts), "host", "hosts")
+    num_hosts = _count(plan.num_hosts, "host", "hosts")
     processes = _count(num_engines, "engine process", "engine processes")
     note = "  (documentation addresses: no inventory)" if documentation_addresses else ""
     image = plan.engine.image if plan.runtime != "native" else "no image"

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 Platform = Literal["aws-ec2", "aws-eks", "existing-hosts", "existing-kubernetes"]
+# Platforms whose processes Kubernetes starts and watches.
+KUBERNETES: frozenset[Platform] = frozenset({"aws-eks", "existing-kubernetes"})
 Runtime = Literal["docker", "podman", "native"]
 Placement = Literal["dedicated", "shared"]
 LoadBalancing = Literal["internal", "hybrid", "external", "multi-port"]

@@ -24,6 +24,7 @@ from infra.tasks.stack_options import (
     chosen_name,
     chosen_stack,
     has_inventory,
+    needs_inventory,
     same_choice,
 )
 
@@ -47,7 +48,8 @@ def run(options: Options, output: Output) -> int:
         output.data(output.toned(problem_line(problem), tone_of(problem)))
     output.data(f"{subject}: {count_words(problems)}.")
     plan_file = options.text("plan")
-    if plan_file is None and is_ok and not has_inventory(options, subject):
+    is_documentation = plan_file is None and is_ok and needs_inventory(options)
+    if is_documentation and not has_inventory(options, subject):
         output.message("There is no inventory: addresses are documentation addresses.")
     if is_ok:
         again = same_choice(options) if plan_file is None else f"--plan {shlex.quote(plan_file)}"

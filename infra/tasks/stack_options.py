@@ -14,6 +14,7 @@ from infra.inventory.facts_file import RecordedHost, facts_path, read_facts, wit
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.plan.compile import CompiledStack, compile_stack
 from infra.spec.load import PROJECT, LoadedStack, load_stack
+from infra.spec.stack import KUBERNETES
 from infra.tasks.options import Options
 from infra.tasks.output import Output
 from infra.tasks.sudo_password import sudo_words
@@ -107,6 +108,15 @@ def has_inventory(options: Options, stack_name: str) -> bool:
     return options.text("inventory") is not None or default.is_file()
 
 
+def needs_inventory(options: Options) -> bool:
+    """Whether the chosen stack's hosts are anything but pods.
+
+    Raises:
+        StackError: the stack is wrong.
+    """
+    return chosen_stack(options).spec.platform not in KUBERNETES
+
+
 def needed_inventory(options: Options, stack_name: str) -> Inventory:
     """The inventory of a task that reaches hosts.
 
@@ -147,7 +157,7 @@ def refuse_kubernetes(file: str, platform: str) -> None:
     Raises:
         StackError: it is one.
     """
-    if platform in {"aws-eks", "existing-kubernetes"}:
+    if platform in KUBERNETES:
         what = f"The back end for {platform} is not there yet: `fab check` and `fab plan` are all that it has."
         raise StackError(f"{file} platform", what, "Use aws-ec2 or existing-hosts.")
 

@@ -37,7 +37,7 @@ def _row(compiled: CompiledStack) -> tuple[str, ...]:
         f"{plan.engine.name} {plan.engine.version}",
         hardware,
         _roles(compiled),
-        str(len(plan.hosts)),
+        str(plan.num_hosts),
         str(sum(len(process.devices) for process in plan.processes)),
         plan.platform,
     )
@@ -72,6 +72,6 @@ def _document(compiled: CompiledStack) -> dict[str, object]:
             }
             for settings in compiled.resolved.roles
         ],
-        "num_hosts": len(plan.hosts),
+        "num_hosts": plan.num_hosts,
         "num_devices": sum(len(process.devices) for process in plan.processes),
     }

@@ -14,7 +14,8 @@ from infra.plan.process import Process
 from infra.render.host_paths import process_folder
 from infra.render.host_state import host_state
 from infra.render.wanted_tuning import Tuning
-from infra.spec.load import stack_names
+from infra.spec.load import load_stack, stack_names
+from infra.spec.stack import KUBERNETES
 from tests.plan.foreign.importing import CATALOG
 
 TEST_STACKS = sorted(str(path) for path in (Path(__file__).parents[2] / "stacks").glob("*.yaml"))
@@ -43,7 +44,10 @@ def rendered(stack: str, folder: Path) -> list[tuple[Process, Path]]:
     return found
 
 
-@pytest.mark.parametrize("stack", [*stack_names(), *TEST_STACKS], ids=lambda s: Path(s).stem)
+ON_HOSTS = [name for name in stack_names() if load_stack(name).spec.platform not in KUBERNETES]
+
+
+@pytest.mark.parametrize("stack", [*ON_HOSTS, *TEST_STACKS], ids=lambda s: Path(s).stem)
 def test_a_rendered_script_starts_the_process_that_was_planned(stack: str, tmp_path: Path) -> None:
     for process, script in rendered(stack, tmp_path):
         recipe = read_script(script.read_text(), {}, image_entrypoints(CATALOG), script.parent)
