@@ -17,6 +17,7 @@ from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import Lab
 from infra.spec.load import PROJECT
 from tests.cli.commands import FAB, need_lab
+from tests.naming import in_time, until_named
 
 # Faults of hosts take the seconds that watchers wait before they believe them.
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.fault]
@@ -85,6 +86,16 @@ class Site:
         row: dict[str, Any] = self.status()["groups"][0]
         return row
 
+    def names(self, why: str, before: dict[str, Any], known_after_s: float = 0.0) -> None:
+        """Wait, not for long, until rank 0's host knows what ended the epoch, which `fab status` shows."""
+
+        def said() -> str:
+            record = self.record()
+            is_over = record["epoch"] > before["epoch"] or record["phase"] != "run"
+            return str(record["why"]) if is_over else ""
+
+        until_named(said, why, known_after_s)
+
     def set_limits(self, **changes: float) -> None:
         """Write other limits for the watchers, and have them read."""
         for host in HOSTS:
@@ -139,6 +150,7 @@ def serving(site: Site) -> Site:
 def test_a_rank_that_is_killed_is_named_and_its_evidence_kept(serving: Site) -> None:
     before = serving.record()
     serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main moe-{STACK}-engine@0")
+    serving.names("unified-1: unified-1/0 was ended by signal 9", before)
     row = serving.serves_again(before["epoch"])
     assert row["why"] == "unified-1: unified-1/0 was ended by signal 9"
     assert row["restarts"] == before["restarts"] + 1
@@ -166,6 +178,7 @@ def test_a_frozen_rank_is_noticed_by_requests_that_make_no_token(serving: Site) 
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
+    serving.names("rank 2 runs requests and has made no token for 4 s", before, PATIENCE["stuck_s"])
     row = serving.serves_again(before["epoch"])
     assert "rank 2 runs requests and has made no token for 4 s" in row["why"]
     thread.join(30)
@@ -175,6 +188,7 @@ def test_a_host_that_is_cut_off_stops_its_ranks_and_joins_the_next_epoch(serving
     before = serving.record()
     serving.lab.cut(HOSTS[1])
     try:
+        serving.names("unified-1: silent for more than 4 s", before, HASTE["lost_s"])
         serving.until(lambda: serving.record()["phase"] == "stop")
         serving.until(lambda: not serving.is_running(HOSTS[1]))
         serving.until(lambda: not serving.is_running(HOSTS[0]))
@@ -194,6 +208,7 @@ def test_a_frozen_host_is_waited_for_and_joins_the_next_epoch(serving: Site) -> 
     before = serving.record()
     serving.lab.freeze(HOSTS[1])
     try:
+        serving.names("unified-1: silent for more than 4 s", before, HASTE["lost_s"])
         serving.until(lambda: serving.record()["phase"] == "stop")
     finally:
         serving.lab.thaw(HOSTS[1])
@@ -209,6 +224,7 @@ def test_a_host_that_was_rebooted_takes_part_again_without_anybody(
     boots = next(one.boots for one in serving.lab.status() if one.name == host)
     serving.lab.reset(host)
     serving.lab.wait_reboot(host, boots, LIMIT_S)
+    serving.names(host, before, HASTE["lost_s"])
     row = serving.serves_again(before["epoch"])
     assert host in row["why"]
     assert row["epoch"] == before["epoch"] + 1
@@ -248,7 +264,8 @@ def test_a_group_that_fails_again_and_again_is_given_up_until_it_is_asked_for(
                 )
             )
         serving.until(lambda: not serving.is_running(HOSTS[0]))
-        code, out, err = serving.fab("status", "--json")
+        with in_time():
+            code, out, err = serving.fab("status", "--json")
         document = json.loads(out)
         assert code == 5, err
         assert [row["state"] for row in document["processes"]] == ["failed", "failed"]
@@ -280,6 +297,7 @@ def test_a_rank_that_somebody_starts_by_hand_ends_the_epoch(serving: Site) -> No
     for pid in serving.engine_pids(HOSTS[0]):
         serving.sh(HOSTS[0], f"kill -STOP {pid}")
     serving.sh(HOSTS[1], f"systemctl restart moe-{STACK}-engine@0")
+    serving.names("unified-1: unified-1/0 ", before)
     row = serving.serves_again(before["epoch"])
     assert row["why"].startswith("unified-1: unified-1/0 ")
 

@@ -13,11 +13,14 @@ from infra.launch.fleet import SshFleet, SystemClock, ask_all
 from infra.launch.lease import Claim, leased, this_owner
 from infra.remote.connecting import SshOptions
 from tests.cli.rack import HOSTS, STACK, Rack, kept_rack
+from tests.naming import in_time
 
 # Real sshd, systemd and engines on three simulated hosts: each call of `fab` takes seconds.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 LIMIT_S = 90.0
+# A host that is merely slow may take so long to answer a connection.
+CONNECT_S = 10.0
 INVENTORY = """\
 # the rack in row 3
 all:
@@ -57,7 +60,8 @@ def test_a_second_operator_is_refused_and_the_first_is_not_disturbed(rack: Rack)
         with leased(fleet, claim, SystemClock()) as held:
             ask_all(held, {HOSTS[0]: {"operation": "read", "paths": []}}, timeout_s=LIMIT_S)
             for verb in ("down", "up"):
-                second = rack.fab(verb)
+                with in_time():
+                    second = rack.fab(verb)
                 assert second.returncode == 3, second.stderr
                 assert f"ann@desk holds stack {STACK} with `fab up` since 20" in second.stderr
                 assert "Nothing was changed" in second.stderr
@@ -97,7 +101,8 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(rack: Rack, full: str
     host = HOSTS[1]
     rack.ssh(host, f"sudo mkdir -p {full} && sudo mount -t tmpfs -o size=8k tmpfs {full}")
     try:
-        done = rack.fab("up")
+        with in_time():
+            done = rack.fab("up")
         assert done.returncode == 4, done.stderr
         assert all(word in done.stderr for word in (host, full, "No space left on device"))
         assert "Traceback" not in done.stderr
@@ -113,6 +118,11 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(rack: Rack, full: str
 def test_a_dead_machine_is_replaced_under_its_name(rack: Rack) -> None:
     assert rack.fab("up").returncode == 0
     rack.ssh(HOSTS[1], "sudo systemctl poweroff")
+    with in_time(CONNECT_S):
+        named = rack.fab("status", "--json")
+    assert named.returncode == 4, named.stdout
+    states = {row["host"]: row["state"] for row in json.loads(named.stdout)["processes"]}
+    assert states == {HOSTS[0]: "running", HOSTS[1]: "unknown"}
     done = rack.fab("replace-host", "unified-1", "spare-0", "--json")
     assert done.returncode == 0, done.stderr
     rows = {row["id"]: row for row in json.loads(done.stdout)["processes"]}

@@ -18,6 +18,7 @@ from infra.rehearsal.lab.hosts import LabFile, LabHost
 from infra.rehearsal.lab.starting import start_lab
 from infra.spec.load import PROJECT
 from tests.cli.commands import FAB, need_lab, run
+from tests.naming import in_time
 
 # Real sshd and systemd on three simulated hosts and a hub: each call takes about two seconds.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -42,6 +43,8 @@ echo '[{"Id": "sha256:0", "RepoDigests": ["vllm/vllm-openai@sha256:'"$(cat /srv/
 """
 REVISION = "54383e83fa343a1331754112fb9e3410c55efa2f"
 TARGET = f"/models/kimi-k2.5-int4/{REVISION}"
+# What is left of a disk of 20 MiB fills up at the pace of the test's hub.
+FILLS_S = 8.0
 PARTIAL = f"/models/kimi-k2.5-int4/.partial-{REVISION}"
 UNIT = "moe-staging-kimi-k2.5-int4-54383e83fa34.service"
 
@@ -170,11 +173,17 @@ def start(site: Site, *words: str, until: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+    read_until(process, until)
+    return process
+
+
+def read_until(process: subprocess.Popen[str], sign: str) -> None:
+    """Wait until a staging has said something."""
     assert process.stderr is not None
     for line in process.stderr:
-        if until in line:
-            return process
-    raise AssertionError(f"it never said {until!r}")
+        if sign in line:
+            return
+    raise AssertionError(f"it never said {sign!r}")
 
 
 def wait_for(condition: Any, limit_s: float = 10.0) -> None:
@@ -228,9 +237,10 @@ def test_a_killed_agent_is_named_the_rest_is_whole_and_the_next_run_goes_on(site
     process = start(site, "--json", until="from moonshotai/Kimi-K2.5")
     wait_for(lambda: arrived(site, "unified-1") > 0)
     site.sh("unified-1", f"systemctl kill -s KILL {UNIT}")
+    with in_time():
+        read_until(process, "unified-1: failed: it ended without a word (killed?)")
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 4, errors
-    assert "unified-1: failed: it ended without a word (killed?)" in errors
     document = json.loads(out)
     states = {host["name"]: host["checkpoints"][0]["state"] for host in document["hosts"]}
     assert states == {"unified-0": "staged", "unified-1": "failed", "unified-2": "staged"}
@@ -253,7 +263,8 @@ def test_one_damaged_shard_on_one_host_is_found_and_fetched_alone(site: Site) ->
         f"cp -p {shard} /run/kept; printf x | dd of={shard} bs=1 conv=notrunc; "
         f"touch -r /run/kept {shard}",
     )
-    checked = site.stage("--check", "--json")
+    with in_time():
+        checked = site.stage("--check", "--json")
     assert checked.returncode == 6, checked.stderr
     assert {host for host, row in rows(checked).items() if row["state"] == "damaged"} == {
         "unified-1"
@@ -285,7 +296,8 @@ def test_weights_missing_on_one_host_come_from_another_host(site: Site) -> None:
 @pytest.mark.fault
 def test_a_small_disk_is_refused_with_the_numbers_before_any_byte(site: Site) -> None:
     site.sh("unified-1", "mkdir -p /models && mount -t tmpfs -o size=8m tmpfs /models")
-    done = site.stage("--json")
+    with in_time():
+        done = site.stage("--json")
     site.sh("unified-1", "umount /models")
     assert done.returncode == 3, done.stderr
     errors = json.loads(done.stdout)["errors"]
@@ -300,9 +312,10 @@ def test_a_disk_that_fills_up_on_the_way_is_named_and_the_rest_is_whole(site: Si
     site.spoil(pace=1_000_000)
     process = start(site, until="from moonshotai/Kimi-K2.5")
     site.sh("unified-1", "head -c 14m /dev/zero > /models/somebody-elses")
+    with in_time(FILLS_S):
+        read_until(process, "unified-1: failed: No space left on device")
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 4, errors
-    assert "unified-1: failed: No space left on device" in errors
     assert out.count(" staged ") == 2
     assert not site.sh("unified-1", f"ls -d {TARGET} 2>/dev/null")
     site.spoil()
@@ -315,7 +328,8 @@ def test_a_disk_that_fills_up_on_the_way_is_named_and_the_rest_is_whole(site: Si
 @pytest.mark.fault
 def test_an_origin_that_lists_nothing_is_named_with_the_way_out(site: Site) -> None:
     site.spoil(token="hf_secret")
-    done = site.stage("--json")
+    with in_time():
+        done = site.stage("--json")
     assert done.returncode == 4
     errors = json.loads(done.stdout)["errors"]
     assert "moonshotai/Kimi-K2.5 at http://192.0.2.100:8080 does not list" in errors[0]["what"]
@@ -330,7 +344,8 @@ def test_an_origin_that_lists_nothing_is_named_with_the_way_out(site: Site) -> N
 @pytest.mark.fault
 def test_a_wrong_checksum_of_the_origin_ends_it_and_nothing_is_kept(site: Site) -> None:
     site.spoil(wrong=[SHARD])
-    done = site.stage("--json")
+    with in_time():
+        done = site.stage("--json")
     assert done.returncode == 4, done.stderr
     assert {row["state"] for row in rows(done).values()} == {"failed"}
     assert SHARD in rows(done)["unified-0"]["why"]

@@ -17,6 +17,7 @@ from infra.remote.connecting import SshOptions
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 from infra.remote.host import open_host
 from infra.remote.ssh_target import SshDefaults
+from tests.naming import in_time
 from tests.remote.loopback_sshd import Sshd, free_port, inventory_host
 
 PASS_SOCKET = """\
@@ -57,7 +58,7 @@ def test_the_key_of_the_inventory_is_believed(sshd: Sshd, options: SshOptions) -
 
 @pytest.mark.fault
 def test_another_key_than_the_inventory_s_is_refused(sshd: Sshd, options: SshOptions) -> None:
-    with pytest.raises(HostKeyChanged, match="known is ssh-ed25519 SHA256:") as caught:
+    with in_time(), pytest.raises(HostKeyChanged, match="known is ssh-ed25519 SHA256:") as caught:
         says_hello(sshd, options, host_key=sshd.public("stranger_key"))
     assert "moe.host_key" in caught.value.fix
     assert caught.value.exit_code == 4
@@ -65,7 +66,7 @@ def test_another_key_than_the_inventory_s_is_refused(sshd: Sshd, options: SshOpt
 
 @pytest.mark.fault
 def test_an_unknown_key_is_refused_and_its_line_is_given(sshd: Sshd, options: SshOptions) -> None:
-    with pytest.raises(HostKeyUnknown, match="is not known") as caught:
+    with in_time(), pytest.raises(HostKeyUnknown, match="is not known") as caught:
         says_hello(sshd, options, host_key=None)
     assert sshd.public("host_key") in caught.value.fix
 
@@ -80,7 +81,7 @@ def test_known_hosts_decides_where_the_inventory_is_silent(
 @pytest.mark.fault
 def test_a_changed_key_names_the_way_out(sshd: Sshd, options: SshOptions, tmp_path: Path) -> None:
     words = known_hosts(tmp_path, f"[127.0.0.1]:{sshd.port} {sshd.public('stranger_key')}")
-    with pytest.raises(HostKeyChanged) as caught:
+    with in_time(), pytest.raises(HostKeyChanged) as caught:
         says_hello(sshd, options, host_key=None, ssh_arguments=words)
     assert f"ssh-keygen -R '[127.0.0.1]:{sshd.port}'" in caught.value.fix
 
@@ -123,7 +124,7 @@ def test_a_key_that_is_garbage_is_named(sshd: Sshd, options: SshOptions, tmp_pat
 @pytest.mark.fault
 def test_a_refused_connection_says_so(sshd: Sshd, options: SshOptions) -> None:
     port = free_port()
-    with pytest.raises(Unreachable, match=f"127.0.0.1 port {port} refuses"):
+    with in_time(), pytest.raises(Unreachable, match=f"127.0.0.1 port {port} refuses"):
         says_hello(sshd, options, port=port)
 
 
@@ -138,7 +139,7 @@ def test_a_host_that_says_nothing_is_not_waited_for_twice(sshd: Sshd) -> None:
     options = SshOptions(defaults=SshDefaults(greeting_timeout_s=0.3))
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         port = frozen.getsockname()[1]
-        with pytest.raises(Unreachable, match=r"no SSH greeting in 0\.3 s"):
+        with in_time(), pytest.raises(Unreachable, match=r"no SSH greeting in 0\.3 s"):
             says_hello(sshd, options, port=port)
 
 

@@ -22,6 +22,7 @@ from infra.remote.failures import NoPython, OverTime, SudoRefused
 from infra.remote.fan_out import run_on_all, values_of
 from infra.remote.host import SshHost, open_host
 from infra.remote.outcome import Outcome
+from tests.naming import in_time
 from tests.remote.lab_inventory import lab_host
 
 pytestmark = pytest.mark.lab
@@ -140,7 +141,8 @@ def test_a_knob_that_refuses_and_one_that_sticks(lab: Lab, plain: SshHost) -> No
     lab.inject("plain", "vm.swappiness", "EINVAL")
     lab.inject("plain", "kernel.numa_balancing", "sticky")
     try:
-        rows = state(plain, "apply")
+        with in_time():
+            rows = state(plain, "apply")
     finally:
         lab.inject("plain", "vm.swappiness", None)
         lab.inject("plain", "kernel.numa_balancing", None)
@@ -226,7 +228,7 @@ def test_sudo_s_refusals_name_their_fix(
     lab: Lab, options: SshOptions, login: tuple[str, str], message: str, fix: str
 ) -> None:
     host = open_host(lab_host(lab, *login), options)
-    with pytest.raises(SudoRefused, match=message) as caught:
+    with in_time(), pytest.raises(SudoRefused, match=message) as caught:
         state(host, "check")
     assert fix in caught.value.fix
     host.close()
@@ -262,7 +264,7 @@ def _agents(lab: Lab, name: str) -> list[tuple[str, ...]]:
 @pytest.mark.fault
 def test_a_host_without_python_says_so(lab: Lab, options: SshOptions) -> None:
     host = open_host(lab_host(lab, "strict"), options)
-    with pytest.raises(NoPython):
+    with in_time(), pytest.raises(NoPython):
         state(host, "check")
     host.close()
 

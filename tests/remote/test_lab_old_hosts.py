@@ -17,6 +17,7 @@ from infra.remote.agent_call import call_agent
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import AgentFailed
 from infra.remote.host import open_host
+from tests.naming import in_time
 from tests.remote.lab_inventory import lab_host, pythons
 
 pytestmark = pytest.mark.lab
@@ -129,9 +130,10 @@ def test_a_read_only_root_says_so_and_changes_nothing(lab: Lab) -> None:
     mounted(lab, "mount -o remount,ro /")
     try:
         assert {row["state"] for row in ask(lab, "worn", "check").values()} == {"changed"}
-        with pytest.raises(
-            AgentFailed, match="/var/lib/moe-infra: Read-only file system"
-        ) as caught:
+        with (
+            in_time(),
+            pytest.raises(AgentFailed, match="/var/lib/moe-infra: Read-only file system") as caught,
+        ):
             ask(lab, "worn", "apply")
         assert swappiness(lab, "worn") == b"60"
     finally:
@@ -149,7 +151,10 @@ def test_a_disk_that_is_full_says_so_and_changes_nothing(lab: Lab) -> None:
         "cat /dev/zero >/var/lib/full 2>/dev/null || true",
     )
     try:
-        with pytest.raises(AgentFailed, match=r"/var/lib/moe-infra.*No space left") as caught:
+        with (
+            in_time(),
+            pytest.raises(AgentFailed, match=r"/var/lib/moe-infra.*No space left") as caught,
+        ):
             ask(lab, "worn", "apply")
         assert swappiness(lab, "worn") == b"60"
         assert left_behind(lab, "worn") == []
@@ -179,7 +184,8 @@ def test_one_place_that_takes_nothing_is_named_and_nothing_is_changed(
     """Every file is laid out before anything is written: the sysctl beside it stays too."""
     mounted(lab, "mkdir -p /etc/moe-infra", *prepare)
     try:
-        rows = ask(lab, "worn", "apply")
+        with in_time():
+            rows = ask(lab, "worn", "apply")
         note = rows["file:/etc/moe-infra/s/note"]
         assert note["state"] == "failed"
         assert reason in note["why"]

@@ -20,6 +20,7 @@ from infra.remote.failures import OverTime, SeveralHostsFailed, SudoRefused
 from infra.remote.host import open_host
 from infra.remote.resources import Resources
 from infra.remote.sudo import STARTED, SudoPassword
+from tests.naming import in_time
 from tests.remote.lab_inventory import lab_host
 
 pytestmark = [pytest.mark.lab, pytest.mark.fault]
@@ -105,7 +106,7 @@ def test_a_wrong_password_is_refused_after_one_attempt(lab: Lab) -> None:
     before = refusals(lab, "host-1")
 
     def ask_wrongly(user: str) -> str:
-        with pytest.raises(SudoRefused) as caught:
+        with in_time(), pytest.raises(SudoRefused) as caught:
             ask(lab, user, "wrong", "host-1")
         return caught.value.what
 
@@ -123,7 +124,7 @@ def test_a_wrong_password_reaches_one_host_of_all(lab: Lab) -> None:
     options = SshOptions(resources=Resources(), sudo=SudoPassword("wrong"))
     fleet = SshFleet({name: lab_host(lab, name, "op") for name in names}, options)
     try:
-        with pytest.raises(SeveralHostsFailed) as caught:
+        with in_time(), pytest.raises(SeveralHostsFailed) as caught:
             all_reports(fleet.ask(dict.fromkeys(names, READ), timeout_s=30))
     finally:
         fleet.close()
@@ -146,18 +147,18 @@ def test_a_right_password_opens_all_hosts(lab: Lab) -> None:
 
 
 def test_no_password_where_one_is_wanted_names_the_option(lab: Lab) -> None:
-    with pytest.raises(SudoRefused, match="wants a password") as caught:
+    with in_time(), pytest.raises(SudoRefused, match="wants a password") as caught:
         ask(lab, "hasty", None)
     assert "--ask-sudo-password" in caught.value.fix
 
 
 def test_a_login_without_any_rule_is_told_so(lab: Lab) -> None:
-    with pytest.raises(SudoRefused, match="does not let this login"):
+    with in_time(), pytest.raises(SudoRefused, match="does not let this login"):
         ask(lab, "guest", RIGHT)
 
 
 def test_a_terminal_that_is_wanted_is_named_password_or_not(lab: Lab) -> None:
-    with pytest.raises(SudoRefused, match="wants a terminal"):
+    with in_time(), pytest.raises(SudoRefused, match="wants a terminal"):
         ask(lab, "tty", RIGHT)
 
 
