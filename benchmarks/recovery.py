@@ -31,7 +31,14 @@ from infra.rehearsal.lab.client import Lab  # noqa: E402
 
 FAB = Path(sys.executable).with_name("fab")
 LARGE = "a3-2p1d"
-ROUTERS = {"gb200-2p1d": "vllm-router 0.1.17", "a3-2p1d": "ascend-proxy (stand-in)"}
+ROUTERS = {
+    "gb200-2p1d": "vllm-router 0.1.17",
+    "a3-2p1d": "ascend-proxy (stand-in)",
+    "sglang-replicas": "sglang-router 0.3.2",
+    "vllm-shared-replicas": "vllm-router 0.1.17",
+}
+# Whose replicas are restarted: those of which a stack has two.
+ROLES = {"sglang-replicas": "unified", "vllm-shared-replicas": "unified"}
 GOAL_S = 5.0
 LIMIT_S = 120.0
 # Of serving, after which a row of restarts is forgotten here.
@@ -91,11 +98,12 @@ def _print_restarts(stacks: Sequence[str]) -> None:
     print("\n| router | stack | restart | requests | lost | longest s |")
     print("|---|---|---|---|---|---|")
     for stack in stacks:
+        role = ROLES.get(stack, "prefill")
         with _kept(stack) as site:
             for name, words in (
                 ("none", ()),
-                ("prefill replica 0 of two", ("restart", "--role", "prefill", "--replica", "0")),
-                ("both prefill replicas, rolling", ("restart", "--role", "prefill", "--rolling")),
+                (f"{role} replica 0 of two", ("restart", "--role", role, "--replica", "0")),
+                (f"both {role} replicas, rolling", ("restart", "--role", role, "--rolling")),
             ):
                 clients = _restart(site, words)
                 numbers = f"{clients.sent} | {len(clients.lost)} | {clients.longest_s:.1f}"

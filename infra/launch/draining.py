@@ -55,6 +55,8 @@ class Draining:
     def leave(self, groups: Sequence[str], left_out: Sequence[str]) -> tuple[str, ...]:
         """Have the router send nothing to groups, and wait until nothing runs there; those that it leaves out then.
 
+        Interrupted, it has the router take them back, where that can be done at once.
+
         Args:
             groups: that are about to be stopped; of a role, at least one other must serve.
             left_out: what it leaves out already.
@@ -71,12 +73,18 @@ class Draining:
                 f"{reason}: requests are lost until it has noticed that {', '.join(chosen)} does not answer"
             )
             return ()
-        self._remember([*left_out, *chosen])
-        for group in chosen:
-            members = self._members(group)
-            listing = self._listing(members[0].role)
-            self._tell(leaving_steps(self.router.argv, self.base, members, listing))
-        self._wait_until_idle(chosen)
+        try:
+            self._remember([*left_out, *chosen])
+            for group in chosen:
+                members = self._members(group)
+                listing = self._listing(members[0].role)
+                self._tell(leaving_steps(self.router.argv, self.base, members, listing))
+            self._wait_until_idle(chosen)
+        except KeyboardInterrupt:
+            # nothing was stopped; a router that waits for an idle moment would keep the operator waiting, too
+            if not drains_when_idle(self.router.argv):
+                self.join(chosen, [*left_out, *chosen])
+            raise
         return tuple(chosen)
 
     def join(self, groups: Sequence[str], left_out: Sequence[str]) -> None:

@@ -45,9 +45,9 @@ def run(options: Options, output: Output) -> int:
             return error.exit_code
         except KeyboardInterrupt:
             output.message(
-                "What was asked for goes on: the hosts start the group again by themselves. "
+                "What had begun to restart goes on: the hosts start such a group again by themselves. "
                 f"`fab status {same_choice(options)}` shows it, and what the router leaves out until "
-                "`fab up` has it taken back."
+                "`fab restart` or `fab up` has it taken back."
             )
             raise
         rows = observe(fleet, hosts, stack, timeout_s=limits.ask_s)

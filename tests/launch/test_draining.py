@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
@@ -14,6 +14,7 @@ from infra.errors import NotReady
 from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment
 from infra.launch.draining import DRAIN_S, Draining, draining
+from infra.launch.fleet import Clock
 from infra.launch.handover import look_at
 from infra.launch.verification import check_members
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
@@ -104,6 +105,48 @@ def test_a_replica_leaves_the_router_and_comes_back(catalog: Catalog) -> None:
     told.join((FIRST,), (FIRST,))
     assert set(router.urls) == set(urls)
     assert fleet.left_out == []
+
+
+class InterruptedClock:
+    """The first wait is interrupted, as by Ctrl-C."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.is_interrupted = False
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            raise KeyboardInterrupt
+        self.clock.sleep(seconds)
+
+
+def test_interrupted_while_it_drains_the_router_gets_back_what_it_had(catalog: Catalog) -> None:
+    deployment, fleet, said, _ = up(REPLICAS, catalog)
+    urls = urls_of(deployment, "unified")
+    router = fleet.members = VllmRouter(list(urls))
+    told = draining(replace(deployment, clock=InterruptedClock(deployment.clock)))
+    assert told is not None
+    with pytest.raises(KeyboardInterrupt):
+        told.leave((FIRST,), ())
+    assert set(router.urls) == set(urls)
+    assert fleet.left_out == []
+    assert f"the router sends requests to {FIRST} again" in said
+
+
+def test_interrupted_before_a_router_that_takes_back_when_idle_nobody_waits_for_it(
+    catalog: Catalog,
+) -> None:
+    deployment, fleet, _, _ = up(ASCEND, catalog)
+    fleet.members = ascend_proxy(deployment, 1000)
+    told = draining(replace(deployment, clock=InterruptedClock(deployment.clock)))
+    assert told is not None
+    with pytest.raises(KeyboardInterrupt):
+        told.leave(("prefill/0",), ())
+    assert look_at(deployment).left_out == ("prefill/0",)  # the next run knows
 
 
 def test_requests_that_never_end_are_not_waited_for(catalog: Catalog) -> None:
