@@ -73,11 +73,9 @@ def read_flags(tool: str, version: str, rows: Iterable[Mapping[str, Any]]) -> Fl
         by_name[fact.name] = fact
         for option in options:
             by_option[option] = (fact, option not in negatives)
-            if (
-                "BooleanOptional" in row.get("action", "")
-                and option.startswith("--")
-                and option not in negatives
-            ):
+            # EnableDisableAction keeps `--no-enable-x` and hides it (vllm utils/argparse_utils.py@0.33.0)
+            is_two_way = any(kind in row.get("action", "") for kind in TWO_WAY)
+            if is_two_way and option.startswith("--") and option not in negatives:
                 by_option.setdefault(f"--no-{option[2:]}", (fact, False))
     return FlagCatalogue(tool, version, by_name, by_option)
 

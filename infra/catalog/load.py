@@ -106,7 +106,7 @@ class Catalog:
 
     def releases(self, engine: str) -> tuple[str, ...]:
         """The versions of an engine's releases, oldest first."""
-        return tuple(sorted(self.ids(f"engines/{engine}"), key=_version_key))
+        return tuple(sorted(self.ids(f"engines/{engine}"), key=version_key))
 
     def engines_for(self, vendor: Vendor) -> tuple[str, ...]:
         """The engines with a release that runs on a vendor's accelerators, sorted."""
@@ -199,8 +199,8 @@ class Catalog:
         return entry
 
 
-def _version_key(version: str) -> tuple[tuple[int, ...], bool, str]:
-    """0.5.9 before 0.5.16, and 0.18.0rc1 before 0.18.0."""
+def version_key(version: str) -> tuple[tuple[int, ...], bool, str]:
+    """What versions are sorted by: 0.5.9 before 0.5.16, and 0.18.0rc1 before 0.18.0."""
     release = re.match(r"[\d.]*\d", version)
     numbers = tuple(int(part) for part in release[0].split(".")) if release else ()
     return numbers, "rc" not in version, version

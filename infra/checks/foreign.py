@@ -11,7 +11,7 @@ from infra.catalog.load import Catalog
 from infra.checks.judge import find_all
 from infra.checks.needs import COMPILERS_OWN, NEEDS, Need
 from infra.checks.rules import RULES
-from infra.checks.view import Finding, Surroundings, view_plan
+from infra.checks.view import Finding, PlanView, Severity, Surroundings, view_plan
 from infra.engines.command_line import canonical_flag
 from infra.engines.registry import ENGINES
 from infra.errors import Problem
@@ -21,7 +21,8 @@ from infra.plan.foreign.seats import Seat
 _FLAG = re.compile(r"--([a-zA-Z][\w-]*)")
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 _BECAUSE: Mapping[Need, str] = {
-    "release": "the engine's release is not known to the catalogue",
+    "release": "the engine's release lies beyond those of the catalogue",
+    "names": "nothing names the engine's release",
     "accelerator": "the accelerator is not known",
     "checkpoint": "the model is not in the catalogue",
     "addresses": "the file does not say where every host is",
@@ -49,19 +50,11 @@ class Judgement:
 
 def judge_recipe(recipe: ImportedRecipe, catalog: Catalog) -> Judgement:
     """Every finding about an imported recipe, once per place of the file."""
-    silence_s = {
-        process: seat.launch.container.silence_s
-        for process, seat in recipe.assembled.seats.items()
-        if seat.launch.container is not None and seat.launch.container.silence_s is not None
-    }
-    view = view_plan(recipe.assembled.plan, catalog, Surroundings(silence_s=silence_s))
     lacking = _lacking(recipe)
     flags = catalog.flags(recipe.facts.release.flags_catalogue)
     places = _Places(recipe, flags)
     found: dict[tuple[str, int | None, str, str], Problem] = {}
-    for rule, finding in find_all(view):
-        if rule in COMPILERS_OWN or not _can_be_judged(rule, finding, lacking, recipe):
-            continue
+    for rule, finding in _agreed(recipe, lacking, catalog):
         problem = places.problem(rule, finding)
         if problem is not None:
             what = _without_process(problem.what, finding)
@@ -80,6 +73,38 @@ def judge_recipe(recipe: ImportedRecipe, catalog: Catalog) -> Judgement:
 _Groups = Mapping[Need, frozenset[str] | None]
 
 
+def _view(recipe: ImportedRecipe, version: str, catalog: Catalog) -> PlanView:
+    """The plan as a release of its engine reads it."""
+    plan = recipe.assembled.plan
+    silence_s = {
+        process: seat.launch.container.silence_s
+        for process, seat in recipe.assembled.seats.items()
+        if seat.launch.container is not None and seat.launch.container.silence_s is not None
+    }
+    asked = replace(plan, engine=replace(plan.engine, version=version))
+    return view_plan(asked, catalog, Surroundings(silence_s=silence_s))
+
+
+def _agreed(
+    recipe: ImportedRecipe, lacking: _Groups, catalog: Catalog
+) -> list[tuple[str, Finding]]:
+    """What can be judged and is found; where it depends on the release, on each that the file is judged on."""
+    plan = recipe.assembled.plan
+    found = [
+        (rule, finding)
+        for rule, finding in find_all(_view(recipe, plan.engine.version, catalog))
+        if rule not in COMPILERS_OWN and _can_be_judged(rule, finding, lacking, recipe)
+    ]
+    for release in recipe.facts.judged_on:
+        depending = {rule for rule, _ in found if rule in NEEDS["release"]}
+        if not depending or release.version == plan.engine.version:
+            continue
+        other = _view(recipe, release.version, catalog)
+        there = {(rule, f.field) for rule in depending for f in RULES[rule].check(other)}
+        found = [row for row in found if row[0] not in depending or (row[0], row[1].field) in there]
+    return found
+
+
 def _lacking(recipe: ImportedRecipe) -> _Groups:
     """What is unknown → the groups that it concerns, None for all of them."""
     assembled = recipe.assembled
@@ -87,9 +112,13 @@ def _lacking(recipe: ImportedRecipe) -> _Groups:
     for process in assembled.plan.processes:
         of_group.setdefault(process.group, []).append(assembled.seats[process.id])
     found: dict[Need, frozenset[str] | None] = {}
-    for unknown in ("release", "accelerator", "checkpoint"):
+    for unknown in ("accelerator", "checkpoint"):
         if unknown in recipe.facts.unknown:
             found[unknown] = None
+    if not recipe.facts.judged_on:
+        found["release"] = None
+    elif recipe.facts.release_named is None:
+        found["names"] = None
     open_groups = _groups_where(of_group, "address")
     if not assembled.knows_addresses or open_groups:
         found["addresses"] = None
@@ -146,15 +175,30 @@ class _Places:
         field, line, is_open = self._place(finding, seat)
         if is_open:
             return None
+        severity, where = self._release_dependent(rule)
         return Problem(
             rule=rule,
-            severity=RULES[rule].severity,
+            severity=severity,
             field=field,
-            what=finding.what,
+            what=f"{finding.what}{where}",
             fix=finding.fix,
             file=self.recipe.file,
             line=line,
         )
+
+    def _release_dependent(self, rule: str) -> tuple[Severity, str]:
+        """(severity, on which releases it is so): without a release's name nothing that depends on it blocks."""
+        facts = self.recipe.facts
+        severity = RULES[rule].severity
+        if rule not in NEEDS["release"] or len(facts.judged_on) == 1:
+            return severity, ""
+        first, last = facts.judged_on[0].version, facts.judged_on[-1].version
+        if facts.release_named is None:
+            return (
+                "warning",
+                f" So on every release from {first} to {last}; nothing names this one.",
+            )
+        return severity, f" So on {first} and on {last}; {facts.release_named} lies between."
 
     def _seat(self, finding: Finding) -> Seat | None:
         seats = self.recipe.assembled.seats

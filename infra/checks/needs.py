@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-Need = Literal["release", "accelerator", "checkpoint", "addresses", "whole", "layout", "ports"]
+Need = Literal[
+    "release", "names", "accelerator", "checkpoint", "addresses", "whole", "layout", "ports"
+]
 
 # Rules about what the compiler alone decides: an imported plan says nothing of it.
 COMPILERS_OWN = frozenset(
@@ -17,11 +19,12 @@ COMPILERS_OWN = frozenset(
         "pair-incomplete",
         "load-target",
         "mixed-group",
+        "recipe-release",
     }
 )
 
 NEEDS: Mapping[Need, frozenset[str]] = {
-    # the exact release: its parser, its classes, its defaults, its behaviour
+    # the release, or releases on both sides of it: parser, classes, defaults, behaviour
     "release": frozenset(
         {
             "unknown-flag",
@@ -61,6 +64,19 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "weights-memory",
             "kv-memory",
             "kv-memory-tight",
+        }
+    ),
+    # a release with a name: what is built from some branch may register and read more than any release
+    "names": frozenset(
+        {
+            "unknown-flag",
+            "json-flag-value",
+            "parser-name",
+            "quantization-method",
+            "chat-template",
+            "unread-variable",
+            "kv-connector",
+            "additional-config-key",
         }
     ),
     "accelerator": frozenset(
@@ -120,6 +136,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "router-endpoints",
             "router-key",
             "instance-sizes",
+            "peer-sizes",
             "roles-disagree",
             "draft-disagrees",
             "served-name-differs",
@@ -144,6 +161,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "expert-balancing",
             "device-shared",
             "instance-sizes",
+            "peer-sizes",
             "ascend-prefill-width",
             "flash-comm-layout",
             "leader-start-rank",

@@ -10,6 +10,7 @@ from typing import Literal
 from infra.catalog.fields import FieldCatalogue
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
+from infra.catalog.read_releases import read_release
 from infra.catalog.schema import Accelerator, Checkpoint, Release
 from infra.catalog.versions import version_numbers
 from infra.engines.command_line import as_int, as_map
@@ -213,7 +214,7 @@ def view_plan(plan: Plan, catalog: Catalog, surroundings: Surroundings = NOTHING
     Raises:
         UnknownIdError: the plan names an engine release, accelerator or checkpoint that the catalogue lacks.
     """
-    release = catalog.release(plan.engine.name, plan.engine.version)
+    release = read_release(catalog, plan.engine.name, plan.engine.version)
     flags = catalog.flags(release.flags_catalogue)
     engine = ENGINES[release.engine]
     num_devices = {host.name: host.num_devices for host in plan.hosts}

@@ -9,7 +9,7 @@ import pytest
 from infra.checks.needs import COMPILERS_OWN, NEEDS
 from infra.checks.rules import RULES
 from infra.plan.foreign.assumed import Told
-from tests.plan.foreign.importing import judged
+from tests.plan.foreign.importing import CATALOG, judged
 
 KIMI = "docker run --net=host vllm/vllm-openai:v0.22.1 moonshotai/Kimi-K2.5 \\\n"
 ON_H200 = Told(accelerator="h200")
@@ -104,11 +104,54 @@ def test_one_place_has_one_finding_of_a_rule(tmp_path: Path) -> None:
 def test_what_was_not_judged_is_said(tmp_path: Path) -> None:
     judgement = judged(tmp_path, "vllm serve a/b")
     assert {row.because for row in judgement.not_judged} >= {
-        "the engine's release is not known to the catalogue",
+        "nothing names the engine's release",
         "the accelerator is not known",
         "the model is not in the catalogue",
     }
     assert all(row.rules for row in judgement.not_judged)
+
+
+BETWEEN = "docker run --net=host vllm/vllm-openai:v0.22.0 moonshotai/Kimi-K2.5 -tp 8 \\\n"
+
+
+def test_between_two_releases_what_both_refuse_is_refused(tmp_path: Path) -> None:
+    (problem,) = judged(tmp_path, BETWEEN + " --sead 1", told=ON_H200).problems
+    assert (problem.rule, problem.severity, problem.line) == ("unknown-flag", "error", 2)
+    assert "So on 0.21.0 and on 0.22.1; 0.22.0 lies between." in problem.what
+
+
+@pytest.mark.parametrize(
+    ("flag", "known", "lacking"),
+    [
+        ("max-num-partial-prefills 1", "0.26.0", "0.27.1"),
+        ("enable-fault-tolerance", "0.27.1", "0.26.0"),
+    ],
+)
+def test_between_two_releases_what_one_takes_is_taken(
+    tmp_path: Path, flag: str, known: str, lacking: str
+) -> None:
+    name = flag.partition(" ")[0]
+    assert name in CATALOG.flags(f"vllm-{known}").by_name
+    assert name not in CATALOG.flags(f"vllm-{lacking}").by_name
+    text = BETWEEN.replace("0.22.0", "0.27.0") + f" --{flag}"
+    assert not judged(tmp_path, text, told=ON_H200).problems
+
+
+def test_without_a_release_what_all_refuse_is_a_warning(tmp_path: Path) -> None:
+    text = (
+        "vllm serve moonshotai/Kimi-K2.5 -tp 8 \\\n --max-num-seqs 512 --max-num-batched-tokens 64"
+    )
+    (problem,) = judged(tmp_path, text, told=ON_H200).problems
+    assert (problem.rule, problem.severity, problem.line) == ("batched-tokens", "warning", 2)
+    assert problem.what.endswith("nothing names this one.")
+
+
+def test_without_a_release_names_are_not_judged(tmp_path: Path) -> None:
+    text = "vllm serve moonshotai/Kimi-K2.5 -tp 8 --reasoning-parser of_a_branch --flag-of-a-branch"
+    judgement = judged(tmp_path, text, told=ON_H200)
+    assert not judgement.problems
+    (row,) = (row for row in judgement.not_judged if row.because.startswith("nothing names"))
+    assert {"unknown-flag", "parser-name"} <= set(row.rules)
 
 
 def test_needs_name_rules_that_exist() -> None:

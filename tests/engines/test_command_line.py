@@ -143,6 +143,12 @@ def test_a_switch_is_negated_as_its_release_does(
     assert parse_flags([f"--{name}"], flags).values == {name: True}
 
 
+@pytest.mark.parametrize("flag", ["enable-prefix-caching", "disable-cascade-attn", "enforce-eager"])
+def test_negations_that_the_newest_release_hides_are_taken(flag: str, catalog: Catalog) -> None:
+    parsed = parse_flags([f"--no-{flag}"], catalog.flags("vllm-0.33.0"))
+    assert (parsed.values, parsed.rejected) == ({flag: False}, ())
+
+
 @pytest.mark.parametrize("release", ["vllm-0.17.0", "vllm-0.22.1", "vllm-0.33.0"])
 def test_the_names_that_the_compiler_relies_on_are_equal_over_releases(
     release: str, catalog: Catalog

@@ -42,6 +42,11 @@ def stack_fields(recipe: ImportedRecipe, catalog: Catalog) -> dict[str, object]:
         lacking = ", ".join(sorted(facts.unknown)) or "checkpoint"
         fix = "Give --engine, --accelerator and --checkpoint as far as the catalogue has them."
         raise StackError("--to-stack", f"A stack must name what is not known here: {lacking}.", fix)
+    pinned = catalog.releases(plan.engine.name)
+    if plan.engine.version not in pinned:
+        what = f"{plan.engine.name} {plan.engine.version} is known for judging alone."
+        fix = f"Give --engine {plan.engine.name}:VERSION with one of {', '.join(pinned)}."
+        raise StackError("--to-stack", what, fix)
     roles = {
         role: _role_fields(recipe, role)
         for role in ("unified", "prefill", "decode")

@@ -9,20 +9,18 @@ from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator, Checkpoint, Release
-from infra.catalog.versions import version_numbers
-from infra.engines.recognition import recognise, vendor_named
-from infra.errors import StackError
-from infra.plan.foreign.script import repository_of
+from infra.engines.recognition import Family, recognise, vendor_named
+from infra.plan.foreign.engine_release import (
+    ENGINE_NAMES,
+    VERSION,
+    Judging,
+    Named,
+    choose_releases,
+    named_release,
+)
 from infra.plan.foreign.source import Launch, Recipe, Word
-from infra.spec.load import nearest
-from infra.spec.stack import EngineName
 
 Unknown = Literal["release", "accelerator", "checkpoint", "addresses", "whole"]
-ENGINE_NAMES: tuple[EngineName, ...] = ("vllm-ascend", "vllm", "sglang")
-_VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:\.?(?:rc|post|dev|alpha|beta)\d+)?)")
-_PACKAGE = re.compile(r"(vllm-ascend|vllm|sglang)(?:\[[\w,-]*\])?==([\w.]+)")
-_OWN_IMAGES = re.compile(r"(?:^|/)(vllm-openai|vllm-openai-rocm|vllm-ascend|sglang|vllm)$")
-_CHOSEN = re.compile(r"(vllm-ascend|vllm|sglang)(?:(?:[:@ -]|==)v?(\S+))?")
 _MIN_NAME = 4
 
 
@@ -51,6 +49,8 @@ class Facts:
 
     Args:
         release: that of the catalogue whose parser reads the command lines.
+        judged_on: releases on each of which a finding has to hold; () when none is sure to be like the file's own.
+        release_named: the version as the file or the operator writes it, None when nobody does.
         accelerator: that of every host; a stand-in where `unknown` has it.
         checkpoint: None where the catalogue has none of that name.
         image: the container image, empty without one.
@@ -58,6 +58,8 @@ class Facts:
     """
 
     release: Release
+    judged_on: tuple[Release, ...]
+    release_named: str | None
     accelerator: Accelerator
     checkpoint: Checkpoint | None
     image: str
@@ -83,7 +85,12 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
     images = _images(catalog)
     launches = [launch for launch in recipe.launches if _family(launch)]
     vendor = _vendor(launches, recipe.hints)
-    release = _release(recipe, told, catalog, (notes, unknown), vendor)
+    version, judging = _releases(recipe, launches, told, vendor, catalog)
+    release = judging.reader
+    value = f"{release.engine} {release.version}"
+    notes.append(Assumption(what="engine", value=value, why=judging.note, line=version.line))
+    if version.version is None or not judging.releases:
+        unknown.add("release")
     named = _accelerator_named(recipe, told, catalog, images, file_name)
     if named is None:
         unknown.add("accelerator")
@@ -105,6 +112,8 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
     image = image or next((word for word in recipe.hints if "==" not in word.text), None)
     return Facts(
         release=release,
+        judged_on=judging.releases,
+        release_named=version.version,
         accelerator=accelerator,
         checkpoint=checkpoint,
         image=image.text if image and not image.open_names else "",
@@ -117,7 +126,7 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
 _Notes = tuple[list[Assumption], set[Unknown]]
 
 
-def _family(launch: Launch) -> str | None:
+def _family(launch: Launch) -> Family | None:
     program = recognise([word.text for word in launch.words])
     return program.family if program is not None and program.kind == "engine" else None
 
@@ -137,61 +146,12 @@ def _vendor_of(release: Release) -> str:
     return release.vendors[0]
 
 
-def _release(
-    recipe: Recipe, told: Told, catalog: Catalog, notes: _Notes, vendor: str | None
-) -> Release:
-    """The release whose parser reads the file."""
-    family = next(f for launch in recipe.launches if (f := _family(launch)))
-    name: EngineName = (
-        "sglang" if family == "sglang" else "vllm-ascend" if vendor == "ascend" else "vllm"
-    )
-    version, why, line = recipe.engine_version, "the file names it", None
-    if told.engine is not None:
-        match = _CHOSEN.fullmatch(told.engine)
-        if match is None:
-            fix = f"Write one of {', '.join(ENGINE_NAMES)}, with a version behind a colon: vllm:0.22.1."
-            raise StackError("--engine", f"There is no engine {told.engine}.", fix)
-        chosen = next(known for known in ENGINE_NAMES if known == match[1])
-        name, version, why = chosen, match[2] or version, "--engine"
-    if version is None:
-        version, why, line = _version_in(recipe.hints, name)
-    versions = sorted(catalog.ids(f"engines/{name}"), key=lambda v: (version_numbers(v), v))
-    if version in versions:
-        notes[0].append(Assumption(what="engine", value=f"{name} {version}", why=why, line=line))
-        return catalog.release(name, version)
-    if told.engine is not None and version is not None:
-        what = f"The catalogue has no {name} {version}."
-        raise StackError("--engine", what, nearest(version, versions))
-    notes[1].add("release")
-    taken = _nearest_release(version, versions)
-    said = (
-        f"the file names {version}, which the catalogue lacks" if version else "the file names none"
-    )
-    reason = f"{said}: read as the nearest; rules that depend on it are not judged; give --engine {name}:VERSION"
-    notes[0].append(Assumption(what="engine", value=f"{name} {taken}", why=reason, line=line))
-    return catalog.release(name, taken)
-
-
-def _nearest_release(version: str | None, versions: Sequence[str]) -> str:
-    if version is None:
-        return versions[-1]
-    older = [v for v in versions if version_numbers(v) <= version_numbers(version)]
-    return older[-1] if older else versions[0]
-
-
-def _version_in(hints: Sequence[Word], name: str) -> tuple[str | None, str, int | None]:
-    """The release that an image's tag or an installed package names."""
-    for hint in hints:
-        if match := _PACKAGE.fullmatch(hint.text):
-            if match[1] == name:
-                return match[2], f"{hint.text} is installed", hint.line
-            continue
-        own = _OWN_IMAGES.search(repository_of(hint.text))
-        tag = hint.text.partition("@")[0].removeprefix(repository_of(hint.text)).lstrip(":")
-        found = _VERSION.match(tag)
-        if own and found and own[1].startswith(name):
-            return found[1], f"the tag of {hint.text}", hint.line
-    return None, "", None
+def _releases(
+    recipe: Recipe, launches: Sequence[Launch], told: Told, vendor: str | None, catalog: Catalog
+) -> tuple[Named, Judging]:
+    family = next(f for launch in launches if (f := _family(launch)))
+    named = named_release(family, vendor, told.engine, (recipe.engine_version, recipe.hints))
+    return named, choose_releases(named, launches, catalog)
 
 
 def _images(catalog: Catalog) -> Mapping[str, tuple[str, ...]]:
@@ -238,7 +198,7 @@ def _accelerator_hinted(
     ids = catalog.ids("accelerators")
     for hint in recipe.hints:
         named = _one_of(hint.text, ids)
-        of_image = images.get(_VERSION.sub("v{v}", hint.text, count=1), ())
+        of_image = images.get(VERSION.sub("v{v}", hint.text, count=1), ())
         value = named or (of_image[0] if len(of_image) == 1 else None)
         if value is not None:
             return Assumption(what="accelerator", value=value, why=hint.text, line=hint.line)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
+from infra.catalog.read_releases import read_release, read_versions
 from infra.engines.command_line import canonical_flag
 from infra.engines.recognition import is_wrapped, recognise
 from infra.plan.foreign.assemble import Assembled, assemble, stack_name
-from infra.plan.foreign.assumed import ENGINE_NAMES, Facts, Told, settle
+from infra.plan.foreign.assumed import Facts, Told, settle
+from infra.plan.foreign.engine_release import ENGINE_NAMES
 from infra.plan.foreign.formats import read_format
 from infra.plan.foreign.script import EntryPoints, repository_of
 from infra.plan.foreign.seats import Seat, is_secret, read_seat
@@ -155,7 +157,7 @@ def _unheard_of(seats: list[Seat], facts: Facts, catalog: Catalog) -> Iterator[N
     """Flags that no release of the engine in the catalogue has: misspelt, or of a release that it lacks."""
     engine = facts.release.engine
     releases = [
-        catalog.release(engine, v).flags_catalogue for v in catalog.ids(f"engines/{engine}")
+        read_release(catalog, engine, v).flags_catalogue for v in read_versions(catalog, engine)
     ]
     known = [catalog.flags(name) for name in dict.fromkeys(releases)]
     for seat in seats:

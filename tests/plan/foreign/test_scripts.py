@@ -210,9 +210,12 @@ def test_the_release_is_read_off_where_it_is_certain(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("docker run vllm/vllm-openai:v0.20.1 m/n", "0.20.1"),
-        ("docker run vllm/vllm-openai:latest m/n", "names none"),
-        ("docker run nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.8.0 vllm serve m/n", "names none"),
+        ("docker run vllm/vllm-openai:v0.12.0 m/n", "0.12.0, which the catalogue lacks"),
+        ("docker run vllm/vllm-openai:latest m/n", "nothing names one"),
+        (
+            "docker run nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.8.0 vllm serve m/n",
+            "nothing names one",
+        ),
     ],
 )
 def test_a_release_that_is_not_known_is_said_to_be_assumed(
