@@ -25,14 +25,25 @@ DIRECT_FIRST, DIRECT_WIDTH, DIRECT_OLD_WIDTH = 20000, 100, 1000
 
 
 def additional_keys_known(view: PlanView) -> Iterator[Finding]:
-    """Keys of `additional-config` are ones that the plugin's release reads."""
+    """Keys of `additional-config` are ones that the plugin's release reads there: others have no effect."""
     known = view.catalog.environment_names(view.release.envs_catalogues).additional_config
     if not known:
         return
     for process in view.variants:
         for key in sorted(_additional(view, process).keys() - known):
-            what = f"vllm-ascend {view.release.version} knows no additional-config key {key}."
-            yield _about(process, "additional-config", what, "Remove it, or correct its name.")
+            what = f"vllm-ascend {view.release.version} reads no additional-config key {key}: it has no effect."
+            fix = "Remove it, correct its name, or write it in the map that it belongs to."
+            yield _about(process, "additional-config", what, fix)
+    yield from _recompute_ignored(view)
+
+
+def _recompute_ignored(view: PlanView) -> Iterator[Finding]:
+    """Since 0.23.0 prefill switches the recompute scheduler off by itself."""
+    for process in _on_ascend(view) if _plugin(view) >= SINCE_DECODE_ONLY else ():
+        is_on = _is_on(view, process, "recompute_scheduler_enable", "")
+        if is_on and _kv_role(view, process) == "kv_producer":
+            what = "recompute_scheduler_enable has no effect on prefill since vllm-ascend 0.23.0."
+            yield _about(process, "additional-config", what, "Keep it on decode alone.")
 
 
 def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
@@ -73,13 +84,13 @@ def balance_scheduling_mixed(view: PlanView) -> Iterator[Finding]:
 
 
 def recompute_scheduler_role(view: PlanView) -> Iterator[Finding]:
-    """The recompute scheduler is for prefill and decode; since 0.23.0 for decode alone."""
+    """The recompute scheduler is for prefill and decode; since 0.23.0 for decode alone, and ignored on prefill."""
     version = _plugin(view)
     for process in _on_ascend(view):
         role = _kv_role(view, process)
         if not _is_on(view, process, "recompute_scheduler_enable", ""):
             continue
-        if version >= SINCE_DECODE_ONLY and role != "kv_consumer":
+        if version >= SINCE_DECODE_ONLY and role not in ("kv_consumer", "kv_producer"):
             what = f"recompute_scheduler_enable is for decode since vllm-ascend 0.23.0, not for {process.role}."
         elif version >= SINCE_ROLES and role in (None, "kv_both"):
             what = "recompute_scheduler_enable is for prefill and decode, not for a role that does both."

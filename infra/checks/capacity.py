@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra.catalog.instance_types import read_instance_type
-from infra.checks.speculation import step_tokens
+from infra.checks.speculation import draft_slots
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 from infra.memory.device import (
@@ -24,6 +24,7 @@ TOLERANCE = 0.1
 ONE_BLOCK = 16  # tokens, where an engine runs on what it was not made for: another rule says so
 DEFAULT_SWAP_GIB = 4.0  # per device: vllm engine/arg_utils.py@0.17.0
 UNSAID = 1 << 40  # no limit that matters
+SINCE_DRAFT_SLOTS = (0, 20, 0)
 
 
 def context_within_model(view: PlanView) -> Iterator[Finding]:
@@ -50,11 +51,15 @@ def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
         tokens = as_int(flags.get("max-num-batched-tokens"), UNSAID)
         sequences = max(as_int(flags.get("max-num-seqs"), 0), 1)
         field = f"roles.{process.role}.max_num_batched_tokens"
-        step = step_tokens(view, process)
-        if tokens < sequences * step:
-            drafted = f" x {step} (draft tokens + 1)" if step > 1 else ""
-            what = f"max_num_batched_tokens {tokens} is smaller than max_num_seqs {sequences}{drafted}."
-            fix = f"Use at least {sequences * step}."
+        slots = draft_slots(view, process) if view.version() >= SINCE_DRAFT_SLOTS else 0
+        if tokens < sequences:
+            what = f"max_num_batched_tokens {tokens} is smaller than max_num_seqs {sequences}."
+            fix = f"Use at least {sequences}."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+        elif tokens <= sequences * slots:
+            what = f"max_num_batched_tokens {tokens} leaves no token to schedule: "
+            what += f"drafting takes {slots} for each of {sequences} requests."
+            fix = f"Use more than {sequences * slots}."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
         length = _max_length(view, process)
         if flags.get("enable-chunked-prefill") is False and tokens < length:

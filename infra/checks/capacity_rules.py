@@ -21,8 +21,8 @@ CAPACITY_RULES: Mapping[str, Rule] = {
     ),
     "batched-tokens": Rule(
         severity="error",
-        source="vllm config/scheduler.py@0.22.1",
-        releases="vllm, vllm-ascend",
+        source="vllm config/scheduler.py, config/vllm.py, config/speculative.py@0.20.0, 0.21.0, 0.27.1",
+        releases="vllm, vllm-ascend; what drafts take 0.20.0 and later",
         check=capacity.batch_holds_sequences,
     ),
     "draft-incomplete": Rule(

@@ -151,7 +151,8 @@ def headless_followers(view: PlanView) -> Iterator[Finding]:
         follows = reading.group_size > 1 and not external and 0 not in reading.dp_ranks
         spans = view.size(process, "nnodes") > 1 and view.size(process, "node-rank", 0) > 0
         field = f"roles.{process.role}.load_balancing"
-        if headless and (external or (0 in reading.dp_ranks and not spans)):
+        leads = 0 in reading.dp_ranks and not _has_front(view, process)
+        if headless and (external or (leads and not spans)):
             what = f"{process.id} is headless, and its mode needs an API server here."
             yield Finding(field=field, what=what, fix="Remove --headless.", process=process.id)
         if not headless and spans:
@@ -164,6 +165,7 @@ def headless_followers(view: PlanView) -> Iterator[Finding]:
             )
         if (
             follows
+            and reading.dp_ranks
             and not headless
             and "data-parallel-size-local" in flags
             and "data-parallel-start-rank" not in flags
@@ -177,20 +179,28 @@ def headless_followers(view: PlanView) -> Iterator[Finding]:
             )
 
 
+def _has_front(view: PlanView, process: Process) -> bool:
+    """Whether another process of the group serves HTTP and no rank: `--data-parallel-size-local 0`."""
+    return any(
+        not view.flags(other).get("headless") and not view.readings[other.id].dp_ranks
+        for other in view.groups[process.group]
+    )
+
+
 def hybrid_local_size(view: PlanView) -> Iterator[Finding]:
-    """Hybrid mode needs more than one and fewer than all ranks per host; multi-port at least two."""
+    """Hybrid load balancing is told how many ranks a host has; multi-port has at least two of them.
+
+    With one rank or all ranks on a host the engine takes the external or the internal mode by itself.
+    """
     for process in view.variants:
         flags = view.flags(process)
-        local, size = (
-            view.size(process, "data-parallel-size-local", 0),
-            view.readings[process.id].group_size,
-        )
+        local = view.size(process, "data-parallel-size-local", 0)
         field = f"roles.{process.role}.load_balancing"
-        if flags.get("data-parallel-hybrid-lb") and not 1 < local < size:
-            what = f"Hybrid load balancing needs 1 < ranks per host < data_parallel; here {local} of {size}."
-            yield Finding(
-                field=field, what=what, fix="Use external or internal.", process=process.id
-            )
+        is_inferred = view.size(process, "nnodes") > 1
+        if flags.get("data-parallel-hybrid-lb") and not local and not is_inferred:
+            what = "--data-parallel-hybrid-lb needs --data-parallel-size-local."
+            fix = "Give the number of ranks on this host."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
         if flags.get("data-parallel-multi-port-external-lb") and local < 2:  # noqa: PLR2004 - the engine's bound
             what = f"multi-port needs at least two ranks per host; here {local}."
             yield Finding(field=field, what=what, fix="Use external.", process=process.id)

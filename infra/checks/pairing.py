@@ -136,7 +136,29 @@ def kv_role_matches(view: PlanView) -> Iterator[Finding]:
 
 
 def instance_sizes_told(view: PlanView) -> Iterator[Finding]:
-    """MooncakeConnectorV1 asserts the sizes of one instance of each role."""
+    """MooncakeConnectorV1 is told the sizes of one instance of each role, and its own rightly."""
+    for process, role, given, actual in _told_sizes(view):
+        is_own = view.kv_config(process).get("kv_role") in KV_ROLES[role]
+        if given != actual and (is_own or 0 in given):
+            yield _wrong_sizes(process, role, given, actual)
+            return
+    yield from _distinct_engine_ids(view)
+
+
+def peer_sizes_told(view: PlanView) -> Iterator[Finding]:
+    """MooncakeConnectorV1 is told the other role's sizes rightly: blocks are fetched by them, and no engine checks."""
+    for process, role, given, actual in _told_sizes(view):
+        is_own = view.kv_config(process).get("kv_role") in KV_ROLES[role]
+        if given != actual and not is_own and 0 not in given:
+            yield _wrong_sizes(process, role, given, actual)
+            return
+
+
+_Sizes = tuple[int, int]
+
+
+def _told_sizes(view: PlanView) -> Iterator[tuple[Process, str, _Sizes, _Sizes]]:
+    """(process, role, what it is told of an instance of that role as data and tensor parallel sizes, what they are)."""
     actual = {
         process.role: (
             view.readings[process.id].group_size,
@@ -150,19 +172,16 @@ def instance_sizes_told(view: PlanView) -> Iterator[Finding]:
         if config.get("kv_connector") != "MooncakeConnectorV1":
             continue
         extra = as_map(config.get("kv_connector_extra_config"))
-        for role, (data, tensor) in actual.items():
+        for role, sizes in actual.items():
             told = as_map(extra.get(role))
             given = (as_int(told.get("dp_size"), 0), as_int(told.get("tp_size"), 0))
-            if given != (data, tensor):
-                what = f"{role}.dp_size, tp_size are {given[0]}, {given[1]}; one {role} instance has {data}, {tensor}."
-                yield Finding(
-                    field="kv_transfer",
-                    what=what,
-                    fix="They are per instance, not totals.",
-                    process=process.id,
-                )
-                return
-    yield from _distinct_engine_ids(view)
+            yield process, role, given, sizes
+
+
+def _wrong_sizes(process: Process, role: str, given: _Sizes, actual: _Sizes) -> Finding:
+    what = f"{role}.dp_size, tp_size are {given[0]}, {given[1]}; one {role} instance has {actual[0]}, {actual[1]}."
+    fix = "They are per instance, not totals."
+    return Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
 
 
 def _distinct_engine_ids(view: PlanView) -> Iterator[Finding]:

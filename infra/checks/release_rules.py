@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from infra.checks import (
     compatibility,
     pairing,
+    recipes,
     settings,
     sglang,
     surroundings,
@@ -105,6 +106,9 @@ RELEASE_RULES: Mapping[str, Rule] = {
     ),
     "different-images": Rule(
         severity="error", source="infra/catalog/engines/", check=compatibility.one_image_for_all
+    ),
+    "recipe-release": Rule(
+        severity="warning", source="infra/catalog/recipes/", check=recipes.recipe_for_release
     ),
     "router-engine": Rule(
         severity="error",

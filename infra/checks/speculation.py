@@ -46,7 +46,7 @@ def draft_complete(view: PlanView) -> Iterator[Finding]:
         config = as_map(given)
         if given is None:
             continue
-        needs_model = config.get("method") not in ("ngram", "mtp", "deepseek_mtp", "suffix")
+        needs_model = not _drafts_by_itself(str(config.get("method") or ""))
         tokens = config.get("num_speculative_tokens")
         model = config.get("model")
         if needs_model and (model is None or "/" not in str(model)):
@@ -57,6 +57,22 @@ def draft_complete(view: PlanView) -> Iterator[Finding]:
             continue
         fix = "Write draft: {checkpoint, num_speculative_tokens}."
         yield Finding(field="draft", what=what, fix=fix, process=process.id)
+
+
+def _drafts_by_itself(method: str) -> bool:
+    """Methods that take no draft model: `mtp`, its names for single models, and what reads the prompt or the states."""
+    return method in ("ngram", "[ngram]", "ngram_gpu", "suffix", "extract_hidden_states") or (
+        method == "mtp" or method.endswith("_mtp")
+    )
+
+
+def draft_slots(view: PlanView, process: Process) -> int:
+    """Places per request that drafting takes in a batch: masked tokens, and one for a whole model as the draft."""
+    config = as_map(view.flags(process).get("speculative-config"))
+    tokens = as_int(config.get("num_speculative_tokens"), 0)
+    method = config.get("method")
+    is_parallel = bool(config.get("parallel_drafting")) or method == "dflash"
+    return (tokens - 1 if is_parallel else 0) + int(method == "draft_model")
 
 
 def step_tokens(view: PlanView, process: Process) -> int:

@@ -17,6 +17,11 @@ ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
     ("arm64", "aarch64"),
 )
 PORT_VARIABLES = ("VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
+# By family: what its own variables begin with, and what it says of one that it does not know.
+OWN_VARIABLES = {
+    "vllm": ("VLLM_", "the engine only warns of it"),
+    "sglang": ("SGLANG_", "the engine says nothing of it"),
+}
 LIBRARY_VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 INTERFACE_SUFFIX = "_SOCKET_IFNAME"
 # gloo transport/tcp/device.cc takes the text as a name; vllm-ascend hands TP_ and HCCL_ to Gloo and HCCL.
@@ -24,15 +29,16 @@ PLAIN_NAMES = ("GLOO_", "TP_")
 
 
 def variables_read(view: PlanView) -> Iterator[Finding]:
-    """Every VLLM_ variable is one that the release reads: others do nothing."""
+    """Every VLLM_ or SGLANG_ variable is one that the engine's release reads: others do nothing."""
     known = view.catalog.environment_names(view.release.envs_catalogues).names
+    prefix, remark = OWN_VARIABLES[view.family]
     if not known:
         return
     for process in view.variants:
         for name in process.env:
-            if name.startswith("VLLM_") and name not in known:
+            if name.startswith(prefix) and name not in known:
                 what = f"{view.plan.engine.name} {view.plan.engine.version} does not read {name}."
-                fix = "Remove it: the engine only warns of it, and nothing follows."
+                fix = f"Remove it: {remark}, and nothing follows."
                 field = f"roles.{process.role}.env.{name}"
                 yield Finding(field=field, what=what, fix=fix, process=process.id)
 

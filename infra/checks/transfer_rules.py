@@ -63,6 +63,12 @@ TRANSFER_RULES: Mapping[str, Rule] = {
         releases="vllm-ascend",
         check=pairing.instance_sizes_told,
     ),
+    "peer-sizes": Rule(
+        severity="warning",
+        source="vllm_ascend/utils.py check_kv_extra_config, mooncake_connector.py@0.26.0rc1",
+        releases="vllm-ascend",
+        check=pairing.peer_sizes_told,
+    ),
     "ascend-prefill-width": Rule(
         severity="error",
         source="vllm_ascend mooncake_connector.py@0.22.1rc1",
@@ -88,8 +94,8 @@ TRANSFER_RULES: Mapping[str, Rule] = {
         check=pairing.hccn_mounted,
     ),
     "additional-config-key": Rule(
-        severity="error",
-        source="infra/catalog/packages/; vllm_ascend/ascend_config.py",
+        severity="warning",
+        source="infra/catalog/packages/; vllm_ascend/ascend_config.py, platform.py@0.23.0, 0.26.0rc1",
         releases="vllm-ascend",
         check=ascend.additional_keys_known,
     ),
@@ -114,7 +120,7 @@ TRANSFER_RULES: Mapping[str, Rule] = {
     "recompute-scheduler": Rule(
         severity="error",
         source=_ASCEND,
-        releases="vllm-ascend 0.22.0 and later; on prefill 0.23.0 and later",
+        releases="vllm-ascend 0.22.0 and later",
         check=ascend.recompute_scheduler_role,
     ),
     "interleave-size": Rule(

@@ -214,6 +214,9 @@ def forgotten_connect(document: Document) -> None:
 
 GB200, A3 = "gb200-2p1d", "a3-2p1d"
 NO_MODEL = '{"method": "eagle3", "num_speculative_tokens": 3}'
+PARALLEL_DRAFT = (
+    '{"method": "eagle3", "model": "a/b", "num_speculative_tokens": 3, "parallel_drafting": true}'
+)
 DRAFT = (
     '{"method": "eagle3", "model": "/models/kimi-k2.5-eagle3/main", "num_speculative_tokens": 3}'
 )
@@ -392,7 +395,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case("h200-2n-tp16", flag("unified-1/0", "--headless", None), "unified-1/0", "unified-1/0"),
     ),
     "ranks-per-host": (
-        Case("vllm-hybrid-2n", flag("unified-0/0", "--data-parallel-size-local", "1"), "1 < ranks per host"),
+        Case("vllm-hybrid-2n", flag("unified-0/0", "--data-parallel-size-local", None), "needs --data-parallel-size"),
         Case("vllm-multi-port", flag("unified-0/0", "--data-parallel-size-local", "1"), "at least two ranks"),
     ),
     "sglang-data-parallel": (
@@ -531,6 +534,9 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(A3, kv_config("prefill-0/0", kv_connector_extra_config=THREE_KEYS), "dp_size, tp_size are 4, 8"),
         Case(A3, every("decode", lambda name: kv_config(name, engine_id="0")), "share engine_id"),
     ),
+    "peer-sizes": (
+        Case(A3, kv_config("decode-0/0", kv_connector_extra_config=THREE_KEYS), "prefill.dp_size, tp_size are 4, 8"),
+    ),
     "ascend-prefill-width": (
         Case(A3, flag("decode-0/0", "--tensor-parallel-size", "16"), "16 is larger than prefill's 8"),
     ),
@@ -556,7 +562,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "hccn-mount": (Case(A3, no_mounts, "/etc/hccn.conf"),),
     "additional-config-key": (
-        Case("a3-dp4tp4", additional("unified-0/0", recompute=True), "no additional-config key recompute"),
+        Case("a3-dp4tp4", additional("unified-0/0", recompute=True), "reads no additional-config key recompute"),
     ),
     "flash-comm-layout": (
         Case(A3, env("decode-0/0", "VLLM_ASCEND_ENABLE_FLASHCOMM1", "1"), "needs tensor parallelism above 1"),
@@ -577,9 +583,9 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "recompute-scheduler": (
         Case("a3-dp4tp4", additional("unified-0/0", recompute_scheduler_enable=True), "not for a role that does both"),
         Case(
-            "a3-2p1d@0.26.0rc1",
-            additional("prefill-0/0", scheduler_config={"recompute_scheduler_enable": True}),
-            "for decode since vllm-ascend 0.23.0, not for prefill",
+            "a3-dp4tp4@0.26.0rc1",
+            additional("unified-0/0", scheduler_config={"recompute_scheduler_enable": True}),
+            "for decode since vllm-ascend 0.23.0, not for unified",
         ),
     ),
     "interleave-size": (
@@ -642,7 +648,15 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "context-length": (Case(GB200, flag("decode-0/0", "--max-model-len", "400000"), "than the model's 262144"),),
     "batched-tokens": (
         Case(A3, flag("decode-0/0", "--max-num-batched-tokens", "16"), "16 is smaller than max_num_seqs 48"),
-        Case(A3, flag("decode-0/0", "--max-num-batched-tokens", "191"), "48 x 4 (draft tokens + 1)"),
+        Case(
+            "h200-tp8-eagle3",
+            both(
+                flag("unified-0/0", "--max-num-seqs", "256"),
+                flag("unified-0/0", "--max-num-batched-tokens", "512"),
+                flag("unified-0/0", "--speculative-config", PARALLEL_DRAFT),
+            ),
+            "drafting takes 2 for each of 256 requests",
+        ),
         Case(A3, flag("decode-0/0", "--no-enable-chunked-prefill", ""), "must hold max_model_len 32768"),
     ),
     "memory-share": (
@@ -667,4 +681,11 @@ CASES: Mapping[str, tuple[Case, ...]] = {
 }  # fmt: skip
 
 # The rule holds for every plan of this kind, so its passing case is another stack.
-ALWAYS = {"vision-nixl": (GB200, "h200-tp8", "Image inputs")}
+ALWAYS = {
+    "vision-nixl": (GB200, "h200-tp8", "Image inputs"),
+    "recipe-release": (
+        "gb200-2p1d@0.33.0",
+        GB200,
+        "vllm-gb200-nvfp4-prefill is for vllm 0.22.1 and not for 0.33.0",
+    ),
+}

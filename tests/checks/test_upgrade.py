@@ -66,8 +66,8 @@ def test_a_changed_default_that_the_stack_sets_itself_stands_apart() -> None:
 
 def test_what_holds_on_the_new_release_alone_is_seen_on_the_commands_as_they_are() -> None:
     upgrade = upgraded("a3-2p1d", "0.22.1rc1", "0.26.0rc1")
-    assert ("recompute-scheduler", "on prefill 0.23.0 and later") in upgrade.rules_started
-    assert "recompute-scheduler" in {problem.rule for problem in upgrade.unchanged}
+    assert "recipe-release" in {problem.rule for problem in upgrade.appearing}
+    assert "additional-config-key" in {problem.rule for problem in upgrade.unchanged}
     assert ("prefill", "vllm-ascend-a3-pd-prefill", None) in upgrade.recipes
     assert "additional-config" in named(upgrade.commands_dropped)
 

@@ -151,8 +151,8 @@ class ScriptReader:
 
     def _whole_command(self, run: ContainerRun) -> tuple[Word, ...]:
         """What the container runs: its entry point, and the words behind the image."""
-        if run.entrypoint is not None:
-            return (run.entrypoint, *run.command)
+        if run.entrypoint is not None:  # an empty one takes the image's away
+            return (run.entrypoint, *run.command) if run.entrypoint.text else run.command
         image = run.container.image
         known = self.entrypoints.get(repository_of(image.text), ()) if image else ()
         is_own = recognise([word.text for word in run.command]) is not None

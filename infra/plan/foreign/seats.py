@@ -72,7 +72,10 @@ class Seat:
     @property
     def are_ports_open(self) -> bool:
         """Whether a port depends on what the file does not settle."""
-        return bool(self.open_flags & PORT_FLAGS) or any("PORT" in n for n in self.open_variables)
+        meeting = str(self.reading.flags.get("dist-init-addr") or "")
+        is_meeting_open = "dist-init-addr" in self.open_flags and not re.search(r":\d+$", meeting)
+        is_variable_open = any("PORT" in name for name in self.open_variables)
+        return bool(self.open_flags & PORT_FLAGS) or is_meeting_open or is_variable_open
 
     @property
     def is_address_open(self) -> bool:

@@ -32,6 +32,7 @@ _NUMBERS: Mapping[type, Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }
 _LARGEST = 1 << 40
+_DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?-(\d+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,11 @@ def evaluate(expression: str, scope: Scope) -> int | None:
     """A whole number of `$((…))`; None where a name is not settled or it is no plain arithmetic."""
     if len(expression) > 200:  # noqa: PLR2004 - more is no port or rank
         return None
+    settled = _DEFAULTED.sub(lambda match: _number_of(match[1], scope, match[2]), expression)
     text = re.sub(
         r"\$?\{?([A-Za-z_]\w*|[0-9]+(?=\}))\}?|\$([0-9])",
         lambda match: _number_of(match[1] or match[2], scope),
-        expression,
+        settled,
     )
     try:
         return _number(ast.parse(text.strip(), mode="eval").body)
@@ -191,7 +193,10 @@ class _Fields:
             raise ShellTroubleError(self.line, f"a word becomes more than {MAX_FIELDS} words")
 
     def add_split(self, value: Value) -> None:
-        """A value outside quotes: blanks end a field."""
+        """A value outside quotes: blanks end a field, but not those of a substitution that nothing settles."""
+        if any(" " in name for name in value.open_names):
+            self.add(value.raw, value.open_names, value.line)
+            return
         pieces = re.split(r"\s+", value.raw.replace(CONTINUED, ""))
         for index, piece in enumerate(pieces):
             if index:
@@ -287,8 +292,10 @@ def _argument(part: Reference, scope: Scope) -> Value:
     return Value(" ".join(w.raw for w in found), tuple(n for w in found for n in w.open_names))
 
 
-def _number_of(name: str, scope: Scope) -> str:
+def _number_of(name: str, scope: Scope, default: str = "?") -> str:
     held = scope.look_up(name)
+    if held is None or _is_empty(held):
+        return default
     is_number = isinstance(held, Value) and re.fullmatch(r"-?\d{1,12}", held.raw)
     return held.raw if is_number and isinstance(held, Value) else "?"
 

@@ -107,7 +107,7 @@ def _check_recompute(additional: dict[str, Any], version: Version, role: str | N
     key = "recompute_scheduler_enable"
     if not (scheduler.get(key) or additional.get(key)):
         return
-    if version >= (0, 23) and role != "kv_consumer":
+    if version >= (0, 23) and role not in ("kv_consumer", "kv_producer"):
         raise Failed("ValueError", RECOMPUTE_DECODE_MESSAGE)
     if version >= (0, 22) and role in (None, "kv_both"):
         raise Failed("ValueError", RECOMPUTE_MESSAGE)

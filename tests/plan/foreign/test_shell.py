@@ -28,6 +28,8 @@ def words(text: str, **values: str) -> list[list[str]]:
         ("P=1\nvllm serve m/n --port ${P:+8002}", "8002"),
         (': "${P:=8003}"\nvllm serve m/n --port $P', "8003"),
         ("P=8000\nvllm serve m/n --port $((P + 2 * 2))", "8004"),
+        ("N=2\nvllm serve m/n --port $(( 8000 + ${I:-3} * N ))", "8006"),
+        ("I=1\nvllm serve m/n --port $((8000+${I:-3}))", "8001"),
         ("vllm serve m/n --port '80'05", "8005"),
         ('export P=8006; vllm serve m/n --port "${P}"', "8006"),
         ("A=(8007 8)\nvllm serve m/n --port ${A[0]}", "8007"),
@@ -42,6 +44,13 @@ def words(text: str, **values: str) -> list[list[str]]:
 )
 def test_values_that_the_script_settles(script: str, argument: str) -> None:
     assert words(script) == [["vllm", "serve", "m/n", "--port", argument]]
+
+
+def test_a_substitution_that_nothing_settles_is_one_word() -> None:
+    recipe = follow("R=$(( $N * 2 ))\nvllm serve m/n --port $R --seed 1")
+    (launch,) = recipe.launches
+    assert [word.text for word in launch.words[3:]] == ["--port", "$(( $N * 2 ))", "--seed", "1"]
+    assert launch.words[4].open_names
 
 
 def test_an_array_becomes_words_at_the_lines_where_they_stand() -> None:

@@ -126,8 +126,9 @@ def test_balance_scheduling_is_for_mixed_mode(
         ("0.22.1rc1", PREFILL, True),
         ("0.22.1rc1", DECODE, True),
         ("0.22.1rc1", None, False),
-        ("0.26.0rc1", PREFILL, False),
+        ("0.26.0rc1", PREFILL, True),
         ("0.26.0rc1", DECODE, True),
+        ("0.26.0rc1", None, False),
     ],
 )
 def test_the_recompute_scheduler_belongs_to_a_role(
