@@ -90,6 +90,19 @@ class ContainerAccess(Entry):
     ipc_host: StrictBool = True
 
 
+class PodAccess(Entry):
+    """How a pod gets the devices of its node.
+
+    Args:
+        resource: what the vendor's device plugin calls one device.
+        domain_label: label of a node that names the domain in which devices of several hosts share memory; then
+            pods need a claim on it (NVIDIA's ComputeDomain). None where domains end at the host.
+    """
+
+    resource: StrictStr
+    domain_label: StrictStr | None = None
+
+
 class Accelerator(SourcedEntry):
     """`accelerators/<id>.yaml`: a chip model and the host that carries it.
 
@@ -109,6 +122,7 @@ class Accelerator(SourcedEntry):
     fabric: FabricDomain
     mask_variable: StrictStr
     container: ContainerAccess
+    pod: PodAccess | None = None
     tuning: StrictStr
     aws_instance_type: StrictStr | None = None
     all_reduce_gb_s: StrictInt | None = None

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.draining import draining
-from infra.launch.endpoints import RankEndpoint
 from infra.launch.fleet import ask_until_known
 from infra.launch.handover import hand_over, look_at, take_back, watched
 from infra.launch.host_drift import not_as_installed
@@ -21,6 +20,7 @@ from infra.launch.router_proof import ask_through
 from infra.launch.secret import Secret
 from infra.launch.supervision import GroupState
 from infra.launch.unit_states import UnitState, read_units, units_request
+from infra.plan.endpoints import RankEndpoint
 from infra.plan.process import Process
 from infra.render.units import STOP_S
 

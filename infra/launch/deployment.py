@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from infra.inventory.hosts import InventoryHost
-from infra.launch.endpoints import Endpoints
 from infra.launch.fleet import Clock, Fleet
+from infra.plan.endpoints import Endpoints
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import unit_name
 from infra.render.host_state import HostState

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
-from infra.launch.endpoints import RankEndpoint
 from infra.launch.port_holders import Misplaced
 from infra.launch.unit_states import UnitState, own_reason, why_ended
+from infra.plan.endpoints import RankEndpoint
 
 MAX_NAMED = 5
 _NAMED_RANK = re.compile(r"\b(?:engine|data parallel rank:?) (\d+)\b")

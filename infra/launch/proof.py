@@ -26,7 +26,7 @@ from infra.engines.serving import (
     rank_headers,
     room_fields,
 )
-from infra.launch.endpoints import Endpoints, RankEndpoint
+from infra.plan.endpoints import Endpoints, RankEndpoint
 from infra.spec.stack import EngineName
 
 PROOF_TOKENS = 4

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from infra.engines.phases import NO_PHASE, Phase, read_phase
 from infra.engines.serving import HEALTH
 from infra.launch.deployment import Deployment
-from infra.launch.endpoints import RankEndpoint
 from infra.launch.failures import (
     failed_processes,
     misplaced_process,
@@ -27,6 +26,7 @@ from infra.launch.unit_states import (
     says_serving,
     units_request,
 )
+from infra.plan.endpoints import RankEndpoint
 
 OK_STATUS = 200
 # An engine that answers with an error this often does not only warm up.

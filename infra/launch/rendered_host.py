@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from infra.catalog.load import Catalog
 from infra.errors import InfraError, StackError
 from infra.launch.deployment import Deployment, Limits, Say
-from infra.launch.endpoints import read_endpoints
 from infra.launch.fleet import Answers, Clock, Report, Request
+from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
 from infra.render.host_state import HostState, Item
 from infra.render.release_record import read_kept

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from infra.catalog.load import Catalog
 from infra.launch.deployment import Deployment
-from infra.launch.endpoints import RankEndpoint
 from infra.launch.fleet import ask_all
 from infra.launch.handover import look_at
 from infra.launch.host_drift import Check, drift
@@ -18,6 +17,7 @@ from infra.launch.questions import missing_from, question_for
 from infra.launch.rdma_counters import check_counters, moved_between, read_counters
 from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
+from infra.plan.endpoints import RankEndpoint
 from infra.plan.process import Process
 
 LOG_LINES = 60

@@ -161,7 +161,7 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     containers: list[str] = []
     units: dict[str, str] = {}
     for process in processes:
-        release = _router_release(process, catalog) if process.kind == "router" else None
+        release = router_release(process, catalog) if process.kind == "router" else None
         credentials = credentials_of(release.id if release else plan.engine.name, plan.secrets)
         named |= {credential.name for credential in credentials}
         yield from _process_files(plan, process, release, credentials, catalog)
@@ -234,7 +234,7 @@ def _launch(
     )
 
 
-def _router_release(process: Process, catalog: Catalog) -> RouterRelease:
+def router_release(process: Process, catalog: Catalog) -> RouterRelease:
     """The router whose program the argument vector starts with.
 
     Raises:
@@ -251,7 +251,7 @@ def _router_release(process: Process, catalog: Catalog) -> RouterRelease:
 
 def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     def runs_in_image(process: Process) -> bool:
-        return process.kind == "engine" or _router_release(process, catalog).package is None
+        return process.kind == "engine" or router_release(process, catalog).package is None
 
     if plan.runtime == "native" or not any(runs_in_image(p) for p in plan.on_host(host)):
         return
@@ -281,7 +281,7 @@ def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item
     """The virtual environments that a host's native processes start from, each once."""
     found: dict[str, tuple[str, str]] = {}
     for process in plan.on_host(host):
-        release = _router_release(process, catalog) if process.kind == "router" else None
+        release = router_release(process, catalog) if process.kind == "router" else None
         launch = _launch(plan, process, release, catalog)
         if isinstance(launch, NativeLaunch):
             found[launch.environment] = (launch.package, process.argv[0])

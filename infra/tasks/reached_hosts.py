@@ -12,11 +12,11 @@ from typing import Protocol
 from infra.catalog.load import Catalog
 from infra.inventory.hosts import InventoryHost
 from infra.launch.deployment import Deployment, Limits
-from infra.launch.endpoints import read_endpoints
 from infra.launch.fleet import Fleet, SshFleet, SystemClock
 from infra.launch.lease import FORCE, Claim, leased, this_owner
 from infra.launch.secret import Secret
 from infra.plan.compile import CompiledStack
+from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
 from infra.remote.connecting import SshOptions
 from infra.remote.ssh_target import SshDefaults

@@ -10,9 +10,9 @@ from pathlib import Path
 from infra.catalog.load import Catalog
 from infra.errors import InfraError
 from infra.launch.deployment import Deployment, Limits
-from infra.launch.endpoints import read_endpoints
 from infra.launch.fleet import Answers, Report, Request
 from infra.plan.compile import compile_file
+from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan, Process
 from infra.remote.failures import LostConnection
 from infra.render.host_paths import release_path, unit_name

@@ -12,7 +12,6 @@ from infra.engines.serving import (
     generated_tokens,
     served_model_name,
 )
-from infra.launch.endpoints import Endpoints, RankEndpoint, read_endpoints
 from infra.launch.proof import (
     Asking,
     Proof,
@@ -23,6 +22,7 @@ from infra.launch.proof import (
 )
 from infra.launch.questions import missing_from, picture_url, question_for
 from infra.plan.compile import compile_file
+from infra.plan.endpoints import Endpoints, RankEndpoint, read_endpoints
 
 METRICS = 'vllm:generation_tokens_total{engine="0",model_name="m"} %s'
 EMPTY = {"status": 200, "body": ""}

@@ -1,0 +1,53 @@
+"""What only the owner of a Kubernetes cluster knows about one stack: the pod documents are compiled with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+EFA_RESOURCE = "vpc.amazonaws.com/efa"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LustreVolume:
+    """A file system of FSx for Lustre, bound statically."""
+
+    file_system_id: str
+    dns_name: str
+    mount_name: str
+    capacity_gib: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsVolume:
+    """Where a pod finds the weights.
+
+    Args:
+        kind: `node` for a folder that every node has; `claim` for a claim that exists in the namespace.
+        claim: its name, "" for the other kinds.
+        lustre: None for the other kinds.
+    """
+
+    kind: Literal["node", "claim", "lustre"]
+    claim: str = ""
+    lustre: LustreVolume | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """Facts of a cluster.
+
+    Args:
+        namespace: where everything of the stack lies.
+        node_selector: labels of the nodes that carry the stack's accelerator.
+        network: resources of the fabric that each pod asks for, by name (`rdma/hca`, `vpc.amazonaws.com/efa`).
+        huge_pages_mib: of 2 MiB pages that each pod asks for; 0 for none.
+        weights: where they are.
+    """
+
+    namespace: str
+    node_selector: Mapping[str, str]
+    network: Mapping[str, int]
+    huge_pages_mib: int
+    weights: WeightsVolume

@@ -1,0 +1,264 @@
+"""The pod of one host: its container with all devices of its node, its volumes and its probes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.catalog.schema import Accelerator, Mount, PodAccess
+from infra.engines.credentials import Credential
+from infra.errors import StackError
+from infra.inventory.pods import POD_IP
+from infra.plan.process import Plan
+from infra.render.cluster_facts import ClusterFacts, WeightsVolume
+from infra.render.host_paths import CONTAINER_SECRETS
+from infra.render.host_state import runnable_image
+from infra.render.pod_processes import GRACE_S, WAIT_S, Document
+
+LAUNCHER_FOLDER = "/etc/moe-infra"
+LAUNCHER = f"{LAUNCHER_FOLDER}/launch.py"
+LAUNCH_DOCUMENT = f"{LAUNCHER_FOLDER}/processes.json"
+WEIGHTS_CLAIM = "weights"
+WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
+DOMAIN_CLAIM = "nvlink-domain"
+# Engines are given this long to load, as `fab up` gives them, and their peers' pods to appear.
+LOAD_S = 3600
+PROBE_EVERY_S = 10
+PROBE_LIMIT_S = 30
+# What the scheduler reserves beside devices. Pods that take whole nodes need no more to be alone there, and the API
+# server refuses huge pages without either.
+RESERVED = {"cpu": "8", "memory": "64Gi"}
+ROUTER_RESERVED = {"cpu": "2", "memory": "4Gi"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What differs between the container of engines and that of a router.
+
+    Args:
+        launch: name of the ConfigMap with the launcher and its document.
+        index: the worker's index; None where the pod's label tells it.
+    """
+
+    launch: str
+    index: int | None
+    credentials: Sequence[Credential]
+    secret: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The node of a pod with engines.
+
+    Args:
+        accelerator: the pod takes all devices of a node.
+        mounts: from the node into the container, beside weights.
+        spans_hosts: whether the stack's processes run on more than one host.
+    """
+
+    accelerator: Accelerator
+    mounts: Sequence[Mount]
+    spans_hosts: bool
+
+
+def pod_access(accelerator: Accelerator) -> PodAccess:
+    """How pods get an accelerator.
+
+    Raises:
+        StackError: the catalogue does not say.
+    """
+    if accelerator.pod is None:
+        what = f"The catalogue does not say what a device plugin calls {accelerator.id}."
+        fix = f"Add `pod: {{resource: …}}` to infra/catalog/accelerators/{accelerator.id}.yaml."
+        raise StackError(f"accelerator {accelerator.id}", what, fix)
+    return accelerator.pod
+
+
+def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Container) -> Document:
+    """The specification of a pod that runs one host of the plan.
+
+    Args:
+        plan: whose image, weights and name it takes.
+        cluster: facts of the cluster.
+        node: where it runs.
+        container: what its launcher is told.
+
+    Raises:
+        StackError: the catalogue does not say how pods get the accelerator.
+    """
+    accelerator, access = node.accelerator, pod_access(node.accelerator)
+    needs_domain = node.spans_hosts and access.domain_label is not None
+    limits = _limits(node, cluster)
+    resources: Document = {"limits": limits, "requests": {**RESERVED, **limits}}
+    volumes, places = _volumes(plan, cluster, container, node.mounts)
+    if needs_domain:
+        resources["claims"] = [{"name": DOMAIN_CLAIM}]
+    capabilities = sorted({"IPC_LOCK", *accelerator.container.capabilities})
+    spec = _pod(
+        container,
+        {
+            "name": "engine",
+            "image": runnable_image(plan.engine.image),
+            "resources": resources,
+            # memory of RDMA is locked, and a pod cannot raise the limit otherwise
+            "securityContext": {"capabilities": {"add": capabilities}},
+            "volumeMounts": places,
+            "startupProbe": _probe("started", limit_s=LOAD_S + WAIT_S),
+            "readinessProbe": _probe("ready", limit_s=3 * PROBE_EVERY_S),
+        },
+        volumes,
+    )
+    spec["nodeSelector"] = dict(cluster.node_selector)
+    spec["tolerations"] = [{"key": access.resource, "operator": "Exists", "effect": "NoSchedule"}]
+    if needs_domain:
+        spec["resourceClaims"] = [
+            {"name": DOMAIN_CLAIM, "resourceClaimTemplateName": domain_claim(plan.stack)}
+        ]
+        spec["affinity"] = _same_domain(plan.stack, str(access.domain_label))
+    return spec
+
+
+def router_pod(
+    image: str, container: Container, *, prepare: Document | None, port: int
+) -> Document:
+    """The specification of the router's pod.
+
+    Args:
+        image: what it runs in.
+        container: what its launcher is told.
+        prepare: the container that installs a router's wheel beforehand, None without.
+        port: the one that clients use.
+    """
+    volumes, places = _launch_volumes(container)
+    if prepare is not None:
+        volumes.append({"name": "router", "emptyDir": {}})
+        places.append({"name": "router", "mountPath": str(prepare["folder"])})
+    spec = _pod(
+        container,
+        {
+            "name": "router",
+            "image": image,
+            "resources": {"requests": ROUTER_RESERVED},
+            "volumeMounts": places,
+            "startupProbe": _probe("started", limit_s=LOAD_S + WAIT_S),
+            "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": PROBE_EVERY_S},
+        },
+        volumes,
+    )
+    if prepare is not None:
+        spec["initContainers"] = [
+            {
+                "name": "install",
+                "image": image,
+                "command": prepare["command"],
+                "volumeMounts": [places[-1]],
+            }
+        ]
+    return spec
+
+
+def domain_claim(stack: str) -> str:
+    """The claim template that the stack's ComputeDomain makes."""
+    return f"{stack}-nvlink"
+
+
+def _pod(container: Container, own: Document, volumes: Sequence[Document]) -> Document:
+    """What every pod of ours has; `own` is the rest of its container."""
+    return {
+        # a service called vllm would give its pods VLLM_PORT, from which vLLM takes every port
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "containers": [
+            {
+                **own,
+                "command": ["python3", LAUNCHER, "run", LAUNCH_DOCUMENT],
+                "env": _environment(container),
+            }
+        ],
+        "volumes": list(volumes),
+    }
+
+
+def _environment(container: Container) -> list[Document]:
+    """The pod's address, the worker's index and secrets; what processes get is in the launcher's document."""
+    label = {"fieldRef": {"fieldPath": f"metadata.labels['{WORKER_INDEX_LABEL}']"}}
+    index: Document = {"valueFrom": label}
+    if container.index is not None:
+        index = {"value": str(container.index)}
+    found: list[Document] = [
+        {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "MOE_WORKER_INDEX", **index},
+    ]
+    for credential in container.credentials:
+        if credential.holds == "path":
+            value: Document = {"value": f"{CONTAINER_SECRETS}/{credential.name}"}
+        else:
+            key = {"name": container.secret, "key": credential.name}
+            value = {"valueFrom": {"secretKeyRef": key}}
+        found.append({"name": credential.variable, **value})
+    return found
+
+
+def _limits(node: Node, cluster: ClusterFacts) -> dict[str, str]:
+    limits = {pod_access(node.accelerator).resource: str(node.accelerator.devices_per_host)}
+    if node.spans_hosts:
+        limits.update({name: str(count) for name, count in cluster.network.items()})
+        if cluster.huge_pages_mib:
+            limits["hugepages-2Mi"] = f"{cluster.huge_pages_mib}Mi"
+    return limits
+
+
+def _volumes(
+    plan: Plan, cluster: ClusterFacts, container: Container, mounts: Sequence[Mount]
+) -> tuple[list[Document], list[Document]]:
+    """Volumes of an engine's pod, and where they are mounted."""
+    volumes, places = _launch_volumes(container)
+    volumes += [
+        {"name": "weights", **_weights(plan, cluster.weights)},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+    ]
+    places += [
+        {"name": "weights", "mountPath": plan.weights_path, "readOnly": True},
+        {"name": "shared-memory", "mountPath": "/dev/shm"},  # noqa: S108 - where NCCL and engines look
+    ]
+    if any(credential.holds == "path" for credential in container.credentials):
+        volumes.append({"name": "secrets", "secret": {"secretName": container.secret}})
+        places.append({"name": "secrets", "mountPath": CONTAINER_SECRETS, "readOnly": True})
+    for number, mount in enumerate({mount.target: mount for mount in mounts}.values()):
+        volumes.append({"name": f"node-{number}", "hostPath": {"path": mount.source.rstrip("/")}})
+        place: Document = {"name": f"node-{number}", "mountPath": mount.target.rstrip("/")}
+        places.append({**place, "readOnly": mount.read_only})
+    return volumes, places
+
+
+def _launch_volumes(container: Container) -> tuple[list[Document], list[Document]]:
+    launch: Document = {"name": "launch", "configMap": {"name": container.launch}}
+    return [launch], [{"name": "launch", "mountPath": LAUNCHER_FOLDER, "readOnly": True}]
+
+
+def _weights(plan: Plan, weights: WeightsVolume) -> Mapping[str, object]:
+    if weights.kind == "node":
+        return {"hostPath": {"path": plan.weights_path, "type": "Directory"}}
+    name = weights.claim if weights.kind == "claim" else f"{plan.stack}-{WEIGHTS_CLAIM}"
+    return {"persistentVolumeClaim": {"claimName": name, "readOnly": True}}
+
+
+def _probe(operation: str, *, limit_s: int) -> Document:
+    return {
+        "exec": {"command": ["python3", LAUNCHER, operation, LAUNCH_DOCUMENT]},
+        "periodSeconds": PROBE_EVERY_S,
+        "timeoutSeconds": PROBE_LIMIT_S,
+        "failureThreshold": limit_s // PROBE_EVERY_S,
+    }
+
+
+def _same_domain(stack: str, label: str) -> Document:
+    """All pods of a stack on nodes of one domain; the first one chooses."""
+    term = {"topologyKey": label, "labelSelector": {"matchLabels": domain_labels(stack)}}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def domain_labels(stack: str) -> dict[str, str]:
+    """Labels of the pods with engines of a stack."""
+    return {"app.kubernetes.io/instance": stack, "app.kubernetes.io/component": "engine"}
