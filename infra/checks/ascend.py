@@ -16,6 +16,7 @@ FLASH_COMM = "VLLM_ASCEND_ENABLE_FLASHCOMM1"
 SINCE_ROLES = (0, 22, 0)
 SINCE_DECODE_ONLY = (0, 23, 0)
 SINCE_NO_CONTEXTS = (0, 26, 0)
+V2_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 SINCE_VISION = (0, 18, 0)
 DEFAULT_BLOCK = 128
 # Mooncake takes its rpc ports at random from here (MC_MIN_RPC_PORT, MC_MAX_RPC_PORT).
@@ -99,6 +100,17 @@ def recompute_scheduler_role(view: PlanView) -> Iterator[Finding]:
         yield _about(process, "additional-config", what, "Remove it there.")
 
 
+def recompute_on_decode_alone(view: PlanView) -> Iterator[Finding]:
+    """The recompute scheduler belongs to decode: on prefill it led to wrong answers, and later releases ignore it."""
+    for process in _on_ascend(view):
+        is_on = _is_on(view, process, "recompute_scheduler_enable", "")
+        if is_on and _kv_role(view, process) == "kv_producer":
+            ignored = _plugin(view) >= SINCE_DECODE_ONLY
+            then = "it is ignored" if ignored else "answers may be wrong (vllm-ascend#11265)"
+            what = f"recompute_scheduler_enable is on for prefill: {then}."
+            yield _about(process, "additional-config", what, "Remove it there; decode keeps it.")
+
+
 def decode_has_no_stages(view: PlanView) -> Iterator[Finding]:
     """MooncakeConnectorV1 hands over to a decode of one pipeline stage, and splits stages or contexts, not both."""
     for process in _on_ascend(view):
@@ -124,7 +136,7 @@ def prefill_contexts_possible(view: PlanView) -> Iterator[Finding]:
         ranks = view.readings[process.id].group_size
         if contexts <= 1 or version < SINCE_ROLES:
             continue
-        if version >= SINCE_NO_CONTEXTS:
+        if version >= SINCE_NO_CONTEXTS and process.env.get(V2_RUNNER) not in TRUE_WORDS:
             release = f"vllm-ascend {view.release.version}"
             what = (
                 f"{release} has no prefill context parallelism; {process.role} asks for {contexts}."

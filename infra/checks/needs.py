@@ -45,6 +45,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "flash-comm-layout",
             "balance-scheduling",
             "recompute-scheduler",
+            "recompute-on-prefill",
             "kv-port-drawn",
             "kv-port-low",
             "draft-incomplete",

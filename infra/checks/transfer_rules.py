@@ -123,6 +123,12 @@ TRANSFER_RULES: Mapping[str, Rule] = {
         releases="vllm-ascend 0.22.0 and later",
         check=ascend.recompute_scheduler_role,
     ),
+    "recompute-on-prefill": Rule(
+        severity="warning",
+        source="vllm-project/vllm-ascend#11265, #11537; vllm_ascend/platform.py@0.22.1rc1, 0.26.0rc1",
+        releases="vllm-ascend; ignored by 0.23.0 and later",
+        check=ascend.recompute_on_decode_alone,
+    ),
     "interleave-size": Rule(
         severity="error",
         source=_ASCEND,

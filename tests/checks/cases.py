@@ -588,6 +588,14 @@ CASES: Mapping[str, tuple[Case, ...]] = {
             "for decode since vllm-ascend 0.23.0, not for unified",
         ),
     ),
+    "recompute-on-prefill": (
+        Case(A3, additional("prefill-0/0", recompute_scheduler_enable=True), "answers may be wrong"),
+        Case(
+            "a3-2p1d@0.26.0rc1",
+            additional("prefill-0/0", scheduler_config={"recompute_scheduler_enable": True}),
+            "is on for prefill: it is ignored",
+        ),
+    ),
     "interleave-size": (
         Case(A3, flag("prefill-0/0", "--decode-context-parallel-size", "2"), "differs from block-size", "prefill-0/0"),
     ),

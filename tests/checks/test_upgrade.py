@@ -65,11 +65,15 @@ def test_a_changed_default_that_the_stack_sets_itself_stands_apart() -> None:
 
 
 def test_what_holds_on_the_new_release_alone_is_seen_on_the_commands_as_they_are() -> None:
-    upgrade = upgraded("a3-2p1d", "0.22.1rc1", "0.26.0rc1")
-    assert "recipe-release" in {problem.rule for problem in upgrade.appearing}
-    assert "additional-config-key" in {problem.rule for problem in upgrade.unchanged}
-    assert ("prefill", "vllm-ascend-a3-pd-prefill", None) in upgrade.recipes
-    assert "additional-config" in named(upgrade.commands_dropped)
+    on_prefill = "roles.prefill.flags.additional-config={recompute_scheduler_enable: true}"
+    plain = upgraded("a3-2p1d", "0.22.1rc1", "0.26.0rc1")
+    upgrade = upgraded("a3-2p1d", "0.22.1rc1", "0.26.0rc1", on_prefill)
+    assert ("recompute-on-prefill", "ignored by 0.23.0 and later") in upgrade.rules_started
+    assert "recompute-on-prefill" in {problem.rule for problem in upgrade.unchanged}
+    assert "recipe-release" in {problem.rule for problem in plain.appearing}
+    assert "additional-config-key" in {problem.rule for problem in plain.unchanged}
+    assert ("prefill", "vllm-ascend-a3-pd-prefill", None) in plain.recipes
+    assert "additional-config" in named(plain.commands_dropped)
 
 
 def test_going_back_turns_everything_round() -> None:

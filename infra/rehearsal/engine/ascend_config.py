@@ -22,8 +22,8 @@ RECOMPUTE_MESSAGE = (
     "(kv_role='kv_producer' or 'kv_consumer'), and is not supported in PD-mixed mode."
 )
 RECOMPUTE_DECODE_MESSAGE = (
-    "recompute_scheduler_enable can only be enabled on the decode node of PD-disaggregated mode "
-    "(kv_role='kv_consumer')."
+    "recompute_scheduler_enable can only be enabled on PD-disaggregated D nodes "
+    "(kv_role='kv_consumer', but got kv_role={role!r}), and is not supported in PD-mixed mode."
 )
 
 
@@ -107,9 +107,10 @@ def _check_recompute(additional: dict[str, Any], version: Version, role: str | N
     key = "recompute_scheduler_enable"
     if not (scheduler.get(key) or additional.get(key)):
         return
-    if version >= (0, 23) and role not in ("kv_consumer", "kv_producer"):
-        raise Failed("ValueError", RECOMPUTE_DECODE_MESSAGE)
-    if version >= (0, 22) and role in (None, "kv_both"):
+    # vllm_ascend/platform.py@0.26.0rc1 ignores it on a producer, with a warning
+    if role in (None, "kv_both") and version >= (0, 23):
+        raise Failed("ValueError", RECOMPUTE_DECODE_MESSAGE.format(role=role))
+    if role in (None, "kv_both") and version >= (0, 22):
         raise Failed("ValueError", RECOMPUTE_MESSAGE)
 
 
