@@ -35,16 +35,6 @@ def additional_keys_known(view: PlanView) -> Iterator[Finding]:
             what = f"vllm-ascend {view.release.version} reads no additional-config key {key}: it has no effect."
             fix = "Remove it, correct its name, or write it in the map that it belongs to."
             yield _about(process, "additional-config", what, fix)
-    yield from _recompute_ignored(view)
-
-
-def _recompute_ignored(view: PlanView) -> Iterator[Finding]:
-    """Since 0.23.0 prefill switches the recompute scheduler off by itself."""
-    for process in _on_ascend(view) if _plugin(view) >= SINCE_DECODE_ONLY else ():
-        is_on = _is_on(view, process, "recompute_scheduler_enable", "")
-        if is_on and _kv_role(view, process) == "kv_producer":
-            what = "recompute_scheduler_enable has no effect on prefill since vllm-ascend 0.23.0."
-            yield _about(process, "additional-config", what, "Keep it on decode alone.")
 
 
 def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
