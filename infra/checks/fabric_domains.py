@@ -47,8 +47,9 @@ def ranks_share_pod(view: PlanView) -> Iterator[Finding]:
     for group, members in view.groups.items():
         first = members[0]
         backend = str(view.flags(first).get("all2all-backend") or "")
-        alone = [p for p in members if "data-parallel-rank" in view.flags(p)]
-        if not backend.startswith("deepep") or len(alone) < 2:  # noqa: PLR2004 - a rank alone shares with nobody
+        # a host of such a plan is a pod; one that several ranks share is what is wanted
+        pods = {process.host for process in members}
+        if not backend.startswith("deepep") or len(members) == 1 or len(pods) < len(members):
             continue
         held = len(view.readings[first.id].devices)
         if held < view.accelerator(first).devices_per_host:

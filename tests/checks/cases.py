@@ -427,16 +427,6 @@ CASES: Mapping[str, tuple[Case, ...]] = {
             "reaches the 8 of one NVLink domain",
         ),
     ),
-    "pod-per-rank": (
-        Case(
-            GB200,
-            both(
-                top("platform", "existing-kubernetes"),
-                every("decode", lambda name: flag(name, "--all2all-backend", "deepep_low_latency")),
-            ),
-            "decode/0 has a pod per rank (1 devices)",
-        ),
-    ),
     "service-port": (
         Case(GB200, flag("decode-0/1", "--port", "28028"), "NCCL's RAS thread", "decode-0/1"),
         Case(A3, kv_config("prefill-0/0", kv_port="60010"), "which HCCL takes", "prefill-0/0"),

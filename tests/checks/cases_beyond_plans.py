@@ -41,6 +41,28 @@ spec:
 {probes}"""
 
 
+def ranks(backend: str) -> str:
+    """A set of sixteen pods, a rank and a device in each, with a transport between their experts."""
+    return f"""\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {{name: wide}}
+spec:
+  leaderWorkerTemplate:
+    size: 16
+    workerTemplate:
+      spec:
+        nodeSelector: {{nvidia.com/gpu.product: NVIDIA-H200}}
+        containers:
+          - name: engine
+            image: vllm/vllm-openai:v0.22.1
+            args: [moonshotai/Kimi-K2.5, --data-parallel-size, "16", --data-parallel-rank, $(LWS_WORKER_INDEX),
+                   --data-parallel-address, $(LWS_LEADER_ADDRESS), --enable-expert-parallel,
+                   --all2all-backend, {backend}]
+            resources: {{limits: {{nvidia.com/gpu: 1}}}}
+"""
+
+
 _LIVENESS = "      livenessProbe: {httpGet: {path: /health, port: 8000}, initialDelaySeconds: 60}\n"
 _STARTUP = "      startupProbe: {httpGet: {path: /health, port: 8000}, failureThreshold: 180, periodSeconds: 10}\n"
 
@@ -58,6 +80,11 @@ STACK_CASES: Mapping[str, StackCase] = {
 }
 
 MANIFEST_CASES: Mapping[str, ManifestCase] = {
+    "pod-per-rank": ManifestCase(
+        broken=ranks("deepep_low_latency"),
+        right=ranks("allgather_reducescatter"),
+        says="has a pod per rank (1 devices)",
+    ),
     "probe-patience": ManifestCase(
         broken=pod(_LIVENESS),
         right=pod(_LIVENESS + _STARTUP),
