@@ -27,23 +27,24 @@ def run_program() -> None:
     """
     try:
         root = Path(pulumi.get_root_directory())
-        pulumi.export("inventory", provision(root, pulumi.get_stack()))
+        pulumi.export("inventory", provision(root, pulumi.get_stack(), Catalog()))
     except InfraError as error:
         pulumi.log.error(str(error))
         sys.exit(MESSAGE_WAS_SHOWN)
 
 
-def provision(root: Path, name: str) -> pulumi.Input[dict[str, object]]:
+def provision(root: Path, name: str, catalog: Catalog) -> pulumi.Input[dict[str, object]]:
     """Register everything that a stack needs; returns the inventory document.
 
     Args:
         root: the folder of `Pulumi.yaml`; stacks lie under it.
         name: the stack's name.
+        catalog: what is true of the world.
 
     Raises:
         InfraError: the stack or the configuration is wrong; nothing was registered.
     """
-    stack, topology, size_bytes = _read_stack(root, name)
+    stack, topology, size_bytes = _read_stack(root, name, catalog)
     platform = stack.spec.platform
     match platform:
         case "aws-ec2":
@@ -63,11 +64,10 @@ def provision(root: Path, name: str) -> pulumi.Input[dict[str, object]]:
             assert_never(platform)
 
 
-def _read_stack(root: Path, name: str) -> tuple[LoadedStack, Topology, int]:
+def _read_stack(root: Path, name: str, catalog: Catalog) -> tuple[LoadedStack, Topology, int]:
     """The stack file of that name, its topology, and the bytes of its checkpoint and draft."""
     path = root / "stacks" / f"{name}.yaml"
     stack = load_stack(str(path) if path.is_file() else name)
-    catalog = Catalog()
     _, topology = resolve_topology(stack, catalog)
     names = [stack.spec.checkpoint, *([stack.spec.draft.checkpoint] if stack.spec.draft else [])]
     return stack, topology, sum(catalog.checkpoint(each).size_bytes for each in names)

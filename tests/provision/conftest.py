@@ -19,6 +19,7 @@ import pytest
 import yaml
 from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks
 
+from infra.catalog.load import Catalog
 from infra.provision.previous import READ_OUTPUTS
 from infra.provision.program import provision
 from infra.rehearsal.cloud import operations
@@ -148,8 +149,23 @@ def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
         asyncio.set_event_loop_policy(before)
 
 
+@pytest.fixture(scope="session")
+def recordings() -> dict[object, Recorded]:
+    """Runs of shipped stacks in accounts that hold nothing else: many tests look at the same one."""
+    return {}
+
+
+def _nothing(_: Store) -> Mapping[str, str]:
+    return {}
+
+
 @pytest.fixture
-def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
+def record(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    catalog: Catalog,
+    recordings: dict[object, Recorded],
+) -> Record:
     """Run the program of a stack; keyword arguments are further configuration values.
 
     `prepare` makes what the account has already; `previous` is the inventory of the last run.
@@ -166,12 +182,16 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
         stack: str,
         *,
         root: Path = PROJECT,
-        prepare: Callable[[Store], Mapping[str, str]] = lambda _: {},
+        prepare: Callable[[Store], Mapping[str, str]] = _nothing,
         previous: Mapping[str, Any] | None = None,
         **config: str,
     ) -> Recorded:
+        is_shared = root == PROJECT and prepare is _nothing and previous is None
+        key = (stack, tuple(sorted(config.items())))
+        if is_shared and key in recordings:
+            return recordings[key]
         folder = next(clouds)
-        values = _configuration(stack, root, folder, config)
+        values = _configuration(stack, root, folder, config, catalog)
         store = Store(folder)
         values |= {f"{PROJECT_NAME}:{key}": value for key, value in prepare(store).items()}
         cloud = _EmulatedCloud(store, values.get("aws:region", ""), previous or {})
@@ -179,7 +199,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
         said.clear()
 
         def program() -> None:
-            document = pulumi.Output.from_input(provision(root, stack))
+            document = pulumi.Output.from_input(provision(root, stack, catalog))
             document.apply(exported.append)
 
         with _event_loop() as loop:
@@ -187,18 +207,21 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
             pulumi.runtime.set_all_config(values)
             loop.run_until_complete(pulumi.runtime.stack.run_pulumi_func(program))
             pulumi.runtime.set_all_config({})
-        return Recorded(
+        recorded = Recorded(
             resources=cloud.resources,
             components=frozenset(cloud.components),
             inventory=plain(exported[0]),  # type: ignore[arg-type]
             said=tuple(said),
         )
+        if is_shared:
+            recordings[key] = recorded
+        return recorded
 
     return run
 
 
 def _configuration(
-    stack: str, root: Path, cloud: Path, further: Mapping[str, str]
+    stack: str, root: Path, cloud: Path, further: Mapping[str, str], catalog: Catalog
 ) -> dict[str, str]:
     """What the command line would hand to the program: defaults of Pulumi.yaml, then the stack's own values."""
     project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"))
@@ -208,7 +231,12 @@ def _configuration(
     own = {f"{PROJECT_NAME}:{name}": value for name, value in further.items()}
     spec_file = root / "stacks" / f"{stack}.yaml"
     shipped = read_config(root, stack)
-    return {**defaults, **prepare_account(stack, spec_file, cloud, shipped), **shipped, **own}
+    return {
+        **defaults,
+        **prepare_account(stack, spec_file, cloud, shipped, catalog),
+        **shipped,
+        **own,
+    }
 
 
 def _text(value: object) -> str:

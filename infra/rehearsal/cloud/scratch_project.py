@@ -25,6 +25,11 @@ KEY_NAME = "rehearsal"
 SSH_FROM = "10.0.0.0/8"
 RESERVATION = "cr-0123456789abcdef0"
 PROVIDER = "pulumi-resource-aws"
+_PACK = "infra/provision/policy"
+_PULUMI_FILES = (
+    *("Pulumi.yaml", "infra/__main__.py"),
+    *(f"{_PACK}/PulumiPolicy.yaml", f"{_PACK}/__main__.py"),
+)
 _RESERVED_TRAYS = 9  # the smaller UltraServer; other reservations are as large as the stack asks
 
 
@@ -69,9 +74,9 @@ def make_scratch_project(
     """
     folder = scratch / "project"
     (folder / "stacks").mkdir(parents=True)
-    (folder / "infra").mkdir()
-    shutil.copy(PROJECT / "Pulumi.yaml", folder)
-    shutil.copy(PROJECT / "infra" / "__main__.py", folder / "infra")
+    for name in _PULUMI_FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PROJECT / name, folder / name)
     for path in (PROJECT / "stacks").glob("*.yaml"):
         shutil.copy(path, folder / "stacks")
     own = folder / "stacks" / f"{stack}.yaml"
@@ -79,7 +84,7 @@ def make_scratch_project(
         own.write_text(yaml.safe_dump({"extends": str(spec_file.resolve())}), encoding="utf-8")
     (folder / ".venv").symlink_to(sys.prefix)
     shipped = read_config(folder, stack)
-    bought = prepare_account(stack, own, scratch / "cloud", shipped)
+    bought = prepare_account(stack, own, scratch / "cloud", shipped, Catalog())
     _write_config(folder, stack, {**bought, **shipped}, config)
     environment = _environment(scratch, pulumi_bin)
     return ScratchProject(
@@ -112,7 +117,7 @@ def read_config(folder: Path, stack: str) -> dict[str, str]:
 
 
 def prepare_account(
-    stack: str, spec_file: Path, cloud: Path, shipped: Mapping[str, str]
+    stack: str, spec_file: Path, cloud: Path, shipped: Mapping[str, str], catalog: Catalog
 ) -> dict[str, str]:
     """The account of an operator who has bought what the stack needs; returns what they configure.
 
@@ -121,9 +126,10 @@ def prepare_account(
         spec_file: where its file should be; else the name is looked up.
         cloud: folder of the emulated account, written.
         shipped: configuration that stands already; its zone is where the reservation is.
+        catalog: what is true of the world.
     """
     loaded = load_stack(str(spec_file) if spec_file.is_file() else stack)
-    _, topology = resolve_topology(loaded, Catalog())
+    _, topology = resolve_topology(loaded, catalog)
     instance_type = topology.hosts[0].accelerator.aws_instance_type or ""
     machine = machine_facts(instance_type)
     zone = ZONES.get(shipped.get("moe-infra:zone_id", "")) or _zone(instance_type)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from infra.errors import PrerequisiteError
 from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.machine_kinds import INSTANCE, PLACEMENT_GROUP, TEMPLATE
@@ -17,7 +19,9 @@ from infra.rehearsal.cloud.network_kinds import (
     SUBNET,
     VPC,
 )
+from infra.rehearsal.cloud.scratch_project import ScratchProject, find_pulumi, make_scratch_project
 from infra.rehearsal.cloud.store import Account, Reservation, Resource, Store, write_account
+from tests.rehearsal.cloud.command import STACK
 
 IMAGE = "ami-000000000000000e0"  # x86_64
 ARM_IMAGE = "ami-000000000000000e3"
@@ -111,6 +115,24 @@ def interface(subnet: Resource, group: Resource, **changed: object) -> dict[str,
         "securityGroups": [group.id],
     }
     return {**row, "interfaceType": "interface", **changed}
+
+
+@pytest.fixture(scope="module")
+def pulumi_bin() -> Path:
+    try:
+        return find_pulumi()
+    except PrerequisiteError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def make_project(pulumi_bin: Path, tmp_path: Path) -> Callable[..., ScratchProject]:
+    def make(stack: str = STACK, spec_file: Path | None = None, **config: str) -> ScratchProject:
+        return make_scratch_project(
+            stack, tmp_path / "scratch", spec_file=spec_file, pulumi_bin=pulumi_bin, config=config
+        )
+
+    return make
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""What no cloud resource may be, whichever program declares it: the pack of `pulumi up --policy-pack`."""

@@ -1,0 +1,5 @@
+"""What the Pulumi command line runs for `--policy-pack infra/provision/policy`."""
+
+from infra.provision.policy.pack import offer_pack
+
+offer_pack()

@@ -1,0 +1,257 @@
+"""Each rule both ways: what it refuses, and what stands beside it and is let through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from infra.provision.policy import rules
+from infra.provision.policy.declared import UNKNOWN, Declared
+from infra.rehearsal.cloud.operations import KINDS
+from infra.rehearsal.cloud.package_types import resource_type
+
+Judge = Callable[[Declared], Iterator[str]]
+
+
+def declared(kind: str, *, protected: bool = False, **properties: Any) -> Declared:
+    return Declared(type=kind, name="mine", properties=properties, is_protected=protected)
+
+
+def template(**properties: Any) -> Declared:
+    return declared(rules.TEMPLATE, **properties)
+
+
+def volume(encrypted: str) -> list[dict[str, Any]]:
+    return [{"deviceName": "/dev/xvda", "ebs": {"encrypted": encrypted}}]
+
+
+def gb200(**changed: Any) -> Declared:
+    """A launch template that enters its UltraServer as it should, but for what is said."""
+    whole = {
+        "instanceType": "p6e-gb200.36xlarge",
+        "tags": {rules.CAPACITY_TAG: "ultraserver"},
+        "capacityReservationSpecification": targeted(rules.ONLY_RESERVED),
+        "instanceMarketOptions": {"marketType": "capacity-block"},
+    }
+    return template(**{**whole, **changed})
+
+
+def targeted(preference: str) -> dict[str, Any]:
+    return {
+        "capacityReservationPreference": preference,
+        "capacityReservationTarget": {"capacityReservationId": "cr-1"},
+    }
+
+
+REQUIRED: dict[str, Any] = {"metadataOptions": {"httpTokens": "required"}}
+OPTIONAL: dict[str, Any] = {"metadataOptions": {"httpTokens": "optional"}}
+TAGS = {"Name": "x", "moe-infra:stack": "mine"}
+OWN = "10.0.0.0/8"
+ALL = "0.0.0.0/0"
+REFUSED: list[tuple[Judge, Declared, str]] = [
+    (rules.find_open_ports, declared(rules.INGRESS_RULE, cidrIpv4=ALL), ALL),
+    (rules.find_open_ports, declared(rules.INGRESS_RULE, cidrIpv6="::/0"), "::/0"),
+    (
+        rules.find_open_ports,
+        declared(rules.OLD_RULE, type="ingress", cidrBlocks=[OWN, ALL]),
+        ALL,
+    ),
+    (
+        rules.find_open_ports,
+        declared(rules.SECURITY_GROUP, ingress=[{"ipv6CidrBlocks": ["::/0"]}]),
+        "::/0",
+    ),
+    (rules.find_open_ports, declared(rules.LOAD_BALANCER), "faces the internet"),
+    (rules.find_open_ports, declared(rules.LOAD_BALANCER, internal=False), "faces the internet"),
+    (rules.find_old_metadata, template(), "IMDSv1 answers"),
+    (rules.find_old_metadata, template(**OPTIONAL), "IMDSv1 answers"),
+    (rules.find_old_metadata, declared(rules.INSTANCE, ami="ami-1"), "IMDSv1 answers"),
+    (
+        rules.find_old_metadata,
+        declared(rules.INSTANCE, launchTemplate={"id": "lt-1"}, **OPTIONAL),
+        "overrides",
+    ),
+    (rules.find_plain_volumes, template(), "the image decides"),
+    (rules.find_plain_volumes, template(blockDeviceMappings=volume("false")), "/dev/xvda"),
+    (rules.find_plain_volumes, declared(rules.VOLUME), "set encrypted"),
+    (rules.find_plain_volumes, declared(rules.EFS, encrypted=False), "set encrypted"),
+    (
+        rules.find_plain_volumes,
+        declared(rules.INSTANCE, rootBlockDevice={"volumeSize": 8}),
+        "rootBlockDevice",
+    ),
+    (
+        rules.find_plain_volumes,
+        declared(rules.INSTANCE, ebsBlockDevices=[{"encrypted": True}, {"volumeSize": 8}]),
+        "ebsBlockDevices",
+    ),
+    (
+        rules.find_public_addresses,
+        template(networkInterfaces=[{"associatePublicIpAddress": "true"}, {"deviceIndex": 1}]),
+        "2 interfaces",
+    ),
+    (
+        rules.find_public_addresses,
+        declared(rules.INSTANCE, associatePublicIpAddress=True),
+        "public address",
+    ),
+    (
+        rules.find_public_addresses,
+        declared(rules.SUBNET, mapPublicIpOnLaunch=True),
+        "Every machine",
+    ),
+    (rules.find_missing_tags, declared(rules.BUCKET), "Name, moe-infra:stack"),
+    (
+        rules.find_missing_tags,
+        declared(rules.BUCKET, tags={**TAGS, "moe-infra:stack": ""}),
+        "moe-infra:stack",
+    ),
+    *(
+        (rules.find_unprotected_weights, declared(kind), "not protected")
+        for kind in (rules.BUCKET, rules.LUSTRE, rules.ASSOCIATION, rules.EFS)
+    ),
+    (
+        rules.find_untargeted_reservations,
+        gb200(capacityReservationSpecification={}),
+        "targets no reservation",
+    ),
+    (
+        rules.find_untargeted_reservations,
+        template(instanceType="p6e-gb200.36xlarge"),
+        "targets no reservation",
+    ),
+    (
+        rules.find_untargeted_reservations,
+        template(instanceType="p5en.48xlarge", tags={rules.CAPACITY_TAG: "odcr"}),
+        "targets no reservation",
+    ),
+    (
+        rules.find_untargeted_reservations,
+        gb200(capacityReservationSpecification=targeted("open")),
+        "outside the reservation",
+    ),
+    (rules.find_untargeted_reservations, gb200(instanceMarketOptions={}), "marketType"),
+    (
+        rules.find_untargeted_reservations,
+        gb200(placement={"groupName": "hosts"}),
+        "placement group",
+    ),
+]
+ODCR = gb200(
+    instanceType="p5en.48xlarge",
+    tags={rules.CAPACITY_TAG: "odcr"},
+    instanceMarketOptions={},
+    placement={"groupName": "hosts"},
+)
+ALLOWED: list[tuple[Judge, Declared]] = [
+    (rules.find_open_ports, declared(rules.INGRESS_RULE, cidrIpv4=OWN)),
+    (rules.find_open_ports, declared(rules.INGRESS_RULE, referencedSecurityGroupId=UNKNOWN)),
+    (rules.find_open_ports, declared(rules.EGRESS_RULE, cidrIpv4=ALL)),
+    (rules.find_open_ports, declared(rules.OLD_RULE, type="egress", cidrBlocks=[ALL])),
+    (rules.find_open_ports, declared(rules.SECURITY_GROUP, ingress=[{"cidrBlocks": [OWN]}])),
+    (rules.find_open_ports, declared(rules.LOAD_BALANCER, internal=True)),
+    (rules.find_old_metadata, template(**REQUIRED)),
+    (rules.find_old_metadata, declared(rules.INSTANCE, launchTemplate={"id": UNKNOWN})),
+    (rules.find_old_metadata, declared(rules.INSTANCE, ami="ami-1", **REQUIRED)),
+    (rules.find_plain_volumes, template(blockDeviceMappings=volume("true"))),
+    (rules.find_plain_volumes, declared(rules.VOLUME, encrypted=True)),
+    (rules.find_plain_volumes, declared(rules.INSTANCE, rootBlockDevice={"encrypted": True})),
+    (rules.find_plain_volumes, declared(rules.INSTANCE)),
+    (rules.find_public_addresses, template(networkInterfaces=[{"deviceIndex": 0}] * 2)),
+    (
+        rules.find_public_addresses,
+        template(networkInterfaces=[{"associatePublicIpAddress": "true"}]),
+    ),
+    (rules.find_public_addresses, declared(rules.SUBNET)),
+    (rules.find_missing_tags, declared(rules.BUCKET, tags=TAGS)),
+    (rules.find_missing_tags, declared("aws:ec2/route:Route")),
+    (rules.find_unprotected_weights, declared(rules.BUCKET, protected=True)),
+    (rules.find_unprotected_weights, declared("aws:ec2/vpc:Vpc")),
+    (rules.find_untargeted_reservations, gb200()),
+    (rules.find_untargeted_reservations, template(instanceType="p5en.48xlarge")),
+    (rules.find_untargeted_reservations, template(instanceType="m7i.large")),
+    (rules.find_untargeted_reservations, ODCR),
+]
+
+
+@pytest.mark.parametrize(("judge", "resource", "said"), REFUSED)
+def test_a_violation_is_found_and_said_once(judge: Judge, resource: Declared, said: str) -> None:
+    (sentence,) = judge(resource)
+    assert said in sentence
+
+
+@pytest.mark.parametrize(("judge", "resource"), ALLOWED)
+def test_what_is_right_is_let_through(judge: Judge, resource: Declared) -> None:
+    assert list(judge(resource)) == []
+
+
+def test_every_rule_is_tried_both_ways() -> None:
+    known = {rule.judge for rule in rules.ONE_RULES} | {rules.find_missing_tags}
+    assert {judge for judge, _, _ in REFUSED} == {judge for judge, _ in ALLOWED} == known
+
+
+def test_further_tags_can_be_required() -> None:
+    (sentence,) = rules.find_missing_tags(declared(rules.BUCKET, tags=TAGS), ("owner",))
+    assert "owner" in sentence
+    owned = declared(rules.BUCKET, tags={**TAGS, "owner": "me"})
+    assert list(rules.find_missing_tags(owned, ("owner",))) == []
+
+
+def test_the_types_that_take_tags_are_those_of_pulumi_aws() -> None:
+    """A type that the stacks use and that takes tags is judged; one that takes none is not."""
+    takes = {token for token in KINDS if "tags" in resource_type(token).inputs}
+    assert takes <= rules.TAGGED
+    assert all("tags" in resource_type(token).inputs for token in rules.TAGGED)
+
+
+GROUP = Declared(type=rules.SECURITY_GROUP, name="hosts", properties={})
+OTHER = Declared(type=rules.SECURITY_GROUP, name="other", properties={})
+
+
+def self_rule(
+    token: str, group: Declared = GROUP, source: Declared = GROUP, protocol: str = "-1"
+) -> Declared:
+    return Declared(
+        type=token,
+        name="self",
+        properties={"ipProtocol": protocol},
+        refers_to={"securityGroupId": (group,), "referencedSecurityGroupId": (source,)},
+    )
+
+
+def efa_template(kind: str = "efa-only") -> Declared:
+    return Declared(
+        type=rules.TEMPLATE,
+        name="hosts",
+        properties={"networkInterfaces": [{"interfaceType": "interface"}, {"interfaceType": kind}]},
+        refers_to={"networkInterfaces": (GROUP,)},
+    )
+
+
+IN, OUT = self_rule(rules.INGRESS_RULE), self_rule(rules.EGRESS_RULE)
+
+
+@pytest.mark.parametrize(
+    ("others", "directions"),
+    [
+        ((IN, OUT), []),
+        ((IN,), ["out to"]),
+        ((OUT,), ["in from"]),
+        ((), ["in from", "out to"]),
+        ((IN, self_rule(rules.EGRESS_RULE, protocol="tcp")), ["out to"]),
+        ((IN, self_rule(rules.EGRESS_RULE, source=OTHER)), ["out to"]),
+        ((IN, self_rule(rules.EGRESS_RULE, group=OTHER, source=OTHER)), ["out to"]),
+    ],
+)
+def test_groups_of_efa_interfaces_talk_among_themselves(
+    others: tuple[Declared, ...], directions: list[str]
+) -> None:
+    found = list(rules.find_mute_groups((efa_template(), GROUP, *others)))
+    assert [resource for resource, _ in found] == [GROUP for _ in directions]
+    assert all(word in said for word, (_, said) in zip(directions, found, strict=True))
+
+
+def test_a_group_without_efa_interfaces_need_not_talk() -> None:
+    assert list(rules.find_mute_groups((efa_template("interface"), GROUP))) == []

@@ -1,0 +1,42 @@
+"""The real Pulumi command line in a scratch project."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+STACK = "gb200-2p1d"
+
+
+@dataclass(frozen=True)
+class Pulumi:
+    """The command line in a scratch project."""
+
+    folder: Path
+    environment: Mapping[str, str]
+    stack: str = STACK
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = ("pulumi", *words, "--stack", self.stack, "--non-interactive", "--color", "never")
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=dict(self.environment),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def changes(self, *words: str) -> dict[str, int]:
+        """The counts of a finished operation, by kind of change."""
+        done = self(*words, "--json", "--yes", "--skip-preview")
+        told = [line for line in done.stdout.splitlines() if '"severity":"debug"' not in line]
+        assert done.returncode == 0, "\n".join(told) + done.stderr
+        events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        (summary,) = [event["summaryEvent"] for event in events if "summaryEvent" in event]
+        counts: dict[str, int] = summary["resourceChanges"]
+        return counts
