@@ -26,6 +26,7 @@ from infra.provision.survey import Survey, survey_account
 from infra.provision.weight_rules import (
     Loading,
     change_problems,
+    efa_warning,
     loading_warning,
     storage_problems,
 )
@@ -132,8 +133,13 @@ def _warn_of_slow_loading(decided: _Decided, size_bytes: int) -> None:
         target_s=decided.spec.weights.load_target_s,
     )
     rates, lustre = read_loading_rates(), decided.account.lustre
-    if warning := loading_warning(decided.store.storage, lustre, loading, rates):
-        pulumi.log.warn(warning)
+    storage = decided.store.storage
+    for warning in (
+        loading_warning(storage, lustre, loading, rates),
+        efa_warning(storage, lustre, loading.num_hosts),
+    ):
+        if warning is not None:
+            pulumi.log.warn(warning)
 
 
 def _launch(decided: _Decided, made: _Made) -> dict[str, ec2.Instance]:

@@ -109,6 +109,20 @@ def loading_warning(
     return f"{told} {_way_out(storage, lustre, loading)}"
 
 
+def efa_warning(storage: StorageKind, lustre: LustreSettings, num_hosts: int) -> str | None:
+    """What has to be done on hosts before they read a Lustre file system over EFA; None where none is meant."""
+    if storage != "fsx-lustre" or not lustre.has_efa:
+        return None
+    plain = LustreSettings(
+        capacity_gib=lustre.capacity_gib, throughput=lustre.throughput, has_efa=False
+    )
+    return (
+        f"Hosts read the file system over TCP, at {lustre_gb_per_s(plain, num_hosts):.2f} GB/s each, until the "
+        "set-up of EFA clients has run on them (FSx for Lustre User Guide, 'Configuring EFA clients'); an `efa` net in "
+        "`lnetctl net show` proves it."
+    )
+
+
 def enough_lustre(lustre: LustreSettings, loading: Loading) -> int | None:
     """The least size in GiB, in the same kind and tier, that meets the target; None when none does."""
     if loading.target_s is None:

@@ -13,6 +13,7 @@ from infra.provision.weight_rules import (
     LARGEST_GIB,
     Loading,
     change_problems,
+    efa_warning,
     enough_lustre,
     loading_warning,
     storage_problems,
@@ -122,6 +123,15 @@ def test_a_small_fast_file_system_is_a_trap_and_the_warning_has_the_numbers() ->
         "595 GB on each of 2 hosts at 1.25 GB/s take 476 s; weights.load_target_s is 300 s" in told
     )
     assert "9600 GiB of that tier would do" in told
+
+
+def test_efa_is_not_had_by_mounting_alone() -> None:
+    told = efa_warning("fsx-lustre", EFA, 2)
+    assert told is not None
+    assert "over TCP, at 2.50 GB/s each" in told
+    assert "lnetctl net show" in told
+    assert efa_warning("fsx-lustre", TCP, 2) is None
+    assert efa_warning("s3-to-nvme", EFA, 2) is None
 
 
 def test_what_is_read_in_time_is_not_warned_of() -> None:

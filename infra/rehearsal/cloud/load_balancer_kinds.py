@@ -42,7 +42,7 @@ def _make_load_balancer(request: Request) -> Made:
     _check_name(name)
     kind = request.text("loadBalancerType") or "application"
     if kind not in _PROTOCOLS:
-        raise RefusedError("ValidationError", f"'{kind}' is not a load balancer type.")
+        raise RefusedError("ValidationError", f"Load balancers of type {kind} are not emulated.")
     identities = request.inputs.get("subnets")
     subnets = [
         found
@@ -73,9 +73,6 @@ def _make_load_balancer(request: Request) -> Made:
 def _make_target_group(request: Request) -> Made:
     name = request.text("name")
     _check_name(name)
-    protocol = request.text("protocol")
-    if protocol not in {each for known in _PROTOCOLS.values() for each in known}:
-        raise RefusedError("ValidationError", f"'{protocol}' is not a protocol of targets.")
     arn = _arn(request, f"targetgroup/{name}/{request.digits[:16]}")
     return Made(id=arn, computed={"arn": arn, "arnSuffix": arn.rpartition(":")[2]})
 

@@ -79,7 +79,7 @@ def _parameter(question: Question) -> dict[str, object]:
     name = question.text("name")
     if name not in PARAMETERS:
         raise _missing("SSM Parameter", name)
-    value, _ = PARAMETERS[name]
+    value = question.store.account.parameters.get(name, PARAMETERS[name][0])
     return {
         "id": name,
         "arn": f"arn:aws:ssm:{question.region}::parameter{name}",

@@ -20,7 +20,6 @@ PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 INSTANCE = "aws:ec2/instance:Instance"
 
-_STRATEGIES = ("cluster", "partition", "spread")
 RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
 _WINDOW = 250  # addresses are spread over the first so many of a subnet, so that they read easily
 _BLOCK_KINDS = ("capacity-block", "ultraserver")
@@ -47,9 +46,6 @@ class _Launch:
 
 
 def _make_placement_group(request: Request) -> Made:
-    if request.text("strategy") not in _STRATEGIES:
-        what = f"The value '{request.text('strategy')}' for strategy is not valid."
-        raise RefusedError("InvalidParameterValue", f"{what} Use {', '.join(_STRATEGIES)}.")
     name = request.text("name")
     if any(other.inputs.get("name") == name for other in request.others(PLACEMENT_GROUP)):
         raise RefusedError(

@@ -15,6 +15,7 @@ from infra.rehearsal.cloud.kind import Kind, Made, RefusedError, Request, find_l
 from infra.rehearsal.cloud.package_types import UnknownTypeError, resource_type
 from infra.rehearsal.cloud.property_rules import property_failures
 from infra.rehearsal.cloud.store import Resource, Store, digits
+from infra.rehearsal.cloud.value_rules import value_failures
 from infra.rehearsal.cloud.wire import UNKNOWN
 
 KINDS: Mapping[str, Kind] = {
@@ -49,7 +50,7 @@ def check(
         declared = resource_type(token)
     except UnknownTypeError as error:
         return [("", f"pulumi-aws has no resource type {error}")]
-    failures = list(property_failures(inputs, declared.inputs))
+    failures = [*property_failures(inputs, declared.inputs), *value_failures(token, inputs)]
     name = kind.auto_name
     if name is not None and inputs.get(name) is None and inputs.get(f"{name}Prefix") is None:
         inputs[name] = old.get(name) or f"{urn.rpartition('::')[2]}-{digits(urn)[:7]}"

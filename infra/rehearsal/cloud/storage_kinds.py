@@ -126,13 +126,7 @@ def _make_association(request: Request) -> Made:
     return Made(id=identity, computed={"arn": arn, "associationId": identity})
 
 
-_THROUGHPUT_MODES = ("bursting", "provisioned", "elastic")
-
-
 def _make_elastic(request: Request) -> Made:
-    mode = request.text("throughputMode") or "bursting"
-    if mode not in _THROUGHPUT_MODES:
-        raise RefusedError("BadRequest", f"'{mode}' is not a throughput mode.")
     identity = f"fs-{request.digits}"
     return Made(
         id=identity,

@@ -47,6 +47,7 @@ class Account:
 
     Args:
         images: architecture by id, of images that are the operator's own.
+        parameters: values of public parameters that have moved on since `world` was written.
         forbidden: look-ups that the operator may not make (`getKeyPair`).
         instances_before_capacity_runs_out: a fault for tests: so many instances can be launched, the
             next is refused; None for no fault.
@@ -56,6 +57,7 @@ class Account:
     key_pairs: tuple[str, ...] = ()
     buckets: tuple[str, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
     forbidden: tuple[str, ...] = ()
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
     instances_before_capacity_runs_out: int | None = None

@@ -16,6 +16,7 @@ from infra.provision.outputs import read_outputs
 from infra.rehearsal.cloud.deployment import bring_up, provision_in_emulated_cloud
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import read_account, write_account
+from infra.rehearsal.cloud.world import PARAMETERS
 from infra.spec.load import PROJECT
 from tests.rehearsal.cloud.command import STACK, Pulumi
 
@@ -49,6 +50,11 @@ def test_the_life_of_a_stack(pulumi_bin: Path, tmp_path: Path) -> None:
     assert read_outputs(STACK, result.pulumi_dir, result.pulumi_env) == result.outputs
 
     pulumi, cloud = Pulumi(result.pulumi_dir, result.pulumi_env), tmp_path / "cloud"
+    # a newer image replaces no machine that runs
+    account = read_account(cloud)
+    newer = dict.fromkeys(PARAMETERS, "ami-0123456789abcdef0")
+    images = {"ami-0123456789abcdef0": "aarch64"}
+    write_account(cloud, replace(account, parameters=newer, images=images))
     assert set(pulumi.changes("up")) == {"same"}
     assert set(pulumi.changes("refresh")) == {"same"}
 

@@ -87,7 +87,6 @@ def test_an_elastic_file_system_has_one_target_in_a_zone(cloud: Cloud) -> None:
     target = cloud.make(MOUNT_TARGET, **rest)
     assert str(target.outputs["dnsName"]).startswith(f"{system.id}.efs.us-east-1")
     assert "MountTargetConflict" in cloud.refusal(MOUNT_TARGET, **rest)
-    assert "throughput mode" in cloud.refusal(ELASTIC, throughputMode="fast")
     cloud.make(ZONE_GROUP, groupName="us-east-1-dfw-2", optInStatus="opted-in")
     local, _ = cloud.network(zone="use1-dfw2-az1")
     said = cloud.refusal(MOUNT_TARGET, fileSystemId=system.id, subnetId=local.id)
