@@ -198,16 +198,19 @@ def test_a_file_outside_of_stacks_is_provisioned_under_its_name(
     make_project: Callable[..., ScratchProject], tmp_path: Path
 ) -> None:
     spec_file = tmp_path / "mine.yaml"
-    spec_file.write_text(yaml.safe_dump({"extends": "h200-2n-tp16", "capacity": {"kind": "odcr"}}))
+    fields = {"capacity": {"kind": "odcr"}, "ingress": "internal-load-balancer"}
+    spec_file.write_text(yaml.safe_dump({"extends": "h200-2n-tp16", **fields}))
     project = make_project("mine", spec_file)
     inventory = bring_up(project, say_nothing)["inventory"]
     assert isinstance(inventory, dict)
     assert inventory["stack"] == "mine"
     assert [host["name"] for host in inventory["hosts"]] == ["unified-0", "unified-1"]
+    assert ".elb.us-east-1.amazonaws.com:8000" in inventory["router"]["url"]
 
     # Another launch template replaces both machines; the reservation holds two and has no spare.
     pulumi = Pulumi(project.folder, project.environment, "mine")
     assert pulumi("config", "set", "root_volume_gib", "400").returncode == 0
     changed = pulumi.changes("up")
-    assert (changed["update"], changed["replace"]) == (1, 2)
+    # the template in place; both machines, and the load balancer's target at the router's new address
+    assert (changed["update"], changed["replace"]) == (1, 3)
     assert len(resources(project.cloud, "Instance")) == 2
