@@ -18,7 +18,8 @@ a warning is printed; `fab check --explain RULE` prints one rule. A stack accept
 `waive: [{rule: ID, reason: WHY}]`; it is printed all the same.
 
 What cannot be read or placed at all (an unknown key, a wrong type, an id that the catalogue lacks, devices left idle
-without being declared) is reported with its line before these rules.
+without being declared) is reported with its line before these rules. Which of them stop failures that users reported in
+public: [outages.md](outages.md).
 
 | rule | severity | what holds | releases | source |
 |---|---|---|---|---|
