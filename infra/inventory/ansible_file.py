@@ -20,7 +20,7 @@ from infra.inventory.variable_files import (
     VariableFiles,
     read_variable_files,
 )
-from infra.spec.load import nearest
+from infra.spec.nearest import nearest
 from infra.spec.yaml_source import Document, read_yaml
 
 # Names of one value: Ansible takes the first of them that is set.

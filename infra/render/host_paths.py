@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from infra.errors import StackError
-from infra.plan.process import Process
+
+if TYPE_CHECKING:  # commands that only read what hosts hold need none of the compiler
+    from infra.plan.process import Process
 
 UNIT_FOLDER = "/etc/systemd/system"
 ROUTER_ENVIRONMENTS = "/opt/moe-infra/routers"

@@ -9,13 +9,23 @@ from pathlib import Path as FilePath
 import yaml
 
 from infra.errors import Problem, ProblemsFound
-from infra.spec.shape_problems import Place, nearest, validate_stack
+from infra.spec.nearest import nearest
+from infra.spec.shape_problems import Place, validate_stack
 from infra.spec.stack import StackSpec
+from infra.spec.stack_files import PROJECT, SEARCHED, STACKS, find_stack, stack_names
 from infra.spec.yaml_source import Path, read_yaml
 
-PROJECT = FilePath(__file__).resolve().parents[2]
-STACKS = PROJECT / "stacks"
-SEARCHED = (STACKS, PROJECT / "tests" / "stacks")
+# Where stacks lie is of this module's subject; it stands apart so that it costs no classes of the spec.
+__all__ = [
+    "PROJECT",
+    "SEARCHED",
+    "STACKS",
+    "LoadedStack",
+    "find_stack",
+    "load_stack",
+    "nearest",
+    "stack_names",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +45,6 @@ class LoadedStack:
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, Place(file=self.file, line=None, column=None))
-
-
-def stack_names() -> tuple[str, ...]:
-    """The shipped stacks, sorted."""
-    return tuple(
-        sorted(path.stem for path in STACKS.glob("*.yaml") if not path.name.startswith("Pulumi"))
-    )
 
 
 def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
@@ -65,29 +68,6 @@ def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
     if spec is None or problems:
         raise ProblemsFound(tuple(sorted(problems, key=lambda p: (p.file or "", p.line or 0))))
     return LoadedStack(name=name, file=_shown(path), spec=spec, places=places)
-
-
-def find_stack(name_or_path: str) -> FilePath:
-    """The file of a stack.
-
-    Raises:
-        ProblemsFound: there is none; the message names the nearest stacks.
-    """
-    if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
-        path = FilePath(name_or_path)
-        if path.is_file():
-            return path
-        raise ProblemsFound((_not_found(name_or_path, f"There is no file {name_or_path}."),))
-    for folder in SEARCHED:
-        candidate = folder / f"{name_or_path}.yaml"
-        if candidate.is_file() and not candidate.name.startswith("Pulumi"):
-            return candidate
-    raise ProblemsFound((_not_found(name_or_path, f"There is no stack {name_or_path}."),))
-
-
-def _not_found(name: str, what: str) -> Problem:
-    fix = nearest(FilePath(name).stem, stack_names()) + " `fab stacks` lists them all."
-    return Problem(rule="unknown-stack", severity="error", field="--stack", what=what, fix=fix)
 
 
 def _shown(path: FilePath) -> str:

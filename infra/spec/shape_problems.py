@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from infra.errors import Problem
+from infra.spec.nearest import nearest
 from infra.spec.stack import StackSpec
 from infra.spec.yaml_source import Path, dotted
 
@@ -21,17 +21,6 @@ class Place:
     file: str
     line: int | None
     column: int | None
-
-
-def nearest(word: str, known: Iterable[str], count: int = 3) -> str:
-    """`Did you mean a, b or c?`, the names nearest to a word, or all when few."""
-    names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=count, cutoff=0.3) or names[:count]
-    if not close:
-        return ""
-    if len(close) == 1:
-        return f"Did you mean {close[0]}?"
-    return f"Did you mean {', '.join(close[:-1])} or {close[-1]}?"
 
 
 def validate_stack(

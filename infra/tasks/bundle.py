@@ -9,10 +9,10 @@ from pathlib import Path
 from infra.errors import HostsFailed, StackError
 from infra.launch.evidence import HostEvidence, collect, write_archive
 from infra.remote.failures import HostFailure, failure_table
+from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.reached_hosts import open_recorded
-from infra.tasks.stack_options import same_choice
+from infra.tasks.recorded_hosts import open_recorded
 
 
 def run(options: Options, output: Output) -> int:

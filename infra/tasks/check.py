@@ -17,16 +17,10 @@ from infra.plan.imported import read_plan
 from infra.plan.resolve import Problems
 from infra.plan.weights_origin import refuse_unknown_host
 from infra.spec.load import LoadedStack, nearest
+from infra.tasks.choice import chosen_inventory, chosen_name, has_inventory, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, Tone
-from infra.tasks.stack_options import (
-    chosen_inventory,
-    chosen_name,
-    chosen_stack,
-    has_inventory,
-    needs_inventory,
-    same_choice,
-)
+from infra.tasks.stack_options import chosen_stack, needs_inventory
 
 
 def run(options: Options, output: Output) -> int:

@@ -13,15 +13,12 @@ from infra.launch.deployment import Limits
 from infra.launch.releases import find_kept
 from infra.plan.process import Plan
 from infra.spec.stack import Tuning as SpecTuning
+from infra.tasks.choice import chosen_name, needed_inventory
 from infra.tasks.options import Options
 from infra.tasks.output import Output
-from infra.tasks.reached_hosts import PlacedPlan, open_fleet
-from infra.tasks.stack_options import (
-    chosen_name,
-    compile_for_hosts,
-    needed_inventory,
-    refuse_problems,
-)
+from infra.tasks.reached_hosts import PlacedPlan
+from infra.tasks.recorded_hosts import open_fleet
+from infra.tasks.stack_options import compile_for_hosts, refuse_problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

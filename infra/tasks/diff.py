@@ -9,11 +9,12 @@ from infra.catalog.load import Catalog
 from infra.errors import Differs
 from infra.launch.differences import differences
 from infra.launch.plan_difference import Change
+from infra.tasks.choice import same_choice
 from infra.tasks.chosen_release import chosen_release
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.reached_hosts import deployment_of, open_fleet
-from infra.tasks.stack_options import same_choice
+from infra.tasks.reached_hosts import deployment_of
+from infra.tasks.recorded_hosts import open_fleet
 
 MAX_NAMED = 3
 

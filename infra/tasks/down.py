@@ -5,10 +5,10 @@ from __future__ import annotations
 from infra.launch.deployment import Limits, Pace
 from infra.launch.fleet import SystemClock
 from infra.launch.take_down import take_down
+from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.reached_hosts import open_recorded
-from infra.tasks.stack_options import same_choice
+from infra.tasks.recorded_hosts import open_recorded
 
 
 def run(options: Options, output: Output) -> int:

@@ -11,9 +11,10 @@ from infra.checks.upgrade import Side, Upgrade, Used, compare_stack, judge_relea
 from infra.errors import StackError
 from infra.spec.load import LoadedStack, load_stack, nearest, stack_names
 from infra.tasks.check import problem_document, problem_line
+from infra.tasks.choice import chosen_inventory, chosen_name, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
-from infra.tasks.stack_options import chosen_inventory, chosen_name, chosen_stack, same_choice
+from infra.tasks.stack_options import chosen_stack
 
 HEAD = ("engine", "version", "flags", "variables", "models", "image", "stacks")
 NO_DEFAULT = "(decided at start)"

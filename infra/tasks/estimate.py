@@ -18,10 +18,11 @@ from infra.render.estimate_listing import estimate_listing
 from infra.render.estimates import Estimate, Surroundings, estimate_document, estimate_plan
 from infra.render.memory_picture import draw_memory
 from infra.spec.load import PROJECT, LoadedStack, load_stack
+from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.picture_file import write_picture
-from infra.tasks.stack_options import chosen_stack, same_choice
+from infra.tasks.stack_options import chosen_stack
 
 _TIERS = ("fsx_capacity_gib", "fsx_throughput", "fsx_efa")
 

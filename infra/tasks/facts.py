@@ -10,15 +10,12 @@ from infra.inventory.facts_file import RecordedHost, facts_path, facts_text, rea
 from infra.launch.preflight.fact_rows import FactRow, fact_row
 from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.waves import look
+from infra.tasks.choice import inventory_path, needed_inventory, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import Output, table
-from infra.tasks.reached_hosts import make_deployment, open_fleet
-from infra.tasks.stack_options import (
-    compile_for_hosts,
-    inventory_path,
-    needed_inventory,
-    same_choice,
-)
+from infra.tasks.reached_hosts import make_deployment
+from infra.tasks.recorded_hosts import open_fleet
+from infra.tasks.stack_options import compile_for_hosts
 
 
 def run(options: Options, output: Output) -> int:

@@ -10,9 +10,10 @@ from infra.errors import StackError
 from infra.provision.outputs import read_outputs
 from infra.render.inventory_file import inventory_from_outputs, inventory_text
 from infra.spec.load import PROJECT
+from infra.tasks.choice import INVENTORIES
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.stack_options import INVENTORIES, chosen_stack
+from infra.tasks.stack_options import chosen_stack
 
 
 def run(options: Options, output: Output) -> int:

@@ -13,10 +13,10 @@ from infra.launch.log_lines import LogLines
 from infra.launch.log_reading import LogMerge, LogQuery, judge_query
 from infra.launch.log_stream import HostLog
 from infra.remote.failures import failure_table
+from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.reached_hosts import ReachedStack, open_recorded
-from infra.tasks.stack_options import same_choice
+from infra.tasks.recorded_hosts import ReachedStack, open_recorded
 
 DEFAULT_LINES = 50
 _SECOND_US = 1_000_000

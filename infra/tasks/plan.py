@@ -9,10 +9,11 @@ from infra.inventory.book import name_origins
 from infra.plan.document import plan_document
 from infra.render.picture import draw_plan
 from infra.render.plan_listing import plan_explanation, plan_listing
+from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import Output
 from infra.tasks.picture_file import write_picture
-from infra.tasks.stack_options import compile_chosen, same_choice
+from infra.tasks.stack_options import compile_chosen
 
 
 def run(options: Options, output: Output) -> int:

@@ -16,15 +16,12 @@ from infra.launch.preflight.finding import (
 )
 from infra.launch.preflight.table import judge
 from infra.launch.preflight.waves import IMEX_S, look, look_further
+from infra.tasks.choice import recorded_facts, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import Output, Tone
-from infra.tasks.reached_hosts import make_deployment, open_fleet
-from infra.tasks.stack_options import (
-    compile_for_hosts,
-    recorded_facts,
-    refuse_problems,
-    same_choice,
-)
+from infra.tasks.reached_hosts import make_deployment
+from infra.tasks.recorded_hosts import open_fleet
+from infra.tasks.stack_options import compile_for_hosts, refuse_problems
 
 _TONES: dict[str, Tone] = {"block": "bad", "warn": "warn", "pass": "good"}
 

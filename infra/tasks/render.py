@@ -16,10 +16,11 @@ from infra.render.host_state import HostState, host_state
 from infra.render.inventory_file import inventory_from_plan, inventory_text
 from infra.render.stack_document import stack_document
 from infra.render.wanted_tuning import Tuning
+from infra.tasks.choice import chosen_inventory
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.reached_hosts import host_states
-from infra.tasks.stack_options import chosen_inventory, compile_chosen, refuse_kubernetes
+from infra.tasks.stack_options import compile_chosen, refuse_kubernetes
 
 
 def run(options: Options, output: Output) -> int:

@@ -15,18 +15,12 @@ from infra.launch.bring_up import bring_up
 from infra.launch.observation import status_document
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
 from infra.plan.compile import CompiledStack, compile_stack
+from infra.tasks.choice import inventory_path, needed_inventory, recorded_facts, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import Output
-from infra.tasks.reached_hosts import holding_lease, make_deployment, open_fleet
-from infra.tasks.stack_options import (
-    chosen_stack,
-    inventory_path,
-    needed_inventory,
-    recorded_facts,
-    refuse_kubernetes,
-    refuse_problems,
-    same_choice,
-)
+from infra.tasks.reached_hosts import make_deployment
+from infra.tasks.recorded_hosts import holding_lease, open_fleet
+from infra.tasks.stack_options import chosen_stack, refuse_kubernetes, refuse_problems
 from infra.tasks.status import status_table
 from infra.tasks.up import client_url, served_rows
 

@@ -11,11 +11,12 @@ from infra.launch.lease import this_owner
 from infra.launch.observation import observe, status_document
 from infra.launch.releases import HASH_SHOWN, read_recorded
 from infra.launch.restart import Selection, restart
+from infra.tasks.choice import same_choice
 from infra.tasks.chosen_release import kept_release
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document
-from infra.tasks.reached_hosts import deployment_of, holding_lease, open_fleet, open_recorded
-from infra.tasks.stack_options import same_choice
+from infra.tasks.reached_hosts import deployment_of
+from infra.tasks.recorded_hosts import holding_lease, open_fleet, open_recorded
 from infra.tasks.status import group_words, status_table
 
 

@@ -19,10 +19,12 @@ from infra.launch.staging_plan import SHARED_STORAGE, Checkpoint, giga
 from infra.plan.compile import CompiledStack
 from infra.plan.weights_origin import source_host
 from infra.render.host_state import HostState
+from infra.tasks.choice import needed_inventory, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
-from infra.tasks.reached_hosts import host_states, open_fleet
-from infra.tasks.stack_options import compile_for_hosts, needed_inventory, same_choice
+from infra.tasks.reached_hosts import host_states
+from infra.tasks.recorded_hosts import open_fleet
+from infra.tasks.stack_options import compile_for_hosts
 from infra.tasks.staging_choice import chosen_checkpoints, open_staging
 
 

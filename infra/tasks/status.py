@@ -17,10 +17,10 @@ from infra.launch.observation import (
     status_document,
 )
 from infra.launch.releases import HASH_SHOWN, read_recorded
+from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import Output, table
-from infra.tasks.reached_hosts import ReachedStack, open_recorded
-from infra.tasks.stack_options import same_choice
+from infra.tasks.recorded_hosts import ReachedStack, open_recorded
 
 WATCH_S = 2.0
 # To the upper left corner, and everything below it away.

@@ -24,10 +24,12 @@ from infra.launch.host_tuning import (
 from infra.remote.named_hosts import named_hosts
 from infra.render.host_state import HOSTS_OWNER, HostState, hosts_state, tuning_state
 from infra.render.wanted_tuning import Tuning
+from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import Output
-from infra.tasks.reached_hosts import host_states, open_fleet
-from infra.tasks.stack_options import compile_for_hosts, same_choice
+from infra.tasks.reached_hosts import host_states
+from infra.tasks.recorded_hosts import open_fleet
+from infra.tasks.stack_options import compile_for_hosts
 from infra.tasks.sudo_password import sudo_words
 from infra.tasks.tuning_report import show_tuning
 

@@ -12,10 +12,12 @@ from infra.launch.host_drift import Check
 from infra.launch.staging import deep_check
 from infra.launch.verification import verify
 from infra.plan.compile import CompiledStack
+from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
-from infra.tasks.reached_hosts import make_deployment, open_fleet
-from infra.tasks.stack_options import compile_for_hosts, same_choice
+from infra.tasks.reached_hosts import make_deployment
+from infra.tasks.recorded_hosts import open_fleet
+from infra.tasks.stack_options import compile_for_hosts
 from infra.tasks.staging_choice import staging_of
 
 REQUEST_S = 60.0

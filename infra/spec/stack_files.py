@@ -1,0 +1,42 @@
+"""Where stack files lie, and which one a name means; none of them is read here."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+
+from infra.errors import Problem, ProblemsFound
+from infra.spec.nearest import nearest
+
+PROJECT = FilePath(__file__).resolve().parents[2]
+STACKS = PROJECT / "stacks"
+SEARCHED = (STACKS, PROJECT / "tests" / "stacks")
+
+
+def stack_names() -> tuple[str, ...]:
+    """The shipped stacks, sorted."""
+    return tuple(
+        sorted(path.stem for path in STACKS.glob("*.yaml") if not path.name.startswith("Pulumi"))
+    )
+
+
+def find_stack(name_or_path: str) -> FilePath:
+    """The file of a stack.
+
+    Raises:
+        ProblemsFound: there is none; the message names the nearest stacks.
+    """
+    if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
+        path = FilePath(name_or_path)
+        if path.is_file():
+            return path
+        raise ProblemsFound((_not_found(name_or_path, f"There is no file {name_or_path}."),))
+    for folder in SEARCHED:
+        candidate = folder / f"{name_or_path}.yaml"
+        if candidate.is_file() and not candidate.name.startswith("Pulumi"):
+            return candidate
+    raise ProblemsFound((_not_found(name_or_path, f"There is no stack {name_or_path}."),))
+
+
+def _not_found(name: str, what: str) -> Problem:
+    fix = nearest(FilePath(name).stem, stack_names()) + " `fab stacks` lists them all."
+    return Problem(rule="unknown-stack", severity="error", field="--stack", what=what, fix=fix)

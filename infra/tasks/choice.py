@@ -1,0 +1,110 @@
+"""The name and inventory that a task's shared options choose: what tasks need that only read what hosts hold."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from infra.errors import StackError
+from infra.inventory.ansible_file import read_inventory
+from infra.inventory.facts_file import RecordedHost, facts_path, read_facts, with_facts
+from infra.inventory.hosts import Inventory, InventoryHost
+from infra.spec.stack_files import PROJECT
+from infra.tasks.options import Options
+from infra.tasks.sudo_password import sudo_words
+
+INVENTORIES = PROJECT / "ansible" / "inventory"
+
+
+def chosen_name(options: Options) -> str:
+    """The name of the stack of `--stack` or `--file`; the file is not read.
+
+    Raises:
+        StackError: neither or both were given.
+    """
+    name, file = options.text("stack"), options.text("file")
+    if (name is None) == (file is None):
+        raise one_stack(both=name is not None)
+    path = file or name or ""
+    return Path(path).stem if path.endswith((".yaml", ".yml")) else path
+
+
+def same_choice(options: Options) -> str:
+    """The words that choose the same stack, inventory and values again, for the next command."""
+    words = [
+        word
+        for name in ("stack", "file", "inventory")
+        if (value := options.text(name)) is not None
+        for word in (f"--{name}", value)
+    ]
+    words += [word for value in options.words("set") for word in ("--set", value)]
+    words += sudo_words(options)
+    return shlex.join(words)
+
+
+def chosen_inventory(options: Options, stack_name: str) -> Inventory | None:
+    """The inventory of `--inventory`, else `ansible/inventory/<stack>.yml`, else None.
+
+    Raises:
+        ProblemsFound: the file is missing or is no inventory.
+    """
+    named = options.text("inventory")
+    path = inventory_path(options, stack_name)
+    if named is None and not path.is_file():
+        return None
+    inventory = read_inventory(path, named or str(path.relative_to(PROJECT)))
+    return with_facts(inventory, read_facts(facts_path(path)))
+
+
+def inventory_path(options: Options, stack_name: str) -> Path:
+    """Where the inventory lies, or would lie."""
+    named = options.text("inventory")
+    return INVENTORIES / f"{stack_name}.yml" if named is None else Path(named)
+
+
+def recorded_facts(
+    options: Options, stack_name: str, hosts: Mapping[str, InventoryHost]
+) -> dict[str, RecordedHost]:
+    """What the facts file says of each host of a plan, by the plan's name.
+
+    Raises:
+        StackError: the file is not what `fab facts` writes.
+    """
+    path = facts_path(inventory_path(options, stack_name))
+    known = {found.address: found for found in read_facts(path).values()}
+    return {
+        name: known[host.service_address]
+        for name, host in hosts.items()
+        if host.service_address in known
+    }
+
+
+def has_inventory(options: Options, stack_name: str) -> bool:
+    """Whether hosts come from an inventory, named or the default one."""
+    default = INVENTORIES / f"{stack_name}.yml"
+    return options.text("inventory") is not None or default.is_file()
+
+
+def needed_inventory(options: Options, stack_name: str) -> Inventory:
+    """The inventory of a task that reaches hosts.
+
+    Raises:
+        StackError: there is none.
+    """
+    inventory = chosen_inventory(options, stack_name)
+    if inventory is None:
+        raise StackError(
+            f"ansible/inventory/{stack_name}.yml",
+            "There is no inventory: nothing says where the hosts are.",
+            f"Write one (examples lie in ansible/inventory/examples/), run "
+            f"`fab inventory --stack {stack_name}`, or add --inventory PATH.",
+        )
+    return inventory
+
+
+def one_stack(*, both: bool) -> StackError:
+    """The refusal of both --stack and --file, or of neither."""
+    what = "Both --stack and --file were given." if both else "No stack was named."
+    fix = "Add --stack NAME or --file PATH; `fab stacks` lists the shipped ones."
+    return StackError("command line", what, fix)

@@ -1,0 +1,109 @@
+"""The hosts that a task's options reach, and what tasks need that act on what is recorded there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from infra.inventory.hosts import InventoryHost
+from infra.launch.fleet import Fleet, SshFleet, SystemClock
+from infra.launch.lease import FORCE, Claim, leased, this_owner
+from infra.remote.connecting import SshOptions
+from infra.remote.ssh_target import SshDefaults
+from infra.spec.stack_files import find_stack
+from infra.tasks.choice import chosen_name, needed_inventory
+from infra.tasks.options import Options
+from infra.tasks.sudo_password import sudo_password
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachedStack:
+    """Hosts that may hold a stack, whatever its file says by now.
+
+    Args:
+        fleet: for requests; it brings the lease along where the task holds one.
+        streams: for streamed requests, which change nothing.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    fleet: Fleet
+    streams: SshFleet
+
+
+@contextlib.contextmanager
+def open_fleet(
+    options: Options, hosts: Mapping[str, InventoryHost], *, asks_once: bool = False
+) -> Iterator[SshFleet]:
+    """The hosts over SSH; their connections are closed in the end, or after each answer.
+
+    Raises:
+        StackError: a host's ssh arguments are wrong, or the password for sudo is not to be had.
+    """
+    defaults = SshDefaults(
+        accept_new=options.is_on("accept-new"), ssh_config=_operators_config(options)
+    )
+    chosen = SshOptions(defaults=defaults, sudo=sudo_password(options))
+    fleet = SshFleet(hosts, chosen, asks_once=asks_once)
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def _operators_config(options: Options) -> Path | None:
+    """The ssh_config of -S; for hosts named with -H the operator's own, as ssh and Fabric read it."""
+    named = options.text("ssh-config")
+    if named is not None:
+        return Path(named).expanduser()
+    own = Path("~/.ssh/config").expanduser()
+    return own if options.text("hosts") is not None and own.is_file() else None
+
+
+@contextlib.contextmanager
+def holding_lease(
+    options: Options, command: str, fleet: Fleet, stack: str, hosts: Sequence[str]
+) -> Iterator[Fleet]:
+    """The fleet for a task that changes a deployment: nobody else changes it meanwhile.
+
+    The task's first request must be a look at its hosts. `--force lease` takes the lease from whoever holds it.
+
+    Raises:
+        PrerequisiteError: by the first request, somebody else holds the lease.
+    """
+    claim = Claim(
+        stack=stack,
+        hosts=hosts,
+        command=command,
+        owner=this_owner(),
+        forces=FORCE in options.words("force"),
+    )
+    with leased(fleet, claim, SystemClock()) as held:
+        yield held
+
+
+@contextlib.contextmanager
+def open_recorded(options: Options, *, changes: str | None = None) -> Iterator[ReachedStack]:
+    """The hosts of a stack's inventory, for tasks that act on what is recorded there.
+
+    Args:
+        options: of the task.
+        changes: the command, when it changes the deployment: it then holds the lease.
+
+    Raises:
+        StackError: no stack or no inventory was named.
+    """
+    name = chosen_name(options)
+    if options.text("inventory") is None:
+        find_stack(options.text("file") or name)
+    inventory = needed_inventory(options, name)
+    hosts = {host.name: host for host in inventory.hosts}
+    with open_fleet(options, hosts) as fleet:
+        reached = ReachedStack(name=name, hosts=tuple(hosts), fleet=fleet, streams=fleet)
+        if changes is None:
+            yield reached
+            return
+        with holding_lease(options, changes, fleet, name, reached.hosts) as held:
+            yield replace(reached, fleet=held)
