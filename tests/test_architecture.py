@@ -370,3 +370,14 @@ def test_a_sysctl_is_data_and_no_python() -> None:
         if isinstance(node, ast.Constant) and node.value == "vm.swappiness"
     ]
     assert holders == []
+
+
+def test_reading_logs_loads_no_compiler() -> None:
+    """It is half of what such a command would take to start."""
+    program = "import sys, infra.tasks.program, infra.tasks.logs; print(*sorted(sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=PROJECT
+    )
+    loaded = set(run.stdout.split())
+    assert "infra.tasks.logs" in loaded
+    assert loaded & {"pydantic", "infra.plan.compile", "infra.checks.judge"} == set()

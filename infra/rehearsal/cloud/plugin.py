@@ -19,6 +19,8 @@ import grpc  # type: ignore[import-untyped]  # its types are a package of their 
 from infra.rehearsal.cloud.store import FOLDER_VARIABLE
 
 PARENT_CHECK_S = 1.0
+# For the engine to take one line; it has just started this program, and may be as busy as the machine is.
+SAYING_S = 30.0
 SAYING = "EMULATION: no cloud is touched, no machine is rented; resources are files in {folder}"
 
 
@@ -59,15 +61,18 @@ def main() -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     if len(sys.argv) > 1:
-        _tell(sys.argv[1], SAYING.format(folder=folder))
+        tell(sys.argv[1], SAYING.format(folder=folder), SAYING_S)
     # An engine that is killed tells nobody; whoever inherits its children is not it.
     while not done.wait(PARENT_CHECK_S) and os.getppid() == engine:
         pass
     server.stop(grace=0.2)
 
 
-def _tell(engine: str, message: str) -> None:
-    """Show a line in the engine's output."""
+def tell(engine: str, message: str, limit_s: float) -> None:
+    """Show a line in the engine's output; one that does not listen in time finds it among this program's errors.
+
+    The server goes on either way: without it the operation would fail for the sake of a line.
+    """
     from pulumi.runtime.proto import engine_pb2  # noqa: PLC0415 - see load_messages
 
     log = grpc.insecure_channel(engine).unary_unary(
@@ -75,7 +80,11 @@ def _tell(engine: str, message: str) -> None:
         request_serializer=engine_pb2.LogRequest.SerializeToString,
         response_deserializer=lambda answer: answer,
     )
-    log(engine_pb2.LogRequest(severity=engine_pb2.LogSeverity.Value("INFO"), message=message))
+    line = engine_pb2.LogRequest(severity=engine_pb2.LogSeverity.Value("INFO"), message=message)
+    try:
+        log(line, timeout=limit_s, wait_for_ready=True)
+    except grpc.RpcError:
+        sys.stderr.write(f"{message}\n")
 
 
 if __name__ == "__main__":
