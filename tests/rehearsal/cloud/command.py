@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 STACK = "gb200-2p1d"
 
 
@@ -21,15 +23,19 @@ class Pulumi:
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = ("pulumi", *words, "--stack", self.stack, "--non-interactive", "--color", "never")
-        return subprocess.run(
-            command,
-            cwd=self.folder,
-            env=dict(self.environment),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        try:
+            return subprocess.run(
+                command,
+                cwd=self.folder,
+                env=dict(self.environment),
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            said = f"{late.stdout!r} {late.stderr!r}"
+            pytest.fail(f"pulumi {words[0]} did not end in {late.timeout} s: {said}")
 
     def changes(self, *words: str) -> dict[str, int]:
         """The counts of a finished operation, by kind of change."""
