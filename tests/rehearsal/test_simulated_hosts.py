@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import sys
+from pathlib import PurePosixPath
 
 import pytest
 
 from infra.catalog.load import Catalog
+from infra.launch.preflight.place_checks import given_sources
+from infra.launch.preflight.scene import Scene
 from infra.memory.overhead import OVERHEAD_GIB
 from infra.plan.compile import compile_file
 from infra.rehearsal.simulated_hosts import STATE, Pace, simulate_hosts
@@ -35,6 +38,21 @@ def test_hosts_start_the_wheel_itself(name: str) -> None:
     path = f"{ROUTER_ENVIRONMENTS}/{name}-{release.version}/bin/{program}"
     script = host.files[path].content
     assert f"exec {sys.prefix}/bin/{program} ".encode() in script
+
+
+@pytest.mark.parametrize(
+    "stack", ["gb200-2p1d", "h200-2n-tp16", "mi355x-tp8", "a2-2n-dp4tp4", "a3-2p1d"]
+)
+def test_hosts_hold_what_containers_are_given(stack: str) -> None:
+    """Otherwise every `up` would be refused there: the light preflight looks for it."""
+    plan = compile_file(stack, catalog=CATALOG).plan
+    scene = Scene(
+        plan=plan, catalog=CATALOG, depth="light", hosts={}, running=frozenset(), recorded={}
+    )
+    for host in simulate_hosts(plan, CATALOG, PACE):
+        folders = {str(parent) for path in host.files for parent in PurePosixPath(path).parents}
+        given = {source.rstrip("/") for source in given_sources(scene, host.name)}
+        assert given <= {*host.files, *folders}
 
 
 def test_hosts_begin_without_anything_that_the_product_installs() -> None:
