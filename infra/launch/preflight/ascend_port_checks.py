@@ -15,6 +15,7 @@ from infra.render.reserved_ports import RESERVED_PORTS_ID
 
 MAX_NAMED = 4
 FLAPS = 5
+NO_FLOW_CONTROL = "no flow control"
 # Of packets of 4 KiB, what a bit error rate of 1e-12 spoils; a handful says nothing of a rate.
 MOST_SPOILT = 1e-7
 LEAST_SPOILT = 10
@@ -69,29 +70,22 @@ def find_other_flow_control(scene: Scene) -> Iterator[Trouble]:
         for index in _devices(scene, name):
             found = roce.parse_flow_control(scene.hosts[name].text(f"ascend.pfc.{index}") or "")
             if found is not None:
-                words = ", ".join(str(priority) for priority in found) or "none"
-                seen.setdefault(name, {})[index] = words
+                seen.setdefault(name, {})[index] = _flow_control(found)
     usual, _, _ = odd_ones({f"{n} {i}": w for n, rows in seen.items() for i, w in rows.items()})
     for name, rows in seen.items():
         odd = {
-            index: f"flow control on priority {words}"
+            index: words
             for index, words in rows.items()
-            if words != usual
+            if words != usual or words == NO_FLOW_CONTROL
         }
-        if usual == "none":
-            odd = {
-                index: "flow control on no priority"
-                for index, words in rows.items()
-                if words == usual
-            }
         for said, devices in _by_words(odd).items():
             yield Trouble(
                 host=name,
                 severity="warn",
                 observed=f"device {_numbers(devices)}: {said}",
                 wanted="one lossless priority on every device, the switch's"
-                if usual == "none"
-                else f"priority {usual}, as on the other devices",
+                if usual == NO_FLOW_CONTROL
+                else f"{usual}, as on the other devices",
                 fix=f"ssh {name} sudo {ascend.HCCN_TOOL} -i {devices[0]} -pfc -s bitmap 0,0,0,0,1,0,0,0   "
                 "# as the switch has it",
             )
@@ -158,6 +152,12 @@ def find_taken_hccl_ports(scene: Scene) -> Iterator[Trouble]:
                 wanted="HCCL's ports among the reserved ones",
                 fix=f"fab tune-hosts --stack {scene.plan.stack}",
             )
+
+
+def _flow_control(priorities: tuple[int, ...]) -> str:
+    if not priorities:
+        return NO_FLOW_CONTROL
+    return f"flow control on priority {', '.join(str(priority) for priority in priorities)}"
 
 
 def _is_planned(scene: Scene, host: str, port: int) -> bool:

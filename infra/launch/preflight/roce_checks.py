@@ -66,7 +66,7 @@ def find_wrong_priorities(scene: Scene) -> Iterator[Trouble]:
                 severity="warn",
                 observed=_listed(wrong),
                 wanted="priorities by DSCP, one with flow control, and that of the engines' traffic class",
-                fix=f"ssh {name} sudo mlnx_qos -i {next(iter(found))} --trust dscp --pfc 0,0,0,1,0,0,0,0   "
+                fix=f"ssh {name} sudo mlnx_qos -i {wrong[0].split()[0]} --trust dscp --pfc 0,0,0,1,0,0,0,0   "
                 "# as the switch has it",
             )
         else:

@@ -311,7 +311,7 @@ def test_clocks_that_hardware_holds_down_are_told_and_idle_is_not(catalog: Catal
         ("gateway.3", "default gateway:29.9.9.9, Iface:eth3\n", ("device-gateway", "block", "29.9.9.9 lies outside")),
         ("netdetect.3", "netdetect address: 0.0.0.0\n", ("device-detection", "warn", "device 3: no detection")),
         ("pfc.3", PFC.format("0 0 0 1 0 0 0 0"), ("device-flow-control", "warn", "flow control on priority 3")),
-        ("pfc.3", PFC.format("0 0 0 0 0 0 0 0"), ("device-flow-control", "warn", "flow control on priority no")),
+        ("pfc.3", PFC.format("0 0 0 0 0 0 0 0"), ("device-flow-control", "warn", "device 3: no flow control")),
         ("link_stat.3", "link down count : 6\n", ("device-link-errors", "warn", "went down 6 times")),
         ("link_stat.3", "link down count : 4\n", None),
         ("stat.3", SPOILT.format(20), ("device-link-errors", "warn", "20 of 90000 ")),
@@ -349,7 +349,7 @@ def test_flow_control_that_no_device_has_is_told_of_every_host(catalog: Catalog)
             scene = tell(scene, host, f"ascend.pfc.{index}", PFC.format("0 0 0 0 0 0 0 0"))
     told = found(scene, "device-flow-control")
     assert [one.host for one in told] == ["unified-0", "unified-1"]
-    assert "on no priority" in told[0].observed
+    assert "no flow control" in told[0].observed
 
 
 def test_health_means_nothing_without_an_address_to_ask(catalog: Catalog) -> None:
