@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from . import wire
 from .blocks import BlockListener, BlockStore
+from .failures import Failed, SideChannelTaken
 from .handshake import bind_zmq
 from .kv_transfer import KvTransfer, check_ascend_connector, random_id, rank_engine_id
 from .log import Log
@@ -82,7 +83,7 @@ class NixlConnector:
         """Bind the side channel.
 
         Raises:
-            Failed: ZMQ's own error.
+            SideChannelTaken: ZMQ's own error.
         """
         site = self._site
         identity = {
@@ -90,7 +91,10 @@ class NixlConnector:
             "compatibility_hash": site.settings.compatibility_hash,
             "block_size": site.settings.block_size,
         }
-        listener = bind_zmq(self._host, self._port, f"tcp://{self._host}:{self._port}")
+        try:
+            listener = bind_zmq(self._host, self._port, f"tcp://{self._host}:{self._port}")
+        except Failed as failure:
+            raise SideChannelTaken(failure.kind, failure.message, failure.process) from failure
         BlockListener(site.loop, self._store, identity, 0.0, site.sent).listen(listener)
 
     def publish(self, finished: Finished) -> dict[str, Any] | None:

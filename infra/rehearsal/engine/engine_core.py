@@ -99,11 +99,18 @@ class EngineCore:
     ) -> dict[str, Any]:
         tokens = request["tokens"][: request["max_tokens"]]
         finish_reason = "length" if len(tokens) >= request["max_tokens"] else "stop"
-        result = {"tokens": tokens, "finish_reason": finish_reason, "kv_transfer_params": None}
-        is_capped = finish_reason == "length"
-        if self.connector is not None and params and params.get("do_remote_decode") and is_capped:
+        result = {
+            "tokens": tokens,
+            "finish_reason": finish_reason,
+            "kv_transfer_params": None,
+            "kv_from": source or None,
+        }
+        # vllm nixl scheduler.py: earlier releases keep the blocks of what was cut off at its limit alone
+        is_kept = finish_reason == "length" or self._settings.release.numbers >= (0, 22)
+        if self.connector is not None and params and params.get("do_remote_decode") and is_kept:
+            computed = request["num_prompt_tokens"] + len(tokens) - 1
             result["kv_transfer_params"] = self.connector.publish(
-                Finished(request["request_id"], request["num_prompt_tokens"], params)
+                Finished(request["request_id"], computed, params)
             )
         kv = self._settings.kv
         self._journal.note(

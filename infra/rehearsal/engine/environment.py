@@ -52,7 +52,7 @@ def check_internal_port(environ: dict[str, str]) -> None:
                 "appears to be a URI. This may be caused by a Kubernetes service discovery issue,"
                 "check the warning in: https://docs.vllm.ai/en/stable/serving/env_vars.html"
             )
-        raise Failed("ValueError", f"VLLM_PORT '{text}' {reason}") from None
+        raise Failed("ValueError", f"VLLM_PORT '{text}' {reason}", "EngineCore") from None
 
 
 def read_addresses(environ: dict[str, str], own_address: str) -> Addresses:

@@ -38,6 +38,10 @@ class Failed(Exception):
         return "".join(f"{prefix}{line}\n" for line in lines)
 
 
+class SideChannelTaken(Failed):
+    """NIXL's listener could not have its port."""
+
+
 def invalid(class_name: str, reason: str) -> Failed:
     """Return the failure of a validator of one configuration class."""
     return Failed(

@@ -122,7 +122,7 @@ async def _write_response(stream: Stream, request: Request, response: Response) 
     lines = [
         f"HTTP/1.1 {response.status} {REASONS.get(response.status, 'Unknown')}",
         "server: uvicorn",
-        f"content-type: {response.content_type}",
+        *([f"content-type: {response.content_type}"] if response.content_type else []),
         *(f"{name}: {value}" for name, value in response.headers),
     ]
     if response.chunks is None:

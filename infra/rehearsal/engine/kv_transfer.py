@@ -6,7 +6,7 @@ import os
 from typing import Any, Literal, NamedTuple
 
 from .command_line import Arguments
-from .failures import Failed
+from .failures import Failed, invalid
 from .parallel import Parallel, Version
 
 Connector = Literal["nixl", "mooncake", "ascend-mooncake", "none"]
@@ -68,7 +68,7 @@ def read_kv_transfer(args: Arguments, version: Version, *, is_ascend: bool) -> K
     if is_ascend:
         known |= ASCEND_CONNECTORS
     if name not in known and not config.get("kv_connector_module_path"):
-        raise Failed("ValueError", f"Unsupported connector type: {name}")
+        raise invalid("VllmConfig", f"Unsupported connector type: {name}")
     kinds: dict[str, Connector] = {
         "NixlConnector": "nixl",
         "NixlPullConnector": "nixl",

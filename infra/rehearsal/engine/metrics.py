@@ -24,6 +24,7 @@ class Totals:
         self.generation_tokens = 0
         self.requests: dict[str, int] = {"stop": 0, "length": 0, "abort": 0, "error": 0}
         self.running = 0
+        self.transfers = 0
 
 
 class Series(NamedTuple):
@@ -33,15 +34,24 @@ class Series(NamedTuple):
     model: str
 
 
-def vllm_metrics(ranks: dict[int, Totals], model: str, cache_blocks: int) -> str:
+def vllm_metrics(
+    ranks: dict[int, Totals], model: str, cache_blocks: int, *, has_nixl: bool = False
+) -> str:
     """Return vLLM's metrics.
 
     Args:
         ranks: totals by data-parallel rank.
         model: the served model's name.
         cache_blocks: number of KV blocks of a rank.
+        has_nixl: whether KV caches are fetched over NIXL, which counts them.
     """
     lines: list[str] = []
+    if has_nixl:
+        name = "vllm:nixl_xfer_time_seconds"
+        lines += [f"# HELP {name} Histogram of transfer duration.", f"# TYPE {name} histogram"]
+        for rank, totals in ranks.items():
+            labels = f'engine="{rank}",model_name="{model}"'
+            lines.append(f"{name}_count{{{labels}}} {float(totals.transfers)}")
     for name, text in GAUGES.items():
         lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
         for rank, totals in ranks.items():

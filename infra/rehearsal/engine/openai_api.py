@@ -11,6 +11,9 @@ from .settings import Settings
 
 END_OF_THOUGHT = "</think>"
 DEFAULT_COMPLETION_TOKENS = 16
+# A chat template frames each message and opens the answer.
+FRAME_TOKENS = 3
+OPENING_TOKENS = 2
 
 
 class Rejected(Exception):
@@ -39,8 +42,10 @@ class Job(NamedTuple):
     is_chat: bool
     is_stream: bool
     has_usage_chunk: bool
+    counts_every_chunk: bool
     model: str
     num_prompt_tokens: int
+    num_choices: int
     max_tokens: int
     tokens: tuple[str, ...]
     tool: str | None
@@ -100,10 +105,14 @@ def understand(
         raise Rejected(404, "NotFoundError", f"The model `{model}` does not exist.", "model")
     is_chat = path.endswith("/chat/completions")
     prompt, num_images = _prompt(body, is_chat=is_chat)
+    if num_images and dialect.wraps_errors and not settings.checkpoint.has_vision:
+        raise Rejected(400, "BadRequestError", f"{model} is not a multimodal model")
     if num_images and not settings.features.has_images:
         raise Rejected(400, "BadRequestError", "At most 0 image(s) may be provided in one prompt.")
     tool = _chosen_tool(settings, dialect, body)
     num_prompt_tokens = count_tokens(prompt) + 256 * num_images
+    if is_chat:
+        num_prompt_tokens += FRAME_TOKENS * len(body["messages"]) + OPENING_TOKENS
     max_tokens = _max_tokens(settings, dialect, body, num_prompt_tokens, is_chat=is_chat)
     text = prompt if isinstance(prompt, str) else ""
     tokens = _tokens(settings, body, text, tool, (is_chat, num_images > 0))
@@ -116,8 +125,10 @@ def understand(
         is_chat=is_chat,
         is_stream=bool(body.get("stream")),
         has_usage_chunk=bool(options.get("include_usage")),
+        counts_every_chunk=bool(options.get("continuous_usage_stats")),
         model=model,
         num_prompt_tokens=num_prompt_tokens,
+        num_choices=_num_prompts(prompt) * int(body.get("n") or 1),
         max_tokens=max_tokens,
         tokens=tokens,
         tool=tool["function"]["name"] if tool is not None else None,
@@ -141,6 +152,11 @@ def engine_request(job: Job) -> dict[str, Any]:
 def _prompt(body: dict[str, Any], *, is_chat: bool) -> tuple[Any, int]:
     field = "messages" if is_chat else "prompt"
     content = body.get(field)
+    if is_chat and content == []:
+        message = (
+            "Cannot apply chat template to an empty conversation. Provide at least one message."
+        )
+        raise Rejected(400, "BadRequestError", message)
     if content is None or content == []:
         detail = f"[{{'type': 'missing', 'loc': ('body', '{field}'), 'msg': 'Field required', 'input': {{}}}}]"
         raise Rejected(400, "Bad Request", detail)
@@ -197,10 +213,6 @@ def _max_tokens(
 ) -> int:
     limit = settings.max_model_len
     wanted = body.get("max_completion_tokens") or body.get("max_tokens")
-    if body.get("max_tokens") == 0:
-        raise Rejected(
-            400, "BadRequestError", "max_tokens must be at least 1, got 0.", "max_tokens"
-        )
     output = int(wanted) if wanted is not None else 0
     if dialect.wraps_errors and output > limit:
         message = (
@@ -211,13 +223,7 @@ def _max_tokens(
     if num_prompt + output > limit or num_prompt >= limit:
         total = num_prompt + output
         if dialect.wraps_errors:
-            message = (
-                f"This model's maximum context length is {limit} tokens. However, you requested {output} "
-                f"output tokens and your prompt contains {num_prompt} input tokens, for a total of {total} "
-                "tokens. Please reduce the length of the input prompt or the number of requested output "
-                f"tokens. (parameter=input_tokens, value={num_prompt})"
-            )
-            raise Rejected(400, "BadRequestError", message, "input_tokens")
+            raise _too_long(body, limit, output)
         raise Rejected(
             400,
             "BadRequestError",
@@ -229,6 +235,33 @@ def _max_tokens(
     if wanted is None:
         return limit - num_prompt if is_chat else DEFAULT_COMPLETION_TOKENS
     return output
+
+
+def _too_long(body: dict[str, Any], limit: int, output: int) -> Rejected:
+    """Return vLLM's refusal; it reads no more of a prompt than it needs to know that it is too long."""
+    start = f"This model's maximum context length is {limit} tokens. However, you requested {output} output tokens and "
+    end = "Please reduce the length of the input prompt or the number of requested output tokens."
+    prompt = body.get("prompt")
+    if output >= limit and isinstance(prompt, str):
+        size = len(prompt)
+        reason = (
+            f"your prompt contains {size} characters (more than 0 characters, which is the upper bound for 0 input "
+            f"tokens). {end} (parameter=input_text, value={size})"
+        )
+        return Rejected(400, "BadRequestError", start + reason, "input_text")
+    least = max(limit - output, 0) + 1
+    reason = (
+        f"your prompt contains at least {least} input tokens, for a total of at least {least + output} tokens. "
+        f"{end} (parameter=input_tokens, value={least})"
+    )
+    return Rejected(400, "BadRequestError", start + reason, "input_tokens")
+
+
+def _num_prompts(prompt: Any) -> int:
+    """Return how many prompts a completion is asked for: a list of numbers is one."""
+    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+        return len(prompt)
+    return 1
 
 
 def _tokens(

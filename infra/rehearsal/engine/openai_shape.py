@@ -13,6 +13,10 @@ from .settings import Settings
 
 SSE = "text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
+# vLLM's names its release and how it is laid out; nothing of ours reads it.
+FINGERPRINT = "simulated"
+
+Piece = tuple[dict[str, Any], dict[str, Any]]
 
 
 def shape(settings: Settings, dialect: Dialect, job: Job, result: dict[str, Any]) -> Response:
@@ -20,6 +24,8 @@ def shape(settings: Settings, dialect: Dialect, job: Job, result: dict[str, Any]
     if job.is_stream:
         return Response(200, content_type=SSE, chunks=_stream(settings, dialect, job, result))
     usage = _usage(job, len(result["tokens"]))
+    if dialect.wraps_errors:
+        usage["prompt_tokens_details"] = None
     choice: dict[str, Any] = {
         "index": 0,
         "logprobs": None,
@@ -33,10 +39,28 @@ def shape(settings: Settings, dialect: Dialect, job: Job, result: dict[str, Any]
     else:
         choice["text"] = "".join(result["tokens"])
     choice["stop_reason" if dialect.wraps_errors else "matched_stop"] = None
-    document = {**_head(job, is_chunk=False), "choices": [choice], "usage": usage}
+    choices = [{**choice, "index": index} for index in range(job.num_choices)]
+    document = {**_head(job, is_chunk=False), "choices": choices, "usage": usage}
+    if dialect.wraps_errors:
+        _add_unused(document, is_chat=job.is_chat)
     if dialect.has_kv_params:
         document["kv_transfer_params"] = result["kv_transfer_params"]
     return json_response(document)
+
+
+def _add_unused(document: dict[str, Any], *, is_chat: bool) -> None:
+    """Add what vLLM 0.22.1 always names and fills in only when it is asked to."""
+    common = ("prompt_token_ids", "prompt_logprobs")
+    document.update(service_tier=None, system_fingerprint=FINGERPRINT)
+    for choice in document["choices"]:
+        choice.update(token_ids=None, routed_experts=None)
+        if is_chat:
+            names = ("refusal", "annotations", "audio", "function_call")
+            choice["message"] = {**choice["message"], **dict.fromkeys(names)}
+        else:
+            choice.update(dict.fromkeys(common))
+    if is_chat:
+        document.update(dict.fromkeys((*common, "prompt_text")))
 
 
 def _parts(settings: Settings, job: Job, tokens: list[str]) -> list[tuple[str, str]]:
@@ -78,11 +102,12 @@ def _call(job: Job, arguments: str) -> dict[str, Any]:
 
 
 def _usage(job: Job, num_completion: int) -> dict[str, Any]:
+    """Return the counts over all choices; `num_completion` is that of one."""
+    completion = num_completion * job.num_choices
     return {
         "prompt_tokens": job.num_prompt_tokens,
-        "total_tokens": job.num_prompt_tokens + num_completion,
-        "completion_tokens": num_completion,
-        "prompt_tokens_details": None,
+        "total_tokens": job.num_prompt_tokens + completion,
+        "completion_tokens": completion,
     }
 
 
@@ -104,10 +129,19 @@ async def _stream(
         return
     choices = (_chat_choices if job.is_chat else _text_choices)(settings, dialect, job, result)
     head = _head(job, is_chunk=True)
-    for choice in choices:
-        yield _event({**head, "choices": [{"index": 0, **choice}]})
+    mark = {"system_fingerprint": FINGERPRINT} if dialect.wraps_errors else {}
+    counted = 0
+    for choice, more in choices:
+        document = {**head, "choices": [{"index": 0, **choice}], **more}
+        counted += "delta" not in choice or bool(choice["delta"].get("content"))
+        if job.counts_every_chunk:
+            document["usage"] = _usage(job, counted)
+        if choice["finish_reason"] is not None and not job.has_usage_chunk:
+            document.update(mark)
+        yield _event(document)
     if job.has_usage_chunk:
-        yield _event({**head, "choices": [], "usage": _usage(job, len(result["tokens"]))})
+        usage = _usage(job, len(result["tokens"]))
+        yield _event({**head, "choices": [], "usage": usage, **mark})
     yield DONE
 
 
@@ -117,26 +151,45 @@ def _event(document: dict[str, Any]) -> bytes:
 
 def _chat_choices(
     settings: Settings, dialect: Dialect, job: Job, result: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Piece]:
+    """Yield each chunk's choice, and what stands beside its choices."""
+    is_vllm = dialect.wraps_errors
+    token: dict[str, Any] = {"token_ids": None} if is_vllm else {}
     open_end = {"logprobs": None, "finish_reason": None}
-    yield {"delta": {"role": "assistant", "content": ""}, **open_end}
+    first: dict[str, Any] = {"role": "assistant", "content": ""}
+    yield (
+        {"delta": first, **open_end},
+        ({"prompt_token_ids": None, "prompt_text": None} if is_vllm else {}),
+    )
+    deltas: list[dict[str, Any]] = []
     calls = ""
     for field, text in _parts(settings, job, result["tokens"]):
         if field == "call":
             calls += text
         else:
-            name = dialect.reasoning_field if field == "reasoning" else "content"
-            yield {"delta": {name: text}, **open_end}
-    finish, delta = result["finish_reason"], {}
+            deltas.append({dialect.reasoning_field if field == "reasoning" else "content": text})
+    finish, last = result["finish_reason"], {}
     if job.tool is not None and len(result["tokens"]) == len(job.tokens):
-        finish, delta = "tool_calls", {"tool_calls": [{"index": 0, **_call(job, calls)}]}
-    yield {"delta": delta, "logprobs": None, "finish_reason": finish, "stop_reason": None}
+        finish, last = "tool_calls", {"tool_calls": [{"index": 0, **_call(job, calls)}]}
+    elif is_vllm and finish == "length" and deltas:
+        last = deltas.pop()  # the token that reaches the limit comes with the reason
+    for delta in deltas:
+        yield {"delta": delta, **open_end, **token}, {}
+    end = {"logprobs": None, "finish_reason": finish, "stop_reason": None}
+    yield {"delta": last, **end, **token}, {}
 
 
 def _text_choices(
-    _settings: Settings, _dialect: Dialect, _job: Job, result: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
+    _settings: Settings, dialect: Dialect, _job: Job, result: dict[str, Any]
+) -> Iterator[Piece]:
+    """Yield each chunk's choice, and what stands beside its choices."""
+    ids: dict[str, Any] = (
+        {"prompt_token_ids": None, "token_ids": None} if dialect.wraps_errors else {}
+    )
     last = len(result["tokens"]) - 1
     for index, text in enumerate(result["tokens"]):
         finish = result["finish_reason"] if index == last else None
-        yield {"text": text, "logprobs": None, "finish_reason": finish, "stop_reason": None}
+        yield (
+            {"text": text, "logprobs": None, "finish_reason": finish, "stop_reason": None, **ids},
+            {},
+        )

@@ -20,6 +20,10 @@ def check_registered(args: Arguments, fields: JsonFields, release: Release) -> N
         reason = f"'invalid tool call parser: {tool} (chose from {{ {names} }})'"
         raise Failed("KeyError", reason)
     if reasoning and reasoning not in fields.reasoning_parsers:
+        if release.numbers >= (0, 22):
+            names = ", ".join(fields.reasoning_parsers)
+            reason = f"\"Reasoning parser '{reasoning}' not found. Available parsers: {names}\""
+            raise Failed("KeyError", reason)
         names = ",".join(fields.reasoning_parsers)
         reason = f"'invalid reasoning parser: {reasoning} (chose from {{ {names} }})'"
         raise Failed("KeyError", reason)

@@ -68,7 +68,7 @@ class SglangFrontEnd:
         )
         job = Job(
             identity=str(body.get("rid") or new_id()), path="/generate", is_chat=False, is_stream=False,
-            has_usage_chunk=False, model=self._settings.served_names[0],
+            has_usage_chunk=False, counts_every_chunk=False, num_choices=1, model=self._settings.served_names[0],
             num_prompt_tokens=count_tokens(prompt), max_tokens=int(sampling.get("max_new_tokens", 128)),
             tokens=said.content, tool=None, kv_params=None, body=body,
         )  # fmt: skip

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> NoReturn:
         sys.stdout.flush()
         _run(argv, release)
     except (Refused, Failed) as failure:
-        write_error(failure.text)
+        write_error(failure.text + _seen_from_outside(failure, argv))
         _leave(failure.exit_code)
     except SystemExit as leaving:
         _leave(leaving.code if isinstance(leaving.code, int) else 1)
@@ -102,6 +102,15 @@ def _run(argv: list[str], release: Release) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     Process(settings, args, world).run()
+
+
+def _seen_from_outside(failure: Refused | Failed, argv: list[str]) -> str:
+    """Return what vLLM's API server adds when the process of an engine core has failed."""
+    is_core = isinstance(failure, Failed) and failure.process == "EngineCore"
+    if not is_core or "--headless" in argv or program_of(argv)[0] != "vllm":
+        return ""
+    reason = "Engine core initialization failed. See root cause above. Failed core proc(s): "
+    return Failed("RuntimeError", f"{reason}{{'EngineCore': 1}}").text
 
 
 def _stop(_: int, __: Any) -> None:

@@ -87,8 +87,13 @@ class Stream:
         return taken
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, shares: bool = False) -> socket.socket:
     """Return a socket bound to an address, which may be a name.
+
+    Args:
+        host: name or address.
+        port: number.
+        shares: whether others that share may have it, too: vLLM does so with its HTTP port (api_server.py 0.22.1).
 
     Raises:
         OSError: the address is in use, or is none of this host.
@@ -99,6 +104,8 @@ def bind(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shares:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(address)
         listener.setblocking(False)  # noqa: FBT003 - likewise
     except OSError:

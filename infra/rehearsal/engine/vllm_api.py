@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -10,13 +9,28 @@ from typing import Any
 from .answers import tokens_of
 from .http_server import Request, Response, json_response
 from .metrics import Totals, vllm_metrics
-from .openai_api import VLLM, Job, Rejected, engine_request, error_response, understand
+from .openai_api import VLLM, Job, Rejected, engine_request, error_response, new_id, understand
 from .openai_shape import shape
+from .request_checks import check_sampling, checked_body
 from .settings import Settings
 
 Generate = Callable[[int, dict[str, Any]], Awaitable[dict[str, Any]]]
 GENERATION_PATHS = ("/v1/completions", "/v1/chat/completions")
+GET_PATHS = ("/health", "/load", "/version", "/v1/models", "/metrics")
 RANK_HEADER = "x-data-parallel-rank"
+PERMISSION = {
+    "object": "model_permission",
+    "allow_create_engine": False,
+    "allow_sampling": True,
+    "allow_logprobs": True,
+    "allow_search_indices": False,
+    "allow_view": True,
+    "allow_fine_tuning": False,
+    "organization": "*",
+    "group": None,
+    "is_blocking": False,
+}
+NOT_ALLOWED = json_response({"detail": "Method Not Allowed"}, 405)
 
 
 class FrontEnd:
@@ -36,7 +50,7 @@ class FrontEnd:
             return json_response({"error": "Unauthorized"}, 401)
         if request.path in GENERATION_PATHS:
             if request.method != "POST":
-                return json_response({"detail": "Method Not Allowed"}, 405)
+                return NOT_ALLOWED
             return await self._complete(request)
         if request.method == "POST" and request.path in ("/tokenize", "/detokenize"):
             return self._tokenize(request)
@@ -44,12 +58,10 @@ class FrontEnd:
 
     async def _complete(self, request: Request) -> Response:
         try:
-            body = request.json()
-        except ValueError:
-            body = None
-        try:
+            body = checked_body(request)
             identity = request.headers.get("x-request-id")
             job = understand(self._settings, VLLM, request.path, body, identity)
+            check_sampling(body)
             rank = self._choose(request.headers.get(RANK_HEADER))
         except Rejected as rejected:
             return error_response(VLLM, rejected)
@@ -62,14 +74,14 @@ class FrontEnd:
 
     def _choose(self, header: str | None) -> int:
         """Return the rank that answers: the header's, else the least busy one."""
-        if header is None:
+        if header is None or not header.isdigit():  # what is no number is passed over
             self._next += 1
             count = len(self._ranks)
             order = [self._ranks[(self._next + shift) % count] for shift in range(count)]
             return min(order, key=lambda rank: self._totals[rank].running)
         first = self._ranks[0] if self._settings.parallel.mode != "internal" else 0
         count = len(self._ranks)
-        if not header.isdigit() or int(header) >= count:
+        if int(header) >= count:
             message = f"data_parallel_rank {header} is out of range [0, {count})."
             raise Rejected(400, "BadRequestError", message)
         return first + int(header)
@@ -87,6 +99,7 @@ class FrontEnd:
             totals.prompt_tokens += job.num_prompt_tokens
             totals.generation_tokens += len(result["tokens"])
             totals.requests[result["finish_reason"]] += 1
+            totals.transfers += result.get("kv_from") is not None
         return result
 
     def _tokenize(self, request: Request) -> Response:
@@ -107,37 +120,39 @@ class FrontEnd:
 
     def _status(self, request: Request) -> Response:
         settings = self._settings
-        if request.path in ("/health", "/ping", "/load"):
-            busy = sum(totals.running for totals in self._totals.values())
-            body = json.dumps({"server_load": busy}).encode() if request.path == "/load" else b""
-            return Response(200, body)
-        if request.path == "/version":
-            return json_response({"version": settings.release.version})
-        if request.path == "/v1/models":
-            return json_response(
-                {"object": "list", "data": [self._card(x) for x in settings.served_names]}
-            )
+        if request.path in GET_PATHS and request.method not in ("GET", "HEAD"):
+            return NOT_ALLOWED
+        if request.path in ("/health", "/ping"):
+            return Response(200, content_type="")
+        documents = {
+            "/load": {"server_load": sum(totals.running for totals in self._totals.values())},
+            "/version": {"version": settings.release.version},
+            "/v1/models": {
+                "object": "list",
+                "data": [self._card(name) for name in settings.served_names],
+            },
+        }
+        if request.path in documents:
+            return json_response(documents[request.path])
         if request.path == "/metrics":
             totals = self._totals if settings.features.has_metrics else {}
             blocks = settings.kv_tokens // settings.block_size
-            text = vllm_metrics(totals, settings.served_names[0], blocks)
+            has_nixl = settings.kv is not None and settings.kv.connector == "nixl"
+            text = vllm_metrics(totals, settings.served_names[0], blocks, has_nixl=has_nixl)
             return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
-        if request.path == "/server_info":
-            return json_response(
-                {"vllm_config": {"simulated": True, "model": settings.checkpoint.path}}
-            )
         return json_response({"detail": "Not Found"}, 404)
 
     def _card(self, name: str) -> dict[str, Any]:
+        now = int(time.time())
         return {
             "id": name,
             "object": "model",
-            "created": int(time.time()),
+            "created": now,
             "owned_by": "vllm",
             "root": self._settings.checkpoint.path,
             "parent": None,
             "max_model_len": self._settings.max_model_len,
-            "permission": [],
+            "permission": [{**PERMISSION, "id": f"modelperm-{new_id()}", "created": now}],
         }
 
 

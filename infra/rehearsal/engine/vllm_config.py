@@ -174,9 +174,12 @@ def _max_model_len(args: Arguments, checkpoint: Checkpoint, environ: dict[str, s
         raise invalid(
             "ModelConfig",
             f"User-specified max_model_len ({wanted}) is greater than the derived max_model_len "
-            f"(max_position_embeddings={checkpoint.max_position} or model_max_length=None in model's "
+            f"(max_position_embeddings={float(checkpoint.max_position)} or model_max_length=None in model's "
             "config.json). To allow overriding this maximum, set the env var "
-            "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1.",
+            "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1. VLLM_ALLOW_LONG_MAX_MODEL_LEN must be used with extreme caution. If "
+            "the model uses relative position encoding (RoPE), positions exceeding derived_max_model_len lead to "
+            "nan. If the model uses absolute position encoding, positions exceeding derived_max_model_len will "
+            "cause a CUDA array out-of-bounds error.",
         )
     return int(wanted)
 

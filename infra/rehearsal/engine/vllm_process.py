@@ -12,7 +12,7 @@ from . import connectors
 from .checkpoint import check_weights, num_shards
 from .command_line import Arguments
 from .engine_core import Connector, EngineCore, make_site
-from .failures import Failed
+from .failures import Failed, SideChannelTaken, write_error
 from .handshake import Follower, Leader, bind_zmq
 from .http_server import Request, Response, json_response, serve_http
 from .log import Log
@@ -21,7 +21,7 @@ from .network import check_network, network_lines
 from .parallel import Parallel
 from .rendezvous import TIMEOUT_SECONDS, Place, Rendezvous
 from .settings import Settings
-from .streams import bind, reserve
+from .streams import bind
 from .vllm_api import FrontEnd
 from .vllm_config import fit
 from .world import World, take_devices
@@ -72,7 +72,12 @@ class Process:
             for line in network_lines(self._world, place):
                 self._log.draw(line)
         await self._load()
-        self._open_cores()
+        try:
+            self._open_cores()
+        except SideChannelTaken as failure:
+            # the thread that listens ends, and the engine waits for it for ever (vllm 0.22.1, recorded)
+            write_error(f"Exception in thread nixl_handshake_listener:\n{failure.text}")
+            await Future[None]()
         if self._group is not None:
             await self._group.start()
         self._serve_http()
@@ -88,14 +93,13 @@ class Process:
             self._supervise(settings.supervisor_port)
         for shift in range(count):
             try:
-                listener, guard = reserve(settings.host, settings.port + shift)
+                listener = bind(settings.host, settings.port + shift, shares=True)
             except OSError as error:
                 reason = (
                     "Address already in use" if error.errno == errno.EADDRINUSE else error.strerror
                 )
                 raise Failed("OSError", f"[Errno {error.errno}] {reason}") from error
             self._http.append(listener)
-            self._kept.append(guard)
         shown = {
             k: v for k, v in self._args.values.items() if k in self._args.given and k != "api_key"
         }

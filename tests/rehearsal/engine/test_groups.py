@@ -76,7 +76,9 @@ def test_a_dead_rank_stalls_the_others_but_not_their_health(
 
 def _ask_briefly(port: int) -> None:
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/completions", data=b'{"prompt":"x"}'
+        f"http://127.0.0.1:{port}/v1/completions",
+        data=b'{"prompt":"x"}',
+        headers={"Content-Type": "application/json"},
     )
     urllib.request.urlopen(request, timeout=0.3)  # noqa: S310 - loopback
 

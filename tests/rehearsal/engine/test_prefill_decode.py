@@ -134,17 +134,22 @@ def test_incompatible_engines_do_not_share_kv(
     assert "NIXL compatibility hash mismatch. Local: " in decode.output()
 
 
-def test_side_channels_that_overlap_are_refused(lab: Lab, kimi: Path, tmp_path: Path) -> None:
+def test_an_engine_without_its_side_channel_waits_for_ever(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
     port = free_ports()[0]
     env = {"VLLM_NIXL_SIDE_CHANNEL_PORT": str(port)}
     first, first_port = start_vllm(lab, make_state(tmp_path / "p"), kimi, "kv_producer", env=env)
     wait_healthy(first, first_port)
-    second, _ = start_vllm(lab, make_state(tmp_path / "d"), kimi, "kv_consumer", env=env)
-    assert second.wait() == 1
-    assert (
-        f"zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:{port}')"
-        in second.output()
-    )
+    second, second_port = start_vllm(lab, make_state(tmp_path / "d"), kimi, "kv_consumer", env=env)
+    said = f"zmq.error.ZMQError: Address already in use (addr='tcp://127.0.0.1:{port}')"
+    deadline = time.monotonic() + 10
+    while said not in second.output() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert "Exception in thread nixl_handshake_listener" in second.output()
+    assert second.process.poll() is None
+    with pytest.raises(OSError, match="refused"):
+        call(second_port, "/health")
 
 
 @contextmanager

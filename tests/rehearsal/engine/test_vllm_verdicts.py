@@ -323,7 +323,6 @@ def test_kv_bytes_per_token_follow_cache_type_and_context_parallelism(
             "--enable-auto-tool-choice --tool-call-parser kimi2",
             "invalid tool call parser: kimi2 (chose from",
         ),
-        ("--reasoning-parser kimi2", "invalid reasoning parser: kimi2 (chose from"),
         ("--quantization int5", "Unknown quantization method: int5"),
     ],
 )
@@ -331,5 +330,20 @@ def test_names_are_checked_after_parsing(
     kimi: Path, tmp_path: Path, version: str, fragment: str, expected: str
 ) -> None:
     verdict = refusal(kimi, tmp_path, version, f"-tp 8 {fragment}")
+    assert expected in verdict
+    assert verdict.startswith("exit 1")
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("0.17.0", "invalid reasoning parser: kimi2 (chose from"),
+        ("0.22.1", "Reasoning parser 'kimi2' not found. Available parsers: "),
+    ],
+)
+def test_a_reasoning_parser_is_checked_after_parsing(
+    kimi: Path, tmp_path: Path, version: str, expected: str
+) -> None:
+    verdict = refusal(kimi, tmp_path, version, "-tp 8 --reasoning-parser kimi2")
     assert expected in verdict
     assert verdict.startswith("exit 1")

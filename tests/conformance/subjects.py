@@ -1,0 +1,261 @@
+"""The two engines that the suite is put to: how each is started, and how long it may take."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from infra.rehearsal import tiny_model
+from tests.conformance.shapes import body_of
+from tests.rehearsal.engine.simulated_host import CATALOGUES, PACKAGE, make_state
+
+VERSION = "0.22.1"
+NO_ANSWER = "no answer"
+REFUSED = "connection refused"
+CLOSED = "connection closed"
+_POLL_S = 0.1
+
+
+class Subject(Protocol):
+    """An engine to look at."""
+
+    @property
+    def name(self) -> str:
+        """`simulated` or `real`."""
+        ...
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds that it may take to serve, or to leave."""
+        ...
+
+    @property
+    def answer_s(self) -> float:
+        """Seconds after which a request counts as unanswered."""
+        ...
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The program's words for `vllm WORDS`."""
+        ...
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """Variables of an engine whose host's state may lie in `folder`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The engine of rehearsals, on a simulated host of its own."""
+
+    name: str = "simulated"
+    patience_s: float = 20.0
+    answer_s: float = 2.0
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        return [sys.executable, "-I", "-S", str(PACKAGE), "vllm", *words]
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        state = make_state(folder / "host")
+        return {
+            "MOE_REHEARSAL_STATE": str(state),
+            "MOE_REHEARSAL_CATALOGUES": str(CATALOGUES),
+            "MOE_REHEARSAL_ENGINE": "vllm",
+            "MOE_REHEARSAL_ENGINE_VERSION": VERSION,
+        }
+
+
+@dataclass(frozen=True)
+class Real:
+    """The released engine, installed by `scripts/install-cpu-engine`."""
+
+    environment_folder: Path
+    name: str = "real"
+    patience_s: float = 300.0
+    answer_s: float = 60.0
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        return [str(self.environment_folder / "bin" / "vllm"), *words]
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        return {
+            "HOME": str(folder),
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "TORCHDYNAMO_DISABLE": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_HOST_IP": "127.0.0.1",
+        }
+
+
+@dataclass(slots=True)
+class Running:
+    """A started engine."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    port: int
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@dataclass(slots=True)
+class Bench:
+    """Starts engines of one subject, and ends all of them."""
+
+    subject: Subject
+    folder: Path
+    started: list[Running] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def model(self) -> Path:
+        """The folder of the tiny model; its name is what outputs are cleaned of."""
+        folder = self.folder / "checkpoint"
+        if not folder.is_dir():
+            tiny_model.write(folder)
+        return folder
+
+    def start(self, port: int, *arguments: str, env: Mapping[str, str] | None = None) -> Running:
+        """Start `vllm serve` with a model, a port and further arguments."""
+        folder = self.folder / f"engine-{next(self._numbers)}"
+        folder.mkdir(parents=True)
+        words = ["serve", str(self.model()), "--port", str(port), *arguments]
+        variables = {"PATH": os.environ["PATH"], **self.subject.environment(folder), **(env or {})}
+        log = folder / "output.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                self.subject.command(words),
+                env=variables,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        running = Running(process, log, port)
+        self.started.append(running)
+        return running
+
+    def wait_serving(self, running: Running) -> list[str]:
+        """Wait until `/health` is 200; what it was before, each once.
+
+        Raises:
+            AssertionError: it left, or did not serve in time.
+        """
+        seen: list[str] = []
+        deadline = time.monotonic() + self.subject.patience_s
+        while time.monotonic() < deadline:
+            answer = self.ask(running.port, "GET", "/health", limit_s=5)
+            if answer.get("status") == 200:
+                return seen
+            if running.process.poll() is not None:
+                break
+            said = str(answer.get("status", answer.get("failed")))
+            seen += [] if said in seen else [said]
+            time.sleep(_POLL_S)
+        raise AssertionError(f"{running.process.poll()}: {running.output()[-3000:]}")
+
+    def wait_left(self, running: Running) -> int | None:
+        """The exit code, None when it does not leave in time."""
+        try:
+            return running.process.wait(self.subject.patience_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def ask(
+        self,
+        port: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        limit_s: float | None = None,
+    ) -> dict[str, Any]:
+        """An answer as `status`, `type` and `body`, or `failed`."""
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", port, timeout=limit_s or self.subject.answer_s
+        )
+        given = dict(headers or {})
+        content = body if isinstance(body, str) or body is None else json.dumps(body)
+        if content is not None:
+            given = {"Content-Type": "application/json", **given}
+        try:
+            connection.request(method, path, content, given)
+            answer = connection.getresponse()
+            text = answer.read().decode(errors="replace")
+        except TimeoutError:
+            return {"failed": NO_ANSWER}
+        except ConnectionRefusedError:
+            return {"failed": REFUSED}
+        except (OSError, http.client.HTTPException):
+            return {"failed": CLOSED}
+        finally:
+            connection.close()
+        kind = answer.headers.get("content-type", "")
+        return {"status": answer.status, "type": kind, "raw": text, "body": body_of(text, kind)}
+
+    def end(self, running: Running) -> None:
+        """Kill an engine and everything that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.process.pid, signal.SIGKILL)
+        running.process.wait()
+
+    def end_all(self) -> None:
+        for running in self.started:
+            self.end(running)
+
+
+def children_of(pid: int) -> dict[int, str]:
+    """Descendants of a process: id → what it calls itself."""
+    parents, names = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):
+            text = (folder / "stat").read_text()
+            number = int(folder.name)
+            parents[number] = int(text.rpartition(")")[2].split()[1])
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            names[number] = words.strip() or text.partition("(")[2].rpartition(")")[0]
+    tree, grown = {pid}, True
+    while grown:
+        more = {number for number, parent in parents.items() if parent in tree} - tree
+        tree |= more
+        grown = bool(more)
+    return {number: names[number] for number in sorted(tree - {pid})}
+
+
+def listening_ports(pid: int) -> dict[int, str]:
+    """TCP ports that a process or its descendants listen on: port → address."""
+    inodes = set()
+    for number in (pid, *children_of(pid)):
+        for link in Path(f"/proc/{number}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                inodes.add(str(link.readlink()).removeprefix("socket:[").rstrip("]"))
+    found = {}
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                address, _, port = fields[1].partition(":")
+                found[int(port, 16)] = _address(address)
+    return found
+
+
+def _address(digits: str) -> str:
+    words = [bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8)]
+    raw = b"".join(words)
+    return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
