@@ -81,8 +81,9 @@ class NodeGroup(pulumi.ComponentResource):
     def _launch_template(
         self, name: str, settings: NodeSettings, surroundings: Surroundings
     ) -> ec2.LaunchTemplate:
-        # A "latest" image would make every preview a rolling replacement of reserved machines.
-        ignored = [] if settings.account.ami else ["imageId"]
+        # A "latest" image would make every preview a rolling replacement of reserved machines; so would
+        # the name that it gives to its root device.
+        ignored = [] if settings.account.ami else ["imageId", "blockDeviceMappings[0].deviceName"]
         # by its capacity the policy pack knows whether a reservation has to be targeted
         tags = settings.tags.of(name, roles=name, capacity=settings.capacity)
         return ec2.LaunchTemplate(
