@@ -40,9 +40,11 @@ def _mode_problems(flags: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         listed = ", ".join(f"--{mode}" for mode in sorted(modes))
         yield f"asks for several load-balancing modes ({listed}).", "Keep one of them."
         return
+    one_rank = as_int(flags.get("data-parallel-size"), 1) == 1
+    if flags.get("data-parallel-hybrid-lb") and one_rank and as_int(flags.get("nnodes"), 1) > 1:
+        yield "has --data-parallel-hybrid-lb and one rank over several nodes.", "Remove it."
     if "data-parallel-external-lb" not in modes:
         return
-    one_rank = as_int(flags.get("data-parallel-size"), 1) == 1
     if rank is None and (one_rank or as_int(flags.get("nnodes"), 1) == 1):
         yield "has --data-parallel-external-lb and no rank.", "Add --data-parallel-rank."
     elif local is not None and as_int(local, 1) != 1:

@@ -357,6 +357,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "balancing-modes": (
         Case(GB200, flag("decode-1/0", "--data-parallel-hybrid-lb", ""), "several load-balancing modes", "decode-1/0"),
         Case("h200-tp8", flag("unified-0/0", "--data-parallel-external-lb", ""), "and no rank"),
+        Case("h200-2n-tp16", flag("unified-0/0", "--data-parallel-hybrid-lb", ""), "one rank over several nodes"),
         Case(GB200, flag("decode-1/0", "--data-parallel-size-local", "4"), "holds one rank and is told", "decode-1/0"),
     ),
     "local-ranks": (
