@@ -31,6 +31,9 @@ READY_S = 60.0
 # A real one imports and warms up on processors that it shares with everything else here.
 REAL_READY_S = 900.0
 REQUEST_S = 20.0
+REAL_REQUEST_S = (
+    180.0  # a chat of 256 tokens, at a few per second where others take most of the processors
+)
 MAX_NAMED = 3
 # What production code says to type reaches hosts only while they are there.
 LOOK = "With --keep the hosts stay: `fab logs` and `fab verify` show more there."
@@ -116,7 +119,9 @@ class Operator:
             Differs: a host is not as declared.
             NotReady: something does not serve.
         """
-        checks = verify(self.deployment, self.secrets, REQUEST_S, self.catalog)
+        is_real = has_real_engines(self.deployment.plan, self.catalog)
+        limit_s = REAL_REQUEST_S if is_real else REQUEST_S
+        checks = verify(self.deployment, self.secrets, limit_s, self.catalog)
         for kind, error in ((True, Differs), (False, NotReady)):
             wrong = [check for check in checks if check.is_wrong and check.is_drift is kind]
             if wrong:
