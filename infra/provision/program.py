@@ -54,11 +54,17 @@ def provision(root: Path, name: str, catalog: Catalog) -> pulumi.Input[dict[str,
             return provision_aws_ec2(stack, topology, size_bytes)
         case "existing-hosts":
             return existing_inventory(root, stack.spec, topology)
-        case "aws-eks" | "existing-kubernetes":
+        case "existing-kubernetes":
+            from infra.provision.existing_kubernetes import (  # noqa: PLC0415 - loads pulumi-kubernetes
+                provision_existing_kubernetes,
+            )
+
+            return provision_existing_kubernetes(stack, topology, catalog)
+        case "aws-eks":
             raise StackError(
                 f"{stack.file} platform",
                 f"{platform} cannot be provisioned yet.",
-                "Use aws-ec2, or existing-hosts with an inventory.",
+                "Use aws-ec2, existing-hosts with an inventory, or existing-kubernetes.",
             )
         case _:
             assert_never(platform)

@@ -180,7 +180,7 @@ class Rehearsal:
             return False, self._told(judge_plan(wishes.plan, wishes.plan_file, self.catalog))
         stack = self._stack()
         if stack.spec.platform in PLATFORMS_TO_COME:
-            what = f"Rehearsals of {stack.spec.platform} come with the Kubernetes back end."
+            what = f"Rehearsals of {stack.spec.platform} are not there yet."
             raise PrerequisiteError(
                 f"{stack.file} platform", what, "Use aws-ec2 or existing-hosts."
             )

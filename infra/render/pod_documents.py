@@ -21,6 +21,7 @@ from infra.plan.process import Plan, Process
 from infra.render.cluster_facts import ClusterFacts, LustreVolume
 from infra.render.host_state import router_release, runnable_image
 from infra.render.pod_processes import (
+    WAIT_S,
     Document,
     group_document,
     group_hosts,
@@ -28,6 +29,7 @@ from infra.render.pod_processes import (
     router_environment,
 )
 from infra.render.pod_template import (
+    LOAD_S,
     WEIGHTS_CLAIM,
     Container,
     Node,
@@ -179,6 +181,7 @@ def _router(stack: _Stack, process: Process) -> Iterable[PodObject]:
     labels = _router_labels(plan.stack)
     spec = {
         "replicas": 1,
+        "progressDeadlineSeconds": LOAD_S + WAIT_S,
         # two routers would count requests apart, and the old one would go on sending
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": labels},

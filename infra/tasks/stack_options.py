@@ -65,8 +65,9 @@ def refuse_kubernetes(file: str, platform: str) -> None:
         StackError: it is one.
     """
     if platform in KUBERNETES:
-        what = f"The back end for {platform} is not there yet: `fab check` and `fab plan` are all that it has."
-        raise StackError(f"{file} platform", what, "Use aws-ec2 or existing-hosts.")
+        what = f"On {platform} Kubernetes starts and watches the processes: nothing is put on hosts over SSH."
+        fix = "Type `pulumi up --stack NAME` (existing-kubernetes), then look with kubectl."
+        raise StackError(f"{file} platform", what, fix)
 
 
 def refuse_problems(compiled: CompiledStack, catalog: Catalog, output: Output) -> None:

@@ -1,39 +1,17 @@
-"""The secrets that a stack refers to, read from the operator's machine."""
+"""The secrets that a stack refers to, as what reaches hosts wants them: values that print as `***`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 
-from infra.errors import StackError
 from infra.launch.secret import Secret
+from infra.provision.secret_values import secret_values
 
 
 def read_secrets(references: Mapping[str, Mapping[str, str]]) -> dict[str, Secret]:
-    """The values by name.
-
-    Args:
-        references: by name, `{"env": NAME}` or `{"file": PATH}`.
+    """The values by name; see `secret_values`.
 
     Raises:
         StackError: one is not there or empty.
     """
-    return {name: Secret(_read(name, reference)) for name, reference in references.items()}
-
-
-def _read(name: str, reference: Mapping[str, str]) -> str:
-    variable, file = reference.get("env"), reference.get("file")
-    if variable is not None:
-        value, where = os.environ.get(variable, ""), f"the variable {variable}"
-    else:
-        where = f"the file {file}"
-        try:
-            value = Path(file or "").expanduser().read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            what = f"It cannot be read: {error}."
-            raise StackError(f"secrets.{name}", what, "Mend the file, or the reference.") from error
-    if not value:
-        what = f"The stack wants it from {where}, which is empty or not there."
-        raise StackError(f"secrets.{name}", what, "Set it, or take the secret out of the stack.")
-    return value
+    return {name: Secret(value) for name, value in secret_values(references).items()}

@@ -240,7 +240,7 @@ def test_what_kubernetes_would_start_is_not_given_units(
     words = [str(tmp_path / word) if word == "out" else word for word in options]
     done = fab(task, "--stack", "h200-tp8", "--set", f"platform={platform}", *words)
     assert done.returncode == 2
-    assert f"The back end for {platform} is not there yet" in done.stderr
+    assert f"On {platform} Kubernetes starts and watches the processes" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

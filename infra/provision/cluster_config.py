@@ -1,0 +1,199 @@
+"""Facts of a Kubernetes cluster for one stack, read from `pulumi config` and judged together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from infra.errors import Problem, ProblemsFound
+from infra.provision.account import PROJECT_NAME
+from infra.render.cluster_facts import EFA_RESOURCE, ClusterFacts, LustreVolume, WeightsVolume
+from infra.spec.stack import Weights
+
+# The AMIs with EFA set aside 5128 pages of 2 MiB; EKS user guide, node EFA: pods ask for this much.
+EFA_HUGE_PAGES_MIB = 5120
+NONE = "none"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_LABEL = re.compile(
+    r"([a-z0-9.-]+/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?=([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?"
+)
+_RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9][\w.-]*=[1-9]\d*")
+_NODE_STORAGE = (None, "local", "shared-mount")
+
+CLUSTER_CONFIG_NAMES = (
+    "kubeconfig",
+    "kubernetes_context",
+    "namespace",
+    "node_selector",
+    "network_resource",
+    "weights_claim",
+    "fsx_id",
+    "fsx_dns_name",
+    "fsx_mount_name",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAccess:
+    """How the cluster's API is reached. `kubeconfig` is None for kubectl's own default."""
+
+    kubeconfig: str | None
+    context: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDemand:
+    """What a stack asks the operator about a cluster.
+
+    Args:
+        spans_hosts: whether its engines run on more than one host.
+    """
+
+    stack: str
+    weights: Weights
+    spans_hosts: bool
+
+
+def read_cluster_values() -> dict[str, str]:
+    """The cluster's configuration of the selected stack as Pulumi gives it, by short name."""
+    own = pulumi.Config(PROJECT_NAME)
+    return {name: own.get(name) or "" for name in (*CLUSTER_CONFIG_NAMES, "fsx_capacity_gib")}
+
+
+def read_cluster(
+    values: Mapping[str, str], demand: ClusterDemand
+) -> tuple[ClusterAccess, ClusterFacts]:
+    """How the cluster is reached, and what pods are made with, from values by short name; empty is not set.
+
+    Raises:
+        ProblemsFound: every value that is missing or wrong, each with the command to type.
+    """
+    known = {name: value for name, value in values.items() if value != ""}
+    problems = [
+        *_required(known, demand),
+        *_malformed(known, demand),
+        *_weights_problems(known, demand),
+    ]
+    if problems:
+        raise ProblemsFound(tuple(problems))
+    network = _network(known) if demand.spans_hosts else {}
+    return (
+        ClusterAccess(kubeconfig=known.get("kubeconfig"), context=known["kubernetes_context"]),
+        ClusterFacts(
+            namespace=known.get("namespace", demand.stack),
+            node_selector=dict(each.split("=", 1) for each in known["node_selector"].split(",")),
+            network=network,
+            huge_pages_mib=EFA_HUGE_PAGES_MIB if EFA_RESOURCE in network else 0,
+            weights=_weights(known, demand.weights),
+        ),
+    )
+
+
+def cluster_problem(stack: str, key: str, what: str, example: str) -> Problem:
+    """A problem of one configuration key, with the command that mends it."""
+    return Problem(
+        rule="cluster-fact",
+        severity="error",
+        file=f"stacks/Pulumi.{stack}.yaml",
+        field=f"{PROJECT_NAME}:{key}",
+        what=what,
+        fix=f"Type: pulumi config set {key} {example} --stack {stack}",
+    )
+
+
+def _required(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
+    wanted = {
+        "kubernetes_context": (
+            "the context of your kubeconfig; the current one is never taken by accident",
+            "my-cluster",
+        ),
+        "node_selector": (
+            "labels of the nodes that carry the stack's accelerator",
+            "nvidia.com/gpu.product=NVIDIA-GB200",
+        ),
+    }
+    if demand.spans_hosts:
+        wanted["network_resource"] = (
+            f"what each pod asks for of the fabric ({NONE}: traffic between hosts goes over TCP)",
+            "rdma/hca=8",
+        )
+    return [
+        cluster_problem(demand.stack, key, f"Not set: {meaning}.", example)
+        for key, (meaning, example) in wanted.items()
+        if key not in known
+    ]
+
+
+def _malformed(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
+    problems = []
+    namespace = known.get("namespace", demand.stack)
+    if not _NAME.fullmatch(namespace):
+        what = f"{namespace} is not a name of a namespace."
+        problems.append(cluster_problem(demand.stack, "namespace", what, "serving"))
+    selector = known.get("node_selector")
+    if selector is not None and not all(_LABEL.fullmatch(each) for each in selector.split(",")):
+        what = f"{selector} is not a list of labels, KEY=VALUE with commas between."
+        example = "nvidia.com/gpu.product=NVIDIA-GB200"
+        problems.append(cluster_problem(demand.stack, "node_selector", what, example))
+    network = known.get("network_resource", NONE)
+    if network != NONE and not all(_RESOURCE.fullmatch(each) for each in network.split(",")):
+        what = f"{network} is not a list of resources, NAME=COUNT with commas between, nor {NONE}."
+        problems.append(cluster_problem(demand.stack, "network_resource", what, "rdma/hca=8"))
+    return problems
+
+
+def _weights_problems(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
+    storage = demand.weights.storage
+    if storage == "pvc" and "weights_claim" not in known:
+        what = "Not set: the claim with the weights, which exists in the namespace."
+        return [cluster_problem(demand.stack, "weights_claim", what, "models")]
+    if storage == "fsx-lustre":
+        examples = {
+            "fsx_id": "fs-0123456789abcdef0",
+            "fsx_dns_name": "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com",
+            "fsx_mount_name": "abcdefgh",
+        }
+        what = "Not set: weights.storage fsx-lustre mounts a file system that exists."
+        return [
+            cluster_problem(demand.stack, key, what, example)
+            for key, example in examples.items()
+            if key not in known
+        ]
+    if storage not in (*_NODE_STORAGE, "pvc"):
+        what = f"weights.storage {storage} has no form in pods."
+        fix = "Use local or shared-mount (a folder of every node), pvc, or fsx-lustre."
+        file = f"stacks/{demand.stack}.yaml"
+        return [
+            Problem(
+                rule="cluster-fact",
+                severity="error",
+                file=file,
+                field="weights.storage",
+                what=what,
+                fix=fix,
+            )
+        ]
+    return []
+
+
+def _network(known: Mapping[str, str]) -> dict[str, int]:
+    text = known["network_resource"]
+    pairs = [] if text == NONE else [each.split("=", 1) for each in text.split(",")]
+    return {name: int(count) for name, count in pairs}
+
+
+def _weights(known: Mapping[str, str], weights: Weights) -> WeightsVolume:
+    if weights.storage == "pvc":
+        return WeightsVolume(kind="claim", claim=known["weights_claim"])
+    if weights.storage != "fsx-lustre":
+        return WeightsVolume(kind="node")
+    lustre = LustreVolume(
+        file_system_id=known["fsx_id"],
+        dns_name=known["fsx_dns_name"],
+        mount_name=known["fsx_mount_name"],
+        capacity_gib=int(known["fsx_capacity_gib"]),
+    )
+    return WeightsVolume(kind="lustre", lustre=lustre)

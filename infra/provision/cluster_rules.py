@@ -1,0 +1,174 @@
+"""What a cluster must have before anything of a stack is made in it; pure judgement of what a survey found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from infra.catalog.schema import Accelerator
+from infra.errors import Problem
+from infra.provision.cluster_config import cluster_problem
+from infra.provision.cluster_survey import FoundCluster, FoundNode
+from infra.render.cluster_facts import ClusterFacts
+from infra.render.pod_documents import stack_labels
+
+LWS_GROUP = "leaderworkerset.x-k8s.io"
+LWS_DEFINITION = f"leaderworkersets.{LWS_GROUP}"
+DOMAIN_DEFINITION = "computedomains.resource.nvidia.com"
+LWS_RELEASE = "v0.9.0"
+_INSTALL_LWS = (
+    "kubectl apply --server-side -f "
+    f"https://github.com/kubernetes-sigs/lws/releases/download/{LWS_RELEASE}/manifests.yaml"
+)
+# A namespace with this label is the operator's, and the stack may live in it.
+LENT = "moe-infra/lent-to"
+MAX_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDemand:
+    """What a stack wants of a cluster's nodes.
+
+    Args:
+        num_hosts: pods with engines; each takes a node.
+        needs_domain: whether all of them share memory over a fabric that spans hosts.
+    """
+
+    stack: str
+    context: str
+    accelerator: Accelerator
+    num_hosts: int
+    needs_domain: bool
+
+
+def judge_cluster(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> list[Problem]:
+    """Everything that stands in the way of a stack."""
+    return [
+        *_workloads(found, demand),
+        *_domains(found, demand),
+        *_nodes(found, facts, demand),
+        *_namespace(found, facts, demand),
+        *_claim(found, facts, demand),
+    ]
+
+
+def is_lent(found: FoundCluster, stack: str) -> bool:
+    """Whether the namespace is the operator's own, lent to the stack."""
+    return (found.namespace or {}).get(LENT) == stack
+
+
+def _workloads(found: FoundCluster, demand: NodeDemand) -> Iterator[Problem]:
+    """LeaderWorkerSet and its webhooks: a set made without their defaults makes its controller fail for ever."""
+    if LWS_DEFINITION not in found.definitions:
+        what = "The API server knows no LeaderWorkerSet, which runs every replica."
+        yield _problem(demand, what, f"Type: {_INSTALL_LWS}")
+    elif LWS_GROUP not in found.webhook_groups:
+        what = (
+            "LeaderWorkerSet is known, but none of its webhooks is there: its controller fails for ever on a set "
+            "that they have not completed."
+        )
+        yield _problem(demand, what, f"Type: {_INSTALL_LWS}")
+
+
+def _domains(found: FoundCluster, demand: NodeDemand) -> Iterator[Problem]:
+    if demand.needs_domain and DOMAIN_DEFINITION not in found.definitions:
+        what = (
+            f"The API server knows no ComputeDomain, without which {demand.accelerator.id} pods of several hosts "
+            "have no memory in common."
+        )
+        fix = (
+            "Install NVIDIA's DRA driver: helm install dra-driver nvidia/nvidia-dra-driver-gpu --namespace "
+            "nvidia-dra-driver-gpu --create-namespace --set resources.gpus.enabled=false"
+        )
+        yield _problem(demand, what, fix)
+
+
+def _nodes(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> Iterator[Problem]:
+    pod = demand.accelerator.pod
+    wanted = {} if pod is None else {pod.resource: demand.accelerator.devices_per_host}
+    wanted |= dict(facts.network)
+    able = [node for node in found.nodes if not _lacks(node, wanted)]
+    if len(able) < demand.num_hosts:
+        selector = ",".join(f"{name}={value}" for name, value in facts.node_selector.items())
+        needs = " and ".join(f"{count} {name}" for name, count in wanted.items())
+        what = (
+            f"The stack needs {demand.num_hosts} nodes with {needs} each; of the {len(found.nodes)} with {selector}, "
+            f"{len(able)} have that{_named(found.nodes, wanted)}."
+        )
+        fix = "Add or uncordon nodes, install the device plugin there, or"
+        command = cluster_problem(demand.stack, "node_selector", "", "KEY=VALUE").fix
+        yield _problem(demand, what, f"{fix} {command[0].lower()}{command[1:]}", "node_selector")
+    elif demand.needs_domain and pod is not None and pod.domain_label is not None:
+        domains = Counter(node.labels.get(pod.domain_label, "") for node in able)
+        del domains[""]
+        largest = max(domains.values(), default=0)
+        if largest < demand.num_hosts:
+            what = (
+                f"The stack needs {demand.num_hosts} nodes of one NVLink domain ({pod.domain_label}); the largest of "
+                f"{len(domains)} has {largest}."
+            )
+            fix = "Give it nodes of one rack, or make the stack smaller."
+            yield _problem(demand, what, fix, "node_selector")
+
+
+def _lacks(node: FoundNode, wanted: dict[str, int]) -> str:
+    """What a node has too little of, "" for nothing."""
+    if not node.takes_pods:
+        return "is cordoned or not ready"
+    short = (
+        f"has {have} {name}"
+        for name, count in wanted.items()
+        if (have := _count(node.allocatable.get(name, "0"))) < count
+    )
+    return ", ".join(short)
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def _named(nodes: tuple[FoundNode, ...], wanted: dict[str, int]) -> str:
+    short = [f"{node.name} {why}" for node in nodes if (why := _lacks(node, wanted))]
+    more = len(short) - MAX_NAMED
+    listed = "; ".join(short[:MAX_NAMED]) + (f"; {more} more" if more > 0 else "")
+    return f" ({listed})" if short else ""
+
+
+def _namespace(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> Iterator[Problem]:
+    """The namespace is not there yet, was made for this stack, or is lent to it."""
+    if (
+        found.namespace is None
+        or stack_labels(demand.stack).items() <= found.namespace.items()
+        or is_lent(found, demand.stack)
+    ):
+        return
+    owner = found.namespace.get("app.kubernetes.io/instance")
+    whose = f": it belongs to {owner}" if owner else ""
+    what = f"The namespace {facts.namespace} exists and was not made for this stack{whose}."
+    other = cluster_problem(demand.stack, "namespace", "", f"{demand.stack}-serving").fix
+    fix = f"{other}, or lend it: kubectl label namespace {facts.namespace} {LENT}={demand.stack}"
+    yield _problem(demand, what, fix, "namespace")
+
+
+def _claim(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> Iterator[Problem]:
+    if found.has_claim is False:
+        what = (
+            f"The namespace {facts.namespace} has no claim {facts.weights.claim} with the weights."
+        )
+        fix = (
+            f"Make it there (and the namespace, lent to the stack by the label {LENT}={demand.stack}), or use another "
+            "weights.storage."
+        )
+        yield _problem(demand, what, fix, "weights_claim")
+
+
+def _problem(demand: NodeDemand, what: str, fix: str, key: str = "kubernetes_context") -> Problem:
+    return Problem(
+        rule="cluster-not-ready",
+        severity="error",
+        file=f"stacks/Pulumi.{demand.stack}.yaml",
+        field=f"moe-infra:{key}",
+        what=f"{demand.context}: {what}",
+        fix=fix,
+    )

@@ -1,0 +1,143 @@
+"""The program of a stack on Kubernetes run in this process: Pulumi's mocks, and a kubectl that answers from a file."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi.runtime
+import yaml
+from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks
+
+from infra.catalog.load import Catalog
+from infra.provision.program import provision
+from infra.rehearsal.cloud.wire import plain
+from infra.spec.load import PROJECT
+from tests.provision.conftest import PROJECT_NAME, _event_loop, _text
+
+KUBECTL = """\
+#!/bin/sh
+folder=$(dirname "$0")
+echo "$*" >> "$folder/asked"
+if [ -f "$folder/silent" ]; then cat "$folder/silent" >&2; exit 1; fi
+for path; do :; done
+file=$folder/$(printf %s "$path" | tr / _)
+if [ -f "$file" ]; then exec cat "$file"; fi
+echo "Error from server (NotFound): the server could not find the requested resource" >&2
+exit 1
+"""
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+LWS = f"{DEFINITIONS}/leaderworkersets.leaderworkerset.x-k8s.io"
+DOMAINS = f"{DEFINITIONS}/computedomains.resource.nvidia.com"
+CATALOG = Catalog()
+CONFIG = {"kubernetes_context": "rack-1", "network_resource": "rdma/hca=4"}
+
+
+def node(number: int, allocatable: Mapping[str, str], **more: Any) -> dict[str, Any]:
+    labels = {"nvidia.com/gpu.clique": f"rack.{number // 18}"}
+    return {
+        "metadata": {"name": f"node-{number}", "labels": labels},
+        "spec": {},
+        "status": {
+            "allocatable": dict(allocatable),
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+        **more,
+    }
+
+
+def nodes_path(selector: str) -> str:
+    return "/api/v1/nodes?labelSelector=" + selector.replace("/", "/").replace("=", "%3D")
+
+
+GB200_NODES = nodes_path("nvidia.com/gpu.product=NVIDIA-GB200")
+A3_NODES = nodes_path("accelerator=huawei-Ascend910")
+
+
+def whole_cluster() -> dict[str, Any]:
+    """A cluster in which both stacks can be made."""
+    gb200, a3 = (
+        {"nvidia.com/gpu": "4", "rdma/hca": "4"},
+        {"huawei.com/Ascend910": "16", "rdma/hca": "4"},
+    )
+    rules = [{"apiGroups": ["leaderworkerset.x-k8s.io"], "resources": ["leaderworkersets"]}]
+    return copy.deepcopy(
+        {
+            LWS: {},
+            DOMAINS: {},
+            WEBHOOKS: {"items": [{"webhooks": [{"rules": rules}]}]},
+            GB200_NODES: {"items": [node(number, gb200) for number in range(6)]},
+            A3_NODES: {"items": [node(number, a3) for number in range(4)]},
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a program registered: inputs by (type, logical name), secrets by name of the input's resource."""
+
+    resources: Mapping[tuple[str, str], dict[str, Any]]
+    inventory: dict[str, Any]
+    asked: list[str]
+
+
+class _Recorder(Mocks):
+    def __init__(self) -> None:
+        self.resources: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        inputs: Any = plain(args.inputs)
+        assert (args.typ, args.name) not in self.resources
+        self.resources[args.typ, args.name] = inputs
+        return f"{args.name}-id", inputs
+
+    def call(self, args: MockCallArgs) -> tuple[dict[Any, Any], list[tuple[str, str]] | None]:
+        raise AssertionError(args.token)
+
+
+def put_kubectl(folder: Path, answers: Mapping[str, Any]) -> None:
+    """A kubectl that answers each path of the API with a document, or with `silent` alone."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    program = folder / "kubectl"
+    program.write_text(KUBECTL)
+    program.chmod(0o755)
+    for path, answer in answers.items():
+        text = answer if path == "silent" else json.dumps(answer)
+        (folder / path.replace("/", "_")).write_text(text + "\n")
+    (folder / "asked").write_text("")
+
+
+def run_program(stack: str, folder: Path, root: Path = PROJECT, **config: str) -> Made:
+    """Run the program of a stack; kubectl must be on PATH from `folder`."""
+    project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"))
+    values = {
+        f"{PROJECT_NAME}:{name}": _text(each["default"]) for name, each in project["config"].items()
+    }
+    shipped = PROJECT / "stacks" / f"Pulumi.{stack}.yaml"
+    if shipped.is_file():
+        values |= yaml.safe_load(shipped.read_text(encoding="utf-8"))["config"]
+    values |= {f"{PROJECT_NAME}:{name}": value for name, value in {**CONFIG, **config}.items()}
+    exported: list[Any] = []
+    recorder = _Recorder()
+
+    def program() -> None:
+        pulumi.Output.from_input(provision(root, stack, CATALOG)).apply(exported.append)
+
+    with _event_loop() as loop:
+        pulumi.runtime.set_mocks(recorder, project=PROJECT_NAME, stack=stack, preview=False)
+        pulumi.runtime.set_all_config(values)
+        try:
+            loop.run_until_complete(pulumi.runtime.stack.run_pulumi_func(program))
+        finally:
+            pulumi.runtime.set_all_config({})
+    asked = (folder / "asked").read_text().splitlines()
+    inventory: Any = plain(exported[0])
+    return Made(resources=recorder.resources, inventory=inventory, asked=asked)

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.errors import InfraError, PrerequisiteError, ProblemsFound, StackError
+from infra.spec.load import PROJECT
+from tests.provision.kubernetes_program import (
+    A3_NODES,
+    DOMAINS,
+    GB200_NODES,
+    LWS,
+    WEBHOOKS,
+    Made,
+    put_kubectl,
+    run_program,
+    whole_cluster,
+)
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "kubernetes"
+GB200, A3 = "k8s-gb200-2p1d", "k8s-a3-2p1d"
+Cluster = Callable[..., Made]
+
+
+@pytest.fixture
+def provisioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """Run the program of a stack in a cluster that answers so; keyword arguments are configuration values."""
+    folder = tmp_path / "bin"
+
+    def run(stack: str, answers: dict[str, Any] | None = None, **more: Any) -> Made:
+        put_kubectl(folder, whole_cluster() if answers is None else answers)
+        monkeypatch.setenv("PATH", str(folder), prepend=":")
+        return run_program(stack, folder, **more)
+
+    return run
+
+
+def stack_file(tmp_path: Path, **fields: Any) -> Path:
+    """A project with one stack of its own, `mine`, that extends the one on GB200."""
+    folder = tmp_path / "project"
+    (folder / "stacks").mkdir(parents=True)
+    (folder / "stacks" / "mine.yaml").write_text(yaml.safe_dump({"extends": GB200, **fields}))
+    return folder
+
+
+def of_kind(made: Made, kind: str) -> dict[str, Any]:
+    return {
+        name: inputs for (typ, name), inputs in made.resources.items() if typ.endswith(f":{kind}")
+    }
+
+
+@pytest.mark.parametrize("stack", [GB200, A3])
+def test_the_objects_of_a_stack_are_those_of_its_golden_file(
+    provisioned: Cluster, stack: str, update_golden: bool
+) -> None:
+    made = provisioned(stack)
+    rows = []
+    for (typ, name), inputs in sorted(made.resources.items()):
+        data = inputs.get("data")
+        if (
+            data is not None
+        ):  # the launcher is a file of its own; what it is told is part of the golden file
+            data["launch.py"] = "..."
+            data["processes.json"] = json.loads(data["processes.json"])
+        rows.append({"type": typ, "name": name, "inputs": inputs})
+    text = json.dumps(rows, indent=1, sort_keys=True) + "\n"
+    golden = GOLDEN / f"{stack}.json"
+    if update_golden:
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8"), "pytest --update-golden writes it anew"
+
+
+def test_every_golden_file_is_of_a_stack() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.json")} == {GB200, A3}
+
+
+def test_a_replica_is_one_set_with_a_pod_per_host(provisioned: Cluster) -> None:
+    sets = of_kind(provisioned(GB200), "LeaderWorkerSet")
+    assert set(sets) == {"prefill-0", "prefill-1", "decode-0"}
+    assert sets["decode-0"]["spec"]["leaderWorkerTemplate"]["size"] == 4
+    assert sets["decode-0"]["metadata"]["namespace"] == GB200
+
+
+def test_the_inventory_names_pods_and_the_service(provisioned: Cluster) -> None:
+    inventory = provisioned(A3, namespace="serving").inventory
+    assert inventory["platform"] == "existing-kubernetes"
+    assert inventory["hosts"][3]["address"] == "k8s-a3-2p1d-decode-0-0-1.k8s-a3-2p1d-decode-0"
+    assert inventory["router"]["url"] == "http://k8s-a3-2p1d-router.serving:1999"
+
+
+def test_the_chosen_context_and_kubeconfig_are_used_everywhere(provisioned: Cluster) -> None:
+    made = provisioned(GB200, kubeconfig="/home/me/rack.yaml")
+    (provider,) = of_kind(made, "kubernetes").values()
+    assert (provider["context"], provider["kubeconfig"]) == ("rack-1", "/home/me/rack.yaml")
+    assert made.asked
+    assert all("--context=rack-1" in line for line in made.asked)
+    assert all("--kubeconfig=/home/me/rack.yaml" in line for line in made.asked)
+
+
+def test_nobody_waits_for_engines_to_load(provisioned: Cluster) -> None:
+    made = provisioned(GB200)
+    for kind in ("Deployment", "Service"):
+        for inputs in of_kind(made, kind).values():
+            assert inputs["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+
+
+def test_secrets_go_into_one_object(
+    provisioned: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = stack_file(tmp_path, secrets={"api_key": {"env": "MY_KEY"}})
+    with pytest.raises(StackError, match="the variable MY_KEY, which is empty"):
+        provisioned("mine", root=root, node_selector="nvidia.com/gpu.product=NVIDIA-GB200")
+    monkeypatch.setenv("MY_KEY", "sesame")
+    made = provisioned("mine", root=root, node_selector="nvidia.com/gpu.product=NVIDIA-GB200")
+    (secret,) = of_kind(made, "Secret").values()
+    assert secret["stringData"] == {"api_key": "sesame"}
+    others = {key: value for key, value in made.resources.items() if key[1] != "secrets"}
+    assert "sesame" not in str(others)
+
+
+def lacking(*paths: str) -> dict[str, Any]:
+    answers = whole_cluster()
+    for path in paths:
+        del answers[path]
+    return answers
+
+
+def changed(path: str, document: Any) -> dict[str, Any]:
+    return {**whole_cluster(), path: document}
+
+
+def with_node(path: str, number: int, **status: Any) -> dict[str, Any]:
+    answers = whole_cluster()
+    answers[path]["items"][number]["status"].update(status)
+    return answers
+
+
+def cordoned(path: str, number: int) -> dict[str, Any]:
+    answers = whole_cluster()
+    answers[path]["items"][number]["spec"]["unschedulable"] = True
+    return answers
+
+
+def split_domain() -> dict[str, Any]:
+    answers = whole_cluster()
+    for number in (4, 5):
+        answers[GB200_NODES]["items"][number]["metadata"]["labels"] = {
+            "nvidia.com/gpu.clique": "other.0"
+        }
+    return answers
+
+
+OTHERS = {"metadata": {"labels": {"app.kubernetes.io/instance": "a-shop"}}}
+INSTALL = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/lws/releases"
+
+
+@pytest.mark.parametrize(
+    ("stack", "answers", "what", "fix"),
+    [
+        (A3, lacking(LWS), "knows no LeaderWorkerSet", INSTALL),
+        (A3, changed(WEBHOOKS, {"items": []}), "none of its webhooks is there", INSTALL),
+        (GB200, lacking(DOMAINS), "knows no ComputeDomain", "helm install"),
+        (
+            GB200,
+            with_node(GB200_NODES, 2, allocatable={"nvidia.com/gpu": "2", "rdma/hca": "4"}),
+            r"needs 6 nodes with 4 nvidia.com/gpu and 4 rdma/hca each; .* 5 .*\(node-2 has 2 nvidia",
+            "pulumi config set node_selector",
+        ),
+        (
+            A3,
+            with_node(A3_NODES, 0, allocatable={"huawei.com/Ascend910": "16"}),
+            "node-0 has 0 rdma/hca",
+            "device plugin",
+        ),
+        (A3, cordoned(A3_NODES, 3), r"3 have that \(node-3 is cordoned or not ready\)", "uncordon"),
+        (A3, changed(A3_NODES, {"items": []}), "of the 0 with accelerator=huawei-Ascend910", "Add"),
+        (GB200, split_domain(), "the largest of 2 has 4", "one rack"),
+        (
+            A3,
+            changed(f"/api/v1/namespaces/{A3}", OTHERS),
+            "was not made for this stack: it belongs to a-shop",
+            f"kubectl label namespace {A3} moe-infra/lent-to={A3}",
+        ),
+    ],
+)  # fmt: skip
+def test_a_cluster_that_cannot_take_the_stack_is_refused_with_the_fix(
+    provisioned: Cluster, stack: str, answers: dict[str, Any], what: str, fix: str
+) -> None:
+    with pytest.raises(ProblemsFound, match=what) as refused:
+        provisioned(stack, answers)
+    (problem,) = refused.value.problems
+    assert fix in problem.fix
+
+
+def test_all_that_is_wrong_is_told_at_once(provisioned: Cluster) -> None:
+    with pytest.raises(ProblemsFound) as refused:
+        provisioned(GB200, lacking(LWS, DOMAINS, GB200_NODES))
+    assert len(refused.value.problems) == 3
+
+
+def test_nothing_is_registered_in_a_cluster_that_is_refused(
+    provisioned: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.provision.kubernetes_program._Recorder.new_resource", None)
+    with pytest.raises(ProblemsFound):
+        provisioned(A3, lacking(LWS))
+
+
+@pytest.mark.parametrize(
+    "said", ["The connection to the server 192.0.2.1:6443 was refused", "error: no context exists with the name"]
+)  # fmt: skip
+def test_a_kubeconfig_that_does_not_answer_is_one_message(provisioned: Cluster, said: str) -> None:
+    with pytest.raises(PrerequisiteError, match=said) as refused:
+        provisioned(A3, {"silent": said})
+    assert "kubectl --context=rack-1 get nodes" in refused.value.fix
+
+
+def test_a_machine_without_kubectl_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_kubectl(tmp_path / "bin", {})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PrerequisiteError, match="no kubectl"):
+        run_program(A3, tmp_path / "bin")
+
+
+def test_a_namespace_of_ours_is_taken_up_again(provisioned: Cluster) -> None:
+    namespaces = of_kind(provisioned(A3), "Namespace")
+    ours = changed(f"/api/v1/namespaces/{A3}", {"metadata": namespaces["namespace"]["metadata"]})
+    assert of_kind(provisioned(A3, ours), "Namespace") == namespaces
+
+
+def test_a_namespace_that_is_lent_is_used_and_never_made(provisioned: Cluster) -> None:
+    lent = changed("/api/v1/namespaces/team", {"metadata": {"labels": {"moe-infra/lent-to": A3}}})
+    made = provisioned(A3, lent, namespace="team")
+    assert of_kind(made, "Namespace") == {}
+    assert {i["metadata"]["namespace"] for i in of_kind(made, "LeaderWorkerSet").values()} == {
+        "team"
+    }
+
+
+def test_weights_in_a_claim_want_the_claim(provisioned: Cluster, tmp_path: Path) -> None:
+    root = stack_file(tmp_path, weights={"storage": "pvc"})
+    facts = {"node_selector": "nvidia.com/gpu.product=NVIDIA-GB200", "root": root}
+    with pytest.raises(ProblemsFound, match="the claim with the weights"):
+        provisioned("mine", **facts)
+    with pytest.raises(ProblemsFound, match="has no claim models"):
+        provisioned("mine", weights_claim="models", **facts)
+    there = changed("/api/v1/namespaces/mine/persistentvolumeclaims/models", {})
+    assert of_kind(provisioned("mine", there, weights_claim="models", **facts), "LeaderWorkerSet")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kubernetes_context", ""),
+        ("node_selector", ""),
+        ("node_selector", "no-equals"),
+        ("network_resource", ""),
+        ("network_resource", "rdma/hca"),
+        ("network_resource", "rdma/hca=0"),
+        ("namespace", "Not_A_Name"),
+    ],
+)
+def test_a_fact_that_is_missing_or_wrong_names_the_command(
+    provisioned: Cluster, key: str, value: str
+) -> None:
+    with pytest.raises(ProblemsFound) as refused:
+        provisioned(A3, **{key: value})
+    (problem,) = refused.value.problems
+    assert problem.field == f"moe-infra:{key}"
+    assert problem.fix.startswith(f"Type: pulumi config set {key} ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"kubernetes": {"workload": "disaggregated-set"}}, "disaggregated-set cannot be made yet"),
+        ({"ingress": "internal-load-balancer"}, "has its own way in"),
+        ({"weights": {"storage": "efs"}}, "efs has no form in pods"),
+    ],
+)
+def test_what_has_no_form_in_pods_is_refused(
+    provisioned: Cluster, tmp_path: Path, fields: dict[str, Any], what: str
+) -> None:
+    root = stack_file(tmp_path, **fields)
+    with pytest.raises(InfraError, match=what):
+        provisioned("mine", root=root, node_selector="a=b")
+
+
+def test_a_stack_moves_to_kubernetes_by_one_field(provisioned: Cluster, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    (folder / "stacks").mkdir(parents=True)
+    document = {"extends": "a3-2p1d", "platform": "existing-kubernetes"}
+    (folder / "stacks" / "mine.yaml").write_text(yaml.safe_dump(document))
+    made = provisioned("mine", root=folder, node_selector="accelerator=huawei-Ascend910")
+    assert set(of_kind(made, "LeaderWorkerSet")) == {"prefill-0", "prefill-1", "decode-0"}
+    shipped = yaml.safe_load((PROJECT / "stacks" / f"{A3}.yaml").read_text())
+    assert {key for key in shipped if key not in ("summary", "extends")} == {"platform"}
