@@ -105,12 +105,16 @@ def kv_role_current(view: PlanView) -> Iterator[Finding]:
 
 
 def side_channel_base_shared(view: PlanView) -> Iterator[Finding]:
-    """All ranks of a group name one side-channel base: vLLM adds the rank itself."""
+    """All ranks of a group name one side-channel base: vLLM adds the rank itself.
+
+    The scheduler listens there, so followers of a rank that spans hosts may name what they like.
+    """
     for group, members in view.groups.items():
         bases = {
             process.env.get("VLLM_NIXL_SIDE_CHANNEL_PORT"): process
             for process in reversed(members)
             if view.kv_config(process).get("kv_connector") == "NixlConnector"
+            and view.readings[process.id].dp_ranks
         }
         if len(bases) > 1:
             listed = ", ".join(sorted(str(base) for base in bases)[:4])

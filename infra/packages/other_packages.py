@@ -16,9 +16,11 @@ from infra.packages.source_text import (
     listed_variables,
     read_variables,
     registered,
+    renamed_variables,
 )
 from infra.packages.standins import install
 
+_RENAMING = "_print_deprecated_env"
 # They look for an accelerator while they are imported, or change transformers; no flag comes from them.
 _SGLANG_LEFT_OUT = (
     "sglang.srt.layers",
@@ -35,11 +37,9 @@ def read_sglang(folder: Path) -> dict[str, Any]:
     source = folder / "sglang" / "srt"
     declared = declared_variables(source / "environ.py", "Envs")
     known = {row["name"] for row in declared}
-    read = [
-        row
-        for row in read_variables(folder / "sglang", ("SGLANG_", "SGL_"))
-        if row["name"] not in known
-    ]
+    more = {row["name"]: row for row in renamed_variables(source / "environ.py", _RENAMING)}
+    more |= {row["name"]: row for row in read_variables(folder / "sglang", ("SGLANG_", "SGL_"))}
+    read = [row for name, row in more.items() if name not in known]
     return {
         "commands": {"python -m sglang.launch_server": flag_rows(parser)},
         "names": {"chat_templates": conversation_names(source / "parser" / "conversation.py")},

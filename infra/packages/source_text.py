@@ -87,6 +87,18 @@ def read_variables(folder: Path, prefixes: tuple[str, ...]) -> list[dict[str, An
     ]
 
 
+def renamed_variables(path: Path, function: str) -> list[dict[str, Any]]:
+    """Variables whose value a module copies from an old name to a new one, in either order of the two.
+
+    A call with one name only says that it does nothing any more.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8-sig"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    renaming = [node for node in calls if _called(node) == function and len(node.args) > 1]
+    names = {_text(each) for node in renaming for each in node.args} - {None}
+    return [{"name": name} for name in sorted(map(str, names))]
+
+
 def keys_read(folder: Path, holder: str) -> list[str]:
     """The keys that a package asks a map for: `m.get("key")`, `m["key"]`, `"key" in m`, `f(m, "key")`.
 

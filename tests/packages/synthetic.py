@@ -144,6 +144,10 @@ SGLANG: Mapping[str, str] = {
                 self.default = default
         class Envs:
             SGLANG_LOG_GC = EnvBool(False)
+        def _print_deprecated_env(new_name, old_name=None):
+            pass
+        _print_deprecated_env("SGLANG_LOG_GC", "SGLANG_GC_LOG")
+        _print_deprecated_env("SGLANG_GONE")
     """,
     "sglang/srt/server_args.py": """
         import os

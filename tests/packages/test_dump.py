@@ -91,6 +91,7 @@ def test_sglangs_parser_models_templates_and_variables_are_read(tmp_path: Path) 
     assert document["names"] == {"chat_templates": ["kimi-vl"]}
     assert document["models"] == ["KimiK25", "Llama"]
     assert document["variables"] == [
+        {"name": "SGLANG_GC_LOG"},
         {"name": "SGLANG_LOG_GC", "type": "EnvBool", "default": "False"},
         {"name": "SGLANG_TIMEOUT", "default": "'300'"},
     ]

@@ -150,7 +150,7 @@ def _releases(
     recipe: Recipe, launches: Sequence[Launch], told: Told, vendor: str | None, catalog: Catalog
 ) -> tuple[Named, Judging]:
     family = next(f for launch in launches if (f := _family(launch)))
-    named = named_release(family, vendor, told.engine, (recipe.engine_version, recipe.hints))
+    named = named_release(family, vendor, told.engine, recipe)
     return named, choose_releases(named, launches, catalog)
 
 
@@ -194,14 +194,19 @@ def _of_name(file_name: str, ids: Iterable[str]) -> Assumption | None:
 def _accelerator_hinted(
     recipe: Recipe, catalog: Catalog, images: Mapping[str, tuple[str, ...]]
 ) -> Assumption | None:
-    """By an image, a node selector, or how many devices a host has."""
+    """By an image, a node selector, or how many devices a host has; of alternatives all must say the same."""
     ids = catalog.ids("accelerators")
+    told: list[Assumption | None] = []
     for hint in recipe.hints:
         named = _one_of(hint.text, ids)
         of_image = images.get(VERSION.sub("v{v}", hint.text, count=1), ())
         value = named or (of_image[0] if len(of_image) == 1 else None)
-        if value is not None:
-            return Assumption(what="accelerator", value=value, why=hint.text, line=hint.line)
+        note = value and Assumption(what="accelerator", value=value, why=hint.text, line=hint.line)
+        told.append(note or None)
+    values = {note and note.value for note in told}
+    first = next((note for note in told if note), None)
+    if first is not None and (len(values) == 1 or not recipe.is_collection):
+        return first
     vendor = _vendor([launch for launch in recipe.launches if _family(launch)], recipe.hints)
     if vendor == "ascend" and recipe.devices_per_host is not None:
         fitting = [i for i in ids if _fits(catalog.accelerator(i), vendor, recipe.devices_per_host)]

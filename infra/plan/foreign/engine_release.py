@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.catalog.load import Catalog, version_key
@@ -13,7 +13,7 @@ from infra.engines.command_line import canonical_flag
 from infra.engines.recognition import Family
 from infra.errors import StackError
 from infra.plan.foreign.script import repository_of
-from infra.plan.foreign.source import Launch, Word
+from infra.plan.foreign.source import Launch, Recipe, Word
 from infra.spec.load import nearest
 from infra.spec.stack import EngineName
 
@@ -60,7 +60,7 @@ def named_release(
     family: Family,
     vendor: str | None,
     told: str | None,
-    says: tuple[str | None, Sequence[Word]],
+    recipe: Recipe,
 ) -> Named:
     """The engine and the version that are named.
 
@@ -68,7 +68,8 @@ def named_release(
         family: whose command lines they are.
         vendor: whose accelerators they are for, None when nothing says so.
         told: what the operator says.
-        says: the version that the format names, and texts that may name one.
+        recipe: the version that its format names, and texts that may name one; where its parts are alternatives, all
+            that do must name the same.
 
     Raises:
         StackError: the operator names no engine.
@@ -76,7 +77,7 @@ def named_release(
     name: EngineName = (
         "sglang" if family == "sglang" else "vllm-ascend" if vendor == "ascend" else "vllm"
     )
-    version, hints = says
+    version = recipe.engine_version
     if told is not None:
         match = _CHOSEN.fullmatch(told)
         if match is None:
@@ -87,7 +88,10 @@ def named_release(
             return Named(engine=name, version=match[2], why="--engine", is_told=True)
     if version is not None and VERSION.match(version):
         return Named(engine=name, version=version, why="the file names it")
-    return _hinted(hints, name)
+    found = list(_hinted(recipe.hints, name))
+    if not found or (recipe.is_collection and len({each.version for each in found}) > 1):
+        return Named(engine=name, version=None, why="")
+    return found[0]
 
 
 def choose_releases(named: Named, launches: Sequence[Launch], catalog: Catalog) -> Judging:
@@ -139,18 +143,17 @@ def _best_reader(
     return max(reversed(releases), key=known)
 
 
-def _hinted(hints: Sequence[Word], name: EngineName) -> Named:
-    """The release that an image's tag or an installed package names."""
+def _hinted(hints: Sequence[Word], name: EngineName) -> Iterator[Named]:
+    """The releases that images' tags or installed packages name, in their order."""
     for hint in hints:
         if match := _PACKAGE.fullmatch(hint.text):
             if match[1] == name:
                 why = f"{hint.text} is installed"
-                return Named(engine=name, version=match[2], why=why, line=hint.line)
+                yield Named(engine=name, version=match[2], why=why, line=hint.line)
             continue
         own = _OWN_IMAGES.search(repository_of(hint.text))
         tag = hint.text.partition("@")[0].removeprefix(repository_of(hint.text)).lstrip(":")
         found = VERSION.match(tag)
         if own and found and own[1].startswith(name):
             why = f"the tag of {hint.text}"
-            return Named(engine=name, version=found[1], why=why, line=hint.line)
-    return Named(engine=name, version=None, why="")
+            yield Named(engine=name, version=found[1], why=why, line=hint.line)

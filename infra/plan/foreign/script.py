@@ -19,6 +19,8 @@ _ENDING = ("kill", "pkill", "killall")
 _PACKAGE = re.compile(r"(vllm|sglang|vllm-ascend)(\[[\w,-]*\])?==")
 _SHELLS = ("sh", "bash", "zsh", "")
 _EXEC_VALUED = ("-e", "--env", "-u", "--user", "-w", "--workdir", "--env-file", "--detach-keys")
+_HEADING = re.compile(r"(#{1,6})\s")
+_DEEPEST = 7
 _FENCE = re.compile(r"^\s*(```+|~~~+)\s*([\w+-]*)")
 _SHELL_FENCES = ("", "bash", "sh", "shell", "console", "zsh", "shell-session")
 
@@ -211,17 +213,24 @@ def read_script(
 
 
 def read_guide(text: str, settings: Mapping[str, str], entrypoints: EntryPoints) -> Recipe:
-    """What the shell blocks of a Markdown page would start, in their order; see `read_script`."""
+    """What the shell blocks of a Markdown page would start, in their order; see `read_script`.
+
+    What a block sets that starts something is its own. One that only sets something is for those behind it, up to the
+    end of the section that its own section is a part of.
+    """
     reader = ScriptReader(entrypoints, is_collection=True)
     shell = Shell(scope_of(settings), reader.handle)
-    for first_line, block in _shell_blocks(text):
+    before: list[tuple[int, Scope]] = []
+    for block in _shell_blocks(text):
+        while before and block.above < before[-1][0]:
+            shell.scope = before.pop()[1]
         kept, count = copy_scope(shell.scope), len(reader.launches)
-        shell.follow(block, first_line)
+        shell.follow(block.text, block.line)
         reader.end_all()
-        if (
-            len(reader.launches) > count
-        ):  # what it sets is its own; blocks that only set something are for all
+        if len(reader.launches) > count:
             shell.scope = kept
+        else:
+            before.append((block.level, kept))
     return _recipe("Markdown page", reader, shell.not_understood)
 
 
@@ -259,19 +268,40 @@ def _script_of(command: tuple[Word, ...]) -> Word | None:
     return None
 
 
-def _shell_blocks(text: str) -> list[tuple[int, str]]:
-    """(first line, content) of each fenced block of shell."""
-    blocks: list[tuple[int, str]] = []
-    rows = text.split("\n")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """A fenced block of shell.
+
+    Args:
+        line: where its content begins.
+        level: of the heading that it stands under, 0 before the first.
+        above: the smallest level of a heading since the block before it, `_DEEPEST` without one.
+    """
+
+    line: int
+    text: str
+    level: int
+    above: int
+
+
+def _shell_blocks(text: str) -> list[_Block]:
+    blocks: list[_Block] = []
     begun: tuple[int, str] | None = None
     kept: list[str] = []
-    for number, row in enumerate(rows, start=1):
+    level, above = 0, _DEEPEST
+    for number, row in enumerate(text.split("\n"), start=1):
         fence = _FENCE.match(row)
-        if begun is None and fence:
+        heading = _HEADING.match(row)
+        if begun is None and heading:
+            level = len(heading[1])
+            above = min(above, level)
+        elif begun is None and fence:
             begun, kept = (number + 1, fence[2].lower()), []
         elif begun is not None and fence and not fence[2]:
             if begun[1] in _SHELL_FENCES:
-                blocks.append((begun[0], "\n".join(kept)))
+                block = _Block(line=begun[0], text="\n".join(kept), level=level, above=above)
+                blocks.append(block)
+                above = _DEEPEST
             begun = None
         elif begun is not None:
             kept.append(re.sub(r"^(\s*)[$#] (?=\S)", r"\1", row) if begun[1] == "console" else row)

@@ -29,6 +29,11 @@ class ShellTroubleError(Exception):
         self.why = why
 
 
+_BLANK_IN_JSON = re.compile(
+    r"(?<=[:\[,] )<[A-Za-z_][\w-]*>(?=\s*[,}\]])|(?<=\")<[A-Za-z_][\w /-]*>(?=\")"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """Literal text."""
@@ -180,7 +185,17 @@ class Scanner:
         return readers[char]()
 
     def _single_quoted(self) -> list[Part]:
-        return [Text(self._until_quote(), is_quoted=True)]
+        """The text; in JSON, a value that a reader is to fill in stays open: `{"model": <name>}`."""
+        text = self._until_quote()
+        parts: list[Part] = []
+        at = 0
+        for match in _BLANK_IN_JSON.finditer(text):
+            parts += [
+                Text(text[at : match.start()], is_quoted=True),
+                Opaque(match[0], is_quoted=True),
+            ]
+            at = match.end()
+        return [*parts, Text(text[at:], is_quoted=True)]
 
     def _escaped(self) -> list[Part]:
         taken = self.take(2)

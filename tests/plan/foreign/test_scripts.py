@@ -226,6 +226,34 @@ def test_a_release_that_is_not_known_is_said_to_be_assumed(
     assert said in next(a.why for a in recipe.facts.assumptions if a.what == "engine")
 
 
+def test_alternatives_of_a_guide_name_something_together_or_not_at_all(tmp_path: Path) -> None:
+    def guide(*images: str) -> str:
+        return "\n".join(f"```bash\ndocker run {image} m/n\n```" for image in images)
+
+    grace = "vllm/vllm-openai:v0.17.0-aarch64-cu130"
+    one = imported(tmp_path, guide(grace, grace), "one.md").facts
+    assert (one.release_named, "accelerator" in one.unknown) == ("0.17.0", False)
+    two = imported(tmp_path, guide("vllm/vllm-openai:v0.22.1", grace), "two.md").facts
+    assert (two.release_named, "accelerator" in two.unknown) == (None, True)
+
+
+def test_what_a_part_of_a_guide_sets_ends_with_the_section_around_it(tmp_path: Path) -> None:
+    text = (
+        "## P/D\n#### Environment\n```bash\nexport A=1\n```\n#### Command\n```bash\nvllm serve m/n\n```\n"
+        "### AMD\n```bash\nvllm serve m/o\n```\n"
+    )
+    processes = imported(tmp_path, text, "guide.md").assembled.plan.processes
+    assert [dict(process.env) for process in processes] == [{"A": "1"}, {}]
+
+
+def test_a_value_inside_json_may_be_left_to_the_reader(tmp_path: Path) -> None:
+    text = (
+        """vllm serve m/n --speculative-config '{"model": <draft>, "num_speculative_tokens": 3}'"""
+    )
+    (row,) = imported(tmp_path, text).not_understood
+    assert "<draft>" in row.why
+
+
 @pytest.mark.parametrize(
     ("text", "name", "accelerator"),
     [

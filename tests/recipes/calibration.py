@@ -1,0 +1,143 @@
+"""`fab import` on every published deployment: the page `docs/calibration.md`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.checks.foreign import judge_recipe
+from infra.plan.foreign.imported_recipe import import_recipe
+from tests.recipes.published_recipes import PublishedRecipe, justified_warnings
+
+HEAD = """\
+# Calibration on published deployments
+
+Written by `pytest tests/recipes/test_published.py --update-golden`; a slow test keeps it current. The deployments are
+data in `tests/recipes/published/`: what their authors published as working over two hosts or more, without anything
+but flags, values and topology. Each is written out in its own format and goes through `fab import`, so that what is
+judged is what an operator would get. None may be refused, and no warning may appear that nobody has looked at.
+
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What `fab import` says of one deployment.
+
+    Args:
+        named: the release in the file's own words, "" when nothing names one.
+        judged_on: the releases on which a finding has to hold, as one text.
+        num_hosts: hosts of the plan.
+        errors, warnings: `rule: what`, in order.
+        not_judged: rules that lacked something.
+    """
+
+    recipe: PublishedRecipe
+    format: str
+    named: str
+    judged_on: str
+    num_hosts: int
+    num_processes: int
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
+    not_judged: int
+
+    @property
+    def warned(self) -> tuple[str, ...]:
+        """Rules that warn, each once."""
+        return tuple(dict.fromkeys(text.partition(":")[0] for text in self.warnings))
+
+    @property
+    def verdict(self) -> str:
+        """In one word."""
+        return "refused" if self.errors else "warnings" if self.warnings else "clean"
+
+
+def judge(recipe: PublishedRecipe, folder: Path, catalog: Catalog) -> Row:
+    """One deployment written to a folder, imported and judged."""
+    path = folder / recipe.file_name
+    path.write_text(recipe.text, encoding="utf-8")
+    imported = import_recipe(path, recipe.told, {}, catalog)
+    judgement = judge_recipe(imported, catalog)
+    plan, facts = imported.assembled.plan, imported.facts
+    versions = [release.version for release in facts.judged_on]
+    link = " and " if facts.release_named else " to "
+    between = f"{versions[0]}{link}{versions[-1]}" if len(versions) > 1 else "".join(versions)
+    return Row(
+        recipe=recipe,
+        format=imported.format,
+        named="" if recipe.told.engine else facts.release_named or "",
+        judged_on=f"{plan.engine.name} {between or 'none'}",
+        num_hosts=len(plan.hosts),
+        num_processes=len(plan.processes),
+        errors=tuple(f"{p.rule}: {p.what}" for p in judgement.problems if p.blocks),
+        warnings=tuple(f"{p.rule}: {p.what}" for p in judgement.problems if not p.blocks),
+        not_judged=len({rule for row in judgement.not_judged for rule in row.rules}),
+    )
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The whole document."""
+    return HEAD + "\n".join([*_summary(rows), *_reasons(rows), *_table(rows)]) + "\n"
+
+
+def _summary(rows: Sequence[Row]) -> list[str]:
+    verdicts = Counter(row.verdict for row in rows)
+    found = ", ".join(f"{verdicts[name]} {name}" for name in ("clean", "warnings", "refused"))
+    head = ("repository", "deployments", "on their own release", "between two", "on one told here")
+    lines = [f"{len(rows)} deployments: {found}.", ""]
+    lines += ["| " + " | ".join((*head, "on all, as warnings", "on none")) + " |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    for repository in sorted({row.recipe.repository for row in rows}):
+        of_it = [row for row in rows if row.recipe.repository == repository]
+        counts = Counter(_kind(row) for row in of_it)
+        cells = (counts[kind] for kind in ("own", "between", "told", "all", "none"))
+        lines.append(f"| {repository} | {len(of_it)} | {' | '.join(map(str, cells))} |")
+    told = {row.recipe.repository: row.recipe.told_why for row in rows if row.recipe.told_why}
+    lines += ["", *(f"Told of {repository}: {why}." for repository, why in told.items())]
+    return [*lines, ""]
+
+
+def _kind(row: Row) -> str:
+    """How its releases were chosen."""
+    if row.judged_on.endswith("none"):
+        return "none"
+    if row.recipe.told.engine:
+        return "told"
+    if not row.named:
+        return "all"
+    return "between" if " and " in row.judged_on else "own"
+
+
+def _reasons(rows: Sequence[Row]) -> list[str]:
+    counts = Counter(rule for row in rows for rule in row.warned)
+    lines = ["## Warnings that appear, and why they stay", ""]
+    lines += ["| rule | deployments | why |", "|---|---|---|"]
+    reasons = justified_warnings()
+    lines += [f"| `{rule}` | {n} | {reasons.get(rule, '')} |" for rule, n in sorted(counts.items())]
+    return [*lines, ""]
+
+
+def _table(rows: Iterable[Row]) -> list[str]:
+    lines = ["## Every deployment", ""]
+    lines += [
+        "| recipe | commit | release named | judged on | hosts | processes | rules not judged | verdict | warnings |"
+    ]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for row in rows:
+        cells = (
+            f"{row.recipe.repository} `{row.recipe.path}`",
+            row.recipe.commit[:7],
+            row.named or ("told" if row.recipe.told.engine else "none"),
+            row.judged_on,
+            str(row.num_hosts),
+            str(row.num_processes),
+            str(row.not_judged),
+            row.verdict,
+            ", ".join(f"`{rule}`" for rule in row.warned),
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines

@@ -1,0 +1,89 @@
+"""Published multi-node deployments as data (`tests/recipes/published/`), written out in the format that they have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.plan.foreign.assumed import Told
+
+FOLDER = Path(__file__).parent / "published"
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRecipe:
+    """One deployment.
+
+    Args:
+        path: of its file in the repository; behind a `#` a part of it.
+        commit: 40 hexadecimal digits.
+        told: what the repository says and the file does not.
+        told_why: from where, "" where nothing is told.
+        text: its facts as a file of its format.
+        file_name: what that file is called: names of files tell accelerators.
+    """
+
+    repository: str
+    commit: str
+    path: str
+    told: Told
+    told_why: str
+    text: str
+    file_name: str
+
+    @property
+    def source(self) -> str:
+        """Repository, path and commit in one word."""
+        return f"{self.repository}:{self.path}@{self.commit[:7]}"
+
+
+@cache
+def published_recipes() -> tuple[PublishedRecipe, ...]:
+    """Every one, by repository and path."""
+    return tuple(
+        recipe
+        for file in sorted(FOLDER.glob("*.yaml"))
+        if file.name != "warnings.yaml"
+        for recipe in _recipes(yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 - the C safe loader
+    )
+
+
+def justified_warnings() -> Mapping[str, str]:
+    """Rule → why its warnings on published deployments are meant."""
+    found: dict[str, str] = yaml.safe_load((FOLDER / "warnings.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def _recipes(document: Mapping[str, Any]) -> Iterator[PublishedRecipe]:
+    for row in document["recipes"]:
+        stem, suffix = _file_name(row["path"])
+        yield PublishedRecipe(
+            repository=document["repository"],
+            commit=row.get("commit", document["commit"]),
+            path=row["path"],
+            told=Told(engine=row.get("engine", document.get("engine"))),
+            told_why=document.get("named_by", ""),
+            text=_text(row),
+            file_name=f"{stem}{'.sh' if 'commands' in row else suffix}",
+        )
+
+
+def _file_name(path: str) -> tuple[str, str]:
+    file = Path(path.partition("#")[0].replace("{", "").replace("}", "").replace(",", "-"))
+    return file.stem, file.suffix
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    """Commands as a script, one after the other; facts as YAML, which JSON is."""
+    if "commands" in row:
+        return "\n".join(row["commands"]) + "\n"
+    facts = row["facts"]
+    documents = facts if isinstance(facts, list) else [facts]
+    return "\n---\n".join(json.dumps(document, indent=1) for document in documents) + "\n"

@@ -1,0 +1,79 @@
+"""Published deployments over several hosts: none is refused, and no warning appears that nobody has looked at."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.checks.rules import RULES
+from infra.spec.load import PROJECT
+from tests.recipes.calibration import Row, judge, page
+from tests.recipes.published_recipes import (
+    PublishedRecipe,
+    justified_warnings,
+    published_recipes,
+)
+
+PAGE = PROJECT / "docs" / "calibration.md"
+# Of each repository's deployments the ordinary tests take every so many.
+STEP = 8
+
+
+def judged(recipes: tuple[PublishedRecipe, ...], folder: Path) -> list[Row]:
+    catalog = Catalog()
+    return [judge(recipe, folder, catalog) for recipe in recipes]
+
+
+def assert_calibrated(rows: list[Row]) -> None:
+    assert {row.recipe.source: row.errors for row in rows if row.errors} == {}
+    reasons = justified_warnings()
+    unseen = {
+        row.recipe.source: [rule for rule in row.warned if rule not in reasons] for row in rows
+    }
+    assert {source: rules for source, rules in unseen.items() if rules} == {}
+    assert [row.recipe.source for row in rows if row.num_hosts < 2] == []
+
+
+def test_enough_deployments_of_enough_projects_are_kept() -> None:
+    recipes = published_recipes()
+    assert len(recipes) >= 150
+    assert len({recipe.repository for recipe in recipes}) >= 5
+    assert len({recipe.source for recipe in recipes}) == len(recipes)
+
+
+@pytest.mark.parametrize(
+    "recipe", published_recipes(), ids=lambda recipe: recipe.path.rpartition("/")[2]
+)
+def test_a_deployment_names_its_source_and_nothing_private(recipe: PublishedRecipe) -> None:
+    assert re.fullmatch(r"[\w.-]+/[\w.-]+", recipe.repository)
+    assert re.fullmatch(r"[0-9a-f]{40}", recipe.commit)
+    addresses = set(re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", recipe.text))
+    assert all(a.startswith("192.0.2.") or a in ("0.0.0.0", "127.0.0.1") for a in addresses)
+    assert not re.search(r"^\s*#", recipe.text, re.MULTILINE)
+
+
+def test_some_deployments_of_every_project_are_taken_as_they_are(tmp_path: Path) -> None:
+    recipes = published_recipes()
+    first = {recipe.repository: recipe for recipe in reversed(recipes)}
+    assert_calibrated(judged(tuple({*recipes[::STEP], *first.values()}), tmp_path))
+
+
+@pytest.mark.slow  # more than two hundred deployments with more than a thousand processes
+def test_every_deployment_is_taken_and_the_page_says_so(
+    tmp_path: Path, *, update_golden: bool
+) -> None:
+    rows = judged(published_recipes(), tmp_path)
+    if update_golden:
+        PAGE.write_text(page(rows), encoding="utf-8")
+    assert_calibrated(rows)
+    assert set(justified_warnings()) == {rule for row in rows for rule in row.warned}
+    assert PAGE.read_text(encoding="utf-8") == page(rows), (
+        "run pytest tests/recipes/test_published.py --update-golden"
+    )
+
+
+def test_reasons_are_of_rules_that_warn() -> None:
+    assert {RULES[rule].severity for rule in justified_warnings()} <= {"warning", "error"}
