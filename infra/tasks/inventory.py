@@ -13,12 +13,13 @@ from infra.spec.load import PROJECT
 from infra.tasks.choice import INVENTORIES
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.stack_options import chosen_stack
+from infra.tasks.stack_options import chosen_stack, refuse_kubernetes
 
 
 def run(options: Options, output: Output) -> int:
     """Write the inventory of a provisioned stack."""
     stack = chosen_stack(options)
+    refuse_kubernetes(stack.file, stack.spec.platform)
     if not stack.spec.platform.startswith("aws"):
         what = f"{stack.name} runs on {stack.spec.platform}: its inventory is written by hand."
         fix = f"Write ansible/inventory/{stack.name}.yml; examples lie in ansible/inventory/examples/."

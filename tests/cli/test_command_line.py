@@ -232,7 +232,9 @@ def test_rendered_files_are_those_of_the_hosts(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "inventory.yml").is_file()
 
 
-@pytest.mark.parametrize(("task", "options"), [("render", ("--to", "out")), ("up", ())])
+@pytest.mark.parametrize(
+    ("task", "options"), [("render", ("--to", "out")), ("up", ()), ("inventory", ())]
+)
 @pytest.mark.parametrize("platform", ["aws-eks", "existing-kubernetes"])
 def test_what_kubernetes_would_start_is_not_given_units(
     task: str, options: tuple[str, ...], platform: str, tmp_path: Path
