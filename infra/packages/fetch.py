@@ -50,16 +50,21 @@ def fetch(package: str, version: str, scratch: Path) -> tuple[Path, ...]:
             "dump-engine-catalogue", f"There is no engine {package}.", nearest(package, PACKAGES)
         )
     runs_here = package in _RUN_HERE
-    wheel = _download(f"{package}=={version}", scratch / "wheel", for_here=runs_here)
+    wheel = download(f"{package}=={version}", scratch / "wheel", for_here=runs_here)
     folders = [_unpack(wheel, scratch / "package", whole=runs_here)]
     for needed in _NEEDED.get(package, ()):
-        wheel = _download(needed, scratch / f"wheel-of-{needed}", for_here=True)
+        wheel = download(needed, scratch / f"wheel-of-{needed}", for_here=True)
         folders.append(_unpack(wheel, scratch / needed, whole=True))
     return tuple(folders)
 
 
-def _download(requirement: str, to: Path, *, for_here: bool) -> Path:
-    """One wheel: this machine's, or any that holds the same Python sources."""
+def download(requirement: str, to: Path, *, for_here: bool) -> Path:
+    """One wheel: this machine's, or any that holds the same Python sources.
+
+    Raises:
+        StackError: the index has none.
+        PrerequisiteError: there is no pip.
+    """
     pip = _pip()
     words: Sequence[Sequence[str]] = [()]
     if not for_here:

@@ -17,13 +17,14 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan
 from infra.errors import InfraError
+from infra.packages.verdicts.damage import Mutant, mutants
+from infra.packages.verdicts.questions import kinds_of_processes
 from infra.plan.compile import compile_file
 from infra.plan.document import plan_document
 from infra.plan.imported import parse_plan
 from infra.plan.process import Plan, Process
 from infra.rehearsal.engine.failures import Failed, Refused
 from infra.spec.load import PROJECT
-from tests.checks.mutations import Mutant, mutants
 from tests.rehearsal.engine.shipped import configured, engine_world, write_checkpoints
 
 CATALOG = Catalog()
@@ -84,12 +85,9 @@ def test_nearly_every_harmful_mutant_is_refused(tmp_path: Path, *, update_golden
 
 
 def _mutants_of(plan: Plan) -> Iterator[tuple[Process, Mutant]]:
-    """Mutants of one process of each kind: leaders, followers and headless ones of every role."""
-    seen: set[object] = set()
-    for process in plan.processes:
-        kind = (process.role, 0 in process.dp_ranks, process.endpoint is None)
-        if process.kind == "engine" and kind not in seen:
-            seen.add(kind)
+    """Mutants of one engine process of each kind: leaders, followers and headless ones of every role."""
+    for process in kinds_of_processes(plan):
+        if process.kind == "engine":
             for mutant in mutants(process.argv, process.env):
                 yield process, mutant
 

@@ -52,34 +52,63 @@ STRANGE_VARIABLES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A process's command and environment with one thing changed, and what was changed."""
+    """A process's command and environment with one thing changed.
+
+    Args:
+        change: what was changed, in words; unique among a process's mutants.
+        subject: the flag or the variable that was changed.
+        kind: how, so that a sample can be spread over all kinds of damage.
+    """
 
     change: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    subject: str
+    kind: str
 
 
-def mutants(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Mutant]:
-    """Every mutant of one process; none equals the process itself."""
+def mutants(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    strangers: Sequence[Sequence[str]] = STRANGERS,
+) -> Iterator[Mutant]:
+    """Every mutant of one process; none equals the process itself.
+
+    Args:
+        argv: the process's command.
+        env: its environment.
+        strangers: flags with their values that are added, one at a time.
+    """
     words = tuple(argv)
     for start, end in _spans(words):
-        name, values = words[start], words[start + 1 : end]
-        yield Mutant(f"without {name}", words[:start] + words[end:], env)
-        renamed = (f"{name}-none-such",)
-        yield Mutant(f"{name} misspelt", words[:start] + renamed + words[start + 1 :], env)
-        if len(values) != 1:
-            continue
-        yield Mutant(f"{name} without its value", words[: start + 1] + words[end:], env)
-        for value in _other_values(values[0]):
-            change = f"{name} {values[0]} → {value}"
-            yield Mutant(change, (*words[: start + 1], value, *words[end:]), env)
-    for added in STRANGERS:
-        yield Mutant(f"added {' '.join(added)}", words + added, env)
+        yield from _mutants_of_flag(words, start, end, env)
+    for added in strangers:
+        yield Mutant(f"added {' '.join(added)}", (*words, *added), env, added[0], "added")
     for name in env:
-        yield Mutant(f"{name} unset", words, {k: v for k, v in env.items() if k != name})
-        yield Mutant(f"{name}=none-such", words, {**env, name: "none-such"})
+        without = {key: value for key, value in env.items() if key != name}
+        yield Mutant(f"{name} unset", words, without, name, "variable unset")
+        other = {**env, name: "none-such"}
+        yield Mutant(f"{name}=none-such", words, other, name, "variable")
     for name, value in STRANGE_VARIABLES.items():
-        yield Mutant(f"{name}={value}", words, {**env, name: value})
+        yield Mutant(f"{name}={value}", words, {**env, name: value}, name, "strange variable")
+
+
+def _mutants_of_flag(
+    words: tuple[str, ...], start: int, end: int, env: Mapping[str, str]
+) -> Iterator[Mutant]:
+    name, values = words[start], words[start + 1 : end]
+    yield Mutant(f"without {name}", words[:start] + words[end:], env, name, "dropped")
+    renamed = (f"{name}-none-such",)
+    misspelt = words[:start] + renamed + words[start + 1 :]
+    yield Mutant(f"{name} misspelt", misspelt, env, name, "misspelt")
+    if len(values) != 1:
+        return
+    valueless = words[: start + 1] + words[end:]
+    yield Mutant(f"{name} without its value", valueless, env, name, "valueless")
+    for value in _other_values(values[0]):
+        change = f"{name} {values[0]} → {value}"
+        kind = "key" if value.startswith("{") and value.endswith("}") else "value"
+        yield Mutant(change, (*words[: start + 1], value, *words[end:]), env, name, kind)
 
 
 def _spans(words: tuple[str, ...]) -> Iterator[tuple[int, int]]:

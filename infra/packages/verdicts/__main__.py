@@ -1,0 +1,179 @@
+"""`scripts/verify-engines`: puts commands to the released engines' own code, and records what they say."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.errors import Differs, InfraError, StackError
+from infra.packages.verdicts.asking import ask
+from infra.packages.verdicts.checkpoints import write_checkpoints
+from infra.packages.verdicts.questions import (
+    Question,
+    broken_questions,
+    compiled_plans,
+    sample,
+    shipped_questions,
+)
+from infra.packages.verdicts.records import RECORDS, Record, Row, record_of, record_text
+from infra.packages.verdicts.scratch import prepare
+from infra.spec.load import nearest
+
+_HERE = Path(__file__).parent
+# What decides an answer beside the release: for all of them, and for each.
+_ASKING = ("absent", "checkpoints", "interview", "visible")
+_SPEAKERS = {
+    "sglang": ("in_sglang",),
+    "sglang-router": ("in_routers",),
+    "vllm": ("in_vllm",),
+    "vllm-ascend": ("in_vllm", "in_vllm_ascend"),
+    "vllm-router": ("in_routers",),
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Ask and record; the exit codes are those of `fab`."""
+    asked = _parser().parse_args(words)
+    try:
+        _verify(asked)
+    except InfraError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="verify-engines",
+        description="Runs the parsers and configuration code of the pinned releases on every command of every stack, "
+        "and on a sample of damaged ones; writes tests/cases/verdicts/. It needs a package index, some 15 GB and "
+        "twenty minutes the first time; what was downloaded, installed and answered is kept.",
+    )
+    parser.add_argument(
+        "--release",
+        action="append",
+        default=[],
+        help="only this one, as in vllm-0.22.1; repeatable",
+    )
+    parser.add_argument(
+        "--stack",
+        action="append",
+        default=[],
+        help="only this stack's own commands; prints the verdicts and records nothing; repeatable",
+    )
+    parser.add_argument(
+        "--every",
+        action="store_true",
+        help="every damaged command in place of the sample; prints the counts and records nothing",
+    )
+    parser.add_argument(
+        "--compare", action="store_true", help="write nothing; 6 when a record says something else"
+    )
+    parser.add_argument("--into", type=Path, default=_cache(), help="what is kept between runs")
+    parser.add_argument("--to", type=Path, default=RECORDS, help="the folder of the records")
+    return parser
+
+
+def _verify(asked: argparse.Namespace) -> None:
+    catalog = Catalog()
+    questions = _questions(asked, catalog)
+    releases = sorted({question.release for question in questions})
+    unknown = [name for name in asked.release if name not in releases]
+    if unknown:
+        message = f"No stack pins {unknown[0]}."
+        raise StackError("verify-engines --release", message, nearest(unknown[0], releases))
+    for release in asked.release or releases:
+        mine = [question for question in questions if question.release == release]
+        record = _asked_of(mine, catalog, asked.into)
+        if asked.stack:
+            _show(record)
+        elif not asked.every:
+            _keep(record, asked)
+        _say(_counts(record))
+
+
+def _questions(asked: argparse.Namespace, catalog: Catalog) -> list[Question]:
+    """Of each release: its shipped commands, and damaged ones unless stacks are named."""
+    shipped: list[Question] = []
+    broken: list[Question] = []
+    for stack, plan in compiled_plans(catalog, asked.stack):
+        shipped += shipped_questions(stack, plan, catalog)
+        broken += () if asked.stack else broken_questions(stack, plan, catalog)
+    if not shipped:
+        raise StackError("verify-engines --stack", "There is no such stack.", "See `fab stacks`.")
+    return [*shipped, *(broken if asked.every else sample(broken))]
+
+
+def _asked_of(questions: Sequence[Question], catalog: Catalog, into: Path) -> Record:
+    first = questions[0]
+    base = None
+    if first.package in catalog.engines:
+        base = catalog.release(first.package, first.version).base_version
+    into.mkdir(parents=True, exist_ok=True)
+    scratch = prepare(first.package, first.version, base, into, _say)
+    folder = into / "asked" / _fingerprint(first.package)
+    write_checkpoints(folder / "models", catalog)
+    verdicts = ask(scratch, questions, catalog, folder, _say)
+    return record_of(first.release, scratch.wheels, questions, verdicts)
+
+
+def _fingerprint(package: str) -> str:
+    """Changes with the code that asks: answers to other code are not taken up again."""
+    digest = hashlib.sha256()
+    for name in (*_ASKING, *_SPEAKERS[package]):
+        digest.update((_HERE / f"{name}.py").read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _keep(record: Record, asked: argparse.Namespace) -> None:
+    path: Path = asked.to / f"{record.release}.json"
+    text = record_text(record)
+    if asked.compare:
+        old = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if old != text:
+            was = set(old.splitlines())
+            new = "\n".join(line for line in text.splitlines() if line not in was)
+            raise Differs(
+                path.name,
+                f"The release says something else than is recorded:\n{new[:4000]}\n",
+                "Run scripts/verify-engines without --compare, and read the difference.",
+            )
+        return
+    asked.to.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _show(record: Record) -> None:
+    for row in record.rows:
+        says = f"refused: {row.verdict.says}" if row.verdict.says else "accepted"
+        print(f"{row.stack} {row.process} ({row.verdict.level}): {says}")
+
+
+def _counts(record: Record) -> str:
+    def share(rows: Sequence[Row], word: str) -> str:
+        accepted = [row for row in rows if row.verdict.is_accepted]
+        return f"{len(accepted)} of {len(rows)} {word} commands accepted"
+
+    return (
+        f"{record.release}: {share(record.shipped, 'shipped')}, {share(record.broken, 'damaged')}"
+    )
+
+
+def _cache() -> Path:
+    """Where scripts/README.md says that the cache is."""
+    own = os.environ.get("MOE_INFRA_CACHE")
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    return Path(own or f"{cache}/moe-infra") / "engines"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
