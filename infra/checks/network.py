@@ -178,6 +178,16 @@ def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
         yield from _roles_not_swapped(view, router.id, reading.flags)
 
 
+def router_numbers_unsigned(view: PlanView) -> Iterator[Finding]:
+    """Whole numbers of a router are counts, seconds or ports: its compiled part takes none below zero."""
+    for router in view.routers:
+        for name, value in view.flags(router).items():
+            if isinstance(value, int) and value < 0:
+                what = f"{router.argv[0]} takes no --{name} below zero: {value}."
+                fix = "Write a whole number from 0 up."
+                yield Finding(field="router", what=what, fix=fix, process=router.id)
+
+
 def _bootstraps_served(view: PlanView, router: str) -> Iterator[Finding]:
     """The port that a router hands to decode is where a prefill process of that address waits for it."""
     served = {
@@ -209,6 +219,10 @@ def _roles_not_swapped(view: PlanView, router: str, flags: object) -> Iterator[F
 
 
 def _origin(url: str) -> str:
-    """`http://host:port` of a URL that may carry a path or capitals."""
-    parts = urlsplit(url)
-    return f"http://{parts.hostname}:{parts.port}"
+    """`http://host:port` of a URL that may carry a path or capitals; the URL itself where its port is no number."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return url
+    return f"http://{parts.hostname}:{port}"

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-from infra.packages.standins import StandInModule
+from infra.packages.standins import StandIn, StandInModule
 from infra.packages.verdicts.absent import bind_anywhere, stand_in_for
 from infra.packages.verdicts.interview import Interview, Reached
 from infra.packages.verdicts.visible import num_visible
@@ -66,6 +66,20 @@ def stand_in_for_kernels() -> None:
         setattr(torch.ops._C, name, lambda *_: True)  # noqa: SLF001 - torch's name for vLLM's operators
 
 
+def _let_operators_be_there() -> None:
+    """Passes name operators when they are imported; registrations, which would look for them, are over by now."""
+    torch: Any = importlib.import_module("torch")
+    operators = torch.ops._C  # noqa: SLF001 - torch's name for vLLM's operators
+
+    def found(_: Any, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn()
+
+    torch.library.register_fake = lambda *_, **__: lambda function: function
+    operators.__class__ = type("Operators", (type(operators),), {"__getattr__": found})
+
+
 def know_models() -> None:
     """Look at the models' classes here: by itself vLLM does so in a process that would find no device."""
     registry: Any = importlib.import_module("vllm.model_executor.models.registry")
@@ -86,6 +100,7 @@ def serve(interview: Interview) -> None:
     def parse_next(parser: Any, args: Any = None, namespace: Any = None) -> Any:
         if not interview.is_asked:
             sys.argv = interview.next_command()["argv"]
+            _let_operators_be_there()
         return parse(parser, args, namespace)
 
     def create_and_stop(self: Any, *args: Any, **words: Any) -> Any:
@@ -139,12 +154,12 @@ def be_on(document: dict[str, Any], interview: Interview) -> None:
         "device_count": lambda *_, **__: num_visible(document),
         "check_and_update_config": check_and_update_config,
     }
+    body = {name: classmethod(answer) for name, answer in answers.items()}
+    platforms._current_platform = type("Platform", (base,), body)()  # noqa: SLF001 - where vLLM keeps it
     for name in ("vllm.utils.torch_utils", "vllm.config.parallel"):  # up to 0.17
         module = importlib.import_module(name)
         if hasattr(module, "cuda_device_count_stateless"):
             module.cuda_device_count_stateless = lambda: num_visible(document)
-    body = {name: classmethod(answer) for name, answer in answers.items()}
-    platforms._current_platform = type("Platform", (base,), body)()  # noqa: SLF001 - where vLLM keeps it
 
 
 def _amd_library(document: dict[str, Any]) -> StandInModule:

@@ -147,5 +147,6 @@ def _ends(child: int) -> bool:
 
 def _last_error(text: str) -> str:
     """What argparse printed before it left."""
-    lines = [line for line in text.splitlines() if re.search(r"\berror: ", line)]
-    return lines[-1] if lines else ""
+    lines = text.splitlines()
+    starts = [number for number, line in enumerate(lines) if re.search(r"\berror: ", line)]
+    return "\n".join(lines[starts[-1] :]) if starts else ""

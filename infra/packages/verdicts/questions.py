@@ -139,11 +139,15 @@ def kinds_of_processes(plan: Plan) -> Iterator[Process]:
 
 
 def _question(stack: str, plan: Plan, process: Process, catalog: Catalog) -> Question | None:
-    """The command as it is shipped; None for a program that no registry has as a package."""
+    """The command as it is shipped; None for a program that no registry has as a package, or that runs for real.
+
+    What needs no accelerator is run by `fab rehearse` with the engine itself.
+    """
     answers = _answering_package(plan, process, catalog)
-    if answers is None:
-        return None
     host = plan.host(process.host)
+    runs_for_real = catalog.accelerator(host.accelerator).vendor == "cpu"
+    if answers is None or (process.kind == "engine" and runs_for_real):
+        return None
     return Question(
         package=answers[0],
         version=answers[1],

@@ -45,6 +45,8 @@ _LEFT_OUT = (
 )
 # One torch for every release: none of it computes here, and it is most of what has to be downloaded.
 _TORCH = ("torch==2.11.0", "torchvision==0.26.0")
+# What SGLang has by way of packages that are left out.
+_ALSO = ("dill",)
 _TORCH_DAY = "2026-03-24"
 _COMPILED = (".so", ".a", ".cubin", ".o")
 # Packages whose own compiled part takes the command: installed as they are.
@@ -159,14 +161,14 @@ def requirements_of(package: Path) -> tuple[str, ...]:
 def _environment(folder: Path, needs: Needs, whose: str, say: Say) -> Path:
     """The interpreter of an environment with what a release needs; installed once."""
     python, done = folder / "bin" / "python", folder / "installed.txt"
-    wanted = "\n".join([*needs.requirements, needs.before, *_TORCH, *_LEFT_OUT])
+    wanted = "\n".join([*needs.requirements, needs.before, *_ALSO, *_TORCH, *_LEFT_OUT])
     if done.is_file() and done.read_text(encoding="utf-8") == wanted:
         return python
     say(f"{whose}: installing what it needs")
     shutil.rmtree(folder, ignore_errors=True)
     _uv(["venv", "--quiet", "--python", sys.executable, str(folder)], whose)
     listed, other = folder / "needs.txt", folder / "other.txt"
-    listed.write_text("\n".join(needs.requirements) + "\n", encoding="utf-8")
+    listed.write_text("\n".join([*needs.requirements, *_ALSO]) + "\n", encoding="utf-8")
     left_out = [f"{name} ; python_version < '3'" for name in _LEFT_OUT]
     other.write_text("\n".join([*_TORCH, *left_out]) + "\n", encoding="utf-8")
     words = ["pip", "install", "--quiet", "--python", str(python), "--overrides", str(other)]

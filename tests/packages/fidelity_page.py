@@ -1,0 +1,105 @@
+"""`docs/fidelity.md`: the recorded verdicts beside what the rules and the simulated engine say to the same commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.packages.verdicts.records import Record
+from tests.packages.fidelity import Compared, plans, rules_differ, shipped, simulator_differs
+
+HEAD = """\
+# Fidelity
+
+What the released engines and routers themselves say. `scripts/verify-engines` runs their own code, without an
+accelerator, on every command of every stack and on damaged ones, and records the answers in `tests/cases/verdicts/`;
+`pytest tests/packages/test_fidelity.py --update-golden` compares them with the rules and the simulated engine and writes this page.
+
+- **parse**: the program's own argument parser, and what it checks of the arguments by themselves.
+- **config**: the code that builds its configuration (`create_engine_config`, `ServerArgs`, the routers' constructors).
+- **checks**: what it checks of the finished configuration for the platform, with the class of the
+  accelerator's vendor.
+
+A release that is pinned by a stack and has no line here was not asked. Weights, devices, networks and other processes
+are not there: what fails only with them is the business of `fab preflight`, of the rehearsal, and of a real start.
+
+"""
+
+
+def fidelity_page(records: Sequence[Record], compared: Sequence[Compared]) -> str:
+    """The whole page."""
+    return HEAD + _shipped(records) + _broken(records, compared) + _rows(compared)
+
+
+def _shipped(records: Sequence[Record]) -> str:
+    lines = [
+        "## Commands as they are shipped",
+        "",
+        "| release | stack | commands | level | verdict |",
+    ]
+    lines.append("|---|---|---|---|---|")
+    for record in records:
+        for stack in plans():
+            rows = [row for row in record.shipped if row.stack == stack]
+            if rows:
+                levels = ", ".join(sorted({row.verdict.level for row in rows}))
+                refused = [row.verdict.says for row in rows if row.verdict.says]
+                verdict = _cell(refused[0]) if refused else "accepted"
+                lines.append(
+                    f"| {record.release} | `{stack}` | {len(rows)} | {levels} | {verdict} |"
+                )
+    missing = sorted({q.release for q in shipped().values()} - {r.release for r in records})
+    if missing:
+        lines += ["", f"Pinned and not asked: {', '.join(missing)}."]
+    return "\n".join([*lines, "", ""])
+
+
+def _broken(records: Sequence[Record], compared: Sequence[Compared]) -> str:
+    lines = [
+        "## Damaged commands",
+        "",
+        "| release | commands | the release refuses | of these the rules | and the simulated engine | differences |",
+        "|---|---|---|---|---|---|",
+    ]
+    for record in records:
+        mine = [each for each in compared if each.release == record.release]
+        refused = [each for each in mine if not each.row.verdict.is_accepted]
+        ours = sum(1 for each in refused if each.ours)
+        simulated = sum(1 for each in refused if each.simulated)
+        played = "not played" if all(each.simulated is None for each in mine) else str(simulated)
+        different = sum(1 for each in mine if rules_differ(each) or simulator_differs(each))
+        lines.append(
+            f"| {record.release} | {len(mine)} | {len(refused)} | {ours} | {played} | {different} |"
+        )
+    return "\n".join([*lines, "", ""])
+
+
+def _rows(compared: Sequence[Compared]) -> str:
+    lines = [
+        "## Each of them",
+        "",
+        "Refused commands and differences; where all accept, nothing is said.",
+        "",
+        "| release | command | damage | the release | the rules | simulated | why they differ |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for each in compared:
+        why = "; ".join(
+            dict.fromkeys(w for w in (rules_differ(each), simulator_differs(each)) if w)
+        )
+        if each.row.verdict.is_accepted and not why:
+            continue
+        verdict = each.row.verdict
+        says = f"{verdict.level}: {_cell(verdict.says)}" if verdict.says else "accepts"
+        rules = ", ".join(f"`{rule}`" for rule in dict.fromkeys(p.rule for p in each.ours))
+        played = {None: "–", "": "accepts"}.get(each.simulated, "refuses")
+        lines.append(
+            f"| {each.release} | `{each.row.stack}` {each.row.process} | {_cell(each.row.change)} "
+            f"| {says} | {rules or 'accept'} | {played} | {why} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def _cell(text: str) -> str:
+    """A cell of a table: one line, without bars and without what would be markup."""
+    short = text if len(text) <= 150 else f"{text[:149]}…"
+    return short.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")

@@ -1,0 +1,142 @@
+"""The rules and the simulated engine against what the released engines themselves said (`tests/cases/verdicts/`).
+
+The verdicts are recorded by `scripts/verify-engines` alone. `docs/fidelity.md` is written from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from infra.packages.verdicts.ours import judged_with
+from infra.spec.load import PROJECT
+from tests.packages.fidelity import (
+    CATALOG,
+    Compared,
+    compare_broken,
+    damaged,
+    plans,
+    reasons,
+    records,
+    rules_differ,
+    shipped,
+    simulated,
+    simulator_differs,
+)
+from tests.packages.fidelity_page import fidelity_page
+from tests.rehearsal.engine.shipped import write_checkpoints
+
+PAGE = PROJECT / "docs" / "fidelity.md"
+ASK_AGAIN = "scripts/verify-engines --release {release}, then read the difference"
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Compared, ...]:
+    return tuple(compare_broken(tmp_path_factory.mktemp("checkpoints")))
+
+
+def test_every_command_of_every_stack_was_accepted_by_its_release() -> None:
+    """For releases that were asked: the very command that a stack renders today has a verdict, a good one."""
+    asked = {record.release for record in records()}
+    verdicts = {
+        (record.release, *row.key, row.digest): row.verdict
+        for record in records()
+        for row in record.shipped
+    }
+    wanted = {
+        (*key, question.digest) for key, question in shipped().items() if question.release in asked
+    }
+    assert set(verdicts) == wanted, ASK_AGAIN.format(release=min(set(verdicts) ^ wanted)[0])
+    assert [(key, verdict.says) for key, verdict in verdicts.items() if verdict.says] == []
+
+
+def test_recorded_damage_is_damage_to_todays_commands() -> None:
+    for record in records():
+        stale = [
+            row.key
+            for row in record.broken
+            if (question := damaged().get((record.release, *row.key))) is None
+            or question.digest != row.digest
+        ]
+        assert stale == [], ASK_AGAIN.format(release=record.release)
+    assert sum(len(record.broken) for record in records()) >= 200
+
+
+def test_a_record_names_what_answered_and_holds_no_folder_of_a_machine() -> None:
+    for record in records():
+        assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in record.wheels.values())
+        version = record.release.removeprefix(f"{_package(record.release)}-")
+        assert any(f"-{version}-" in wheel for wheel in record.wheels)
+        for row in record.rows:
+            assert row.verdict.level in {"parse", "config", "checks"}
+            assert "/tmp/" not in row.verdict.says
+            assert "No module named" not in row.verdict.says or "ray" in row.verdict.says
+
+
+def test_the_simulated_engine_accepts_what_the_releases_accept(tmp_path: Path) -> None:
+    for record in records():
+        for stack in sorted({row.stack for row in record.shipped}):
+            plan, folder = plans()[stack], tmp_path / record.release / stack
+            write_checkpoints(plan, CATALOG, folder)
+            for row in record.shipped:
+                if row.stack == stack:
+                    question = shipped()[(record.release, *row.key)]
+                    assert not simulated(plan, question, folder), (row.key, record.release)
+
+
+def test_the_rules_accept_what_the_releases_accept() -> None:
+    for plan in plans().values():
+        process = plan.processes[0]
+        assert judged_with(plan, process.id, process.argv, process.env, CATALOG) == ()
+
+
+@pytest.mark.slow  # some hundred damaged plans are judged, each as a whole
+def test_the_rules_refuse_what_the_releases_refuse(compared: tuple[Compared, ...]) -> None:
+    unexplained = [
+        (each.release, each.row.key, each.row.verdict.says, [str(p) for p in each.ours])
+        for each in compared
+        if rules_differ(each).startswith("unexplained")
+    ]
+    assert unexplained == []
+
+
+@pytest.mark.slow  # likewise
+def test_the_simulated_engine_refuses_what_the_releases_refuse(
+    compared: tuple[Compared, ...],
+) -> None:
+    unexplained = [
+        (each.release, each.row.key, each.row.verdict.says, each.simulated)
+        for each in compared
+        if simulator_differs(each) == "unexplained"
+    ]
+    assert unexplained == []
+
+
+@pytest.mark.slow  # likewise
+def test_no_reason_is_kept_for_a_difference_that_is_gone(compared: tuple[Compared, ...]) -> None:
+    used = Counter(
+        part for each in compared for part in (rules_differ(each), simulator_differs(each)) if part
+    )
+    listed = [
+        *reasons().later.values(),
+        *(each["reason"] for each in (*reasons().rules, *reasons().simulator)),
+    ]
+    joined = "; ".join(used)
+    assert [reason for reason in listed if reason not in joined] == []
+
+
+@pytest.mark.slow  # likewise
+def test_the_page_is_what_the_records_say(
+    compared: tuple[Compared, ...], *, update_golden: bool
+) -> None:
+    text = fidelity_page(records(), compared)
+    if update_golden:
+        PAGE.write_text(text, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == text, "run with --update-golden, then read the diff"
+
+
+def _package(release: str) -> str:
+    return re.sub(r"-\d.*", "", release)
