@@ -135,6 +135,11 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     "host-variable": Rule(
         severity="error", source="vLLM-Ascend Kimi-K2.5 guide", check=network.host_variables_own
     ),
+    "router-number": Rule(
+        severity="error",
+        source="vllm-router 0.1.17, sglang-router 0.3.2 (run; tests/cases/verdicts/)",
+        check=network.router_numbers_unsigned,
+    ),
     "router-endpoints": Rule(
         severity="error", source="vllm-router 0.1.17 (run)", check=network.router_lists_endpoints
     ),

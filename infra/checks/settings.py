@@ -64,12 +64,13 @@ def quantization_registered(view: PlanView) -> Iterator[Finding]:
 
 
 def chat_template_exists(view: PlanView) -> Iterator[Finding]:
-    """SGLang's chat template is a built-in name or a path."""
+    """A chat template is a path; for SGLang also a built-in name, for vLLM also the template's own text."""
     names = view.release.chat_templates
     for process in view.variants:
         value = str(view.flags(process).get("chat-template") or "")
         is_path = "/" in value or value.endswith((".jinja", ".json"))
-        if names and value and value not in names and not is_path:
+        is_text = view.family == "vllm" and any(mark in value for mark in "{}\n")
+        if value and value not in names and not is_path and not is_text:
             release = f"{view.release.engine} {view.release.version}"
             what = f"Chat template {value} is neither built into {release} nor a path."
             fix = "Leave it out (the checkpoint brings its own), or write a path."

@@ -262,6 +262,7 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     ),
     "chat-template": (
         Case("h200-sglang-tp8", flag("unified-0/0", "--chat-template", "kimi_k2"), "neither built into sglang 0.5.9"),
+        Case("h200-tp8", flag("unified-0/0", "--chat-template", "kimi_k2"), "neither built into vllm 0.22.1"),
     ),
     "served-name-colon": (
         Case("h200-sglang-tp8", flag("unified-0/0", "--served-model-name", "kimi:k2"), "holds a colon"),
@@ -466,6 +467,9 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "host-variable": (
         Case(GB200, env("decode-1/0", "VLLM_HOST_IP", "192.0.2.3"), "is not the address of decode-1", "decode-1/0"),
         Case(A3, env("decode-1/0", "HCCL_IF_IP", "192.0.2.3"), "is not the address of decode-1", "decode-1/0"),
+    ),
+    "router-number": (
+        Case(GB200, flag("router/0", "--health-check-interval-secs", "-1"), "below zero: -1", "router/0"),
     ),
     "router-endpoints": (
         Case(

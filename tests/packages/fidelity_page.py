@@ -1,4 +1,4 @@
-"""`docs/fidelity.md`: the recorded verdicts beside what the rules and the simulated engine say to the same commands."""
+"""`docs/fidelity.md`: recorded verdicts beside what the rules and the simulated engine say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ HEAD = """\
 
 What the released engines and routers themselves say. `scripts/verify-engines` runs their own code, without an
 accelerator, on every command of every stack and on damaged ones, and records the answers in `tests/cases/verdicts/`;
-`pytest tests/packages/test_fidelity.py --update-golden` compares them with the rules and the simulated engine and writes this page.
+`pytest tests/packages/test_fidelity.py --update-golden` compares them with the rules and the simulated engine and
+writes this page.
 
 - **parse**: the program's own argument parser, and what it checks of the arguments by themselves.
 - **config**: the code that builds its configuration (`create_engine_config`, `ServerArgs`, the routers' constructors).

@@ -20,7 +20,15 @@ from infra.packages.verdicts.questions import (
     sample,
     shipped_questions,
 )
-from infra.packages.verdicts.records import RECORDS, Record, Row, record_of, record_text
+from infra.packages.verdicts.records import (
+    RECORDS,
+    Record,
+    Row,
+    read_record,
+    record_of,
+    record_text,
+    with_broken_of,
+)
 from infra.packages.verdicts.scratch import prepare
 from infra.spec.load import nearest
 
@@ -67,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
         help="only this stack's own commands; prints the verdicts and records nothing; repeatable",
     )
     parser.add_argument(
+        "--shipped",
+        action="store_true",
+        help="the shipped commands alone; what is recorded of damaged ones stays",
+    )
+    parser.add_argument(
         "--every",
         action="store_true",
         help="every damaged command in place of the sample; prints the counts and records nothing",
@@ -103,7 +116,8 @@ def _questions(asked: argparse.Namespace, catalog: Catalog) -> list[Question]:
     broken: list[Question] = []
     for stack, plan in compiled_plans(catalog, asked.stack):
         shipped += shipped_questions(stack, plan, catalog)
-        broken += () if asked.stack else broken_questions(stack, plan, catalog)
+        if not asked.stack and not asked.shipped:
+            broken += broken_questions(stack, plan, catalog)
     if not shipped:
         raise StackError("verify-engines --stack", "There is no such stack.", "See `fab stacks`.")
     return [*shipped, *(broken if asked.every else sample(broken))]
@@ -132,6 +146,8 @@ def _fingerprint(package: str) -> str:
 
 def _keep(record: Record, asked: argparse.Namespace) -> None:
     path: Path = asked.to / f"{record.release}.json"
+    if asked.shipped and path.is_file():
+        record = with_broken_of(read_record(path), record)
     text = record_text(record)
     if asked.compare:
         old = path.read_text(encoding="utf-8") if path.is_file() else ""

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,9 @@ def ask(
         say(f"{release} on {accelerator.id}: {len(asked)} commands")
         _run(scratch, _document(asked, accelerator, folder, answers), say)
     known = _read(answers)
-    return {question.digest: known[question.digest] for question in questions}
+    return {
+        question.digest: _without_folders(known[question.digest], scratch) for question in questions
+    }
 
 
 def _document(
@@ -130,6 +132,14 @@ def _run(scratch: Scratch, document: Mapping[str, Any], say: Say) -> None:
             f"Its code cannot be asked:\n{tail}\n",
             f"Teach infra/packages/verdicts/ what the lines above miss; all of them are in {log}.",
         )
+
+
+def _without_folders(verdict: Verdict, scratch: Scratch) -> Verdict:
+    """An answer as on any machine."""
+    says = verdict.says
+    for folder in scratch.folders:
+        says = says.replace(f"{folder}/", "")
+    return replace(verdict, says=says)
 
 
 def _read(answers: Path) -> dict[str, Verdict]:

@@ -6,6 +6,7 @@ What asks a driver (torch's CUDA calls, nvidia-smi, rocminfo) is answered by the
 from __future__ import annotations
 
 import importlib
+import sys
 import types
 from typing import Any
 
@@ -59,6 +60,7 @@ def speak(document: dict[str, Any], interview: Interview) -> None:
     engine._launch_scheduler_processes = stop  # noqa: SLF001 - what needs accelerators begins there
     bind_anywhere()
     argv = interview.next_command()["argv"]
+    sys.argv = ["launch_server.py", *argv[_PROGRAM_WORDS:]]
     launch.run_server(arguments.prepare_server_args(argv[_PROGRAM_WORDS:]))
 
 

@@ -154,10 +154,10 @@ def be_on(document: dict[str, Any], interview: Interview) -> None:
         "device_count": lambda *_, **__: num_visible(document),
         "check_and_update_config": check_and_update_config,
     }
-    body = {name: classmethod(answer) for name, answer in answers.items()}
+    body: dict[str, Any] = {name: classmethod(answer) for name, answer in answers.items()}
     platforms._current_platform = type("Platform", (base,), body)()  # noqa: SLF001 - where vLLM keeps it
     for name in ("vllm.utils.torch_utils", "vllm.config.parallel"):  # up to 0.17
-        module = importlib.import_module(name)
+        module: Any = importlib.import_module(name)
         if hasattr(module, "cuda_device_count_stateless"):
             module.cuda_device_count_stateless = lambda: num_visible(document)
 

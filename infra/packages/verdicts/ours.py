@@ -18,7 +18,8 @@ def judged_with(
 ) -> tuple[Problem, ...]:
     """What blocks a plan in which one process has another command and environment.
 
-    A plan that cannot be read is one problem, `plan-document`.
+    A plan that cannot be read is one problem, `plan-document`. What is written beside the command (ports, ranks) stays
+    as it was: that it differs is no judgement of the command.
     """
     other = tuple(
         replace(each, argv=argv, env=env) if each.id == process else each for each in plan.processes
@@ -36,4 +37,6 @@ def judged_with(
                 fix=error.fix,
             ),
         )
-    return tuple(problem for problem in problems if problem.blocks)
+    return tuple(
+        problem for problem in problems if problem.blocks and problem.rule != "derived-field"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.packages.verdicts.asking import Verdict
@@ -104,10 +104,21 @@ def record_text(record: Record) -> str:
 
 def read_records(folder: Path = RECORDS) -> tuple[Record, ...]:
     """Every committed record, by release."""
-    return tuple(_read(path) for path in sorted(folder.glob("*.json")))
+    return tuple(read_record(path) for path in sorted(folder.glob("*.json")))
 
 
-def _read(path: Path) -> Record:
+def with_broken_of(old: Record, new: Record) -> Record:
+    """A record of shipped commands with the damaged ones of another."""
+    rows = sorted((*new.shipped, *old.broken), key=lambda row: row.key)
+    return replace(new, rows=tuple(rows))
+
+
+def read_record(path: Path) -> Record:
+    """One record.
+
+    Raises:
+        OSError: there is no such file.
+    """
     document = json.loads(path.read_text(encoding="utf-8"))
     rows = tuple(
         Row(

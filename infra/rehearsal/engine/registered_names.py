@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from .catalogue import JsonFields
 from .command_line import Arguments
 from .failures import Failed, invalid
@@ -34,3 +36,18 @@ def check_registered(args: Arguments, fields: JsonFields, release: Release) -> N
     if args["quantization"] and methods and args["quantization"] not in methods:
         reason = f"Unknown quantization method: {args['quantization']}. Must be one of {methods}."
         raise invalid("ModelConfig", reason)
+
+
+def check_chat_template(template: str | None) -> None:
+    """A chat template that is no text of one is a file.
+
+    Raises:
+        Failed: vLLM's own ValueError.
+    """
+    if not template or any(mark in template for mark in "{}\n") or os.path.isfile(template):
+        return
+    raise Failed(
+        "ValueError",
+        f"The supplied chat template string ({template}) appears path-like, but doesn't exist!",
+        process="",
+    )

@@ -13,7 +13,7 @@ from .command_line import Arguments, parse
 from .environment import check_internal_port, check_names, is_on, read_addresses
 from .failures import Failed, Refused, assertion, invalid
 from .json_fields import UnknownGraphMode, validation_error
-from .registered_names import check_registered
+from .registered_names import check_chat_template, check_registered
 from .settings import Features, Release, Settings
 from .vllm_arguments import rewrite
 from .world import BLACKWELL, World
@@ -56,6 +56,7 @@ def parse_arguments(argv: list[str], release: Release) -> tuple[Arguments, list[
     if args["enable_auto_tool_choice"] and not args["tool_call_parser"]:
         message = "Error: --enable-auto-tool-choice requires --tool-call-parser"
         raise Failed("TypeError", message, process="")
+    check_chat_template(args["chat_template"])
     speculation = args["speculative_config"]
     if isinstance(speculation, dict):
         problem = validation_error("SpeculativeConfig", speculation, fields.classes)
@@ -87,6 +88,7 @@ def configure(
     max_model_len = _max_model_len(args, checkpoint, environ)
     place = parallel.resolve(args, version, is_moe=checkpoint.num_experts > 0, world=world)
     _check_swap_space(args, version, world)
+    _check_memory_share(args)
     _check_speculation(args, version, checkpoint)
     _check_batches(args, max_model_len)
     _check_heads(args, version, checkpoint, world, environ)
@@ -182,6 +184,23 @@ def _max_model_len(args: Arguments, checkpoint: Checkpoint, environ: dict[str, s
             "cause a CUDA array out-of-bounds error.",
         )
     return int(wanted)
+
+
+def _check_memory_share(args: Arguments) -> None:
+    """CacheConfig's bounds."""
+    share = float(args["gpu_memory_utilization"])
+    if 0 < share <= 1:
+        return
+    kind, bound = (
+        ("greater_than", "greater than 0")
+        if share <= 0
+        else ("less_than_equal", "less than or equal to 1")
+    )
+    raise Failed(
+        "ValidationError",
+        "1 validation error for CacheConfig\ngpu_memory_utilization\n"
+        f"  Input should be {bound} [type={kind}, input_value={share}, input_type=float]",
+    )
 
 
 def _check_swap_space(args: Arguments, version: parallel.Version, world: World) -> None:
