@@ -102,5 +102,5 @@ def _rows(compared: Sequence[Compared]) -> str:
 
 def _cell(text: str) -> str:
     """A cell of a table: one line, without bars and without what would be markup."""
-    short = text if len(text) <= 150 else f"{text[:149]}…"
+    short = text if len(text) <= 150 else f"{text[:149].rpartition(' ')[0]} …"
     return short.replace("|", "\\|").replace("<", "&lt;").replace("`", "'")

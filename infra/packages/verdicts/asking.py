@@ -122,10 +122,11 @@ def _run(scratch: Scratch, document: Mapping[str, Any], say: Say) -> None:
             stderr=stream,
             text=True,
         )
-        for line in running.stdout or ():
-            if line.startswith("asked "):
-                say(f"  {line.strip()}")
-    if running.wait() != 0:
+        with running:
+            for line in running.stdout or ():
+                if line.startswith("asked "):
+                    say(f"  {line.strip()}")
+    if running.returncode != 0:
         tail = "\n".join(log.read_text(encoding="utf-8").strip().splitlines()[-15:])
         raise StackError(
             f"{document['package']} {document['version']} on {document['accelerator']['id']}",
