@@ -27,7 +27,7 @@ OF_THE_STACK = {
     "weights-memory", "kv-memory", "kv-memory-tight", "context-length", "batched-tokens", "vision-nixl",
     "aiter-heads", "missing-image", "ascend-prefill-width", "heads-divisible", "engine-vendor",
     "checkpoint-accelerator", "draft-checkpoint", "different-images", "router-engine", "context-parallel-size",
-    "flash-comm-layout", "remote-code", "decode-stages",
+    "flash-comm-layout", "remote-code", "decode-stages", "recipe-release",
 }  # fmt: skip
 
 examples = settings(

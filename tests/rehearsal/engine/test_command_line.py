@@ -132,6 +132,8 @@ def _example(flag: catalogue.Flag, version: str) -> list[str] | None:
     kinds = catalogue.read_fields(version).flag_types.get(flag.name, [])
     if any(kind.startswith("class:") for kind in kinds) or flag.name == "--speculative-config":
         return None
+    if flag.name == "--chat-template":
+        return ["{{ messages }}"]  # anything else is a path
     is_json = flag.type in ("loads", "_parse_type", "union_dict_and_str") or "dict" in kinds
     return ["{}"] if is_json else ["1"]
 
