@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,13 @@ from infra.plan.process import Plan
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import Bind
 from infra.render.host_paths import ENGINE_ENVIRONMENTS
+from infra.spec.load import PROJECT
 
 ENGINE, VERSION = "vllm", "0.22.1"
 INSTALLER = "scripts/install-cpu-engine"
-# The installer writes it last: without it the environment is not whole.
+# The installer writes the checksum of its pins to it, last: without it the environment is not whole.
 STAMP = ".moe-infra-installed"
+PINS = PROJECT / "scripts" / "cpu-engine" / "requirements.txt"
 # Counters of vllm 0.22.1: v1/metrics/loggers.py, kv_connector/v1/nixl/metrics.py.
 ANSWERED = "vllm:request_success_total"
 TRANSFERS = "vllm:nixl_xfer_time_seconds_count"
@@ -66,18 +69,26 @@ def engine_environment(plan: Plan) -> Path:
     return installed_engine(os.environ)
 
 
-def installed_engine(environ: Mapping[str, str]) -> Path:
+def installed_engine(environ: Mapping[str, str], pins: Path = PINS) -> Path:
     """The folder of the installed engine.
 
+    Args:
+        environ: says where the cache is.
+        pins: the requirements that it has to be installed from.
+
     Raises:
-        PrerequisiteError: it is not installed.
+        PrerequisiteError: it is not installed, or from other requirements.
     """
     folder = cache_folder(environ) / f"cpu-engine-{VERSION}"
-    if not (folder / STAMP).is_file():
+    stamp = folder / STAMP
+    if not stamp.is_file():
         what = (
             f"It does not hold the real {ENGINE} {VERSION} that runs on this machine's processors."
         )
         raise PrerequisiteError(str(folder), what, f"Run {INSTALLER} first; it says what it needs.")
+    if stamp.read_text(encoding="utf-8").strip() != _checksum(pins):
+        what = f"It was installed from other packages than scripts/cpu-engine/{pins.name} pins now."
+        raise PrerequisiteError(str(folder), what, f"Run {INSTALLER} again: it renews it.")
     return folder
 
 
@@ -138,6 +149,13 @@ def total(metrics: str, name: str) -> float:
 
 
 _FIX = "With --keep the hosts stay: `fab logs` shows what the engines say."
+
+
+def _checksum(pins: Path) -> str:
+    """What the installer writes: `cksum` of the pins, CRC and number of bytes."""
+    with pins.open("rb") as stream:
+        done = subprocess.run(["cksum"], stdin=stream, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def _metrics(lab: Lab, host: str, port: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from infra.errors import InfraError
 from infra.rehearsal.real_engines import installed_engine
-from tests.conformance.page import PAGE, explained, page, recorded, write_recorded
+from tests.conformance.page import PAGE, explained, page, recorded, unrecorded, write_recorded
 from tests.conformance.subjects import Bench, Real, Simulated, Subject
 from tests.conformance.suite import run_suite
 
@@ -29,7 +29,8 @@ def main() -> int:
         write_recorded(answers_of(Real(folder)))
     real, simulated, why = recorded(), answers_of(Simulated()), explained()
     PAGE.write_text(page(real, simulated, why), encoding="utf-8")
-    unexplained = [n for n in real if simulated.get(n) != real[n] and n not in why]
+    known = {*why, *unrecorded()}
+    unexplained = [n for n in real if simulated.get(n) != real[n] and n not in known]
     for name in unexplained:
         say(f"differs, not explained: {name}")
     say(f"wrote {PAGE.name}")

@@ -90,7 +90,7 @@ def last_error(output: str) -> str:
 
 
 def _events(text: str) -> Iterator[Any]:
-    """The events of a stream; repeated shapes once, with `more` for how it goes on."""
+    """The events of a stream in order; of equal shapes in a row one, so that a stream's length does not show."""
     last: Any = None
     for block in text.split("\n\n"):
         if not block:

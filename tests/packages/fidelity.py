@@ -85,6 +85,8 @@ def compare_broken(folder: Path) -> Iterator[Compared]:
         write_checkpoints(plan, CATALOG, folder / stack)
     for record in records():
         for row in record.broken:
+            if not row.verdict.is_answered:
+                continue
             question = damaged()[(record.release, *row.key)]
             plan = plans()[row.stack]
             yield Compared(
@@ -123,11 +125,14 @@ class Reasons:
     """Why a verdict may differ from the release's own.
 
     Args:
+        machine: refusals that are due to the machine that was asked and not to the release, as patterns of `release
+            change`, with reasons.
         later: rule → why the release's configuration does not see what the rule refuses.
         rules: commands that the release refuses and the rules do not, as patterns of `release change`, with reasons.
         simulator: likewise, where the simulated engine's verdict is another one.
     """
 
+    machine: Sequence[Mapping[str, str]]
     later: Mapping[str, str]
     rules: Sequence[Mapping[str, str]]
     simulator: Sequence[Mapping[str, str]]
@@ -145,10 +150,15 @@ def reason_for(compared: Compared, listed: Sequence[Mapping[str, str]]) -> str:
     return next((each["reason"] for each in listed if re.search(each["command"], named)), "")
 
 
+def machines_refusal(compared: Compared) -> str:
+    """Why a refusal says nothing about the release: the machine that was asked lacked something; else empty."""
+    return reason_for(compared, reasons().machine) if compared.row.verdict.is_refused else ""
+
+
 def rules_differ(compared: Compared) -> str:
     """Why the rules' verdict is wrong or another one than the release's: a reason, `unexplained …`, or nothing."""
     if not compared.row.verdict.is_accepted:
-        if compared.ours:
+        if compared.ours or machines_refusal(compared):
             return ""
         return reason_for(compared, reasons().rules) or "unexplained: no rule refuses it"
     unexplained = [p.rule for p in compared.ours if p.rule not in reasons().later]
@@ -159,6 +169,7 @@ def rules_differ(compared: Compared) -> str:
 
 def simulator_differs(compared: Compared) -> str:
     """Likewise for the simulated engine."""
-    if compared.simulated is None or compared.row.verdict.is_accepted == (not compared.simulated):
+    agree = compared.row.verdict.is_accepted == (not compared.simulated)
+    if compared.simulated is None or agree or machines_refusal(compared):
         return ""
     return reason_for(compared, reasons().simulator) or "unexplained"

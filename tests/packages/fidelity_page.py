@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from infra.packages.verdicts.inside import SPEAKERS
 from infra.packages.verdicts.records import Record
-from tests.packages.fidelity import Compared, plans, rules_differ, shipped, simulator_differs
+from tests.packages.fidelity import (
+    Compared,
+    machines_refusal,
+    plans,
+    rules_differ,
+    shipped,
+    simulator_differs,
+)
 
 HEAD = """\
 # Fidelity
 
 What the released engines and routers themselves say. `scripts/verify-engines` runs their own code, without an
-accelerator, on every command of every stack and on damaged ones, and records the answers in `tests/cases/verdicts/`;
+accelerator, on commands of the stacks and on damaged ones, and records the answers in `tests/cases/verdicts/`;
 `pytest tests/packages/test_fidelity.py --update-golden` compares them with the rules and the simulated engine and
-writes this page.
+writes this page. Not every pinned release is recorded: see the first table.
 
 - **parse**: the program's own argument parser, and what it checks of the arguments by themselves.
 - **config**: the code that builds its configuration (`create_engine_config`, `ServerArgs`, the routers' constructors).
 - **checks**: what it checks of the finished configuration for the platform, with the class of the
   accelerator's vendor.
 
-A release that is pinned by a stack and has no line here was not asked. Weights, devices, networks and other processes
+Configuration files of checkpoints are put together from the catalogue. Weights, devices, networks and other processes
 are not there: what fails only with them is the business of `fab preflight`, of the rehearsal, and of a real start.
 
 """
@@ -28,7 +36,44 @@ are not there: what fails only with them is the business of `fab preflight`, of 
 
 def fidelity_page(records: Sequence[Record], compared: Sequence[Compared]) -> str:
     """The whole page."""
-    return HEAD + _shipped(records) + _broken(records, compared) + _rows(compared)
+    return HEAD + _asked(records) + _shipped(records) + _broken(records, compared) + _rows(compared)
+
+
+def _asked(records: Sequence[Record]) -> str:
+    """Which of the pinned releases have a record, and what asks them."""
+    recorded = {record.release for record in records}
+    pinned = sorted({(each.release, each.package) for each in shipped().values()})
+    lines = [
+        "## What was asked",
+        "",
+        "Each release that a stack pins, and the module of `infra/packages/verdicts/` that speaks for it.",
+        "",
+        "| release | commands of stacks | speaker | recorded |",
+        "|---|---|---|---|",
+    ]
+    for release, package in pinned:
+        count = sum(1 for each in shipped().values() if each.release == release)
+        speaker = f"`{_speaker(package)}`" if package in SPEAKERS else "none"
+        word = "yes" if release in recorded else "**no**"
+        lines.append(f"| {release} | {count} | {speaker} | {word} |")
+    heard = {_speaker(package) for release, package in pinned if release in recorded}
+    unheard = sorted({_speaker(package) for package in SPEAKERS} - heard)
+    silent = [release for release, _ in pinned if release not in recorded]
+    mute = [release for release, package in pinned if package not in SPEAKERS]
+    if silent:
+        lines += ["", f"Pinned and not recorded: {', '.join(silent)}."]
+    if unheard:
+        lines += [
+            f"Speakers without any recorded run: {', '.join(f'`{name}`' for name in unheard)}."
+        ]
+    if mute:
+        lines += [f"Nothing speaks for: {', '.join(mute)}."]
+    return "\n".join([*lines, "", ""])
+
+
+def _speaker(package: str) -> str:
+    """The file name of the module that asks a package."""
+    return f"{SPEAKERS[package].__module__.rpartition('.')[2]}.py"
 
 
 def _shipped(records: Sequence[Record]) -> str:
@@ -48,28 +93,31 @@ def _shipped(records: Sequence[Record]) -> str:
                 lines.append(
                     f"| {record.release} | `{stack}` | {len(rows)} | {levels} | {verdict} |"
                 )
-    missing = sorted({q.release for q in shipped().values()} - {r.release for r in records})
-    if missing:
-        lines += ["", f"Pinned and not asked: {', '.join(missing)}."]
     return "\n".join([*lines, "", ""])
 
 
 def _broken(records: Sequence[Record], compared: Sequence[Compared]) -> str:
+    refused_by = "the release refuses | of these the rules | and the simulated engine"
     lines = [
         "## Damaged commands",
         "",
-        "| release | commands | the release refuses | of these the rules | and the simulated engine | differences |",
-        "|---|---|---|---|---|---|",
+        "Refusals that are due to the machine that was asked, and not to the release, stand in a column of their own",
+        "and count for nothing else; the table below has the reasons.",
+        "",
+        f"| release | commands | due to the machine | {refused_by} | differences |",
+        "|---|---|---|---|---|---|---|",
     ]
     for record in records:
         mine = [each for each in compared if each.release == record.release]
-        refused = [each for each in mine if not each.row.verdict.is_accepted]
+        machines = [each for each in mine if machines_refusal(each)]
+        refused = [each for each in mine if each.row.verdict.is_refused and each not in machines]
         ours = sum(1 for each in refused if each.ours)
         simulated = sum(1 for each in refused if each.simulated)
         played = "not played" if all(each.simulated is None for each in mine) else str(simulated)
         different = sum(1 for each in mine if rules_differ(each) or simulator_differs(each))
         lines.append(
-            f"| {record.release} | {len(mine)} | {len(refused)} | {ours} | {played} | {different} |"
+            f"| {record.release} | {len(mine)} | {len(machines)} | {len(refused)} | {ours} | {played} "
+            f"| {different} |"
         )
     return "\n".join([*lines, "", ""])
 
@@ -84,8 +132,13 @@ def _rows(compared: Sequence[Compared]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for each in compared:
-        why = "; ".join(
-            dict.fromkeys(w for w in (rules_differ(each), simulator_differs(each)) if w)
+        machines = machines_refusal(each)
+        why = (
+            f"a fact of the recording machine: {machines}"
+            if machines
+            else "; ".join(
+                dict.fromkeys(w for w in (rules_differ(each), simulator_differs(each)) if w)
+            )
         )
         if each.row.verdict.is_accepted and not why:
             continue

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
 import sys
 import zipfile
 from collections import Counter
@@ -11,19 +13,34 @@ from pathlib import Path
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.packages.verdicts.__main__ import main
-from infra.packages.verdicts.asking import Verdict, ask
+from infra.errors import StackError
+from infra.packages.verdicts.__main__ import deciding_files, main
+from infra.packages.verdicts.asking import Verdict, answers_file, ask
 from infra.packages.verdicts.checkpoints import checkpoint_files, write_checkpoints
 from infra.packages.verdicts.questions import (
     Question,
     broken_questions,
     compiled_plans,
+    named_checkpoints,
     sample,
     shipped_questions,
     stack_files,
 )
 from infra.packages.verdicts.records import read_records, record_of, record_text
 from infra.packages.verdicts.scratch import Scratch, built_on, requirements_of, unpack
+from infra.spec.load import PROJECT
+
+# What a process does that is asked by nobody: it ends before its command has come to an end.
+ENDS_AT_ONCE = """
+import json, os, sys
+from infra.packages.verdicts.interview import AllAsked, Interview
+try:
+    Interview(json.loads(sys.argv[1])).next_command()
+except AllAsked:
+    sys.exit()
+print("Killed", flush=True)
+os._exit(9)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +103,64 @@ def test_a_verdict_is_about_one_command_on_one_host(broken: list[Question]) -> N
     )
 
 
-def test_a_checkpoints_folder_holds_the_published_configuration(catalog: Catalog) -> None:
+def test_a_checkpoints_folder_holds_what_configuration_code_reads(catalog: Catalog) -> None:
     files = checkpoint_files(catalog.checkpoint("kimi-k2.5-nvfp4"))
     config = json.loads(files["config.json"])
     assert config["text_config"]["num_attention_heads"] == 64
     assert config["quantization_config"]["quant_algo"] == "NVFP4"
     assert config["text_config"]["rope_scaling"]["type"] == "yarn"
     assert "configuration_deepseek.py" in checkpoint_files(catalog.checkpoint("kimi-k2-thinking"))
+
+
+def test_a_model_without_a_shape_is_not_taken_for_a_draft(catalog: Catalog, tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="tiny-qwen3-moe: The catalogue has no `shape`"):
+        write_checkpoints(tmp_path, ("tiny-qwen3-moe",), catalog)
+    assert (
+        "LlamaForCausalLMEagle3"
+        in (checkpoint_files(catalog.checkpoint("kimi-k2.5-eagle3"))["config.json"])
+    )
+
+
+def test_the_checkpoints_that_commands_name_can_be_written(
+    broken: list[Question], catalog: Catalog, tmp_path: Path
+) -> None:
+    names = named_checkpoints(broken, catalog)
+    write_checkpoints(tmp_path, names, catalog)
+    assert {path.name for path in tmp_path.iterdir()} == set(names)
+    assert "kimi-k2.5-eagle3" in names  # named inside a JSON value
+
+
+@pytest.mark.parametrize("package", ["vllm", "sglang", "vllm-router", "sglang-router"])
+def test_answers_are_kept_as_long_as_every_module_that_decides_them_is_as_it_was(
+    package: str,
+) -> None:
+    files = set(deciding_files(package))
+    assert all(path.is_file() for path in files)
+    others = {  # they decide what is asked, not what is answered; and what speaks for other packages
+        *("fetch", "questions", "in_vllm", "in_sglang", "in_routers"),
+    }
+    for path in sorted(files):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            module = getattr(node, "module", None) or ""
+            if module.startswith("infra.packages.") and module != "infra.packages.verdicts":
+                imported = PROJECT / f"{module.replace('.', '/')}.py"
+                assert imported in files or imported.stem in others, (path.name, module)
+
+
+def test_a_process_that_ends_without_an_answer_has_refused_nothing(tmp_path: Path) -> None:
+    answers = answers_file(tmp_path, "vllm-router-0.1.17")
+    document = {
+        "questions": [{"digest": "d", "argv": ["a"], "env": {}}],
+        "answers": str(answers),
+        "models": str(tmp_path / "models"),
+        "weights_path": "/models",
+    }
+    words = [sys.executable, "-c", ENDS_AT_ONCE, json.dumps(document)]
+    subprocess.run(words, cwd=PROJECT, check=True, capture_output=True)
+    (row,) = map(json.loads, answers.read_text().splitlines())
+    verdict = Verdict(level=row["level"], says=row["says"])
+    assert verdict == Verdict(level="not answered", says="ended without an answer: Killed")
+    assert (verdict.is_answered, verdict.is_accepted, verdict.is_refused) == (False, False, False)
 
 
 def test_the_routers_own_parser_and_constructor_answer(catalog: Catalog, tmp_path: Path) -> None:
@@ -109,7 +177,9 @@ def test_the_routers_own_parser_and_constructor_answer(catalog: Catalog, tmp_pat
         ),
     }
     questions = [question(argv, change) for change, argv in commands.items()]
-    write_checkpoints(tmp_path / "models", catalog)
+    silent = {"digest": questions[0].digest, "level": "not answered", "says": "no answer"}
+    answers = answers_file(tmp_path, "vllm-router-0.1.17")
+    answers.write_text(json.dumps(silent) + "\n")  # it is asked once more
     said: list[str] = []
     verdicts = ask(scratch, questions, catalog, tmp_path, said.append)
     accepted, policy, decode = (verdicts[each.digest] for each in questions)

@@ -72,8 +72,9 @@ def test_half_an_installation_is_none(tmp_path: Path) -> None:
     (folder / "bin").mkdir(parents=True)
     with pytest.raises(PrerequisiteError, match=INSTALLER):
         installed_engine({"MOE_INFRA_CACHE": str(tmp_path)})
-    (folder / STAMP).write_text("")
-    assert installed_engine({"MOE_INFRA_CACHE": str(tmp_path)}) == folder
+    (folder / STAMP).write_text("1 2\n")
+    with pytest.raises(PrerequisiteError, match=f"{INSTALLER} again"):
+        installed_engine({"MOE_INFRA_CACHE": str(tmp_path)})
 
 
 def test_another_release_is_not_rehearsed_on_processors(catalog: Catalog) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.errors import PrerequisiteError
 from infra.rehearsal.real_engines import STAMP, VERSION, installed_engine
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -55,6 +56,7 @@ class Machine:
         self.program(root / "uv", UV, words)
         shutil.copytree(SCRIPTS / "cpu-engine", root / "scripts" / "cpu-engine")
         shutil.copy(SCRIPTS / "install-cpu-engine", root / "scripts")
+        self.pins = root / "scripts" / "cpu-engine" / "requirements.txt"
 
     def program(self, path: Path, text: str, words: dict[str, object]) -> None:
         """Write an executable file."""
@@ -88,7 +90,7 @@ def test_it_leaves_an_engine_that_calls_itself_vllm(machine: Machine) -> None:
     assert "GB to download" in done.stderr
     record = folder / "packages" / f"vllm-{VERSION}+cpu.dist-info" / "METADATA"
     assert record.read_text() == f"Name: vllm\nVersion: {VERSION}+cpu\nRequires-Dist: x\n"
-    assert installed_engine({"MOE_INFRA_CACHE": str(machine.cache)}) == folder
+    assert installed_engine({"MOE_INFRA_CACHE": str(machine.cache)}, machine.pins) == folder
 
 
 def test_everything_is_pinned_by_hash(machine: Machine) -> None:
@@ -107,9 +109,12 @@ def test_a_second_start_does_nothing(machine: Machine) -> None:
 
 def test_other_pins_are_another_engine(machine: Machine) -> None:
     machine.install()
-    pins = machine.root / "scripts" / "cpu-engine" / "requirements.txt"
-    pins.write_text(pins.read_text() + "\n# more\n")
+    machine.pins.write_text(machine.pins.read_text() + "\n# more\n")
+    cache = {"MOE_INFRA_CACHE": str(machine.cache)}
+    with pytest.raises(PrerequisiteError, match="install-cpu-engine again: it renews it"):
+        installed_engine(cache, machine.pins)
     assert "GB to download" in machine.install().stderr
+    assert installed_engine(cache, machine.pins).is_dir()
 
 
 def test_an_interrupted_one_goes_on(machine: Machine) -> None:

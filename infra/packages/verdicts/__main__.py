@@ -11,12 +11,13 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.errors import Differs, InfraError, StackError
-from infra.packages.verdicts.asking import ask
+from infra.packages.verdicts.asking import answers_file, ask
 from infra.packages.verdicts.checkpoints import write_checkpoints
 from infra.packages.verdicts.questions import (
     Question,
     broken_questions,
     compiled_plans,
+    named_checkpoints,
     sample,
     shipped_questions,
 )
@@ -34,7 +35,16 @@ from infra.spec.load import nearest
 
 _HERE = Path(__file__).parent
 # What decides an answer beside the release: for all of them, and for each.
-_ASKING = ("absent", "checkpoints", "interview", "visible")
+_ASKING = (
+    "../standins",
+    "absent",
+    "asking",
+    "checkpoints",
+    "inside",
+    "interview",
+    "scratch",
+    "visible",
+)
 _SPEAKERS = {
     "sglang": ("in_sglang",),
     "sglang-router": ("in_routers",),
@@ -57,7 +67,7 @@ def main(words: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="verify-engines",
-        description="Runs the parsers and configuration code of the pinned releases on every command of every stack, "
+        description="Runs the parsers and configuration code of the pinned releases on the commands of the stacks, "
         "and on a sample of damaged ones; writes tests/cases/verdicts/. It needs a package index, some 15 GB and "
         "twenty minutes the first time; what was downloaded, installed and answered is kept.",
     )
@@ -84,7 +94,9 @@ def _parser() -> argparse.ArgumentParser:
         help="every damaged command in place of the sample; prints the counts and records nothing",
     )
     parser.add_argument(
-        "--compare", action="store_true", help="write nothing; 6 when a record says something else"
+        "--compare",
+        action="store_true",
+        help="ask everything anew and write nothing; 6 when a record says something else",
     )
     parser.add_argument("--into", type=Path, default=_cache(), help="what is kept between runs")
     parser.add_argument("--to", type=Path, default=RECORDS, help="the folder of the records")
@@ -104,7 +116,7 @@ def _verify(asked: argparse.Namespace) -> None:
         if mine[0].package not in _SPEAKERS:
             _say(f"{release}: not asked, infra/packages/verdicts/ has no way to it yet")
             continue
-        record = _asked_of(mine, catalog, asked.into)
+        record = _asked_of(mine, catalog, asked)
         if asked.stack:
             _show(record)
         elif not asked.every:
@@ -125,15 +137,15 @@ def _questions(asked: argparse.Namespace, catalog: Catalog) -> list[Question]:
     return [*shipped, *(broken if asked.every else sample(broken))]
 
 
-def _asked_of(questions: Sequence[Question], catalog: Catalog, into: Path) -> Record:
+def _asked_of(questions: Sequence[Question], catalog: Catalog, asked: argparse.Namespace) -> Record:
     first = questions[0]
-    base = None
-    if first.package in catalog.engines:
-        base = catalog.release(first.package, first.version).base_version
+    into: Path = asked.into
     into.mkdir(parents=True, exist_ok=True)
-    scratch = prepare(first.package, first.version, base, into, _say)
+    scratch = prepare(first.package, first.version, into, _say)
     folder = into / "asked" / _fingerprint(first.package)
-    write_checkpoints(folder / "models", catalog)
+    if asked.compare:  # an answer that is kept says nothing about the release of today
+        answers_file(folder, first.release).unlink(missing_ok=True)
+    write_checkpoints(folder / "models", named_checkpoints(questions, catalog), catalog)
     verdicts = ask(scratch, questions, catalog, folder, _say)
     return record_of(first.release, scratch.wheels, questions, verdicts)
 
@@ -141,9 +153,14 @@ def _asked_of(questions: Sequence[Question], catalog: Catalog, into: Path) -> Re
 def _fingerprint(package: str) -> str:
     """Changes with the code that asks: answers to other code are not taken up again."""
     digest = hashlib.sha256()
-    for name in (*_ASKING, *_SPEAKERS[package]):
-        digest.update((_HERE / f"{name}.py").read_bytes())
+    for path in deciding_files(package):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
+
+
+def deciding_files(package: str) -> tuple[Path, ...]:
+    """The modules that decide what is answered in the place of a package, beside the package itself."""
+    return tuple((_HERE / f"{name}.py").resolve() for name in (*_ASKING, *_SPEAKERS[package]))
 
 
 def _keep(record: Record, asked: argparse.Namespace) -> None:
@@ -168,18 +185,20 @@ def _keep(record: Record, asked: argparse.Namespace) -> None:
 
 def _show(record: Record) -> None:
     for row in record.rows:
-        says = f"refused: {row.verdict.says}" if row.verdict.says else "accepted"
+        word = "refused" if row.verdict.is_answered else "not answered"
+        says = f"{word}: {row.verdict.says}" if row.verdict.says else "accepted"
         print(f"{row.stack} {row.process} ({row.verdict.level}): {says}")
 
 
 def _counts(record: Record) -> str:
     def share(rows: Sequence[Row], word: str) -> str:
-        accepted = [row for row in rows if row.verdict.is_accepted]
-        return f"{len(accepted)} of {len(rows)} {word} commands accepted"
+        answered = [row for row in rows if row.verdict.is_answered]
+        accepted = [row for row in answered if row.verdict.is_accepted]
+        return f"{len(accepted)} of {len(answered)} {word} commands accepted"
 
-    return (
-        f"{record.release}: {share(record.shipped, 'shipped')}, {share(record.broken, 'damaged')}"
-    )
+    silent = sum(1 for row in record.rows if not row.verdict.is_answered)
+    counts = f"{share(record.shipped, 'shipped')}, {share(record.broken, 'damaged')}"
+    return f"{record.release}: {counts}" + (f", {silent} not answered" if silent else "")
 
 
 def _cache() -> Path:

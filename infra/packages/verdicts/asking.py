@@ -13,6 +13,7 @@ from typing import Any
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.errors import StackError
+from infra.packages.verdicts.interview import NOT_ANSWERED
 from infra.packages.verdicts.questions import Question
 from infra.packages.verdicts.scratch import Say, Scratch
 from infra.spec.load import PROJECT
@@ -26,8 +27,9 @@ class Verdict:
     """What a release says to one command.
 
     Args:
-        level: how far its own code was run, or where it refused: `parse`, `config` or `checks`.
-        says: its own words when it refuses, on one line; empty when it accepts.
+        level: how far its own code was run, or where it refused: `parse`, `config` or `checks`; or `not answered`,
+            when it took too long or its process ended.
+        says: its own words when it refuses, on one line; empty when it accepts; without an answer, what became of it.
     """
 
     level: str
@@ -36,7 +38,17 @@ class Verdict:
     @property
     def is_accepted(self) -> bool:
         """Whether the release took the command."""
-        return not self.says
+        return self.is_answered and not self.says
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the release said no."""
+        return self.is_answered and bool(self.says)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the release said anything at all."""
+        return self.level != NOT_ANSWERED
 
 
 def ask(
@@ -55,8 +67,8 @@ def ask(
         StackError: the release's code cannot be brought to answer.
     """
     release = questions[0].release
-    answers = folder / f"{release}.answers"
-    known = _read(answers)
+    answers = answers_file(folder, release)
+    known = {digest: verdict for digest, verdict in _read(answers).items() if verdict.is_answered}
     hosts: dict[object, list[Question]] = {}
     for question in questions:
         if question.digest not in known:
@@ -70,6 +82,11 @@ def ask(
     return {
         question.digest: _without_folders(known[question.digest], scratch) for question in questions
     }
+
+
+def answers_file(folder: Path, release: str) -> Path:
+    """Where the answers of a release are kept between runs."""
+    return folder / f"{release}.answers"
 
 
 def _document(

@@ -1,13 +1,18 @@
-"""Folders that stand in for checkpoints: the published `config.json` and nothing else; no hub is asked."""
+"""Folders that stand in for checkpoints: what configuration code reads of one, and no weights; no hub is asked.
+
+A `config.json` is put together here, from the shape in the catalogue and from what the published ones of the Kimi K2
+family have in common; the tokenizer is four words. So an answer holds for this configuration, not for a download.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Checkpoint, ModelShape
+from infra.errors import StackError
 
 # What config.json of moonshotai/Kimi-K2.5 (its text_config) and Kimi-K2-Thinking says beside the shape; 2026-11-20.
 _TEXT: Mapping[str, object] = {
@@ -165,9 +170,13 @@ class DeepseekV3Config(_Shipped):
 """
 
 
-def write_checkpoints(folder: Path, catalog: Catalog) -> None:
-    """Every checkpoint of the catalogue as `<folder>/<id>/<revision>/`."""
-    for name in catalog.ids("checkpoints"):
+def write_checkpoints(folder: Path, names: Iterable[str], catalog: Catalog) -> None:
+    """These checkpoints of the catalogue as `<folder>/<id>/<revision>/`.
+
+    Raises:
+        StackError: the catalogue has no shape of one that is a model.
+    """
+    for name in names:
         checkpoint = catalog.checkpoint(name)
         place = folder / name / checkpoint.revision
         place.mkdir(parents=True, exist_ok=True)
@@ -176,8 +185,21 @@ def write_checkpoints(folder: Path, catalog: Catalog) -> None:
 
 
 def checkpoint_files(checkpoint: Checkpoint) -> dict[str, str]:
-    """File name → text of what configuration code reads of a checkpoint."""
-    config = dict(_DRAFT) if checkpoint.shape is None else _config(checkpoint, checkpoint.shape)
+    """File name → text of what configuration code reads of a checkpoint.
+
+    Raises:
+        StackError: the catalogue has no shape of it, and it is no draft.
+    """
+    if checkpoint.shape is not None:
+        config = _config(checkpoint, checkpoint.shape)
+    elif checkpoint.kind == "draft":
+        config = dict(_DRAFT)
+    else:
+        raise StackError(
+            f"verify-engines {checkpoint.id}",
+            "The catalogue has no `shape` of it: no config.json can be written.",
+            f"Give infra/catalog/checkpoints/{checkpoint.id}.yaml a shape.",
+        )
     files = {"config.json": _text(config)}
     files["tokenizer.json"] = _text(_TOKENIZER)
     files["tokenizer_config.json"] = _text({"tokenizer_class": "PreTrainedTokenizerFast"})

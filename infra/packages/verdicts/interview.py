@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 Level = Literal["parse", "config", "checks"]
+# In place of a level: the release said neither yes nor no.
+NOT_ANSWERED = "not answered"
 _LONGEST_S = 120
 _LONGEST_MESSAGE = 300
 _PROGRESS_EVERY = 25
@@ -113,13 +115,13 @@ class Interview:
         return {**question, "argv": argv}
 
     def _taken_down(self, child: int) -> tuple[str, str]:
-        """(level, what the release said), from the files of a process that has ended."""
+        """(level or `not answered`, what the release said or what became of it), from the files of an ended process."""
         verdict, output = self._files
         if not _ends(child):
-            return "parse", f"no answer within {_LONGEST_S} s"
+            return NOT_ANSWERED, f"no answer within {_LONGEST_S} s"
         printed = output.read_text("utf-8", "replace") if output.is_file() else ""
         if not verdict.is_file():
-            return "parse", f"ended without an answer: {printed[-200:]}"
+            return NOT_ANSWERED, self._one_line(f"ended without an answer: {printed[-200:]}")
         level, kind, text = json.loads(verdict.read_text(encoding="utf-8"))
         if kind == "SystemExit":
             return level, self._one_line(_last_error(printed) or f"left with {text}")

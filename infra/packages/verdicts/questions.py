@@ -128,6 +128,16 @@ def sample(questions: Iterable[Question]) -> tuple[Question, ...]:
     return tuple(sorted(found, key=lambda question: (question.release, question.key)))
 
 
+def named_checkpoints(questions: Iterable[Question], catalog: Catalog) -> tuple[str, ...]:
+    """The checkpoints of the catalogue that any of these commands names by their folder."""
+    words = {(question.weights_path, word) for question in questions for word in question.argv}
+    return tuple(
+        name
+        for name in catalog.ids("checkpoints")
+        if any(f"{folder}/{name}/" in word for folder, word in words)
+    )
+
+
 def kinds_of_processes(plan: Plan) -> Iterator[Process]:
     """One process of each kind: leaders, followers and headless ones of every role, and the router."""
     seen: set[object] = set()

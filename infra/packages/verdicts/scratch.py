@@ -51,8 +51,6 @@ _TORCH_DAY = "2026-03-24"
 _COMPILED = (".so", ".a", ".cubin", ".o")
 # Packages whose own compiled part takes the command: installed as they are.
 _WHOLE = frozenset({"vllm-router", "sglang-router"})
-# On what a plug-in sits.
-_BASES: Mapping[str, str] = {"vllm-ascend": "vllm"}
 Say = Callable[[str], None]
 
 
@@ -84,13 +82,12 @@ class Needs:
     before: str
 
 
-def prepare(package: str, version: str, base_version: str | None, into: Path, say: Say) -> Scratch:
+def prepare(package: str, version: str, into: Path, say: Say) -> Scratch:
     """Download a release and install what it needs; what is there already is kept.
 
     Args:
         package: as the registry names it.
         version: an exact version.
-        base_version: of the engine on which a plug-in sits; None for an engine.
         into: the folder of all scratch environments.
         say: takes lines of progress.
 
@@ -107,14 +104,9 @@ def prepare(package: str, version: str, base_version: str | None, into: Path, sa
         python = _environment(folder / "environment", needs, whose, say)
         return Scratch(python=python, folders=(), wheels=wheels)
     own = unpack(wheel, folder / "package")
-    if base_version is None:
-        needs = Needs(requirements=requirements_of(own), before=built_on(wheel))
-        python = _environment(folder / "environment", needs, whose, say)
-        return Scratch(python=python, folders=(own,), wheels=wheels)
-    base = prepare(_BASES[package], base_version, None, into, say)
-    return Scratch(
-        python=base.python, folders=(own, *base.folders), wheels={**wheels, **base.wheels}
-    )
+    needs = Needs(requirements=requirements_of(own), before=built_on(wheel))
+    python = _environment(folder / "environment", needs, whose, say)
+    return Scratch(python=python, folders=(own,), wheels=wheels)
 
 
 def _wheel(package: str, version: str, folder: Path, say: Say) -> Path:

@@ -8,7 +8,6 @@ from typing import Any
 _MASKS = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),
     "amd": ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-    "ascend": ("ASCEND_RT_VISIBLE_DEVICES",),
 }
 
 
