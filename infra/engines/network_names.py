@@ -56,6 +56,11 @@ def hccl_device_ports(env: Mapping[str, str]) -> tuple[int, ...]:
     return _ports(env.get("HCCL_NPU_SOCKET_PORT_RANGE", str(HCCL_DEVICE_PORT)))
 
 
+def hccl_ports(env: Mapping[str, str]) -> tuple[int, ...]:
+    """Both: the ports that HCCL takes by itself where engines have this environment."""
+    return (*hccl_host_ports(env), *hccl_device_ports(env))
+
+
 def _ports(text: str) -> tuple[int, ...]:
     """`60000-60050`, or several of them."""
     found: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from infra.engines.network_names import hccl_ports
 from infra.plan.ports import EPHEMERAL_FIRST, EPHEMERAL_LAST
 from infra.plan.process import Process
 
@@ -16,6 +17,21 @@ def ports_to_reserve(processes: Iterable[Process]) -> frozenset[int]:
     Above its default end too: hosts of large clusters widen the range.
     """
     return frozenset(port for port in _bound(processes) if port >= EPHEMERAL_FIRST)
+
+
+def hccl_ports_to_reserve(processes: Iterable[Process]) -> frozenset[int]:
+    """What HCCL takes by itself from the ephemeral range up, where variables of the engines have moved it too.
+
+    Args:
+        processes: of one host with Ascend devices.
+    """
+    return frozenset(
+        port
+        for process in processes
+        if process.kind == "engine"
+        for port in hccl_ports(process.env)
+        if port >= EPHEMERAL_FIRST
+    )
 
 
 def ports_at_risk(processes: Iterable[Process]) -> frozenset[int]:

@@ -9,7 +9,12 @@ from infra.catalog.load import Catalog
 from infra.catalog.schema import TuningItem, TuningKind, TuningProfile
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
-from infra.render.reserved_ports import RESERVED_PORTS_ID, ports_to_reserve, reserved_ports_text
+from infra.render.reserved_ports import (
+    RESERVED_PORTS_ID,
+    hccl_ports_to_reserve,
+    ports_to_reserve,
+    reserved_ports_text,
+)
 
 JEMALLOC_ID = "jemalloc"
 PRELOAD = "LD_PRELOAD"
@@ -65,6 +70,8 @@ def plan_tuning(tuning: Tuning, plan: Plan, host: str, catalog: Catalog) -> Iter
     """
     processes = plan.on_host(host)
     ports = ports_to_reserve(processes)
+    if catalog.accelerator(plan.host(host).accelerator).vendor == "ascend":
+        ports |= hccl_ports_to_reserve(processes)
     has_ports = False
     for wanted in profile_tuning(tuning):
         if wanted.kind == "reserved-ports" and wanted.want is not None:

@@ -158,6 +158,32 @@ def test_reserved_ports_of_profile_and_plan_are_one_item(catalog: Catalog) -> No
     assert 60000 in ports
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "ports"),
+    [
+        ("HCCL_IF_BASE_PORT", "40000", range(40000, 40032)),
+        ("HCCL_HOST_SOCKET_PORT_RANGE", "45000-45040", range(45000, 45041)),
+        ("HCCL_NPU_SOCKET_PORT_RANGE", "47000-47009", range(47000, 47010)),
+    ],
+)
+def test_ports_of_hccl_that_variables_move_are_reserved_there(
+    name: str, value: str, ports: range, catalog: Catalog
+) -> None:
+    plan = compile_file("a3-2p1d", catalog=catalog).plan
+    moved = replace(
+        plan,
+        processes=tuple(
+            replace(process, env={**process.env, name: value}) for process in plan.processes
+        ),
+    )
+    tuning = Tuning(profile=catalog.tuning(plan.tuning))
+    state = host_state(moved, plan.hosts[0].name, tuning=tuning, catalog=catalog)
+    wanted = read_ports(str(details(state, RESERVED_PORTS_ID)["want"]))
+    assert set(ports) <= wanted
+    before = host_state(plan, plan.hosts[0].name, tuning=tuning, catalog=catalog)
+    assert wanted == set(ports) | read_ports(str(details(before, RESERVED_PORTS_ID)["want"]))
+
+
 def test_an_item_is_left_alone_until_the_stack_names_it(catalog: Catalog) -> None:
     _, state = state_of("gb200-2p1d", catalog)
     assert details(state, "sched.migration_cost_ns")["want"] is None

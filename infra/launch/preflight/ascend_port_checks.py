@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 
-from infra.engines.network_names import hccl_device_ports, hccl_host_ports
+from infra.engines import network_names
 from infra.launch.preflight import ascend, roce
 from infra.launch.preflight.ascend_checks import ascend_hosts, ascend_network_hosts, has_super_pod
 from infra.launch.preflight.observed import ObservedHost
@@ -117,7 +117,7 @@ def hccl_ports(scene: Scene, host: str) -> tuple[int, ...]:
         port
         for process in scene.plan.on_host(host)
         if process.kind == "engine"
-        for port in (*hccl_host_ports(process.env), *hccl_device_ports(process.env))
+        for port in network_names.hccl_ports(process.env)
     ]
     return tuple(dict.fromkeys(found))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -10,7 +11,9 @@ from fnmatch import fnmatch
 from infra.launch.preflight.accelerator_checks import with_accelerators
 from infra.launch.preflight.gpu_checks import is_computing
 from infra.launch.preflight.host_checks import awaited_devices, is_device_daemon
+from infra.launch.preflight.observed import Told
 from infra.launch.preflight.scene import Scene, Trouble
+from infra.launch.preflight.ssh_command import ssh_command
 
 # Where packages, vendors' images and people who build them put nccl-tests, rccl-tests and hccl_test.
 NCCL_PROGRAMS = (
@@ -30,13 +33,21 @@ SOURCES = {
     "amd": "github.com/ROCm/rccl-tests",
     "ascend": "the CANN toolkit's tools/hccl_test",
 }
-# The sizes of the published figures: ROCm's and Azure's; HCCL's guide goes to 1 GiB.
+# ROCm's figures are of 8 GiB, Azure's of 16, which reach a little more; HCCL's guide goes to 1 GiB.
 NCCL_BYTES, HCCL_BYTES = "8G", "1G"
 COLLECTIVE_S = 120.0
-# Hosts of one kind differ by a few percent; one that is a tenth behind has a link, a switch or a clock that is wrong.
+# Hosts of one kind differ by a few percent, and so do sizes and releases from those of a published figure; one that is
+# a tenth behind has a link, a switch or a clock that is wrong.
 LEAST_SHARE = 0.9
 BANDWIDTH = re.compile(r"^# Avg bus bandwidth\s*:\s*([\d.]+)", re.MULTILINE)
 WRONG = re.compile(r"^# Out of bounds values\s*:\s*(\d+)", re.MULTILINE)
+# What keeps a test from its beginning, and says nothing of the devices: a library or the toolkit that is not there
+# (glibc's loader, the shell's `.`), Open MPI's refusals to run as root and with fewer slots than processes.
+UNBEGUN = re.compile(
+    r"error while loading shared libraries|symbol lookup error|set_env\.sh.*No such file|cannot open .*set_env\.sh"
+    r"|attempt to run as root|not enough slots available"
+)
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # the exit codes of a shell that could not start a program
 HCCL_ROW = re.compile(r"^\s*(\d+)\s*\|\s*([\d.]+)\s*\|\s*([\d.]+)\s*\|\s*(\w+)\s*$", re.MULTILINE)
 
 
@@ -125,10 +136,12 @@ def find_slow_collectives(scene: Scene) -> Iterator[Trouble]:
             yield _not_run(scene, name, program)
             continue
         found = (parse_hccl if vendor == "ascend" else parse_nccl)(told.stdout)
-        again = f"ssh {name} sudo {' '.join(collective_argv(scene, name, program or 'all_reduce_perf'))}"
+        again = _again(scene, name, program or "all_reduce_perf")
         if found is not None and found.num_wrong:
             said = f"an all-reduce over its devices gives {found.num_wrong} wrong results"
             yield Trouble(host=name, severity="block", observed=said, fix=again)
+        elif found is None and (why := _unbegun(told)) is not None:
+            yield Trouble(host=name, severity="pass", observed=f"not run: {why}", fix=again)
         elif told.exit_code != 0 or found is None:
             said = f"an all-reduce over its devices fails: {told.last_words}"
             yield Trouble(host=name, severity="block", observed=said, fix=again)
@@ -136,6 +149,21 @@ def find_slow_collectives(scene: Scene) -> Iterator[Trouble]:
             measured.setdefault(scene.plan.host(name).accelerator, {})[name] = found.gb_s
     for accelerator, hosts in measured.items():
         yield from _slow_ones(scene, accelerator, hosts)
+
+
+def _again(scene: Scene, name: str, program: str) -> str:
+    """The test, as an operator types it."""
+    return ssh_command(name, shlex.join(("sudo", *collective_argv(scene, name, program))))
+
+
+def _unbegun(told: Told) -> str | None:
+    """Why a test did not so much as begin; None when it did."""
+    lines = f"{told.stderr}\n{told.stdout}".splitlines()
+    line = next((line.strip() for line in lines if UNBEGUN.search(line)), None)
+    if line is not None:
+        return line
+    is_absent = told.is_missing or told.exit_code in (NOT_EXECUTABLE, NOT_FOUND)
+    return told.last_words if is_absent else None
 
 
 def _not_run(scene: Scene, name: str, program: str | None) -> Trouble:
@@ -146,7 +174,7 @@ def _not_run(scene: Scene, name: str, program: str | None) -> Trouble:
         way = f"Build {SOURCES[vendor]} to {example} on {name}, and fab preflight runs it."
     else:
         why = "its devices are in use"
-        way = f"ssh {name} sudo {' '.join(collective_argv(scene, name, program))}"
+        way = _again(scene, name, program)
     return Trouble(host=name, severity="pass", observed=f"not run: {why}", fix=way)
 
 
@@ -157,7 +185,7 @@ def _slow_ones(scene: Scene, accelerator: str, hosts: dict[str, float]) -> Itera
     for name, gb_s in hosts.items():
         if gb_s < middle * LEAST_SHARE:
             wanted = f"about {middle:.0f} GB/s, as its peers reach"
-        elif published is not None and gb_s < published:
+        elif published is not None and gb_s < published * LEAST_SHARE:
             wanted = f"{published:g} GB/s, as published for {scene.catalog.accelerator(accelerator).product_name}"
         else:
             continue

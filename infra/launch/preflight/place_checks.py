@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from infra.launch.preflight import linux
 from infra.launch.preflight.observed import Stuck
 from infra.launch.preflight.scene import Scene, Trouble, everywhere
+from infra.launch.preflight.ssh_command import ssh_command
 from infra.render.container import DeviceAccess, device_files
 from infra.render.host_paths import UNIT_FOLDER, stack_folder
 
@@ -14,11 +16,16 @@ from infra.render.host_paths import UNIT_FOLDER, stack_folder
 RECORDS = "/var/lib/moe-infra"
 RUN_TIME = "/run/moe-infra"
 MAX_NAMED = 3
+# What to type on the host, and what to say of it.
 WAYS_OUT = {
-    "EROFS": "sudo mount -o remount,rw {at}   # after a look at dmesg: a damaged disk is mounted so",
-    "ENOSPC": "df -h {at}; df -i {at}   # free space there",
-    "EDQUOT": "sudo repquota -a   # free space there",
+    "EROFS": (
+        "sudo mount -o remount,rw {at}",
+        "after a look at dmesg: a damaged disk is mounted so",
+    ),
+    "ENOSPC": ("df -h {at}; df -i {at}", "free space there"),
+    "EDQUOT": ("sudo repquota -a", "free space there"),
 }
+OTHER_WAY_OUT = ("ls -ld {at}; findmnt --target {at}", "mend what is wrong there")
 
 
 def written_places(scene: Scene) -> tuple[str, ...]:
@@ -35,13 +42,13 @@ def find_places_that_take_nothing(scene: Scene) -> Iterator[Trouble]:
             if tried is None or tried.error is None or tried.at in seen:
                 continue
             seen.add(tried.at)
-            way = WAYS_OUT.get(tried.code or "", "ls -ld {at}; findmnt --target {at}")
+            script, note = WAYS_OUT.get(tried.code or "", OTHER_WAY_OUT)
             yield Trouble(
                 host=name,
                 severity="block",
                 observed=f"nothing can be written to {tried.at}: {tried.error}",
                 wanted=f"{place} can be written",
-                fix=f"ssh {name} {way.format(at=tried.at)}",
+                fix=f"{ssh_command(name, script.format(at=shlex.quote(tried.at)))}   # {note}",
             )
 
 

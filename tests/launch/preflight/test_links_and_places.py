@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,12 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.launch.preflight.ascend_port_checks import hccl_ports
 from infra.launch.preflight.asking import collective_request, facts_request, listening_request
-from infra.launch.preflight.collectives import collective_program, idle_hosts
+from infra.launch.preflight.collectives import (
+    HCCL_PROGRAMS,
+    collective_argv,
+    collective_program,
+    idle_hosts,
+)
 from infra.launch.preflight.finding import Finding
 from infra.launch.preflight.observed import Disk, Holder, Stuck, Told, Written
 from infra.launch.preflight.scene import Scene
@@ -59,7 +65,15 @@ def test_what_takes_no_writes_is_named_once_with_the_way_out(catalog: Catalog) -
         ("unified-1", "block", "nothing can be written to /var/lib: No space left on device"),
     ]
     assert told[0].fix.startswith("ssh unified-1 sudo mount -o remount,rw /etc")
-    assert told[1].fix.startswith("ssh unified-1 df -h /var/lib")
+    assert shlex.split(told[1].fix, comments=True) == [
+        "ssh",
+        "unified-1",
+        "df -h /var/lib; df -i /var/lib",
+    ]
+    odd = {"/var/lib/moe-infra": Written(at="/var/lib", error="Permission denied", code="EACCES")}
+    (told_odd,) = found(change(scene, "unified-1", written=odd), "writable")
+    whole = ["ssh", "unified-1", "ls -ld /var/lib; findmnt --target /var/lib"]
+    assert shlex.split(told_odd.fix, comments=True) == whole
     fine = dict.fromkeys(places, replace(READ_ONLY, error=None, code=None))
     assert troubles(change(scene, "unified-1", written=fine)) == []
 
@@ -400,10 +414,12 @@ def nccl(gb_s: float, wrong: int = 0) -> str:
         (nccl(470.0), nccl(471.0), []),
         (nccl(470.0), nccl(300.0), [("warn", "unified-1", "reaches 300 GB/s")]),
         (
-            nccl(400.0),
-            nccl(401.0),
-            [("warn", "unified-0", "400 GB/s"), ("warn", "unified-1", "401 GB/s")],
+            nccl(380.0),
+            nccl(381.0),
+            [("warn", "unified-0", "380 GB/s"), ("warn", "unified-1", "381 GB/s")],
         ),
+        # a little behind a figure of twice the size
+        (nccl(425.0), nccl(426.0), []),
         (nccl(470.0), nccl(470.0, wrong=3), [("block", "unified-1", "gives 3 wrong results")]),
         (nccl(470.0), "Test NCCL failure\n", [("block", "unified-1", "fails: Test NCCL failure")]),
     ],
@@ -415,6 +431,65 @@ def test_a_collective_is_right_and_as_fast_as_its_peers_and_as_published(
     told = found(scene, "collective")
     assert [(one.severity, one.host) for one in told] == [(s, h) for s, h, _ in expected]
     assert all(part in one.observed for one, (_, _, part) in zip(told, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "said", "why"),
+    [
+        (127, "sh: 1: exec: mpirun: not found\n", "exec: mpirun: not found"),
+        (126, "sh: 1: exec: /opt/t: Permission denied\n", "Permission denied"),
+        (None, "[Errno 2] No such file or directory: 'all_reduce_perf'\n", "No such file"),
+        (1, "sh: /x/set_env.sh: No such file or directory\n", "set_env.sh"),
+        (2, "sh: 1: .: cannot open /x/set_env.sh: No such file\n", "set_env.sh"),
+        (
+            1,
+            "t: error while loading shared libraries: libmpi.so.12: cannot open it\n---\nprimary job ended\n",
+            "libmpi.so.12",
+        ),
+        (
+            1,
+            f"{'-' * 74}\nmpirun has detected an attempt to run as root.\n\nRunning so is bad.\n{'-' * 74}\n",
+            "attempt to run as root",
+        ),
+    ],
+)
+def test_a_collective_that_did_not_begin_says_nothing_against_the_host(
+    exit_code: int | None, said: str, why: str, catalog: Catalog
+) -> None:
+    scene = with_outcomes(healthy(HGX, catalog), {"unified-0": nccl(470.0)})
+    failed = Told(exit_code=exit_code, stdout="", stderr=said, seconds=1.0)
+    scene = replace(scene, collectives={**scene.collectives, "unified-1": failed})
+    assert found(scene, "collective") == []
+    notes = {one.host: one for one in judge(scene) if one.check == "collective"}
+    assert notes["unified-1"].severity == "pass"
+    assert notes["unified-1"].observed.startswith("not run: ")
+    assert why in notes["unified-1"].observed
+
+
+@pytest.mark.parametrize("exit_code", [1, 3, 139, None])
+def test_a_collective_that_began_and_failed_stops_the_start(
+    exit_code: int | None, catalog: Catalog
+) -> None:
+    said = "Test NCCL failure common.cu:1000 'unhandled cuda error'\n"
+    failed = Told(exit_code=exit_code, stdout=said, stderr="", seconds=1.0)
+    scene = replace(healthy(HGX, catalog), collectives={"unified-1": failed})
+    assert [(one.host, one.severity) for one in found(scene, "collective")] == [
+        ("unified-1", "block")
+    ]
+
+
+@pytest.mark.parametrize("stack", [HGX, ASCEND])
+def test_a_collective_typed_again_is_the_same_on_the_host(stack: str, catalog: Catalog) -> None:
+    failed = Told(exit_code=1, stdout="failed", stderr="", seconds=1.0)
+    scene = healthy(stack, catalog)
+    program = HCCL_PROGRAMS[0] if stack == ASCEND else TEST
+    scene = change(scene, "unified-0", paths=scene.hosts["unified-0"].paths | {program})
+    (told,) = found(replace(scene, collectives={"unified-0": failed}), "collective")
+    ssh, host, *words = shlex.split(told.fix)
+    assert (ssh, host) == ("ssh", "unified-0")
+    # ssh hands its words on with spaces between, and the host's shell splits them
+    sudo, *argv = shlex.split(" ".join(words))
+    assert (sudo, tuple(argv)) == ("sudo", collective_argv(scene, "unified-0", program))
 
 
 def test_a_collective_that_was_not_run_is_a_note_with_the_way_to_it(catalog: Catalog) -> None:
