@@ -34,7 +34,7 @@ class Account:
             when the image does it.
         subnet_id: an existing subnet for hosts; None to make a network.
         gateway_subnet_id: an existing subnet for a load balancer; None for that of hosts.
-        clients: who may dial the load balancer; None for the network of hosts.
+        clients: who may dial the load balancer; None for the network that is made for hosts, or the hosts' own subnet.
         tags: further tags of every resource.
     """
 
@@ -63,7 +63,8 @@ class Demand:
 
     Args:
         num_addresses: what its hosts take from their subnet.
-        num_standing: hosts that run already, and have taken what they need.
+        num_standing: hosts of the last inventory, which have taken what they need; 0 too after a first `up` that
+            failed, and not less after machines were destroyed.
     """
 
     stack: str
@@ -79,6 +80,11 @@ class Demand:
         """Addresses that hosts will yet take."""
         new = max(self.num_hosts - self.num_standing, 0)
         return -(-self.num_addresses * new // max(self.num_hosts, 1))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no `up` of the stack has ended well yet."""
+        return self.num_standing == 0
 
     @property
     def is_reserved(self) -> bool:

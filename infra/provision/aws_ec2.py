@@ -111,7 +111,9 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
     survey = survey_account(account, demand, instance_types, existing)
     problems = (
         *storage_problems(spec.weights, survey.zone, name),
-        *change_problems(previous.weights, store.storage, account.lustre, name),
+        *change_problems(
+            previous.weights, store.storage, account.lustre, bucket=store.bucket, stack=name
+        ),
     )
     if problems:
         raise ProblemsFound(problems)

@@ -36,7 +36,7 @@ class NetworkSettings:
 
     @property
     def blocks(self) -> str:
-        """The addresses of the network that hosts are in."""
+        """The addresses of the network that is made for hosts; of the operator's own, those of the hosts' subnet."""
         return self.subnet.cidr_block if self.subnet else str(self.account.vpc_cidr)
 
 

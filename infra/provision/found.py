@@ -139,13 +139,23 @@ def subnet_problems(found: FoundSubnet, zone: Zone, demand: Demand) -> Iterator[
     if found.zone_id != zone.zone_id:
         what = f"{found.id} is in {found.zone_id}; the capacity is in {zone.zone_id}."
         yield account_problem(key, what, example, demand.stack)
-    wanted = demand.num_new_addresses
-    if found.num_free < wanted:
-        what = f"{found.id} ({found.cidr_block}) has {found.num_free} free addresses; hosts take {wanted}."
+    shortage = address_shortage(found, demand)
+    if shortage is not None and demand.is_new:
+        what = f"{shortage} (Are they those of an `up` that failed? pulumi destroy --exclude-protected frees theirs.)"
         yield account_problem(key, what, example, demand.stack)
     if found.gives_public_addresses:
         what = f"{found.id} gives its machines public addresses; hosts with several interfaces cannot have one."
         yield account_problem(key, what, example, demand.stack)
+
+
+def address_shortage(found: FoundSubnet, demand: Demand) -> str | None:
+    """A sentence when hosts will yet take more addresses than are free, as far as the last inventory tells."""
+    wanted = demand.num_new_addresses
+    if found.num_free >= wanted:
+        return None
+    return (
+        f"{found.id} ({found.cidr_block}) has {found.num_free} free addresses; hosts take {wanted}."
+    )
 
 
 def gateway_problems(

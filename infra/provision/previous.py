@@ -17,7 +17,8 @@ class Previous:
     """The last inventory of a stack.
 
     Args:
-        num_hosts: that were up; also what `destroy` has taken since counts.
+        num_hosts: that were up at the end of the last `up` that ended well: what `destroy` has taken since counts,
+            what a first `up` that failed has made does not.
         weights: its `weights`; empty for a new stack.
     """
 

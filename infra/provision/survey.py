@@ -24,6 +24,7 @@ from infra.provision.found import (
     FoundLoadBalancer,
     FoundReservation,
     FoundSubnet,
+    address_shortage,
     arn_problem,
     gateway_problems,
     image_problem,
@@ -121,6 +122,8 @@ def survey_account(
     subnet = _find_subnet(asking, "subnet_id", account.subnet_id)
     if subnet is not None:
         asking.note(*subnet_problems(subnet, zone, demand))
+        if (shortage := address_shortage(subnet, demand)) is not None and not demand.is_new:
+            pulumi.log.warn(f"{shortage} Which hosts stand is known from the last inventory alone.")
     gateway = _find_subnet(asking, "gateway_subnet_id", account.gateway_subnet_id)
     asking.note(*gateway_problems(subnet, gateway, zone, demand))
     found = _find_load_balancer(asking, account, load_balancer, subnet)

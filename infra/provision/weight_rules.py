@@ -52,7 +52,12 @@ def storage_problems(weights: Weights, zone: Zone, stack: str) -> Iterator[Probl
 
 
 def change_problems(
-    previous: Mapping[str, object], storage: StorageKind, lustre: LustreSettings, stack: str
+    previous: Mapping[str, object],
+    storage: StorageKind,
+    lustre: LustreSettings,
+    *,
+    bucket: str | None,
+    stack: str,
 ) -> Iterator[Problem]:
     """What a standing store cannot be changed into.
 
@@ -60,13 +65,13 @@ def change_problems(
         previous: `weights` of the last inventory; empty when nothing stands.
         storage: what the stack wants now.
         lustre: size and tier that the configuration wants now.
+        bucket: the operator's own that is named now; None when the stack makes one.
         stack: the stack's name.
     """
     was = previous.get("storage")
-    if was in KEPT and was != storage:
+    if was != storage and _would_leave(previous, storage, bucket):
         what = f"Weights are kept in {was}; {storage} would leave that without an owner."
-        fix = f"Take it out of the stack's care first: pulumi state delete URN, for each of its resources ({stack})."
-        yield _storage_problem(what, fix, stack)
+        yield _storage_problem(what, _way_to_leave(str(was), stack), stack)
         return
     standing = previous.get("lustre")
     if storage != "fsx-lustre" or not isinstance(standing, Mapping):
@@ -136,6 +141,25 @@ def enough_lustre(lustre: LustreSettings, loading: Loading) -> int | None:
         if lustre_gb_per_s(larger, loading.num_hosts) >= wanted:
             return capacity_gib
     return None
+
+
+def _would_leave(previous: Mapping[str, object], storage: StorageKind, bucket: str | None) -> bool:
+    """Whether another kind of storage takes away what the stack has made; an operator's own bucket is named still."""
+    was = previous.get("storage")
+    if was != "s3-to-nvme":
+        return was in KEPT
+    read = str(previous.get("source") or "").removeprefix("s3://").partition("/")[0]
+    is_ours = bucket is None or read != bucket
+    stays = bucket is None and storage == "fsx-lustre"
+    return is_ours and not stays
+
+
+def _way_to_leave(was: str, stack: str) -> str:
+    own = ", or go on naming a bucket of your own (weights_bucket)" if was == "s3-to-nvme" else ""
+    return (
+        f"Stay with {was}{own}; or change a copy of the stack file with another name: this stack goes on owning what "
+        f"it has made, and `pulumi destroy --exclude-protected --stack {stack}` takes its machines alone."
+    )
 
 
 def _told(loading: Loading, rate: float, seconds: float) -> str:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from infra.errors import ProblemsFound
+from infra.provision.account import Demand
+from infra.provision.found import FoundSubnet, address_shortage, subnet_problems
+from infra.provision.zone import Zone
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import Reservation, Store
 from tests.provision.belongings import own_stack, their_network
@@ -208,6 +211,33 @@ def test_a_subnet_that_hosts_cannot_be_put_into_is_refused(
 
     with pytest.raises(ProblemsFound, match=said):
         record("mine", root=root, prepare=prepare)
+
+
+def test_only_a_new_stack_is_refused_for_addresses() -> None:
+    small = FoundSubnet(
+        id="subnet-0123456789abcdef0",
+        vpc_id="vpc-1",
+        zone_id="use2-az1",
+        cidr_block="10.0.0.0/28",
+        num_free=3,
+        gives_public_addresses=False,
+    )
+    zone = Zone(zone_id="use2-az1", name="us-east-2a", group="us-east-2", parent_zone_id=None)
+    new = Demand(
+        stack="mine",
+        capacity="on-demand",
+        num_hosts=8,
+        num_addresses=8,
+        num_standing=0,
+        uses_lustre=False,
+        wants_load_balancer=False,
+    )
+    (problem,) = subnet_problems(small, zone, new)
+    assert "3 free addresses; hosts take 8" in problem.what
+    later = replace(new, num_standing=2)
+    assert list(subnet_problems(small, zone, later)) == []
+    assert "hosts take 6" in str(address_shortage(small, later))
+    assert address_shortage(replace(small, num_free=6), later) is None
 
 
 def test_on_the_second_run_hosts_need_no_further_addresses(record: Record) -> None:

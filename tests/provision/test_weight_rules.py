@@ -37,8 +37,10 @@ STANDING = {
 KIMI = Loading(size_bytes=595_000_000_000, num_hosts=2, target_s=600)
 
 
-def changes(previous: dict[str, Any], storage: Any, lustre: LustreSettings) -> dict[str, str]:
-    found = change_problems(previous, storage, lustre, "mine")
+def changes(
+    previous: dict[str, Any], storage: Any, lustre: LustreSettings, bucket: str | None = None
+) -> dict[str, str]:
+    found = change_problems(previous, storage, lustre, bucket=bucket, stack="mine")
     return {problem.field: f"{problem.what} {problem.fix}" for problem in found}
 
 
@@ -100,7 +102,9 @@ def test_without_efa_the_tier_may_change() -> None:
     ("was", "becomes", "is_refused"),
     [
         ("s3-to-nvme", "s3-to-nvme", False),
-        ("s3-to-nvme", "fsx-lustre", True),
+        ("s3-to-nvme", "fsx-lustre", False),
+        ("s3-to-nvme", "efs", True),
+        ("fsx-lustre", "s3-to-nvme", True),
         ("fsx-lustre", "efs", True),
         ("efs", "local", True),
         ("local", "fsx-lustre", False),
@@ -112,6 +116,31 @@ def test_weights_that_are_kept_do_not_lose_their_owner(
 ) -> None:
     previous = {"storage": was} if was else {}
     assert bool(changes(previous, becomes, TCP)) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("read", "named", "becomes", "is_refused"),
+    [
+        ("s3://their-weights/kimi/", "their-weights", "local", False),
+        ("s3://their-weights/", "their-weights", "fsx-lustre", False),
+        ("s3://weights-1a2b3c4/", "their-weights", "fsx-lustre", True),
+        ("s3://weights-1a2b3c4/", None, "local", True),
+        ("s3://weights-1a2b3c4/", None, "fsx-lustre", False),
+    ],
+)
+def test_a_bucket_of_the_operator_s_has_its_owner(
+    read: str, named: str | None, becomes: str, is_refused: bool
+) -> None:
+    previous = {"storage": "s3-to-nvme", "source": read}
+    told = changes(previous, becomes, TCP, named)
+    assert bool(told) is is_refused
+    # `pulumi state delete` leaves the outputs, by which the change would be refused again
+    assert all("state delete" not in each and "pulumi destroy" in each for each in told.values())
+
+
+def test_a_file_system_is_the_stack_s_whoever_owns_the_bucket() -> None:
+    previous = {**STANDING, "source": "s3://their-weights/"}
+    assert changes(previous, "s3-to-nvme", TCP, "their-weights")
 
 
 def test_a_small_fast_file_system_is_a_trap_and_the_warning_has_the_numbers() -> None:

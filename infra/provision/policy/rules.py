@@ -118,14 +118,12 @@ def find_plain_volumes(resource: Declared) -> Findings:
 
 
 def find_public_addresses(resource: Declared) -> Findings:
-    """Public addresses on hosts with several interfaces, which EC2 refuses or gives to none of them."""
+    """Machines that ask for a public address, and subnets that give one to each."""
+    asks = resource.type == INSTANCE and resource.text("associatePublicIpAddress") == "true"
     if resource.type == TEMPLATE:
-        rows = list(resource.rows("networkInterfaces"))
-        if len(rows) > 1 and any(
-            text_of(row, "associatePublicIpAddress") == "true" for row in rows
-        ):
-            yield f"It asks for a public address on a host with {len(rows)} interfaces."
-    if resource.type == INSTANCE and resource.text("associatePublicIpAddress") == "true":
+        rows = resource.rows("networkInterfaces")
+        asks = any(text_of(row, "associatePublicIpAddress") == "true" for row in rows)
+    if asks:
         yield "It asks for a public address; hosts are reached inside their network."
     if resource.type == SUBNET and resource.text("mapPublicIpOnLaunch") == "true":
         yield "Every machine in it would get a public address."
@@ -148,7 +146,7 @@ def find_unprotected_weights(resource: Declared) -> Findings:
 
 
 def find_untargeted_reservations(resource: Declared) -> Findings:
-    """Machines that should come from a reservation, and would be bought beside it or refused."""
+    """Launch templates whose machines should come from a reservation, and would be bought beside it or refused."""
     if resource.type != TEMPLATE:
         return
     capacity = text_of(resource.map("tags"), CAPACITY_TAG) or "on-demand"
@@ -170,7 +168,7 @@ def find_untargeted_reservations(resource: Declared) -> Findings:
 
 
 def find_mute_groups(resources: Sequence[Declared]) -> Iterator[tuple[Declared, str]]:
-    """Security groups of EFA interfaces whose members may not exchange any traffic in both directions."""
+    """Security groups of launch templates' EFA interfaces whose members may not exchange any traffic, in and out."""
     groups = {
         (group.type, group.name): group
         for template in resources
@@ -213,7 +211,7 @@ ONE_RULES: tuple[OneRule, ...] = (
     ),
     OneRule(
         name="reservation-targeted",
-        description="Machines of a reservation are launched into it and nowhere else.",
+        description="Launch templates for machines of a reservation launch into it and nowhere else.",
         judge=find_untargeted_reservations,
     ),
 )
@@ -222,7 +220,7 @@ TAG_DESCRIPTION = "Every resource says whose it is."
 ALL_RULES: tuple[AllRule, ...] = (
     AllRule(
         name="efa-self-rules",
-        description="Groups of EFA interfaces let their members exchange any traffic.",
+        description="Groups of launch templates' EFA interfaces let their members exchange any traffic.",
         judge=find_mute_groups,
     ),
 )

@@ -90,7 +90,12 @@ REFUSED: list[tuple[Judge, Declared, str]] = [
     (
         rules.find_public_addresses,
         template(networkInterfaces=[{"associatePublicIpAddress": "true"}, {"deviceIndex": 1}]),
-        "2 interfaces",
+        "public address",
+    ),
+    (
+        rules.find_public_addresses,
+        template(networkInterfaces=[{"associatePublicIpAddress": "true"}]),
+        "public address",
     ),
     (
         rules.find_public_addresses,
@@ -162,7 +167,7 @@ ALLOWED: list[tuple[Judge, Declared]] = [
     (rules.find_public_addresses, template(networkInterfaces=[{"deviceIndex": 0}] * 2)),
     (
         rules.find_public_addresses,
-        template(networkInterfaces=[{"associatePublicIpAddress": "true"}]),
+        template(networkInterfaces=[{"associatePublicIpAddress": "false"}]),
     ),
     (rules.find_public_addresses, declared(rules.SUBNET)),
     (rules.find_missing_tags, declared(rules.BUCKET, tags=TAGS)),
