@@ -10,7 +10,7 @@ from infra.checks import (
     launch_modes,
     layout,
     network,
-    pairing,
+    served_names,
 )
 from infra.checks.view import Rule
 
@@ -146,6 +146,6 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     "served-name-differs": Rule(
         severity="error",
         source="vllm entrypoints/openai/serving_engine.py@0.22.1; sglang srt/entrypoints/openai@0.5.9",
-        check=pairing.served_names_equal,
+        check=served_names.served_names_shared,
     ),
 }

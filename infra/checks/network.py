@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -21,6 +21,23 @@ class Service:
     moved_by: str
 
 
+# By router of the catalogue: the numbers that take a sign, and of sglang-router those that it reads only with another
+# history back end. Each whole number was given -1 (sglang-router 0.3.2, vllm-router 0.1.17, run 2026-11-22).
+SIGNED_NUMBERS: Mapping[str, frozenset[str]] = {
+    "vllm-router": frozenset(),
+    "sglang-router": frozenset(
+        {
+            "max-concurrent-requests",
+            "rate-limit-tokens-per-second",
+            "oracle-pool-max",
+            "oracle-pool-min",
+            "oracle-pool-timeout-secs",
+            "postgres-pool-max",
+            "redis-pool-max",
+            "redis-retention-days",
+        }
+    ),
+}
 SERVICES = (
     Service(
         "NCCL's RAS thread", "nvidia", 28028, 28028, "NCCL_RAS_ADDR"
@@ -179,11 +196,14 @@ def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
 
 
 def router_numbers_unsigned(view: PlanView) -> Iterator[Finding]:
-    """Whole numbers of a router are counts, seconds or ports: its compiled part takes none below zero."""
+    """Whole numbers of the two router wheels are counts, seconds or ports from 0 up, but for those with a sign."""
     for router in view.routers:
+        signed = SIGNED_NUMBERS.get(view.router_name(router) or "")
+        if signed is None:
+            continue
         for name, value in view.flags(router).items():
-            if isinstance(value, int) and value < 0:
-                what = f"{router.argv[0]} takes no --{name} below zero: {value}."
+            if isinstance(value, int) and value < 0 and name not in signed:
+                what = f"{view.router_name(router)} takes no --{name} below zero: {value}."
                 fix = "Write a whole number from 0 up."
                 yield Finding(field="router", what=what, fix=fix, process=router.id)
 

@@ -284,21 +284,3 @@ def pair_complete(view: PlanView) -> Iterator[Finding]:
         )
         field = "router" if name == "router" else f"roles.{name}"
         yield Finding(field=field, what=what, fix=fix, process=roles[ours[0]].id)
-
-
-def served_names_equal(view: PlanView) -> Iterator[Finding]:
-    """Every rank of a group, and every endpoint behind one router, serves the model under one name."""
-    first: dict[str, Process] = {}
-    for process in view.variants:
-        other = first.setdefault("router" if view.routers else process.group, process)
-        name, wanted = (view.flags(p).get("served-model-name") for p in (process, other))
-        if name != wanted:
-            what = f"{process.id} serves {_listed(name)}, and {other.id} serves {_listed(wanted)}: a request names one."
-            fix = "Give every process the same --served-model-name."
-            field = f"roles.{process.role}.flags.served-model-name"
-            yield Finding(field=field, what=what, fix=fix, process=process.id)
-
-
-def _listed(names: object) -> str:
-    """Names as the command line gives them; some releases take several."""
-    return " and ".join(map(str, names)) if isinstance(names, tuple) else str(names)

@@ -50,7 +50,6 @@ RELEASE_RULES: Mapping[str, Rule] = {
     "chat-template": Rule(
         severity="error",
         source="sglang srt/parser/conversation.py, managers/template_manager.py@0.5.9, 0.5.23; vllm 0.17.0 (run)",
-        releases="sglang",
         check=settings.chat_template_exists,
     ),
     "served-name-colon": Rule(

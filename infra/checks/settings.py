@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.json_values import value_problems
@@ -64,12 +65,17 @@ def quantization_registered(view: PlanView) -> Iterator[Finding]:
 
 
 def chat_template_exists(view: PlanView) -> Iterator[Finding]:
-    """A chat template is a path; for SGLang also a built-in name, for vLLM also the template's own text."""
+    """A chat template is a path; for SGLang also a built-in name, for vLLM also the template's own text.
+
+    vLLM takes any file that exists, and those of its own folder: what may be one has a suffix or a slash.
+    """
     names = view.release.chat_templates
+    is_vllm = view.family == "vllm"
     for process in view.variants:
         value = str(view.flags(process).get("chat-template") or "")
-        is_path = "/" in value or value.endswith((".jinja", ".json"))
-        is_text = view.family == "vllm" and any(mark in value for mark in "{}\n")
+        suffix = PurePosixPath(value).suffix
+        is_path = "/" in value or (bool(suffix) if is_vllm else suffix in (".jinja", ".json"))
+        is_text = is_vllm and any(mark in value for mark in "{}\n")
         if value and value not in names and not is_path and not is_text:
             release = f"{view.release.engine} {view.release.version}"
             what = f"Chat template {value} is neither built into {release} nor a path."

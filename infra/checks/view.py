@@ -192,6 +192,10 @@ class PlanView:
         """The accelerator that a process runs on."""
         return self.accelerators[process.host]
 
+    def router_name(self, process: Process) -> str | None:
+        """The catalogue's id of the router whose program a process starts with; None for one that is unknown."""
+        return _router_name(process, self.catalog)
+
     def draft(self, process: Process) -> Checkpoint | None:
         """The draft model of a process, by its folder or repository; None without one, or for one that is unknown."""
         flags = self.flags(process)
@@ -232,10 +236,16 @@ def view_plan(plan: Plan, catalog: Catalog, surroundings: Surroundings = NOTHING
 
 def _router_flags(process: Process, catalog: Catalog) -> FlagCatalogue | None:
     """The flag catalogue of the router whose program a process starts with."""
+    name = _router_name(process, catalog)
+    catalogue = catalog.router(name).flags_catalogue if name else None
+    return catalog.flags(catalogue) if catalogue else None
+
+
+def _router_name(process: Process, catalog: Catalog) -> str | None:
     for name in catalog.ids("routers"):
-        release = catalog.router(name)
-        if process.argv[: len(release.program)] == release.program:
-            return catalog.flags(release.flags_catalogue) if release.flags_catalogue else None
+        program = catalog.router(name).program
+        if process.argv[: len(program)] == program:
+            return name
     return None
 
 

@@ -230,6 +230,8 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(GB200, flag("decode-0/0", "--no-such-flag", ""), "rejects --no-such-flag", "decode-0/0"),
         Case(GB200, flag("decode-0/0", "--max-model-len", "long"), "invalid human_readable_int", "decode-0/0"),
         Case(GB200, flag("router/0", "--polciy", "random"), "--polciy", "router/0"),
+        Case("h200-sglang-tp8", flag("unified-0/0", "--tool-call-parser", "kimi_k3"), "argument --tool-call-parser"),
+        Case("h200-sglang-tp8", flag("unified-0/0", "--reasoning-parser", "kimi_k3"), "argument --reasoning-parser"),
     ),
     "json-flag-value": (
         Case("h200-tp8", flag("unified-0/0", "--compilation-config", '{"graph_mode": "FULL"}'), "field graph_mode"),
@@ -469,7 +471,8 @@ CASES: Mapping[str, tuple[Case, ...]] = {
         Case(A3, env("decode-1/0", "HCCL_IF_IP", "192.0.2.3"), "is not the address of decode-1", "decode-1/0"),
     ),
     "router-number": (
-        Case(GB200, flag("router/0", "--health-check-interval-secs", "-1"), "below zero: -1", "router/0"),
+        Case(GB200, flag("router/0", "--queue-size", "-1"), "vllm-router takes no --queue-size below", "router/0"),
+        Case("sglang-pd-nixl", flag("router/0", "--queue-size", "-1"), "sglang-router takes no --queue", "router/0"),
     ),
     "router-endpoints": (
         Case(
@@ -485,6 +488,12 @@ CASES: Mapping[str, tuple[Case, ...]] = {
     "served-name-differs": (
         Case(GB200, every("decode", lambda name: flag(name, "--served-model-name", "x")), "a request names one"),
         Case("h200-2n-tp16", flag("unified-1/0", "--served-model-name", "x"), "unified-1/0 serves x", "unified-1/0"),
+        Case(
+            GB200,
+            every("decode", lambda name: both(flag(name, "--served-model-name", None), one_model(name, "/models/x"))),
+            "serves /models/x",
+            "decode-0/0",
+        ),
     ),
     "pair-incomplete": (
         Case(GB200, without("router/0"), "has prefill and decode and no router"),
