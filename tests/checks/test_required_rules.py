@@ -46,10 +46,26 @@ def test_what_was_asked_is_held_by_what_exists(asked: int | str) -> None:
     row = ROWS[asked]
     held = {key: row.get(key, []) for key in ("rules", "preflight", "problems", "tests")}
     assert any(held.values())
-    assert set(row) <= {"asked", *held}
+    assert set(row) <= {"asked", "held", "only", *held}
     assert set(held["rules"]) <= set(RULES)
     assert set(held["preflight"]) <= set(CHECKS)
     assert set(held["problems"]) <= _told_problems()
     for test in held["tests"]:
         file, _, function = test.partition("::")
         assert function in _functions(file), test
+
+
+@pytest.mark.parametrize("asked", ROWS, ids=str)
+def test_a_row_says_when_it_is_only_warned_of(asked: int | str) -> None:
+    row = ROWS[asked]
+    others = any(row.get(key) for key in ("preflight", "problems", "tests"))
+    severities = {RULES[rule].severity for rule in row.get("rules", [])}
+    is_warned = not others and severities == {"warning"}
+    assert row.get("only") == ("warning" if is_warned else None)
+
+
+def test_what_was_asked_of_sglang_is_held_by_rules_that_judge_it() -> None:
+    rows = [row for row in ASKED["numbered"].values() if "SGLang" in row["asked"]]
+    assert rows
+    for rule in {rule for row in rows for rule in row["rules"]}:
+        assert {"all", "sglang"} & set(RULES[rule].releases.replace(",", " ").split()), rule

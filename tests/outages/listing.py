@@ -28,13 +28,24 @@ def outages_document(reports: Sequence[Named]) -> str:
     others = [each.report for each in reports if each.report.stopped is None]
     counts = Counter(WHERE[each.stopped.at] for each in stopped if each.stopped is not None)
     parts = [f"{count} by {where}" for where, count in counts.items()]
-    text = f"{len(reports)} reports: {len(stopped)} are stopped ({', '.join(parts)}), {len(others)} are not.\n\n"
+    num_reports = len({each.report.source for each in reports})
+    text = f"{len(reports)} failures from {num_reports} reports: {len(stopped)} are stopped ({', '.join(parts)}), "
+    text += f"{len(others)} are not.\n\n"
     text += "## Stopped\n\n| report | what happened | stopped by |\n|---|---|---|\n"
     text += "".join(_row(each, _stopped(each)) for each in stopped)
-    text += "\n## Not stopped before hardware\n\n"
+    text += f"\n## Not stopped before hardware\n\n{_without_configuration(others)}\n\n"
     text += "| report | what happened | why not, and what notices it |\n|---|---|---|\n"
     text += "".join(_row(each, each.because or "") for each in others)
     return HEAD + text
+
+
+def _without_configuration(others: Sequence[Report]) -> str:
+    """How many are judged on a configuration that is not theirs."""
+    shipped = sum(each.reproduction.is_shipped_stack for each in others)
+    return (
+        f"{shipped} of these {len(others)} have no configuration of their own here: a shipped stack stands for each,\n"
+        "as it is, so that nothing stops it shows no more than that all checks are silent about that stack."
+    )
 
 
 def _stopped(report: Report) -> str:

@@ -44,7 +44,7 @@ def findings(reproduction: Reproduction, folder: Path) -> list[Finding]:
     if reproduction.hosts:
         return _of_hosts(reproduction)
     if reproduction.log:
-        return _of_log(reproduction)
+        return _of_log(reproduction.log)
     if reproduction.edits:
         return _of_plan(reproduction)
     return _of_stack(str(reproduction.stack), reproduction.set)
@@ -53,16 +53,25 @@ def findings(reproduction: Reproduction, folder: Path) -> list[Finding]:
 def findings_without(reproduction: Reproduction, folder: Path) -> list[Finding]:
     """Everything that is found about the same configuration without what went wrong in it."""
     if reproduction.recipe is not None:
-        text = reproduction.recipe
-        for old, new in reproduction.mended.items():
-            assert old in text, f"{old} is not in the recipe"
-            text = text.replace(old, new)
+        (text,) = _mended(reproduction, (reproduction.recipe,))
         return _of_recipe(reproduction, text, folder)
     if reproduction.hosts:
         return _judged(healthy(_name(reproduction), CATALOG, reproduction.set))
     if reproduction.log:
-        return []
+        return _of_log(_mended(reproduction, reproduction.log))
     return _of_stack(str(reproduction.stack), ())
+
+
+def _mended(reproduction: Reproduction, texts: Sequence[str]) -> tuple[str, ...]:
+    """A recipe, or the lines of a log, with every wrong text replaced."""
+    for old in reproduction.mended:
+        assert any(old in text for text in texts), f"{old} is not there"
+    mended = []
+    for text in texts:
+        for old, new in reproduction.mended.items():
+            text = text.replace(old, new)  # noqa: PLW2901 - one text after all replacements
+        mended.append(text)
+    return tuple(mended)
 
 
 def _of_recipe(reproduction: Reproduction, text: str, folder: Path) -> list[Finding]:
@@ -185,10 +194,11 @@ def _judged(scene: Scene) -> list[Finding]:
     ]
 
 
-def _of_log(reproduction: Reproduction) -> list[Finding]:
+def _of_log(lines: Sequence[str]) -> list[Finding]:
     """What `fab verify` reads of one process's lines: the transport of its group's collectives."""
-    verdict = judge_collective(read_transports(reproduction.log), "NCCL", over_nvlink=False)
-    return [] if verdict.ok is not False else [("error", "transport", verdict.detail)]
+    verdict = judge_collective(read_transports(lines), "NCCL", over_nvlink=False)
+    severity = {False: "error", None: "unknown", True: "pass"}[verdict.ok]
+    return [(severity, "transport", verdict.detail)]
 
 
 def _name(reproduction: Reproduction) -> str:

@@ -64,7 +64,7 @@ class Reproduction(_Entry):
         set: `--set` words.
         edits: of the stack's plan.
         recipe: text of a foreign file, read under the name `file`, with what the operator says beside it.
-        mended: pairs of texts; with them replaced the recipe is found right.
+        mended: pairs of texts; with them replaced the recipe, or the log, is found right.
         hosts: facts, by the plan's names; `*` for all hosts.
         log: lines of one engine process, with its collective library and whether its hosts share NVLink.
     """
@@ -85,6 +85,11 @@ class Reproduction(_Entry):
             message = "write `stack` or `recipe`"
             raise ValueError(message)
         return self
+
+    @property
+    def is_shipped_stack(self) -> bool:
+        """Whether it is a stack of this project as it is."""
+        return not (self.recipe or self.set or self.edits or self.hosts or self.log)
 
     @property
     def kind(self) -> str:

@@ -34,6 +34,9 @@ def test_it_is_the_failure_that_is_found(named: Named, tmp_path: Path) -> None:
     assert stopped is not None
     without = findings_without(named.report.reproduction, tmp_path)
     assert [row for row in without if row[1] == stopped.by and stopped.says in row[2]] == []
+    assert [row for row in without if row[0] == "unknown"] == [], (
+        "nothing says that it is right now"
+    )
 
 
 @pytest.mark.parametrize("named", OPEN)

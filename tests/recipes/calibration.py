@@ -9,6 +9,8 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.checks.foreign import judge_recipe
+from infra.checks.needs import COMPILERS_OWN
+from infra.checks.rules import RULES
 from infra.plan.foreign.imported_recipe import import_recipe
 from tests.recipes.published_recipes import PublishedRecipe, justified_warnings
 
@@ -88,7 +90,7 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     verdicts = Counter(row.verdict for row in rows)
     found = ", ".join(f"{verdicts[name]} {name}" for name in ("clean", "warnings", "refused"))
     head = ("repository", "deployments", "on their own release", "between two", "on one told here")
-    lines = [f"{len(rows)} deployments: {found}.", ""]
+    lines = [f"{len(rows)} deployments: {found}.", "", *_limits(rows), ""]
     lines += ["| " + " | ".join((*head, "on all, as warnings", "on none")) + " |"]
     lines += ["|---|---|---|---|---|---|---|"]
     for repository in sorted({row.recipe.repository for row in rows}):
@@ -99,6 +101,23 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     told = {row.recipe.repository: row.recipe.told_why for row in rows if row.recipe.told_why}
     lines += ["", *(f"Told of {repository}: {why}." for repository, why in told.items())]
     return [*lines, ""]
+
+
+def _limits(rows: Sequence[Row]) -> list[str]:
+    """What these totals leave open: rules that were not judged, and findings that cannot block."""
+    partly = sorted(row.not_judged for row in rows if row.not_judged)
+    unnamed = sum(_kind(row) == "all" for row in rows)
+    spread = (
+        f"from {partly[0]} to {partly[-1]}, {partly[len(partly) // 2]} in the middle"
+        if partly
+        else "none"
+    )
+    return [
+        f"On {len(partly)} of them some of the {len(RULES.keys() - COMPILERS_OWN)} rules that a file can be judged by",
+        f"were not judged, for want of what the file does not say: {spread}.",
+        f"On the {unnamed} whose release nothing names (on all, as warnings) a finding that depends on the release is",
+        "a warning by construction: there, that none is refused is no evidence for the rules that depend on it.",
+    ]
 
 
 def _kind(row: Row) -> str:
