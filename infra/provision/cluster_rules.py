@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.catalog.schema import Accelerator
+from infra.catalog.schema import Accelerator, PodAccess
 from infra.errors import Problem
 from infra.provision.cluster_config import cluster_problem
-from infra.provision.cluster_survey import FoundCluster, FoundNode
+from infra.provision.cluster_survey import FoundCluster, FoundNode, Taint
 from infra.render.cluster_facts import ClusterFacts
 from infra.render.pod_documents import stack_labels
+from infra.render.pod_template import TOLERATED_EFFECT
 
 LWS_GROUP = "leaderworkerset.x-k8s.io"
 LWS_DEFINITION = f"leaderworkersets.{LWS_GROUP}"
@@ -24,6 +25,7 @@ _INSTALL_LWS = (
 # A namespace with this label is the operator's, and the stack may live in it.
 LENT = "moe-infra/lent-to"
 MAX_NAMED = 4
+_HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +56,17 @@ def judge_cluster(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) 
 
 
 def is_lent(found: FoundCluster, stack: str) -> bool:
-    """Whether the namespace is the operator's own, lent to the stack."""
+    """Whether the namespace is the operator's own, lent to the stack: one that was made for it never is."""
+    return _says_lent(found, stack) and not _is_own(found, stack)
+
+
+def _says_lent(found: FoundCluster, stack: str) -> bool:
     return (found.namespace or {}).get(LENT) == stack
+
+
+def _is_own(found: FoundCluster, stack: str) -> bool:
+    """Whether the namespace was made for the stack."""
+    return stack_labels(stack).items() <= (found.namespace or {}).items()
 
 
 def _workloads(found: FoundCluster, demand: NodeDemand) -> Iterator[Problem]:
@@ -88,34 +99,66 @@ def _nodes(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> Iter
     pod = demand.accelerator.pod
     wanted = {} if pod is None else {pod.resource: demand.accelerator.devices_per_host}
     wanted |= dict(facts.network)
-    able = [node for node in found.nodes if not _lacks(node, wanted)]
+    short = {node.name: _lacks(node, wanted, pod) for node in found.nodes}
+    able = [node for node in found.nodes if not short[node.name]]
     if len(able) < demand.num_hosts:
         selector = ",".join(f"{name}={value}" for name, value in facts.node_selector.items())
         needs = " and ".join(f"{count} {name}" for name, count in wanted.items())
         what = (
             f"The stack needs {demand.num_hosts} nodes with {needs} each; of the {len(found.nodes)} with {selector}, "
-            f"{len(able)} have that{_named(found.nodes, wanted)}."
+            f"{len(able)} have that{_named(short)}."
         )
-        fix = "Add or uncordon nodes, install the device plugin there, or"
+        fix = "Add, uncordon or untaint nodes, install the device plugin there, or"
         command = cluster_problem(demand.stack, "node_selector", "", "KEY=VALUE").fix
         yield _problem(demand, what, f"{fix} {command[0].lower()}{command[1:]}", "node_selector")
     elif demand.needs_domain and pod is not None and pod.domain_label is not None:
         domains = Counter(node.labels.get(pod.domain_label, "") for node in able)
-        del domains[""]
-        largest = max(domains.values(), default=0)
-        if largest < demand.num_hosts:
-            what = (
-                f"The stack needs {demand.num_hosts} nodes of one NVLink domain ({pod.domain_label}); the largest of "
-                f"{len(domains)} has {largest}."
-            )
-            fix = "Give it nodes of one rack, or make the stack smaller."
-            yield _problem(demand, what, fix, "node_selector")
+        yield from _sizes(domains, pod.domain_label, facts, demand)
 
 
-def _lacks(node: FoundNode, wanted: dict[str, int]) -> str:
-    """What a node has too little of, "" for nothing."""
+def _sizes(
+    domains: Counter[str], label: str, facts: ClusterFacts, demand: NodeDemand
+) -> Iterator[Problem]:
+    """Every NVLink domain that the selector reaches takes the whole stack: its first pod chooses for the others.
+
+    Args:
+        domains: able nodes by domain; those of none, under "", are chosen by no pod.
+        label: that names a node's domain.
+        facts: of the cluster.
+        demand: what the stack wants.
+    """
+    named = Counter({name: count for name, count in domains.items() if name})
+    largest = max(sorted(named), key=named.__getitem__, default="")
+    if named[largest] < demand.num_hosts:
+        what = (
+            f"The stack needs {demand.num_hosts} nodes of one NVLink domain ({label}); the largest of "
+            f"{len(named)} has {named[largest]}."
+        )
+        fix = "Give it nodes of one rack, or make the stack smaller."
+        yield _problem(demand, what, fix, "node_selector")
+        return
+    small = [
+        f"{name} has {named[name]}" for name in sorted(named) if named[name] < demand.num_hosts
+    ]
+    if small:
+        more = f"; {len(small) - MAX_NAMED} more" if len(small) > MAX_NAMED else ""
+        what = (
+            f"The selector reaches NVLink domains with fewer than the {demand.num_hosts} nodes that the stack needs "
+            f"({'; '.join(small[:MAX_NAMED])}{more}): where the first pod goes there, the others find no room."
+        )
+        selector = {**facts.node_selector, label: largest}
+        example = ",".join(f"{key}={value}" for key, value in selector.items())
+        fix = cluster_problem(demand.stack, "node_selector", "", example).fix
+        yield _problem(demand, what, fix, "node_selector")
+
+
+def _lacks(node: FoundNode, wanted: dict[str, int], pod: PodAccess | None) -> str:
+    """Why a node does not take a pod of the stack, "" where it does."""
     if not node.takes_pods:
         return "is cordoned or not ready"
+    kept_off = [str(taint) for taint in node.taints if _keeps_off(taint, pod)]
+    if kept_off:
+        return f"has the taint {', '.join(kept_off)}"
     short = (
         f"has {have} {name}"
         for name, count in wanted.items()
@@ -124,24 +167,35 @@ def _lacks(node: FoundNode, wanted: dict[str, int]) -> str:
     return ", ".join(short)
 
 
+def _keeps_off(taint: Taint, pod: PodAccess | None) -> bool:
+    """Whether a pod with engines does not tolerate it."""
+    is_own = pod is not None and (taint.key, taint.effect) == (pod.resource, TOLERATED_EFFECT)
+    return taint.effect in _HARD_EFFECTS and not is_own
+
+
 def _count(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _named(nodes: tuple[FoundNode, ...], wanted: dict[str, int]) -> str:
-    short = [f"{node.name} {why}" for node in nodes if (why := _lacks(node, wanted))]
-    more = len(short) - MAX_NAMED
-    listed = "; ".join(short[:MAX_NAMED]) + (f"; {more} more" if more > 0 else "")
-    return f" ({listed})" if short else ""
+def _named(short: dict[str, str]) -> str:
+    """Nodes that do not take a pod, with the reason, in brackets."""
+    named = [f"{name} {why}" for name, why in short.items() if why]
+    more = len(named) - MAX_NAMED
+    listed = "; ".join(named[:MAX_NAMED]) + (f"; {more} more" if more > 0 else "")
+    return f" ({listed})" if named else ""
 
 
 def _namespace(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> Iterator[Problem]:
     """The namespace is not there yet, was made for this stack, or is lent to it."""
-    if (
-        found.namespace is None
-        or stack_labels(demand.stack).items() <= found.namespace.items()
-        or is_lent(found, demand.stack)
-    ):
+    is_own, says_lent = _is_own(found, demand.stack), _says_lent(found, demand.stack)
+    if is_own and says_lent:
+        what = (
+            f"The namespace {facts.namespace} was made for this stack and is lent to it: `pulumi up` would delete it "
+            "with all that lies in it."
+        )
+        fix = f"Type: kubectl label namespace {facts.namespace} {LENT}-"
+        yield _problem(demand, what, fix, "namespace")
+    if found.namespace is None or is_own or says_lent:
         return
     owner = found.namespace.get("app.kubernetes.io/instance")
     whose = f": it belongs to {owner}" if owner else ""
@@ -152,14 +206,23 @@ def _namespace(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> 
 
 
 def _claim(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> Iterator[Problem]:
-    if found.has_claim is False:
+    is_made = found.namespace is None or _is_own(found, demand.stack)
+    if found.has_claim is not None and is_made:
+        what = (
+            f"The namespace {facts.namespace} is made for the stack and goes with it, and so would the claim "
+            f"{facts.weights.claim} with the weights."
+        )
+        other = cluster_problem(demand.stack, "namespace", "", f"{demand.stack}-serving").fix
+        fix = (
+            f"Keep the claim in a namespace of yours, lent to the stack by the label {LENT}={demand.stack}. "
+            f"{other}, or use another weights.storage."
+        )
+        yield _problem(demand, what, fix, "namespace")
+    elif found.has_claim is False:
         what = (
             f"The namespace {facts.namespace} has no claim {facts.weights.claim} with the weights."
         )
-        fix = (
-            f"Make it there (and the namespace, lent to the stack by the label {LENT}={demand.stack}), or use another "
-            "weights.storage."
-        )
+        fix = "Make it there, name another by `pulumi config set weights_claim`, or use another weights.storage."
         yield _problem(demand, what, fix, "weights_claim")
 
 

@@ -21,13 +21,29 @@ _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """What a node wants to see tolerated; `effect` is NoSchedule, NoExecute or PreferNoSchedule."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        """As kubectl writes it."""
+        return (
+            f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundNode:
-    """A node: its labels, what it can give to pods by resource, and whether it takes new ones."""
+    """A node: its labels, what it can give to pods by resource, whether it takes new ones, and its taints."""
 
     name: str
     labels: Mapping[str, str]
     allocatable: Mapping[str, str]
     takes_pods: bool
+    taints: tuple[Taint, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +102,17 @@ def _groups(configurations: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 def _node(document: Mapping[str, Any]) -> FoundNode:
     metadata, status = document["metadata"], document.get("status") or {}
     conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-    is_cordoned = bool((document.get("spec") or {}).get("unschedulable"))
+    spec = document.get("spec") or {}
+    is_cordoned = bool(spec.get("unschedulable"))
     return FoundNode(
         name=metadata["name"],
         labels=metadata.get("labels") or {},
         allocatable=status.get("allocatable") or {},
         takes_pods=not is_cordoned and conditions.get("Ready") == "True",
+        taints=tuple(
+            Taint(key=each["key"], value=each.get("value") or "", effect=each["effect"])
+            for each in spec.get("taints") or ()
+        ),
     )
 
 

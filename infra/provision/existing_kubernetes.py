@@ -14,6 +14,7 @@ from pulumi_kubernetes.apiextensions import CustomResource
 
 from infra.agent.bundle import texts_in
 from infra.catalog.load import Catalog
+from infra.checks.judge import judge_stack
 from infra.errors import ProblemsFound, StackError
 from infra.inventory.pods import INTERFACE
 from infra.plan.compile import compile_stack
@@ -95,6 +96,7 @@ def _decide(stack: LoadedStack, catalog: Catalog) -> _Decided:
     """Everything that can be refused, the cluster's own state included."""
     _refuse_unmade(stack)
     plan = compile_stack(stack, catalog=catalog).plan
+    _refuse_problems(plan, stack, catalog)
     spans_hosts = plan.num_hosts > 1
     demand = ClusterDemand(stack=stack.name, weights=stack.spec.weights, spans_hosts=spans_hosts)
     access, facts = read_cluster(read_cluster_values(), demand)
@@ -139,6 +141,16 @@ def _refuse_unmade(stack: LoadedStack) -> None:
     if len(accelerators | {spec.accelerator or spec.defaults.accelerator} - {None}) > 1:
         what = "Roles on different accelerators need node selectors of their own, which are not there yet."
         raise StackError(f"{stack.file} roles", what, "Use one accelerator for all roles.")
+
+
+def _refuse_problems(plan: Plan, stack: LoadedStack, catalog: Catalog) -> None:
+    """Judge a plan with every rule, as `fab up` does; what does not refuse it is logged."""
+    problems = judge_stack(plan, stack, catalog)
+    errors = tuple(problem for problem in problems if problem.blocks)
+    if errors:
+        raise ProblemsFound(errors)
+    for problem in problems:
+        pulumi.log.warn(str(problem))
 
 
 class _Workload(pulumi.ComponentResource):

@@ -23,6 +23,8 @@ WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
 DOMAIN_CLAIM = "nvlink-domain"
 # Engines are given this long to load, as `fab up` gives them, and their peers' pods to appear.
 LOAD_S = 3600
+# A node may keep other pods away by a taint with the name of its devices' resource.
+TOLERATED_EFFECT = "NoSchedule"
 PROBE_EVERY_S = 10
 PROBE_LIMIT_S = 30
 # What the scheduler reserves beside devices. Pods that take whole nodes need no more to be alone there, and the API
@@ -109,7 +111,9 @@ def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Contain
         volumes,
     )
     spec["nodeSelector"] = dict(cluster.node_selector)
-    spec["tolerations"] = [{"key": access.resource, "operator": "Exists", "effect": "NoSchedule"}]
+    spec["tolerations"] = [
+        {"key": access.resource, "operator": "Exists", "effect": TOLERATED_EFFECT}
+    ]
     if needs_domain:
         spec["resourceClaims"] = [
             {"name": DOMAIN_CLAIM, "resourceClaimTemplateName": domain_claim(plan.stack)}

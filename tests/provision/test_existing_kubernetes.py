@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 import yaml
 
@@ -156,6 +158,28 @@ def split_domain() -> dict[str, Any]:
     return answers
 
 
+def tainted(path: str, number: int, **taint: str) -> dict[str, Any]:
+    answers = whole_cluster()
+    answers[path]["items"][number]["spec"]["taints"] = [taint]
+    return answers
+
+
+def two_racks(second: int) -> dict[str, Any]:
+    """Six nodes of one rack, and so many of another."""
+    answers = whole_cluster()
+    for number in range(6, 6 + second):
+        more = copy.deepcopy(answers[GB200_NODES]["items"][0])
+        more["metadata"] = {"name": f"node-{number}", "labels": {"nvidia.com/gpu.clique": "b.1"}}
+        answers[GB200_NODES]["items"].append(more)
+    return answers
+
+
+def namespace_of(stack: str, *, is_own: bool, is_lent: bool) -> dict[str, Any]:
+    own = {"app.kubernetes.io/instance": stack, "app.kubernetes.io/managed-by": "moe-infra"}
+    lent = {"moe-infra/lent-to": stack}
+    return {"metadata": {"labels": {**(own if is_own else {}), **(lent if is_lent else {})}}}
+
+
 OTHERS = {"metadata": {"labels": {"app.kubernetes.io/instance": "a-shop"}}}
 INSTALL = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/lws/releases"
 
@@ -182,6 +206,30 @@ INSTALL = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/lws
         (A3, changed(A3_NODES, {"items": []}), "of the 0 with accelerator=huawei-Ascend910", "Add"),
         (GB200, split_domain(), "the largest of 2 has 4", "one rack"),
         (
+            GB200,
+            two_racks(2),
+            r"fewer than the 6 nodes that the stack needs \(b.1 has 2\)",
+            "node_selector nvidia.com/gpu.product=NVIDIA-GB200,nvidia.com/gpu.clique=rack.0 --stack",
+        ),
+        (
+            GB200,
+            tainted(GB200_NODES, 1, key="kubernetes.io/arch", value="arm64", effect="NoSchedule"),
+            r"5 have that \(node-1 has the taint kubernetes.io/arch=arm64:NoSchedule\)",
+            "untaint",
+        ),
+        (
+            A3,
+            tainted(A3_NODES, 1, key="huawei.com/Ascend910", effect="NoExecute"),
+            r"node-1 has the taint huawei.com/Ascend910:NoExecute",
+            "untaint",
+        ),
+        (
+            A3,
+            changed(f"/api/v1/namespaces/{A3}", namespace_of(A3, is_own=True, is_lent=True)),
+            "was made for this stack and is lent to it",
+            f"kubectl label namespace {A3} moe-infra/lent-to-",
+        ),
+        (
             A3,
             changed(f"/api/v1/namespaces/{A3}", OTHERS),
             "was not made for this stack: it belongs to a-shop",
@@ -196,6 +244,37 @@ def test_a_cluster_that_cannot_take_the_stack_is_refused_with_the_fix(
         provisioned(stack, answers)
     (problem,) = refused.value.problems
     assert fix in problem.fix
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        two_racks(6),
+        tainted(GB200_NODES, 1, key="nvidia.com/gpu", value="present", effect="NoSchedule"),
+        tainted(GB200_NODES, 1, key="example.com/slow", effect="PreferNoSchedule"),
+    ],
+)
+def test_what_stops_no_pod_is_not_refused(provisioned: Cluster, answers: dict[str, Any]) -> None:
+    assert len(of_kind(provisioned(GB200, answers), "LeaderWorkerSet")) == 3
+
+
+def test_what_the_rules_refuse_is_refused_before_the_cluster_is_asked(
+    provisioned: Cluster, tmp_path: Path
+) -> None:
+    root = stack_file(tmp_path, defaults={"max_model_len": 2000000})
+    with pytest.raises(ProblemsFound, match=r"max_model_len.*2000000") as refused:
+        provisioned("mine", {"silent": "nobody is there"}, root=root, node_selector="a=b")
+    assert all(problem.blocks for problem in refused.value.problems)
+
+
+def test_what_the_rules_warn_of_is_logged(
+    provisioned: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", said.append)
+    root = stack_file(tmp_path, defaults={"env": {"VLLM_NOBODY_READS_THIS": "1"}})
+    provisioned("mine", root=root, node_selector="nvidia.com/gpu.product=NVIDIA-GB200")
+    assert any("VLLM_NOBODY_READS_THIS" in each for each in said)
 
 
 def test_all_that_is_wrong_is_told_at_once(provisioned: Cluster) -> None:
@@ -248,10 +327,35 @@ def test_weights_in_a_claim_want_the_claim(provisioned: Cluster, tmp_path: Path)
     facts = {"node_selector": "nvidia.com/gpu.product=NVIDIA-GB200", "root": root}
     with pytest.raises(ProblemsFound, match="the claim with the weights"):
         provisioned("mine", **facts)
+    namespace = "/api/v1/namespaces/mine"
+    lent = changed(namespace, namespace_of("mine", is_own=False, is_lent=True))
     with pytest.raises(ProblemsFound, match="has no claim models"):
-        provisioned("mine", weights_claim="models", **facts)
-    there = changed("/api/v1/namespaces/mine/persistentvolumeclaims/models", {})
-    assert of_kind(provisioned("mine", there, weights_claim="models", **facts), "LeaderWorkerSet")
+        provisioned("mine", lent, weights_claim="models", **facts)
+    lent[f"{namespace}/persistentvolumeclaims/models"] = {}
+    made = provisioned("mine", lent, weights_claim="models", **facts)
+    assert of_kind(made, "LeaderWorkerSet")
+    assert of_kind(made, "Namespace") == {}
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_weights_in_a_claim_never_lie_in_a_namespace_that_goes_with_the_stack(
+    provisioned: Cluster, tmp_path: Path, is_there: bool
+) -> None:
+    answers = whole_cluster()
+    if is_there:
+        own = namespace_of("mine", is_own=True, is_lent=False)
+        answers |= {"/api/v1/namespaces/mine": own}
+        answers |= {"/api/v1/namespaces/mine/persistentvolumeclaims/models": {}}
+    with pytest.raises(ProblemsFound, match="goes with it, and so would the claim") as refused:
+        provisioned(
+            "mine",
+            answers,
+            root=stack_file(tmp_path, weights={"storage": "pvc"}),
+            node_selector="nvidia.com/gpu.product=NVIDIA-GB200",
+            weights_claim="models",
+        )
+    (problem,) = refused.value.problems
+    assert "lent to the stack by the label moe-infra/lent-to=mine" in problem.fix
 
 
 @pytest.mark.parametrize(
