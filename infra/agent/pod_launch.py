@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
@@ -79,6 +80,8 @@ def run(document: Document) -> int:
     """Wait for the peers' names, start every process, and end with the first that ends."""
     environment = dict(os.environ)
     rows = processes_of(document, environment)
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(started_path())
     children = _Children(_number(document["stop_s"]))
     signal.signal(signal.SIGTERM, children.stop)
     signal.signal(signal.SIGINT, children.stop)
@@ -96,11 +99,22 @@ def run(document: Document) -> int:
         children.start(
             str(row["id"]), _words(row["wrapper"]) + words, dict(environment, **own), prefix
         )
+    if not children.is_told:
+        with open(started_path(), "w", encoding="utf-8"):
+            pass
     return children.wait()
 
 
+def started_path() -> str:
+    """The file in the container that says that every process was started, to probes that have nobody to ask."""
+    return os.path.join(tempfile.gettempdir(), "moe-infra-started")
+
+
 def probe(document: Document, *, with_proof: bool) -> int:
-    """0 when every endpoint of this pod is healthy and, where asked, has generated a token."""
+    """0 when every endpoint of this pod is healthy and, where asked, has generated a token.
+
+    A pod without endpoints is well when its processes were started: it ends with the first of them.
+    """
     environment = dict(os.environ)
     work = []  # type: List[Callable[[], str]]
     for row in processes_of(document, environment):
@@ -109,6 +123,8 @@ def probe(document: Document, *, with_proof: bool) -> int:
             questions = row[kind]
             work.extend(_question(one, environment, limit_s) for one in questions)
     problems = [problem for problem in _together(work) if problem]
+    if not work and not os.path.exists(started_path()):
+        problems.append("its processes are not started yet")
     for problem in problems:
         sys.stdout.write(problem + "\n")
     return 1 if problems else 0

@@ -41,7 +41,7 @@ def document(tmp_path: Path, *hosts: list[dict[str, Any]], **more: Any) -> Path:
 def start(path: Path, operation: str = "run", **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(LAUNCHER), operation, str(path)],
-        env={**ENVIRONMENT, **environment},
+        env={**ENVIRONMENT, "TMPDIR": str(path.parent), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -209,6 +209,36 @@ def test_a_pod_has_started_when_its_ranks_have_generated(
     assert run(path, "started", KEY="key")[0] == code
     assert run(path, "ready") == (0, "")
     assert run(path, "started")[0] == 1  # without the key
+
+
+@pytest.mark.parametrize("operation", ["started", "ready"])
+def test_a_pod_without_endpoints_has_started_when_its_processes_are(
+    tmp_path: Path, operation: str
+) -> None:
+    rows = [row("a/0", FOREVER)]
+    path = document(tmp_path, rows, names=["no.such.invalid"], wait_s=60)
+    waiting = start(path)
+    try:
+        assert run(path, operation) == (1, "its processes are not started yet\n")
+    finally:
+        waiting.kill()
+        waiting.communicate(timeout=30)
+    child = start(document(tmp_path, rows))
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+    until = time.monotonic() + 10
+    while (answer := run(path, operation)) != (0, ""):
+        assert time.monotonic() < until, answer
+    child.terminate()
+    child.communicate(timeout=30)
+
+
+def test_a_container_that_begins_again_has_not_started(tmp_path: Path) -> None:
+    rows = [row("a/0", "exit 1")]
+    path = document(tmp_path, rows)
+    assert run(path)[0] == 1
+    assert run(document(tmp_path, rows, names=["no.such.invalid"]))[0] == NOT_IN_TIME
+    assert run(path, "started")[0] == 1
 
 
 def test_a_silent_endpoint_is_named(tmp_path: Path) -> None:
