@@ -90,10 +90,14 @@ def needed_inventory(options: Options, stack_name: str) -> Inventory:
     """The inventory of a task that reaches hosts.
 
     Raises:
-        StackError: there is none.
+        StackError: there is none, or there can be none: the stack runs in pods.
     """
     inventory = chosen_inventory(options, stack_name)
     if inventory is None:
+        # Reading a stack takes half of a short command's start, and here alone its platform matters.
+        from infra.tasks.platforms import refuse_stack_in_pods  # noqa: PLC0415
+
+        refuse_stack_in_pods(stack_name, options.text("file"), options.words("set"))
         raise StackError(
             f"ansible/inventory/{stack_name}.yml",
             "There is no inventory: nothing says where the hosts are.",

@@ -13,7 +13,8 @@ from infra.spec.load import PROJECT
 from infra.tasks.choice import INVENTORIES
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.stack_options import chosen_stack, refuse_kubernetes
+from infra.tasks.platforms import refuse_kubernetes
+from infra.tasks.stack_options import chosen_stack
 
 
 def run(options: Options, output: Output) -> int:

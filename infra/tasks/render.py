@@ -19,8 +19,9 @@ from infra.render.wanted_tuning import Tuning
 from infra.tasks.choice import chosen_inventory
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
+from infra.tasks.platforms import refuse_kubernetes
 from infra.tasks.reached_hosts import host_states
-from infra.tasks.stack_options import compile_chosen, refuse_kubernetes
+from infra.tasks.stack_options import compile_chosen
 
 
 def run(options: Options, output: Output) -> int:

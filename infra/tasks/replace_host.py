@@ -18,9 +18,10 @@ from infra.plan.compile import CompiledStack, compile_stack
 from infra.tasks.choice import inventory_path, needed_inventory, recorded_facts, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import Output
+from infra.tasks.platforms import refuse_kubernetes
 from infra.tasks.reached_hosts import make_deployment
 from infra.tasks.recorded_hosts import holding_lease, open_fleet
-from infra.tasks.stack_options import chosen_stack, refuse_kubernetes, refuse_problems
+from infra.tasks.stack_options import chosen_stack, refuse_problems
 from infra.tasks.status import status_table
 from infra.tasks.up import client_url, served_rows
 

@@ -13,6 +13,7 @@ from infra.spec.stack import KUBERNETES
 from infra.tasks.choice import chosen_inventory, needed_inventory, one_stack
 from infra.tasks.options import Options
 from infra.tasks.output import Output
+from infra.tasks.platforms import refuse_kubernetes
 
 
 def chosen_stack(options: Options) -> LoadedStack:
@@ -56,18 +57,6 @@ def compile_for_hosts(options: Options, catalog: Catalog) -> CompiledStack:
     stack = chosen_stack(options)
     refuse_kubernetes(stack.file, stack.spec.platform)
     return compile_stack(stack, catalog=catalog, inventory=needed_inventory(options, stack.name))
-
-
-def refuse_kubernetes(file: str, platform: str) -> None:
-    """Refuse a platform whose processes Kubernetes starts: units over SSH would be the wrong thing.
-
-    Raises:
-        StackError: it is one.
-    """
-    if platform in KUBERNETES:
-        what = f"On {platform} Kubernetes starts and watches the processes: nothing is put on hosts over SSH."
-        fix = "Type `pulumi up --stack NAME` (existing-kubernetes), then look with kubectl."
-        raise StackError(f"{file} platform", what, fix)
 
 
 def refuse_problems(compiled: CompiledStack, catalog: Catalog, output: Output) -> None:
