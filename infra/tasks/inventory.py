@@ -20,7 +20,7 @@ from infra.tasks.stack_options import chosen_stack
 def run(options: Options, output: Output) -> int:
     """Write the inventory of a provisioned stack."""
     stack = chosen_stack(options)
-    refuse_kubernetes(stack.file, stack.spec.platform)
+    refuse_kubernetes(stack.file, stack.name, stack.spec.platform)
     if not stack.spec.platform.startswith("aws"):
         what = f"{stack.name} runs on {stack.spec.platform}: its inventory is written by hand."
         fix = f"Write ansible/inventory/{stack.name}.yml; examples lie in ansible/inventory/examples/."

@@ -10,15 +10,20 @@ from infra.spec.load import load_stack
 from infra.spec.stack import KUBERNETES
 
 
-def refuse_kubernetes(file: str, platform: str) -> None:
+def refuse_kubernetes(file: str, stack: str, platform: str) -> None:
     """Refuse a platform whose processes Kubernetes starts: units over SSH would be the wrong thing.
+
+    Args:
+        file: that says so.
+        stack: its name.
+        platform: of the stack.
 
     Raises:
         StackError: it is one.
     """
     if platform in KUBERNETES:
         what = f"On {platform} Kubernetes starts and watches the processes: nothing is put on hosts over SSH."
-        fix = "Type `pulumi up --stack NAME` (existing-kubernetes), then look with kubectl."
+        fix = f"Type `pulumi up --stack {stack}`, then look with kubectl."
         raise StackError(f"{file} platform", what, fix)
 
 
@@ -34,4 +39,4 @@ def refuse_stack_in_pods(name: str, file: str | None, sets: Sequence[str]) -> No
         StackError: it runs in pods, or its file is wrong.
     """
     stack = load_stack(name if file is None else str(Path(file).absolute()), sets)
-    refuse_kubernetes(stack.file, stack.spec.platform)
+    refuse_kubernetes(stack.file, stack.name, stack.spec.platform)

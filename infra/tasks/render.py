@@ -31,7 +31,7 @@ def run(options: Options, output: Output) -> int:
     plan_file = options.text("plan")
     if plan_file is None:
         compiled = compile_chosen(options, catalog)
-        refuse_kubernetes(compiled.stack.file, compiled.plan.platform)
+        refuse_kubernetes(compiled.stack.file, compiled.stack.name, compiled.plan.platform)
         plan, states = compiled.plan, host_states(compiled, catalog)
         inventory = chosen_inventory(options, compiled.stack.name)
         names = None if inventory is None else inventory_names(plan, inventory)
@@ -39,7 +39,7 @@ def run(options: Options, output: Output) -> int:
             output.message("There is no inventory: addresses are documentation addresses.")
     else:
         plan = read_plan(Path(plan_file))
-        refuse_kubernetes(plan_file, plan.platform)
+        refuse_kubernetes(plan_file, plan.stack, plan.platform)
         states, names = plan_states(plan, catalog), {host.name: host.name for host in plan.hosts}
     files = rendered_files(plan, states, names)
     _write(folder, files)

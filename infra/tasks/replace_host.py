@@ -32,7 +32,7 @@ def run(options: Options, output: Output) -> int:
     refuse_unknown_checks(options.words("force"))
     catalog = Catalog()
     stack = chosen_stack(options)
-    refuse_kubernetes(stack.file, stack.spec.platform)
+    refuse_kubernetes(stack.file, stack.name, stack.spec.platform)
     inventory = needed_inventory(options, stack.name)
     path = inventory_path(options, stack.name)
     before = compile_stack(stack, catalog=catalog, inventory=inventory)

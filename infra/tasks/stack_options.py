@@ -55,7 +55,7 @@ def compile_for_hosts(options: Options, catalog: Catalog) -> CompiledStack:
         StackError: hosts of its platform are not ours to bring up, or there is no inventory.
     """
     stack = chosen_stack(options)
-    refuse_kubernetes(stack.file, stack.spec.platform)
+    refuse_kubernetes(stack.file, stack.name, stack.spec.platform)
     return compile_stack(stack, catalog=catalog, inventory=needed_inventory(options, stack.name))
 
 

@@ -84,8 +84,8 @@ def test_every_task_has_a_module_that_can_run(entry: object) -> None:
         (("logs", "--stack", "a3-2p1d", "--follow", "--json"), "--follow never ends"),
         (("up", "--stack", "gb200-2p1d"), "There is no inventory"),
         (("status", "--stack", "gb200-2p1d"), "There is no inventory"),
-        (("status", "--stack", "k8s-gb200-2p1d"), "then look with kubectl"),
-        (("logs", "--file", "stacks/k8s-a3-2p1d.yaml"), "then look with kubectl"),
+        (("status", "--stack", "k8s-gb200-2p1d"), "`pulumi up --stack k8s-gb200-2p1d`"),
+        (("logs", "--file", "stacks/k8s-a3-2p1d.yaml"), "`pulumi up --stack k8s-a3-2p1d`"),
         (("render", "--stack", "h200-tp8"), "--to"),
     ],
 )
