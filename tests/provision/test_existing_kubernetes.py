@@ -97,12 +97,12 @@ def test_the_inventory_names_pods_and_the_service(provisioned: Cluster) -> None:
 
 
 def test_the_chosen_context_and_kubeconfig_are_used_everywhere(provisioned: Cluster) -> None:
-    made = provisioned(GB200, kubeconfig="/home/me/rack.yaml")
+    made = provisioned(GB200, kubeconfig="/etc/kubernetes/rack.yaml")
     (provider,) = of_kind(made, "kubernetes").values()
-    assert (provider["context"], provider["kubeconfig"]) == ("rack-1", "/home/me/rack.yaml")
+    assert (provider["context"], provider["kubeconfig"]) == ("rack-1", "/etc/kubernetes/rack.yaml")
     assert made.asked
     assert all("--context=rack-1" in line for line in made.asked)
-    assert all("--kubeconfig=/home/me/rack.yaml" in line for line in made.asked)
+    assert all("--kubeconfig=/etc/kubernetes/rack.yaml" in line for line in made.asked)
 
 
 def test_nobody_waits_for_engines_to_load(provisioned: Cluster) -> None:
