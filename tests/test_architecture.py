@@ -16,6 +16,7 @@ from infra.engines.registry import ENGINES
 from infra.spec.load import PROJECT
 
 INFRA = PROJECT / "infra"
+AGENT_MODULES = sorted((INFRA / "agent").rglob("*.py"))
 # From the lowest up: a room imports those before it.
 CORE = ("spec", "catalog", "inventory", "engines", "plan", "memory", "checks", "render")
 ROOMS = (*CORE, "packages", "agent", "remote", "launch", "provision", "rehearsal", "tasks")
@@ -219,11 +220,13 @@ def test_the_agent_imports_nothing_of_ours_and_nothing_foreign() -> None:
         and each.imported.split(".")[0] not in sys.stdlib_module_names
     ]
     # it is carried as source: its own modules are imported as it finds them beside itself
-    own = {path.stem for path in (INFRA / "agent").glob("*.py")} | {"agent"}
+    own = {path.stem for path in AGENT_MODULES} | {path.parent.name for path in AGENT_MODULES}
     assert [line for line in foreign if line.rpartition(" ")[2].split(".")[0] not in own] == []
 
 
-@pytest.mark.parametrize("path", sorted((INFRA / "agent").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", AGENT_MODULES, ids=lambda path: str(path.relative_to(INFRA / "agent"))
+)
 def test_the_agent_is_written_in_the_grammar_of_python_3_6(path: Path) -> None:
     ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
 

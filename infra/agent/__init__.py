@@ -19,7 +19,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                                                            "is_virtual", "pci_devices", "device_files", "drivers"}
     status     record, paths by kind                     the report of `units`, {"record": text or null, "answers":
                                                            {process: HTTP status or null}}
-    logs       record, process, role, lines, since,      {"processes": [{id, role}]} behind a stream of lines (`logs`)
+    logs       record, process, role, lines, since,      {"processes": [{id, role}]} behind `journal.operation`'s lines
                after, grep, follow
     facts      commands [{id, argv, timeout_s}],         {"commands": {id: {exit_code, stdout, stderr, seconds}},
                files, globs, disks, devices,              "files": {path: text}, "paths", "disks", "holders",
@@ -33,11 +33,11 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                                                            "router": {process, why} of its latest end, or {}}
     live       processes [{id, unit, names, libraries}],  {"processes": [{id, pid, env, limits, libraries, image,
                signs, image                                lines, changes}], "ceiling", "image_ids"}
-    evidence   record, collect_s                           {"processes", "left_out"} behind a tar archive (`evidence`)
+    evidence   record, collect_s                           {"processes", "left_out"} behind `processes.evidence`'s tar
     lease                                                {"lease": whether one came with the request}
     receive    action look|write|publish|discard,        {"is_whole", "num_bytes", "free_bytes"}; the piece to `write`
-               target, name, size_bytes, sha256, offset    is behind the request, see `receiving`
-    staging    action look|list|start|run|end, …         see `staging`: weights brought here by a unit of their own
+               target, name, size_bytes, sha256, offset    is behind the request, see `staging.receiving`
+    staging    action look|list|start|run|end, …         see `staging.operation`: weights, by a unit of their own
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before
 the operation, and given back after it when it says `release`. Held by somebody else, nothing is done

@@ -4,33 +4,13 @@ import json
 import os
 import re
 import sys
-from typing import Dict, Iterable, Match
+from typing import Dict, Iterable, List, Match
 
 PACKAGE = "moe_agent"
 _DOCSTRING = re.compile(r'(\A|:\n *)("""[\s\S]*?""")$', re.MULTILINE)
 _COMMENT = re.compile(r"(?:^ *|  )# .*$", re.MULTILINE)
-_IMPORTED = re.compile(r"^ *from \.(?:(\w+) import| import ([\w, ]+)$)", re.MULTILINE)
-# What the watcher imports: `tests/agent/test_bundle.py` runs it with these alone.
-WATCHER = (
-    "__init__",
-    "bundle",
-    "files",
-    "group_config",
-    "group_evidence",
-    "group_part",
-    "group_progress",
-    "group_record",
-    "group_router",
-    "group_rules",
-    "group_talk",
-    "group_units",
-    "group_watch",
-    "host",
-    "item",
-    "journal",
-    "listening",
-    "services",
-)
+_IMPORTED = re.compile(r"^ *from (\.+)([\w.]*) import (\(|[\w, ]+$)", re.MULTILINE)
+WATCHER = "group.watch"
 
 TITLE = "# The host agent of moe-infra: all of its modules in one file, and an importer for them."
 # Runs on any Python 3, so that one that is too old can still say so.
@@ -54,9 +34,11 @@ class Importer(object):
     def find_spec(self, name, path=None, target=None):
         if name == PACKAGE:
             return ModuleSpec(name, self, origin="moe-infra", is_package=True)
-        if name.startswith(PACKAGE + ".") and name[len(PACKAGE) + 1 :] in SOURCES:
-            return ModuleSpec(name, self, origin="moe-infra")
-        return None
+        own = name[len(PACKAGE) + 1 :]
+        if not name.startswith(PACKAGE + ".") or own not in SOURCES:
+            return None
+        is_package = any(each.startswith(own + ".") for each in SOURCES)
+        return ModuleSpec(name, self, origin="moe-infra", is_package=is_package)
 
     def create_module(self, spec):
         return None
@@ -80,7 +62,7 @@ def program(sources: Dict[str, str], main: str = "conversation") -> str:
     """The program that holds these modules; same sources, same text.
 
     Args:
-        sources: text by module name, `__init__` among them.
+        sources: text by module name (`host`, `group.rules`), with `__init__` and the packages (`group`).
         main: the module whose `main` is run.
     """
     literal = json.dumps(sources, sort_keys=True, indent=0)
@@ -97,9 +79,19 @@ def needed(sources: Dict[str, str], roots: Iterable[str]) -> Dict[str, str]:
         name = waiting.pop()
         if name not in found:
             found[name] = sources[name]
-            for module, modules in _IMPORTED.findall(sources[name]):
-                waiting.extend([module] if module else modules.split(", "))
+            waiting.extend(_imports(name, sources[name]))
     return found
+
+
+def _imports(name: str, text: str) -> List[str]:
+    """The agent's own modules that a module needs: those that it imports, and the package that it is in."""
+    package = name.rpartition(".")[0]
+    modules = [package] if package else []
+    for dots, module, names in _IMPORTED.findall(text):
+        within = package if dots == "." and package else ""
+        found = [module] if module else names.split(", ")
+        modules += [within + "." + each if within else each for each in found]
+    return modules
 
 
 def own_program(module: str) -> str:
@@ -113,9 +105,8 @@ def own_program(module: str) -> str:
 def watcher_program() -> str:
     """The watcher, of the modules that it needs; it is changed by theirs alone, and runs on this Python."""
     sources = _own_sources()
-    modules = {name: sources[name] for name in WATCHER}
     python = sys.executable or "/usr/bin/python3"
-    return "#!{} -IS\n{}".format(python, program(modules, "group_watch"))
+    return "#!{} -IS\n{}".format(python, program(needed(sources, [WATCHER]), WATCHER))
 
 
 def _own_sources() -> Dict[str, str]:
@@ -132,12 +123,20 @@ def sources_in(folder: str) -> Dict[str, str]:
 def texts_in(folder: str) -> Dict[str, str]:
     """The agent's modules as they lie in a folder."""
     texts = {}
-    for name in sorted(os.listdir(folder)):
-        stem, suffix = os.path.splitext(name)
-        if suffix == ".py" and stem != "__main__":
-            with open(os.path.join(folder, name), encoding="utf-8") as stream:
-                texts[stem] = stream.read()
+    for inside, folders, names in os.walk(folder):
+        folders.sort()
+        package = os.path.relpath(inside, folder).replace(os.sep, ".")
+        for stem, suffix in sorted(map(os.path.splitext, names)):
+            if suffix == ".py" and stem != "__main__":
+                with open(os.path.join(inside, stem + suffix), encoding="utf-8") as stream:
+                    texts[_module_name(package, stem)] = stream.read()
     return texts
+
+
+def _module_name(package: str, stem: str) -> str:
+    if package == ".":
+        return stem
+    return package if stem == "__init__" else package + "." + stem
 
 
 def without_comments(text: str) -> str:

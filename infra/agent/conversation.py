@@ -19,24 +19,24 @@ SCHEMA_VERSION = 1
 MARKER = "moe-infra-report"
 OVER_TIME = "moe-infra:over-time"
 OPERATIONS = {
-    "state": ".state",
-    "units": ".units",
-    "probe": ".probe",
-    "listening": ".listening",
+    "state": ".state.operation",
+    "units": ".processes.units",
+    "probe": ".processes.probe",
+    "listening": ".processes.listening",
     "read": ".reading",
-    "status": ".status",
-    "live": ".live",
+    "status": ".processes.status",
+    "live": ".processes.live",
     "lease": ".lease",
-    "identity": ".identity",
-    "releases": ".kept_releases",
-    "facts": ".facts",
-    "reach": ".reach",
-    "staging": ".staging",
-    "receive": ".receiving",
-    "groups": ".groups",
+    "identity": ".facts.identity",
+    "releases": ".state.kept_releases",
+    "facts": ".facts.operation",
+    "reach": ".facts.reach",
+    "staging": ".staging.operation",
+    "receive": ".staging.receiving",
+    "groups": ".group.operation",
 }
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
-STREAMS = {"logs": ".logs", "evidence": ".evidence"}
+STREAMS = {"logs": ".journal.operation", "evidence": ".processes.evidence"}
 STREAM = "moe-infra-stream"
 # Whoever reads a stream says so in between: a peer that is silent for so long is gone.
 PULSE_LIMIT_S = 90.0

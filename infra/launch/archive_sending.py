@@ -21,7 +21,7 @@ from infra.launch.staging_progress import rate_words
 from infra.render.host_state import HostState, Item
 from infra.render.weight_source import WeightSource
 
-RECEIVED = ".moe-received"  # infra/agent/receiving.py
+RECEIVED = ".moe-received"  # infra/agent/staging/receiving.py
 PIECE_BYTES = 1 << 25
 PIECE_S = 900.0
 # What must stay free besides the archive: logs, and what others write meanwhile.

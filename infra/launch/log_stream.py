@@ -137,7 +137,7 @@ class HostLog:
 
 
 class _Reader:
-    """Reads the stream of one connection; see `agent.log_frames` for its frames."""
+    """Reads the stream of one connection; see `agent.journal.frames` for its frames."""
 
     def __init__(self) -> None:
         self.cursor = ""

@@ -189,10 +189,11 @@ def _roots(request: Mapping[str, object]) -> tuple[str, ...]:
 
 def _modules_of(request: Mapping[str, object]) -> tuple[str, ...]:
     """The modules that a request asks for by name, those of the requests that it carries with it included."""
-    name = {**OPERATIONS, **STREAMS}.get(str(request.get("operation")))
+    operation = request.get("operation")
+    name = {**OPERATIONS, **STREAMS}.get(str(operation))
     modules: tuple[str, ...] = (name.lstrip("."),) if name is not None else ()
-    if modules == ("state",) and request.get("groups") != ["tuning"]:
-        modules = (*modules, *WATCHER)  # a file item may be the watcher
+    if operation == "state" and request.get("groups") != ["tuning"]:
+        modules = (*modules, WATCHER)  # a file item may be the watcher
     also = request.get("also")
     for one in also if isinstance(also, list | tuple) else ():
         modules = (*modules, *_modules_of(one))

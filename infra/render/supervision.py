@@ -11,7 +11,7 @@ from infra.plan.process import Plan, Process
 from infra.render.host_paths import unit_name
 
 SCHEMA_VERSION = 1
-# Seconds, and restarts in a row; `infra/agent/group_rules.py` says what each means.
+# Seconds, and restarts in a row; `infra/agent/group/rules.py` says what each means.
 LIMITS: Mapping[str, float] = {
     "first_pause_s": 1.0,
     "longest_pause_s": 60.0,

@@ -61,7 +61,9 @@ def test_an_operation_runs_with_what_it_needs_alone(operation: str, tmp_path: Pa
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("path", sorted(AGENT.glob("*.py")), ids=lambda path: str(path.stem))
+@pytest.mark.parametrize(
+    "path", sorted(AGENT.rglob("*.py")), ids=lambda path: str(path.relative_to(AGENT))
+)
 def test_what_is_carried_of_a_module_is_its_statements_on_their_lines(path: Path) -> None:
     text = path.read_text()
     carried = without_comments(text)

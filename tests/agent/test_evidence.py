@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.evidence import stream
-from infra.agent.masking import Mask
+from infra.agent.processes.evidence import stream
+from infra.agent.processes.masking import Mask
 from tests.agent.stubborn_host import StubbornHost
 
 FOLDER = "/etc/moe-infra/s"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from infra.agent import facts
-from infra.agent.device_holders import control_group, holders_of
+from infra.agent.facts import operation as facts
+from infra.agent.facts.device_holders import control_group, holders_of
+from infra.agent.facts.wall_clock import parse_date
 from infra.agent.host import Host
-from infra.agent.wall_clock import parse_date
 from tests.agent.stubborn_host import StubbornHost
 
 StandIn = Callable[[str, str], None]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from infra.agent.gpu_settings import EVERY_FIELD, parse_settings
 from infra.agent.host import Refused
+from infra.agent.kinds.gpu_settings import EVERY_FIELD, parse_settings
 from tests.agent.stubborn_host import StubbornHost
 
 # Two GPUs; a file per value. `fault` refuses, sticks, knows no clocks (an older driver), or leaves MIG pending.

@@ -13,7 +13,7 @@ import pytest
 from infra.agent.bundle import program, sources_in
 
 AGENT = Path(__file__).parents[2] / "infra" / "agent"
-MODULES = sorted(AGENT.glob("*.py"))
+MODULES = sorted(AGENT.rglob("*.py"))
 # module or attribute, and the version that brought it
 NEWER = {
     "dataclasses": "3.7",

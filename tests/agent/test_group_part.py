@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.agent.group_config import Config, Group
-from infra.agent.group_part import QUEUED_S, Part
-from infra.agent.group_progress import Counters, Patience
-from infra.agent.group_record import OwnRecord, Record, save_record
-from infra.agent.group_rules import CHANGING, RUN, RUNNING, STOP, STOPPED, Limits, Memory, Order
-from infra.agent.group_units import Unit, Units
+from infra.agent.group.config import Config, Group
+from infra.agent.group.part import QUEUED_S, Part
+from infra.agent.group.progress import Counters, Patience
+from infra.agent.group.record import OwnRecord, Record, save_record
+from infra.agent.group.rules import CHANGING, RUN, RUNNING, STOP, STOPPED, Limits, Memory, Order
+from infra.agent.group.units import Unit, Units
 from infra.agent.host import Finished, Host
 
 NOW = 1000.0

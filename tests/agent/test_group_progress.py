@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.agent.group_progress import (
+from infra.agent.group.progress import (
     Counters,
     Patience,
     Sample,

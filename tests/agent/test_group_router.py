@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.group_config import Router
-from infra.agent.group_router import SILENT, Heard, RouterWatch, advance, hangs
+from infra.agent.group.config import Router
+from infra.agent.group.router import SILENT, Heard, RouterWatch, advance, hangs
 from infra.agent.host import Finished, Host
 
 ROUTER = Router("moe-s-router@0.service", "router/0", "http://127.0.0.1:1/health", 10.0)

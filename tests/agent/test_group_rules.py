@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.agent.group_rules import (
+from infra.agent.group.rules import (
     ADOPT,
     BEGIN,
     CHANGING,

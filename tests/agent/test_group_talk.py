@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from infra.agent.group_rules import PARTIAL, RUN, Order, Own
-from infra.agent.group_talk import (
+from infra.agent.group.rules import PARTIAL, RUN, Order, Own
+from infra.agent.group.talk import (
     LONGEST_HOLD_S,
     Bell,
     Orders,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from infra.agent.group_rules import (
+from infra.agent.group.rules import (
     BEGIN,
     CHANGING,
     END,

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from infra.agent.host import Host
-from infra.agent.journal import Lines, Unreadable
-from infra.agent.journal_file import Start
-from infra.agent.journal_format import read_header
-from infra.agent.journal_store import _merged, by_time, open_journal, start_at
-from infra.agent.unpacking import LZ4, XZ, ZSTD, unpack
+from infra.agent.journal.file import Start
+from infra.agent.journal.format import read_header
+from infra.agent.journal.lines import Lines, Unreadable
+from infra.agent.journal.store import _merged, by_time, open_journal, start_at
+from infra.agent.journal.unpacking import LZ4, XZ, ZSTD, unpack
 from tests.agent.stubborn_host import StubbornHost
 
 TEXT = b"MESSAGE=" + b"a word and another " * 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from infra.agent.groups import answer, look
+from infra.agent.group.operation import answer, look
 from infra.agent.host import Finished, Host
 
 ROUTER = "moe-s-router@0.service"

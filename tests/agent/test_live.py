@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.live import parse_limits
+from infra.agent.processes.live import parse_limits
 from tests.agent.stubborn_host import StubbornHost
 
 UNIT = "moe-s-engine@0.service"

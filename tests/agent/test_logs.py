@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from infra.agent.host import Refused
-from infra.agent.journal import Parser
-from infra.agent.logs import stream
+from infra.agent.journal.lines import Parser
+from infra.agent.journal.operation import stream
 from tests.agent.stubborn_host import StubbornHost
 
 RECORD = "/etc/moe-infra/s/release.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.package_holds import parse_holds
+from infra.agent.kinds.package_holds import parse_holds
 from tests.agent.stubborn_host import StubbornHost
 
 ITEM: list[dict[str, object]] = [

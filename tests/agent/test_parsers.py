@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from infra.agent.facts.stuck import parse_state, parse_switches
 from infra.agent.host import Refused
-from infra.agent.images import parse_digests
-from infra.agent.journal import Parser
-from infra.agent.kernel_knobs import parse_ports, render_ports
-from infra.agent.listening import parse_table
-from infra.agent.manifest import parse_manifest
+from infra.agent.journal.lines import Parser
+from infra.agent.kinds.images import parse_digests
+from infra.agent.kinds.kernel_knobs import parse_ports, render_ports
+from infra.agent.processes.listening import parse_table
 from infra.agent.services import parse_properties
-from infra.agent.stuck import parse_state, parse_switches
+from infra.agent.staging.manifest import parse_manifest
 
 CASES = Path(__file__).parents[1] / "cases" / "facts"
 UNITS = ["moe-s-engine@0.service"]

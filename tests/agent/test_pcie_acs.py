@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.pcie_acs import find_control
+from infra.agent.kinds.pcie_acs import find_control
 from tests.agent.stubborn_host import StubbornHost
 
 ON = 0x001D  # source validation, request and completion redirect, upstream forwarding

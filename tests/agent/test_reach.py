@@ -6,7 +6,7 @@ import socket
 import threading
 from typing import Any
 
-from infra.agent import reach
+from infra.agent.facts import reach
 from infra.agent.host import Host
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 import pytest
 
 from infra.agent import files
-from infra.agent.reload_guard import hooked
+from infra.agent.state.reload_guard import hooked
 from tests.agent.stubborn_host import StubbornHost
 
 StandIn = Callable[[str, str], None]
@@ -84,7 +84,7 @@ def test_a_release_that_was_not_installed_to_the_end_is_told(
 ) -> None:
     assert host.ask("releases", stack="s")["unfinished"] is None
     with monkeypatch.context() as patched:
-        patched.setattr("infra.agent.state._settle_releases", lambda *_: None)
+        patched.setattr("infra.agent.state.operation._settle_releases", lambda *_: None)
         install(host, "one", "aaaaaa")
     assert host.ask("releases", stack="s")["unfinished"] == "aaaaaa"
     install(host, "one", "aaaaaa")
@@ -132,7 +132,7 @@ def test_killed_between_record_and_write_a_replacement_can_still_be_taken_back(
 ) -> None:
     install(host, "one", "aaaaaa")
     with monkeypatch.context() as patched:
-        patched.setattr("infra.agent.state.lay_out", killed)
+        patched.setattr("infra.agent.state.operation.lay_out", killed)
         with pytest.raises(SystemExit):
             install(host, "two", "bbbbbb")
     rows = host.state("rollback", [], groups=["files"], forgets_releases=True)

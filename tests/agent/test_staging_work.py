@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from infra.agent import fetching
 from infra.agent.host import Refused
-from infra.agent.manifest import row_of
-from infra.agent.staging_place import revision_lock
-from infra.agent.staging_work import Work
-from infra.agent.weight_sources import open_origin
+from infra.agent.staging import fetching
+from infra.agent.staging.manifest import row_of
+from infra.agent.staging.place import revision_lock
+from infra.agent.staging.sources import open_origin
+from infra.agent.staging.work import Work
 from tests.agent.simulated_hub import Hub
 from tests.agent.stubborn_host import StubbornHost
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.agent.stuck import stuck_processes
+from infra.agent.facts.stuck import stuck_processes
 from tests.agent.stubborn_host import StubbornHost
 
 KERNEL_THREAD = 0x00200040

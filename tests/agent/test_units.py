@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.agent.units import since
+from infra.agent.processes.units import since
 from tests.agent.stubborn_host import StubbornHost
 
 SYSTEMCTL = """\

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from infra.agent.host import Host, Refused
-from infra.agent.s3_signing import Credentials, canonical_query, signed_headers
-from infra.agent.web import Hopeless, get_document
-from infra.agent.weight_sources import open_origin
+from infra.agent.staging.s3_signing import Credentials, canonical_query, signed_headers
+from infra.agent.staging.sources import open_origin
+from infra.agent.staging.web import Hopeless, get_document
 from tests.agent.simulated_hub import COMMIT, Hub, git_sha1
 from tests.agent.stubborn_host import StubbornHost
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent import facts
-from infra.agent.abandoned import within
+from infra.agent.facts import operation as facts
+from infra.agent.facts.abandoned import within
+from infra.agent.facts.write_probe import try_writing
 from infra.agent.host import Host, Refused
-from infra.agent.write_probe import try_writing
 from tests.agent.stubborn_host import StubbornHost
 
 

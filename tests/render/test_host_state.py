@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.kinds import KINDS as AGENT_KINDS
+from infra.agent.kinds.table import KINDS as AGENT_KINDS
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, StackError
 from infra.inventory.book import documentation_hosts

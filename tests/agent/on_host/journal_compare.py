@@ -17,13 +17,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
-from infra.agent import journal_file, journal_reading, journalctl
 from infra.agent.host import Host
-from infra.agent.journal import Lines, Unreadable
-from infra.agent.journal_file import JournalFile
-from infra.agent.journal_format import read_header
-from infra.agent.journal_reading import Bounds
-from infra.agent.journal_store import _folder, matching, open_journal
+from infra.agent.journal import file as journal_file
+from infra.agent.journal import journalctl
+from infra.agent.journal import reading as journal_reading
+from infra.agent.journal.file import JournalFile
+from infra.agent.journal.format import read_header
+from infra.agent.journal.lines import Lines, Unreadable
+from infra.agent.journal.reading import Bounds
+from infra.agent.journal.store import _folder, matching, open_journal
 
 Row = tuple[int, int, bytes]
 UNITS = sys.argv[2:]

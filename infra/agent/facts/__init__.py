@@ -1,0 +1,1 @@
+"""What a host is and can do: read for preflight and for choosing its profile."""

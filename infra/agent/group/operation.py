@@ -1,0 +1,115 @@
+"""The operation `groups`: hand groups to this host's watcher, take them back, ask for a restart, look."""
+
+from typing import Dict, List
+
+from ..host import Host, Refused
+from ..services import parse_properties
+from .record import (
+    ROUTER,
+    Record,
+    ask_restart,
+    forget,
+    hand_over,
+    known_groups,
+    leave_out,
+    left_out,
+    load_record,
+    read_view,
+)
+
+ACTIONS = ("arm", "disarm", "forget", "leave-out", "restart", "status")
+SYSTEMCTL_S = 60.0
+
+
+def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
+    """Act on the watcher of a stack, then report the groups that it looks after."""
+    action, stack = str(request.get("action", "status")), str(request.get("stack") or "")
+    if action not in ACTIONS:
+        raise Refused("{!r} is not an action; it takes {}".format(action, ", ".join(ACTIONS)))
+    if not stack or "/" in stack or stack.startswith("."):
+        raise Refused("{!r} is not the name of a stack".format(stack))
+    unit = _unit(stack)
+    if action == "arm":
+        _systemctl(host, ["enable", "--now", "--no-reload", "--", unit])
+    elif action in ("disarm", "forget"):
+        if _watch(host, unit)["loaded"]:
+            _systemctl(host, ["disable", "--now", "--no-reload", "--", unit])
+        if action == "disarm":
+            hand_over(host, stack)
+        else:
+            forget(host, stack)
+    elif action == "leave-out":
+        router = str(request.get("router") or "")
+        leave_out(host, stack, _names(request), "{} {}".format(router, _start(host, router)))
+    elif action == "restart":
+        for group in _names(request):
+            ask_restart(host, stack, group, str(request.get("operator") or "an operator"))
+    return dict(look(host, stack), schema_version=1)
+
+
+def look(host: Host, stack: str) -> Dict[str, object]:
+    """Whether a stack is watched on this host, and every group of it that the host remembers, its router."""
+    rows: List[Dict[str, object]] = []
+    for group in known_groups(host, stack):
+        record: Record = load_record(host, stack, group, 0.0)
+        memory = record.memory
+        row: Dict[str, object] = {
+            "group": group,
+            "epoch": memory.epoch,
+            "phase": memory.phase,
+            "restarts": memory.restarts,
+            "attempts": memory.attempts,
+            "why": memory.why,
+            "leads": False,
+        }
+        row.update(read_view(host, stack, group))
+        rows.append(row)
+    return {
+        "watch": _watch(host, _unit(stack)),
+        "groups": rows,
+        "left_out": _left_out(host, stack),
+        "router": read_view(host, stack, ROUTER),
+    }
+
+
+def _left_out(host: Host, stack: str) -> List[str]:
+    """What the router leaves out; one that was started since it was told has all its members."""
+    for told, groups in left_out(host, stack).items():
+        router, _, start = told.partition(" ")
+        if _start(host, router) == start:
+            return groups
+    return []
+
+
+def _start(host: Host, unit: str) -> str:
+    """Systemd's id of a unit's latest start."""
+    return host.run(
+        ["systemctl", "show", "-p", "InvocationID", "--value", "--", unit]
+    ).stdout.strip()
+
+
+def _names(request: Dict[str, object]) -> List[str]:
+    listed = request.get("groups")
+    return [str(name) for name in listed] if isinstance(listed, list) else []
+
+
+def _unit(stack: str) -> str:
+    return "moe-{}-watch.service".format(stack)
+
+
+def _watch(host: Host, unit: str) -> Dict[str, object]:
+    if not host.has_systemd() or not host.exists("/etc/systemd/system/" + unit):
+        return {"loaded": False, "active": False, "enabled": False}
+    properties = "LoadState,ActiveState,UnitFileState"
+    shown = parse_properties(host.run(["systemctl", "show", "-p", properties, "--", unit]).stdout)
+    return {
+        "loaded": shown.get("LoadState") == "loaded",
+        "active": shown.get("ActiveState") in ("active", "activating", "reloading"),
+        "enabled": shown.get("UnitFileState") == "enabled",
+    }
+
+
+def _systemctl(host: Host, words: List[str]) -> None:
+    done = host.run(["systemctl", *words], SYSTEMCTL_S)
+    if done.exit_code != 0:
+        raise Refused("systemctl {}: {}".format(" ".join(words), done.last_words))

@@ -1,0 +1,345 @@
+"""One group on one host while its watcher runs: what its units are, and what is done to them."""
+
+import threading
+from typing import Callable, Dict, List, Optional, Tuple
+
+from ..host import Host
+from .config import Config, Group
+from .evidence import Ended, keep, processes_of
+from .progress import Track, judge, new_track
+from .record import (
+    Document,
+    Record,
+    drop_wish,
+    load_record,
+    save_record,
+    save_view,
+    take_wish,
+)
+from .rules import (
+    ADOPT,
+    BEGIN,
+    CHANGING,
+    CLEARING,
+    END,
+    KILL,
+    RUN,
+    RUNNING,
+    STOP,
+    STOPPED,
+    TAKE_OVER,
+    Member,
+    Order,
+    Own,
+    awaited,
+    follow,
+    lead,
+)
+from .units import Unit, Units, find_fault, held_ports, state_of_units
+
+EVIDENCE_S = 5.0
+# systemd takes a start into its queue first: until then the unit shows how it ended the last time.
+QUEUED_S = 10.0
+UNHEARD = Own(STOPPED, 0)
+
+Deed = Callable[[], None]
+
+
+class Part:
+    """A group's part on this host. Whoever calls holds the watcher's lock.
+
+    Attributes:
+        heard: the latest order and when it was asked for, None for never; not used on the host of rank 0.
+        tracks: what is known of each engine's progress, by address.
+        wake: called from another thread when there is something to do.
+    """
+
+    def __init__(self, host: Host, config: Config, group: Group, units: Units, now: float) -> None:
+        """Read what is remembered of the group."""
+        self._host, self._config, self._group, self._units = host, config, group, units
+        self._names: List[str] = list(group.units)
+        self._record: Record = load_record(host, config.stack, group.name, now)
+        self._members: Dict[str, Tuple[Own, float]] = {}
+        self._queued: Optional[Tuple[float, Dict[str, str]]] = None
+        self._stopping: Optional[float] = None
+        self._is_doing = False
+        self._processes: List[str] = []
+        own = self._record.own
+        self._owes_evidence = not own.ended and not own.adopting
+        self._keeper: Optional[Tuple[float, threading.Event]] = None
+        self._shown: Document = {}
+        # A watcher that begins anew in an epoch has as long to hear of it as one that lost the host of rank 0.
+        self.heard: Optional[Tuple[Order, float]] = None
+        if not own.adopting:
+            self.heard = (Order(own.epoch, RUN), now)
+        self.tracks: Dict[str, Track] = {url: new_track(now) for url in group.metrics}
+        self.wake: Callable[[], object] = bool
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the host of rank 0."""
+        return self._group.leader == self._config.host
+
+    def own(self, now: float) -> Own:
+        """What the units are together, as the other hosts may know it."""
+        record, units = self._record.own, [self._units.units[name] for name in self._names]
+        state, fault = state_of_units(units), ""
+        if self.is_queued(now) or self._is_doing:
+            state = CHANGING
+        elif state != CHANGING and not record.ended:
+            known = {} if record.adopting else record.invocations
+            fault = find_fault(self._names, self._units.units, self._group.units, known)
+        if state == RUNNING:
+            fault = fault or self._hang(now)
+        elif state == STOPPED:
+            state, fault = self._left(now, fault)
+        return Own(
+            state=state,
+            epoch=record.epoch,
+            adopting=record.adopting,
+            fault=fault,
+            serves=all(track.answered is not None for track in self.tracks.values()),
+            stopping_s=None if self._stopping is None else now - self._stopping,
+            obeys=self._obeys(),
+        )
+
+    @property
+    def order(self) -> Optional[Order]:
+        """On the host of rank 0: what members are told; None before this host knows its epoch."""
+        memory = self._record.memory
+        if memory.phase == ADOPT and self._record.own.adopting:
+            return None
+        return Order(memory.epoch, memory.phase)
+
+    def hear_member(self, name: str, own: Own, now: float) -> bool:
+        """On the host of rank 0: take a member's report and decide; whether the order has changed."""
+        if name in self._group.members:
+            self._members[name] = (own, now)
+        return self.decide(now)
+
+    def decide(self, now: float) -> bool:
+        """On the host of rank 0: what becomes of the group; whether the order has changed.
+
+        It is remembered on disk before anybody is told.
+        """
+        own, before = self.own(now), self.order
+        if self._record.memory.phase == ADOPT and own.adopting and own.state == RUNNING:
+            self._adopt()
+            own = self.own(now)
+        wish = take_wish(self._host, self._config.stack, self._group.name)
+        after = lead(
+            self._record.memory, self._all_members(own, now), now, self._config.limits, wish
+        )
+        if after != self._record.memory:
+            lasting = after._replace(since=0.0, starting=(), served_since=None)
+            was = self._record.memory._replace(since=0.0, starting=(), served_since=None)
+            self._record = self._record._replace(memory=after)
+            if lasting != was:
+                self._save()
+                self._say("{} epoch {}; {}".format(after.phase, after.epoch, after.why or "begun"))
+        if wish:
+            drop_wish(self._host, self._config.stack, self._group.name)
+        return self.order != before
+
+    def act(self, now: float) -> List[Deed]:
+        """Note what the latest order asks for; what is then to be done to the units, without the lock, before `done`.
+
+        Until then nobody is told that they have stopped: a start that is late must not meet the next epoch.
+        """
+        own, order = self.own(now), self._order(now)
+        deeds = self._deeds(follow(own, order, self._config.limits), own, order, now)
+        self._is_doing = bool(deeds)
+        return deeds
+
+    def done(self, now: float) -> None:
+        """What was to be done to the units has been asked of systemd."""
+        if self._is_doing and self._queued is not None:
+            self._queued = (now, self._queued[1])
+        self._is_doing = False
+
+    def settle(self, now: float) -> None:
+        """Note what has come of a start or a stop."""
+        if self._queued is not None and not self.is_queued(now):
+            self._queued = None
+            self._note(self._record.own.epoch)
+        state = state_of_units([self._units.units[name] for name in self._names])
+        if state != STOPPED:
+            return
+        self._stopping = None
+        if self._owes_evidence and self._queued is None:
+            self._owes_evidence = False
+            self._keep_evidence(now)
+
+    def is_queued(self, now: float) -> bool:
+        """Whether a start has not reached every unit yet."""
+        if self._queued is None:
+            return False
+        begun, before = self._queued
+        waits = any(self._units.units[name].invocation == before[name] for name in self._names)
+        return waits and now - begun < QUEUED_S
+
+    def show(self, now: float) -> None:
+        """Leave what `fab status` shows, when it has changed."""
+        own, memory = self.own(now), self._record.memory
+        order = self._order(now)
+        is_lost = order is None or order.age_s > self._config.limits.lost_s
+        view: Document = {
+            "group": self._group.name,
+            "leads": self.leads,
+            "own": {"state": own.state, "epoch": own.epoch, "fault": own.fault},
+            "hears_leader": not is_lost,
+        }
+        if self.leads:
+            members = self._all_members(own, now)
+            waits = memory.phase == STOP
+            view["waits_for"] = (
+                list(awaited(memory, members, now, self._config.limits)) if waits else []
+            )
+            view["unmet"] = [member.host for member in members if member.heard is None]
+        if view != self._shown:
+            self._shown = view
+            save_view(self._host, self._config.stack, self._group.name, view)
+
+    def _order(self, now: float) -> Optional[Order]:
+        if self.leads:
+            return Order(self._record.memory.epoch, self._record.memory.phase)
+        if self.heard is None:
+            return None
+        order, at = self.heard
+        return order._replace(age_s=now - at)
+
+    def _obeys(self) -> Tuple[int, str]:
+        """The latest order that this host has taken; on the host of rank 0 what it remembers."""
+        if self.leads:
+            return self._record.memory.epoch, self._record.memory.phase
+        return (0, "") if self.heard is None else (self.heard[0].epoch, self.heard[0].phase)
+
+    def _all_members(self, own: Own, now: float) -> List[Member]:
+        found = []
+        for name in self._group.members:
+            if name == self._config.host:
+                found.append(Member(name, own, now))
+            else:
+                told, heard = self._members.get(name, (UNHEARD, None))
+                found.append(Member(name, told, heard))
+        return found
+
+    def _adopt(self) -> None:
+        """Take over what `fab up` handed over: the same epoch when nothing was started since."""
+        memory, own = self._record.memory, self._record.own
+        now = {name: self._units.units[name].invocation for name in self._names}
+        if memory.epoch == 0 or own.invocations != now:
+            newest = max(memory.epoch, own.epoch) + 1
+            memory = memory._replace(epoch=newest, restarts=0, attempts=0, why="")
+        self._record = self._record._replace(memory=memory)
+        self._note(memory.epoch)
+        self._say("took over epoch {}".format(memory.epoch))
+
+    def _begin(self, epoch: int, now: float) -> None:
+        """Start the units; the epoch is on disk before the first of them runs."""
+        own = self._record.own._replace(epoch=epoch, adopting=False, invocations={}, ended=False)
+        self._record = self._record._replace(own=own)
+        self._save()
+        before = {name: self._units.units[name].invocation for name in self._names}
+        self._queued = (now, before)
+        self._stopping, self._owes_evidence = None, True
+        self.tracks = {url: new_track(now) for url in self._group.metrics}
+        self._say("starting epoch {}".format(epoch))
+
+    def _end(self, order: Optional[Order], why: str, now: float) -> None:
+        """Stop the units; an epoch that was running without them is over for this host."""
+        own, is_lost = self._record.own, order is None
+        if order is not None:
+            is_lost = order.age_s > self._config.limits.lost_s
+            if order.phase in (RUN, ADOPT) and not is_lost:
+                own = own._replace(epoch=max(own.epoch, order.epoch))
+        self._record = self._record._replace(own=own._replace(adopting=False, ended=True))
+        self._save()
+        self._owes_evidence = True
+        self._stopping, self._queued = now, None
+        reason = "the host of rank 0 is silent" if is_lost else why or "the group ends"
+        self._say("stopping: {}".format(reason))
+
+    def _deeds(self, action: str, own: Own, order: Optional[Order], now: float) -> List[Deed]:
+        if action == BEGIN and order is not None:
+            self._begin(order.epoch, now)
+            return [lambda: self._units.start(self._names)]
+        if action == END:
+            self._end(order, own.fault, now)
+            return [self._look_around, lambda: self._units.stop(self._names)]
+        if action == KILL:
+            return [lambda: self._units.kill(self._names)]
+        if action == TAKE_OVER and order is not None:
+            self._note(order.epoch)
+            self._say("took over epoch {}".format(order.epoch))
+        return []
+
+    def _look_around(self) -> None:
+        """How its processes are before any of them is stopped."""
+        units = [self._units.units[name] for name in self._names]
+        self._processes = processes_of(self._host, units)
+
+    def _note(self, epoch: int) -> None:
+        """The units as they run now are that epoch's."""
+        invocations = {name: self._units.units[name].invocation for name in self._names}
+        own = self._record.own._replace(
+            epoch=epoch, adopting=False, invocations=invocations, ended=False
+        )
+        self._record = self._record._replace(own=own)
+        self._owes_evidence = True
+        self._save()
+
+    def _hang(self, now: float) -> str:
+        """Which engine hangs, "" for none."""
+        for url, track in self.tracks.items():
+            verdict = judge(track, now, self._config.patience)
+            if verdict:
+                return "{} {}".format(url, verdict)
+        return ""
+
+    def _left(self, now: float, fault: str) -> Tuple[str, str]:
+        """Whether anything of units that have ended is left: evidence to keep, ports that are held."""
+        if self._keeper is not None:
+            begun, is_kept = self._keeper
+            if not is_kept.is_set() and now - begun < EVIDENCE_S:
+                return CLEARING, fault
+            self._keeper = None
+        if self._owes_evidence:
+            return CLEARING, fault
+        held = held_ports(self._host, self._group.ports)
+        if held:
+            return CLEARING, "port {} is held".format(", ".join(str(port) for port in held))
+        return STOPPED, fault
+
+    def _keep_evidence(self, now: float) -> None:
+        units: Dict[str, Unit] = {name: self._units.units[name] for name in self._names}
+        why = self._record.memory.why if self.leads else ""
+        why = why or find_fault(self._names, units, self._group.units, {})
+        ended = Ended(
+            stack=self._config.stack,
+            group=self._group.name,
+            epoch=self._record.own.epoch,
+            why=why,
+            units=units,
+            invocations=self._record.own.invocations,
+            processes=self._processes,
+        )
+        is_kept = threading.Event()
+        self._keeper, self._processes = (now, is_kept), []
+
+        def work() -> None:
+            try:
+                self._say("evidence is in {}".format(keep(self._host, ended)))
+            except OSError as error:
+                self._say("no evidence was kept: {}".format(error))
+            finally:
+                is_kept.set()
+                self.wake()
+
+        threading.Thread(target=work, daemon=True).start()
+
+    def _save(self) -> None:
+        save_record(self._host, self._config.stack, self._group.name, self._record)
+
+    def _say(self, words: str) -> None:
+        print("{}: {}".format(self._group.name, words), flush=True)

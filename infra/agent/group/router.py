@@ -1,0 +1,100 @@
+"""The router of this host: systemd starts it again when it ends; this ends one that hangs, and keeps why."""
+
+import time
+from typing import NamedTuple, Optional
+
+from ..host import Host
+from .config import Router
+from .progress import fetch
+from .record import ROUTER, save_view
+from .units import Unit, Units
+
+TICK_S = 0.25
+ASK_S = 1.0
+ANSWER_S = 3.0
+# One lost answer is no hang, however long the machine was busy or asleep around it.
+MISSES = 3
+
+
+class Heard(NamedTuple):
+    """What is known of one start of the router.
+
+    Args:
+        answered: when it answered last, None for never.
+        misses: questions without an answer since.
+    """
+
+    answered: Optional[float]
+    misses: int
+
+
+SILENT = Heard(None, 0)
+
+
+def advance(heard: Heard, *, answers: bool, now: float) -> Heard:
+    """What is known after one more question."""
+    return Heard(now, 0) if answers else heard._replace(misses=heard.misses + 1)
+
+
+def hangs(heard: Heard, now: float, silent_s: float) -> bool:
+    """Whether a router that has answered before does not any more; until its first answer it waits for engines."""
+    if heard.answered is None or heard.misses < MISSES:
+        return False
+    return now - heard.answered > silent_s
+
+
+class RouterWatch:
+    """Looks after one router, in a thread of its own."""
+
+    def __init__(self, host: Host, stack: str, router: Router) -> None:
+        """Know the unit; nothing is asked yet."""
+        self._host, self._stack, self._router = host, stack, router
+        self._units = Units(host, [router.unit])
+        self._heard = SILENT
+        self._invocation = ""
+        self._asked = 0.0
+        # of the start that was ended for it, and of the one whose end was noted
+        self._killed = self._noted = ""
+
+    def run(self) -> None:
+        """Watch for ever. After a reboot nobody else starts the router."""
+        self._units.look(time.monotonic(), again=True)
+        if not self._unit.invocation:
+            self._units.start([self._router.unit])
+        while True:
+            self.step(time.monotonic())
+            time.sleep(TICK_S)
+
+    def step(self, now: float) -> None:
+        """Look, ask when it is time, and end a router that hangs."""
+        self._units.look(now, again=False)
+        unit = self._unit
+        if unit.invocation != self._invocation:
+            self._invocation, self._heard = unit.invocation, SILENT
+        if unit.how:
+            self._note(unit)
+        if unit.state != "active" or unit.how or now - self._asked < ASK_S:
+            return
+        answers = fetch(self._router.url, ANSWER_S) is not None
+        self._asked = time.monotonic()
+        self._heard = advance(self._heard, answers=answers, now=self._asked)
+        if hangs(self._heard, self._asked, self._router.silent_s):
+            self._heard, self._killed = SILENT, self._invocation
+            print("{}: {}".format(self._router.process, self._silence()), flush=True)
+            self._units.kill([self._router.unit])
+
+    @property
+    def _unit(self) -> Unit:
+        return self._units.units[self._router.unit]
+
+    def _note(self, unit: Unit) -> None:
+        """Keep how a start ended, once: systemd forgets it with the next one."""
+        if self._noted == unit.invocation:
+            return
+        self._noted = unit.invocation
+        why = self._silence() if self._killed == unit.invocation else unit.how
+        print("{} {}".format(self._router.process, why), flush=True)
+        save_view(self._host, self._stack, ROUTER, {"process": self._router.process, "why": why})
+
+    def _silence(self) -> str:
+        return "had not answered for {:g} s".format(self._router.silent_s)

@@ -1,0 +1,202 @@
+"""The watcher: looks at this host's units, hears and gives orders, acts; one per stack and host.
+
+    watch GROUPS.JSON
+
+It acts on its own host alone. What it decides is in `rules`; threads only fetch what that reads.
+"""
+
+import os
+import threading
+import time
+from typing import Dict, List, Tuple
+
+from ..host import Host
+from .config import Config, Group, read_config
+from .part import Deed, Part
+from .progress import advance, ask
+from .router import RouterWatch
+from .rules import RUNNING, Order
+from .talk import Bell, Orders, Reports, TakenBack, Wrong, exchange, start_server
+from .units import Units
+
+TICK_S = 0.1
+# A question is held for so long, and asked again; after one that failed there is a pause of the same length.
+ASK_S = 0.5
+METRICS_S = 5.0
+FIRST_METRICS_S = 1.0
+
+Address = Tuple[str, int]
+
+
+def main(arguments: List[str]) -> int:
+    """Watch until killed."""
+    Watcher(Host(os.environ.get("MOE_INFRA_ROOT", "")), read_config(arguments[0])).run()
+    return 0
+
+
+class Watcher:
+    """All groups of one stack on this host."""
+
+    def __init__(self, host: Host, config: Config) -> None:
+        """Read what is remembered."""
+        now = time.monotonic()
+        self._host, self._config = host, config
+        self._guard = threading.RLock()
+        self._decided = threading.Condition(self._guard)
+        self._wake = threading.Event()
+        self._units = Units(host, config.units)
+        self._parts: Dict[str, Part] = {
+            group.name: Part(host, config, group, self._units, now) for group in config.groups
+        }
+        for part in self._parts.values():
+            part.wake = self._wake.set
+        self._news: Dict[Address, Bell] = {
+            group.address: Bell() for group in config.groups if self._is_led_elsewhere(group)
+        }
+        self._told: Reports = {}
+        self._again = True
+
+    def run(self) -> None:
+        """Watch for ever."""
+        if self._config.router is not None:
+            router = RouterWatch(self._host, self._config.stack, self._config.router)
+            threading.Thread(target=router.run, daemon=True).start()
+        self._units.look(time.monotonic(), again=True)
+        for address in self._served():
+            start_server(address, self._config.release, self.answer)
+        for address in self._news:
+            threading.Thread(target=self._ask, args=(address,), daemon=True).start()
+        for group in self._config.groups:
+            for url in group.metrics:
+                threading.Thread(target=self._measure, args=(group.name, url), daemon=True).start()
+        while True:
+            self.step()
+            self._wake.wait(TICK_S)
+            self._wake.clear()
+
+    def step(self) -> None:
+        """Look, decide, act. systemd is spoken to without the lock: it may be slow, and members wait for orders."""
+        parts = list(self._parts.values())
+        asked = time.monotonic()
+        with self._guard:
+            is_queued = any(part.is_queued(asked) for part in parts)
+        is_due = self._units.is_due(asked, again=self._again, soon=is_queued)
+        units = self._units.ask() if is_due else None
+        deeds: List[Tuple[Part, List[Deed]]] = []
+        with self._guard:
+            now = time.monotonic()
+            if units is not None:
+                self._units.take(units, asked)
+            for part in parts:
+                part.settle(now)
+                if part.leads and part.decide(now):
+                    self._decided.notify_all()
+                deeds.append((part, part.act(now)))
+                part.show(now)
+            self._tell(now)
+        self._again = any(listed for _, listed in deeds)
+        for part, listed in deeds:
+            for deed in listed:
+                deed()
+            with self._guard:
+                part.done(time.monotonic())
+
+    def answer(self, host: str, reports: Reports, hold_s: float) -> Orders:
+        """On the host of rank 0: the orders for a member, which its reports have entered already.
+
+        Args:
+            host: the member.
+            reports: by group.
+            hold_s: how long to wait for an order that it does not obey yet.
+        """
+        deadline = time.monotonic() + hold_s
+        with self._guard:
+            now = time.monotonic()
+            led = {
+                name: part for name, part in self._parts.items() if part.leads and name in reports
+            }
+            changes = [part.hear_member(host, reports[name], now) for name, part in led.items()]
+            if any(changes):
+                self._decided.notify_all()
+            self._wake.set()
+            while True:
+                orders = {name: part.order for name, part in led.items() if part.order is not None}
+                known = {name: reports[name].obeys for name in orders}
+                remains_s = deadline - time.monotonic()
+                is_news = any(
+                    (order.epoch, order.phase) != known[name] for name, order in orders.items()
+                )
+                if is_news or remains_s <= 0:
+                    return orders
+                self._decided.wait(remains_s)
+
+    def hear(self, orders: Orders, at: float) -> None:
+        """On a member: take the orders of a question that was asked at `at`."""
+        with self._guard:
+            for name, order in orders.items():
+                if name in self._parts:
+                    self._parts[name].heard = (Order(order.epoch, order.phase), at)
+        self._wake.set()
+
+    def _tell(self, now: float) -> None:
+        """Wake those who ask, when there is something new to say."""
+        for group in self._config.groups:
+            if group.address in self._news:
+                own = self._parts[group.name].own(now)._replace(stopping_s=None)
+                if self._told.get(group.name) != own:
+                    self._told[group.name] = own
+                    self._news[group.address].ring()
+
+    def _ask(self, address: Address) -> None:
+        """Ask a host of rank 0, for ever."""
+        names = [group.name for group in self._config.groups if group.address == address]
+        asking, bell, said = (self._config.release, self._config.host), self._news[address], ""
+        while True:
+            at = time.monotonic()
+            # News is told at once, and its answer awaited: only a question without any is held, and taken back.
+            held = None if bell.silence() else (ASK_S, bell)
+            with self._guard:
+                reports = {name: self._parts[name].own(at) for name in names}
+            try:
+                orders = exchange(address, asking, reports, held)
+                words = ""
+            except TakenBack:
+                continue
+            except (OSError, Wrong, ValueError, KeyError, TypeError) as error:
+                orders, words = {}, str(error) or type(error).__name__
+            self.hear(orders, at)
+            if words != said:
+                what = "cannot ask {}: {}".format(address[0], words) if words else "heard again"
+                print("{}: {}".format(", ".join(names), what), flush=True)
+                said = words
+            known = {name: reports[name].obeys for name in orders}
+            is_news = any(
+                (order.epoch, order.phase) != known[name] for name, order in orders.items()
+            )
+            if not is_news and held is not None:  # it was not held, or could not be asked
+                bell.wait(ASK_S - (time.monotonic() - at))
+
+    def _measure(self, name: str, url: str) -> None:
+        """Ask one engine for its progress, for ever."""
+        while True:
+            with self._guard:
+                part = self._parts[name]
+                track, is_up = part.tracks[url], part.own(time.monotonic()).state == RUNNING
+            if is_up:
+                sample = ask(url, self._config.counters)
+                with self._guard:
+                    if part.tracks[url] is track:  # else its units were started anew meanwhile
+                        part.tracks[url] = advance(track, sample, time.monotonic())
+            time.sleep(METRICS_S if track.answered is not None else FIRST_METRICS_S)
+
+    def _is_led_elsewhere(self, group: Group) -> bool:
+        return group.leader != self._config.host
+
+    def _served(self) -> List[Address]:
+        """Where members of other hosts ask this one."""
+        found = {
+            group.address
+            for group in self._config.groups
+            if not self._is_led_elsewhere(group) and len(group.members) > 1
+        }
+        return sorted(found)

@@ -1,0 +1,1 @@
+"""What units have written, read from the journal's files or by journalctl, and sent as a stream."""

@@ -1,0 +1,157 @@
+"""What journald keeps of units: read in its export format, entry by entry, whatever the size."""
+
+import re
+import struct
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..host import Host, Refused
+
+TAIL_S = 5.0
+# journald's own limit of one field is 768 MiB; a log line of such a size is none.
+MAX_FIELD_BYTES = 1 << 26
+# UNIT: lines of systemd itself about a unit; COREDUMP_UNIT and OBJECT_SYSTEMD_UNIT: of others about it.
+UNIT_FIELDS = (b"_SYSTEMD_UNIT", b"UNIT", b"OBJECT_SYSTEMD_UNIT", b"COREDUMP_UNIT")
+EXPORT = [
+    "journalctl",
+    "--no-pager",
+    "-q",
+    "-o",
+    "export",
+    "--output-fields=MESSAGE," + ",".join(name.decode() for name in UNIT_FIELDS),
+]
+NO_MESSAGE = b"(no message)"
+# One entry without binary fields: `NAME=text` lines, then an empty one (systemd.journal-export).
+_TEXT_ENTRY = re.compile(rb"((?:[A-Za-z0-9_]+=[^\n]*\n)+)\n")
+_SIZE = struct.Struct("<Q")
+
+
+class Unreadable(Exception):
+    """The journal's files are not what is known here; journalctl may know better."""
+
+
+class Entry(NamedTuple):
+    """One line of the journal; `time_us` since 1970, `unit` by its place among those that were asked for."""
+
+    cursor: bytes
+    time_us: int
+    unit: int
+    message: bytes
+
+
+class Lines(NamedTuple):
+    """Entries of some units in their order, as columns of one length.
+
+    Args:
+        times: microseconds since 1970.
+        serials: journald's serial numbers; 0 where journalctl, which does not tell them, read them.
+        units: each entry's unit, by its place among those that were asked for.
+        messages: what was written; it may have several lines.
+        cursor: journald's own name for the place of the last entry.
+    """
+
+    times: List[int]
+    serials: List[int]
+    units: List[int]
+    messages: List[bytes]
+    cursor: bytes
+
+
+def unit_of(fields: Dict[bytes, bytes], units: Dict[bytes, int]) -> Optional[int]:
+    """Which of these units an entry is of: the one in the first of its unit fields that names one."""
+    for name in UNIT_FIELDS:
+        known = units.get(fields.get(name, b""))
+        if known is not None:
+            return known
+    return None
+
+
+def last_lines(host: Host, unit: str, num_lines: int, start: str = "") -> List[str]:
+    """The last lines of one unit, without stamps; why there are none, when journald does not say.
+
+    Args:
+        host: this one.
+        unit: its name.
+        num_lines: how many.
+        start: systemd's invocation id; lines of the unit's other starts are left out then.
+    """
+    argv = ["journalctl", "-o", "cat", "--no-pager", "-q", "-n", str(num_lines)]
+    argv += start_matches([start]) if start else ["-u", unit]
+    done = host.run(argv, TAIL_S)
+    if done.exit_code != 0:
+        return ["(journalctl: {})".format(done.last_words)]
+    return done.stdout.splitlines()[-num_lines:]
+
+
+def start_matches(starts: List[str]) -> List[str]:
+    """What journalctl matches for starts of units by invocation id: their own lines, and systemd's about them."""
+    fields = ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID")
+    own, about = (["{}={}".format(field, start) for start in starts] for field in fields)
+    return [*own, "+", *about]
+
+
+class Parser:
+    """Turns pieces of journalctl's export format into entries.
+
+    Args:
+        units: what was asked for; an entry is of the first of its unit fields that is among them.
+    """
+
+    def __init__(self, units: Sequence[str]) -> None:
+        """Begin with nothing."""
+        self._units = {unit.encode(): number for number, unit in enumerate(units)}
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> Iterator[Entry]:
+        """The entries that are whole by now."""
+        text = self._rest + piece
+        place = 0
+        while True:
+            match = _TEXT_ENTRY.match(text, place)
+            if match is not None:
+                lines = match.group(1).split(b"\n")
+                fields = dict(line.split(b"=", 1) for line in lines if line)
+                place = match.end()
+            else:
+                fields, end = _binary_entry(text, place)
+                if end is None:
+                    break
+                place = end
+            if fields:
+                yield self._entry(fields)
+        self._rest = text[place:]
+
+    def _entry(self, fields: Dict[bytes, bytes]) -> Entry:
+        return Entry(
+            cursor=fields.get(b"__CURSOR", b""),
+            time_us=int(fields.get(b"__REALTIME_TIMESTAMP", b"0")),
+            unit=unit_of(fields, self._units) or 0,
+            message=fields.get(b"MESSAGE", NO_MESSAGE),
+        )
+
+
+def _binary_entry(text: bytes, place: int) -> Tuple[Dict[bytes, bytes], Optional[int]]:
+    """The fields of an entry, some of which hold any bytes, and its end; None while it is not whole.
+
+    Raises:
+        Refused: it is no entry.
+    """
+    fields: Dict[bytes, bytes] = {}
+    while True:
+        end = text.find(b"\n", place)
+        if end < 0:
+            return fields, None
+        name, equals, value = text[place:end].partition(b"=")
+        place = end + 1
+        if not name and not equals:
+            return fields, place
+        if not equals:
+            if len(text) < place + _SIZE.size:
+                return fields, None
+            size = _SIZE.unpack_from(text, place)[0]
+            if size > MAX_FIELD_BYTES:
+                raise Refused("what journalctl printed is not journald's export format")
+            start = place + _SIZE.size
+            if len(text) <= start + size:
+                return fields, None
+            value, place = text[start : start + size], start + size + 1
+        fields[name] = value

@@ -1,0 +1,218 @@
+"""The streamed operation `evidence`: what tells why ranks fail or hang, as a tar archive without secrets.
+
+host/…              units, kernel log, connections, memory, tools of the vendor, rendered files
+ranks/<process>/…   unit, journal, container, and every process: status, limits, stack, wait channel,
+                    environment, Python stacks where py-spy is installed
+"""
+
+import io
+import os
+import tarfile
+import time
+from typing import Callable, Dict, List, Optional
+
+from ..group.evidence import FOLDER as KEPT
+from ..host import Host, Refused
+from ..journal.reading import ALL, read_tails
+from .masking import Mask, known_secrets, secret_values
+from .record import Process, read_record, recorded_processes
+from .unit_processes import UnitProcesses, container_of, find_processes, read_variables
+
+JOURNAL_LINES = 20000
+KERNEL_LINES = 5000
+TOOL_S = 8.0
+DEFAULT_S = 45.0
+MAX_FILE_BYTES = 1 << 22
+MAX_PIDS = 64
+PROC_FILES = ("status", "limits", "stack", "wchan", "cmdline")
+# What each vendor's tools know of a fault; those that are not installed say so in one line.
+TOOLS = (
+    ("nvidia-smi", ["nvidia-smi", "-q"]),
+    ("nvidia-smi-nvlink", ["nvidia-smi", "nvlink", "-e"]),
+    ("nvidia-imex-ctl", ["nvidia-imex-ctl", "-N", "-j"]),
+    ("amd-smi", ["amd-smi", "metric", "--json"]),
+    ("rocm-smi-xgmi", ["rocm-smi", "--showxgmierr"]),
+    ("npu-smi", ["npu-smi", "info"]),
+    ("ibv_devinfo", ["ibv_devinfo"]),
+)
+HOST_COMMANDS = (
+    ("connections.txt", ["ss", "-tnpi"]),
+    ("processes.txt", ["ps", "-eo", "pid,ppid,stat,wchan:24,etime,rss,args"]),
+    ("disks.txt", ["df", "-h"]),
+    ("clock.txt", ["timedatectl", "show"]),
+)
+HOST_FILES = ("/proc/meminfo", "/proc/loadavg", "/proc/cmdline", "/proc/version")
+
+Write = Callable[[bytes], None]
+
+
+def stream(request: Dict[str, object], host: Host, write: Write) -> Dict[str, object]:
+    """Send the archive; the report says what was left out for want of time.
+
+    Raises:
+        Refused: the record is damaged.
+    """
+    record = str(request.get("record"))
+    folder = os.path.dirname(record)
+    rows = recorded_processes(read_record(host, record))
+    until = time.monotonic() + float(str(request.get("collect_s") or DEFAULT_S))
+    mask = Mask(known_secrets(host, os.path.join(folder, "credentials")))
+    sink = _Sink(write)
+    with tarfile.open(mode="w|gz", fileobj=sink) as archive:
+        collection = _Collection(host, archive, mask, until)
+        collection.ranks(rows)
+        collection.kernel()
+        collection.files("host/files", folder)
+        # what the watcher has kept of earlier runs
+        collection.files("host/earlier", os.path.join(KEPT, os.path.basename(folder)))
+        collection.host()
+    return {
+        "schema_version": 1,
+        "processes": [{"id": row["id"], "role": row["role"]} for row in rows],
+        "left_out": collection.left_out,
+    }
+
+
+class _Sink(io.RawIOBase):
+    """Passes an archive on as it is written."""
+
+    def __init__(self, write: Write) -> None:
+        super().__init__()
+        self._write = write
+
+    def write(self, data: object) -> int:
+        piece = bytes(memoryview(data))  # type: ignore[arg-type]  # any buffer
+        self._write(piece)
+        return len(piece)
+
+
+class _Collection:
+    """Puts one thing after the other into the archive, what tells most first, until the time is over."""
+
+    def __init__(self, host: Host, archive: tarfile.TarFile, mask: Mask, until: float) -> None:
+        self._host, self._archive, self._mask, self._until = host, archive, mask, until
+        self.left_out: List[str] = []
+
+    def ranks(self, rows: List[Process]) -> None:
+        """Every recorded process."""
+        units = [str(row["unit"]) for row in rows]
+        try:
+            found = find_processes(self._host, units)
+        except Refused as error:
+            self._add("host/processes-of-units.txt", str(error).encode())
+            found = {}
+        variables = {
+            pid: read_variables(self._host, pid) for each in found.values() for pid in each.pids
+        }
+        for each in variables.values():
+            self._mask.learn(secret_values(each))
+        for row in rows:
+            place = "ranks/{}".format(str(row["id"]).replace("/", "_"))
+            self._rank(place, str(row["unit"]), found.get(str(row["unit"])), variables)
+        for row in rows:
+            place = "ranks/{}".format(str(row["id"]).replace("/", "_"))
+            self._journal(place, str(row["unit"]))
+
+    def kernel(self) -> None:
+        """The kernel's log of this boot: Xid, out of memory, links."""
+        argv = ["journalctl", "-k", "-b", "-q", "--no-pager", "-o", "short-iso-precise", "--utc"]
+        self._command("host/kernel.log", [*argv, "-n", str(KERNEL_LINES)])
+
+    def files(self, place: str, folder: str) -> None:
+        """The files below a folder of this host; no credentials."""
+        base = self._host.path(folder)
+        for where, folders, names in os.walk(base):
+            folders[:] = sorted(name for name in folders if name != "credentials")
+            for name in sorted(names):
+                path = os.path.join(where, name)
+                self._file("{}/{}".format(place, os.path.relpath(path, base)), path)
+
+    def host(self) -> None:
+        """The state of the host, and what its vendor's tools say."""
+        for path in HOST_FILES:
+            self._file("host/" + os.path.basename(path) + ".txt", self._host.path(path))
+        for name, argv in HOST_COMMANDS:
+            self._command("host/" + name, argv)
+        for name, argv in TOOLS:
+            self._command("host/tools/{}.txt".format(name), argv)
+
+    def _rank(
+        self,
+        place: str,
+        unit: str,
+        found: Optional[UnitProcesses],
+        variables: Dict[int, Dict[bytes, bytes]],
+    ) -> None:
+        self._command(place + "/unit.txt", ["systemctl", "status", "-l", "-n", "0", "--", unit])
+        container = container_of(unit)
+        if container is not None:  # also one that was kept because it failed
+            for runtime in ("docker", "podman"):
+                self._command(
+                    "{}/{}.json".format(place, runtime),
+                    [runtime, "inspect", container],
+                    if_it_works=True,
+                )
+        for pid in (found.pids if found is not None else [])[:MAX_PIDS]:
+            folder = "{}/{}".format(place, pid)
+            for name in PROC_FILES:
+                self._file(
+                    "{}/{}".format(folder, name), self._host.path("/proc/{}/{}".format(pid, name))
+                )
+            self._add(folder + "/environ", self._mask.environment(variables.get(pid, {})))
+            argv = ["py-spy", "dump", "--nonblocking", "--pid", str(pid)]
+            self._command(folder + "/py-spy.txt", argv, if_it_works=True)
+
+    def _journal(self, place: str, unit: str) -> None:
+        if self._is_over(place + "/journal.txt"):
+            return
+        try:
+            tails = read_tails(self._host, [unit], JOURNAL_LINES, ALL, None).units
+        except Refused as error:
+            self._add(place + "/journal.txt", str(error).encode())
+            return
+        lines = [
+            _stamp(time_us).encode() + b" " + message
+            for tail in tails
+            for time_us, message in zip(tail.times, tail.messages)
+        ]
+        self._add(place + "/journal.txt", b"\n".join(lines) + b"\n")
+
+    def _command(self, name: str, argv: List[str], *, if_it_works: bool = False) -> None:
+        """The output of a program; one that is not there is one line, or nothing."""
+        if self._is_over(name):
+            return
+        left = self._until - time.monotonic()
+        done = self._host.run(argv, min(TOOL_S, left))
+        if if_it_works and done.exit_code != 0:
+            return
+        text = done.stdout if done.exit_code == 0 else done.stdout + done.stderr
+        self._add(name, text.encode())
+
+    def _file(self, name: str, path: str) -> None:
+        if self._is_over(name):
+            return
+        try:
+            with open(path, "rb") as content:
+                text = content.read(MAX_FILE_BYTES)
+        except OSError as error:
+            text = (error.strerror or "").encode()
+        self._add(name, text)
+
+    def _add(self, name: str, content: bytes) -> None:
+        masked = self._mask.text(content)
+        member = tarfile.TarInfo(name)
+        member.size, member.mtime, member.mode = len(masked), int(time.time()), 0o600
+        self._archive.addfile(member, io.BytesIO(masked))
+
+    def _is_over(self, name: str) -> bool:
+        """Whether there is no time left; what is left out is noted."""
+        if time.monotonic() < self._until:
+            return False
+        self.left_out.append(name)
+        return True
+
+
+def _stamp(time_us: int) -> str:
+    """ISO time in UTC with microseconds: in the order of the text, in the order of time."""
+    seconds, rest = divmod(time_us, 1000000)
+    return "{}.{:06d}Z".format(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)), rest)

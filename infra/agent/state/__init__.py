@@ -1,0 +1,1 @@
+"""A host's wanted state: observed, compared, applied, verified and taken back."""

@@ -1,0 +1,187 @@
+"""The operation `state`: observe, compare, apply, verify; check and apply are one path."""
+
+from typing import Dict, List, Optional, Tuple
+
+from ..host import Host, Refused
+from ..item import Item, Kind, Reading, parse_item
+from ..lock import host_lock
+from .declared import is_declared, joined_with, without
+from .kept_releases import finish_release, forget_releases, summary
+from .lasting import persistent_steps
+from .laying_out import lay_out
+from .reload_guard import forbids_reload, held_back, is_rewritten, why_not_reload
+from .report import Row, row_of
+from .rollback import HOST_SCOPE, Record, load_record, remembered_step, save_record
+from .steps import Step, change, difference, observe, promise
+from .taking_back import prune, take_back
+from .waiting import Permission, permission_of
+
+MODES = ("check", "apply", "boot", "rollback", "remove")
+RELOAD_S = 60.0
+
+
+def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
+    """Bring the host to the items of a request, or say what that would change."""
+    mode = str(request.get("mode"))
+    if mode not in MODES:
+        raise Refused("{!r} is not a mode; it takes {}".format(mode, ", ".join(MODES)))
+    stack = str(request.get("stack") or "")
+    if not stack or "/" in stack or stack.startswith("."):
+        raise Refused("{!r} is not the name of a stack".format(stack))
+    documents = _documents(request)
+    with host_lock(host, str(request.get("operator") or "somebody"), writes=mode != "check"):
+        if mode in ("rollback", "remove"):
+            rows, reload_needed = take_back(request, host, [parse_item(d) for d in documents])
+        else:
+            rows, reload_needed = _converge(request, host, documents)
+            if request.get("prunes") and not _has_failed(rows):
+                pruned, is_unit = prune(request, host, [parse_item(d) for d in documents])
+                rows, reload_needed = rows + pruned, reload_needed or is_unit
+        reloaded = reload_needed and mode != "boot" and _reload_units(host, rows, request)
+        forgotten = [] if _has_failed(rows) else _settle_releases(request, host)
+        told = summary(host, stack) if request.get("tells_releases") else {}
+        if forgotten:
+            told = dict(told, forgotten_releases=forgotten)
+    return dict(told, schema_version=1, items=rows, daemon_reloaded=reloaded)
+
+
+def _settle_releases(request: Dict[str, object], host: Host) -> List[str]:
+    """Keep or forget releases, once all of a request has been done; the hashes that were forgotten."""
+    if request["mode"] == "apply" and isinstance(request.get("keep"), dict):
+        finish_release(host, str(request["stack"]))
+    elif request["mode"] == "rollback" and request.get("forgets_releases"):
+        return forget_releases(host, str(request["stack"]))
+    return []
+
+
+def _has_failed(rows: List[Row]) -> bool:
+    return any(row["state"] in ("failed", "blocked") and row["group"] == "files" for row in rows)
+
+
+def _documents(request: Dict[str, object]) -> List[Dict[str, object]]:
+    """The items' documents, with the content of secret files put in."""
+    listed = request.get("items")
+    secrets = request.get("secrets")
+    known = secrets if isinstance(secrets, dict) else {}
+    documents = []
+    for document in listed if isinstance(listed, list) else []:
+        name = document.get("secret")
+        if name is not None and name not in known:
+            raise Refused("the request carries no secret {!r}".format(name))
+        documents.append(dict(document, content=known[name]) if name is not None else document)
+    return documents
+
+
+def _converge(
+    request: Dict[str, object], host: Host, documents: List[Dict[str, object]]
+) -> Tuple[List[Row], bool]:
+    mode, owner, with_diff = str(request["mode"]), str(request["stack"]), bool(request.get("diff"))
+    permission = permission_of(request, host)
+    record = Record([], [], {}) if mode == "boot" else load_record(host, HOST_SCOPE)
+    joined = joined_with(documents, without(record.declared, owner))
+    steps = [observe(host, document) for document in joined.documents]
+    notes: Dict[str, str] = {}
+    tuning = [document for document in documents if document.get("group", "tuning") == "tuning"]
+    if mode != "boot" and tuning:
+        kept = [one for one in tuning if is_declared(one) and one["id"] not in joined.conflicts]
+        declared = dict(without(record.declared, owner), **({owner: kept} if kept else {}))
+        record = record._replace(declared=declared)
+        steps += persistent_steps(host, record, steps, permission, notes)
+    rows: Dict[int, Row] = {}
+    pending: List[int] = []
+    for place, step in enumerate(steps):
+        row = _judge(step, permission, notes, joined.conflicts)
+        if row is None:
+            pending.append(place)
+        else:
+            rows[place] = row
+    hurts = why_not_reload(request, host, [steps[place] for place in pending])
+    for place in [place for place in pending if hurts and is_rewritten(steps[place])]:
+        rows[place] = held_back(steps[place], hurts)
+        pending.remove(place)
+    if mode == "apply":
+        if any(row["group"] == "files" for row in rows.values() if row["why"] == hurts):
+            raise Refused(hurts)
+        before = {scope: load_record(host, scope) for scope in (owner, HOST_SCOPE)}
+        _remember(host, owner, record, [steps[place] for place in pending])
+        undone = lay_out(host, request, {place: steps[place] for place in pending}, before)
+        rows.update(undone)
+        pending = [place for place in pending if place not in undone]
+    reload_needed = False
+    for place in pending:
+        step, note = steps[place], notes.get(steps[place].item.id, "")
+        row = change(host, step, note) if mode != "check" else promise(step, note)
+        if with_diff:
+            row["diff"] = difference(step)
+        is_unit = bool(step.item.document.get("unit"))
+        reload_needed |= mode != "check" and row["state"] == "changed" and is_unit
+        rows[place] = row
+    return [rows[place] for place in range(len(steps))], reload_needed
+
+
+def _judge(
+    step: Step, permission: Permission, notes: Dict[str, str], conflicts: Dict[str, str]
+) -> Optional[Row]:
+    """How an item ends that needs no write; None when it must be changed."""
+    item, reading = step.item, step.reading
+    if reading is None or step.kind is None:
+        return row_of(item, "failed", (None, item.want, None), step.problem)
+    if reading.absent is not None:
+        fine = item.tolerate_absent or item.want is None
+        state = "not_applicable" if fine else "failed"
+        return row_of(item, state, (None, reading.wanted, None), reading.absent)
+    settled = _compare(item, step.kind, reading, notes.get(item.id, ""))
+    if settled is not None:
+        return settled
+    refusal = conflicts.get(item.id) or permission.refusal(item, reading)
+    if refusal is None:
+        return None
+    return row_of(item, "blocked", (reading.value, reading.wanted, reading.value), refusal)
+
+
+def _compare(item: Item, kind: Kind, reading: Reading, note: str) -> Optional[Row]:
+    """How an item ends that is here and is as it should be, or cannot be; None when it differs."""
+    value, wanted = reading.value, reading.wanted
+    if wanted is None:
+        return row_of(item, "ok", (value, None, value), reading.locked or item.why)
+    if reading.locked is not None:
+        return row_of(item, kind.refusal, (value, wanted, value), reading.locked)
+    if not reading.differing():
+        why = "; ".join(filter(None, ["already so", reading.note, note]))
+        return row_of(item, "ok", (value, wanted, value), why)
+    return None
+
+
+def _remember(host: Host, stack: str, host_record: Record, steps: List[Step]) -> None:
+    """Put what is about to change into the rollback records, in one write each.
+
+    Tuning belongs to the host, files to the stack.
+    """
+    _save(host, HOST_SCOPE, host_record, [step for step in steps if step.item.group == "tuning"])
+    others = [step for step in steps if step.item.group != "tuning"]
+    if others:
+        _save(host, stack, load_record(host, stack), others)
+
+
+def _save(host: Host, scope: str, record: Record, steps: List[Step]) -> None:
+    for step in steps:
+        record = remembered_step(host, record, step)
+    if record != load_record(host, scope):
+        save_record(host, scope, record)
+
+
+def _reload_units(host: Host, rows: List[Row], request: Dict[str, object]) -> bool:
+    """Make systemd read the changed unit texts, once; a failure is a row of its own.
+
+    New and removed units need none: systemd reads the former when they are started, and forgets the latter when they
+    have ended. So where a reload would hurt, and nothing else has changed by now, it is left out.
+    """
+    if not host.has_systemd() or forbids_reload(request, host):
+        return False
+    done = host.run(["systemctl", "daemon-reload"], RELOAD_S)
+    if done.exit_code != 0:
+        item = parse_item({"id": "systemd:daemon-reload", "group": "files", "kind": "service"})
+        why = "systemctl daemon-reload: {}".format(done.last_words)
+        rows.append(row_of(item, "failed", (None, "reloaded", None), why))
+        return False
+    return True
