@@ -9,7 +9,7 @@ from typing import Dict, Iterable, List, Match
 PACKAGE = "moe_agent"
 _DOCSTRING = re.compile(r'(\A|:\n *)("""[\s\S]*?""")$', re.MULTILINE)
 _COMMENT = re.compile(r"(?:^ *|  )# .*$", re.MULTILINE)
-_IMPORTED = re.compile(r"^ *from (\.+)([\w.]*) import (\(|[\w, ]+$)", re.MULTILINE)
+_IMPORTED = re.compile(r"^ *from (\.+)([\w.]*) import (\(|[\w, ]+)", re.MULTILINE)
 WATCHER = "group.watch"
 
 TITLE = "# The host agent of moe-infra: all of its modules in one file, and an importer for them."
@@ -89,7 +89,7 @@ def _imports(name: str, text: str) -> List[str]:
     modules = [package] if package else []
     for dots, module, names in _IMPORTED.findall(text):
         within = package if dots == "." and package else ""
-        found = [module] if module else names.split(", ")
+        found = [module] if module else names.strip().split(", ")
         modules += [within + "." + each if within else each for each in found]
     return modules
 

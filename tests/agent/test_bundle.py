@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.bundle import needed, program, sources_in, watcher_program, without_comments
+from infra.agent.bundle import (
+    needed,
+    program,
+    sources_in,
+    texts_in,
+    watcher_program,
+    without_comments,
+)
 from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.files import read_file
 from infra.agent.item import parse_item
@@ -52,6 +59,7 @@ def test_an_operation_runs_with_what_it_needs_alone(operation: str, tmp_path: Pa
     """Every import is found among the modules that are carried for it, those of later moments too."""
     module = {**OPERATIONS, **STREAMS}[operation].lstrip(".")
     carried = needed(sources_in(str(AGENT)), ["conversation", module])
+    assert set(needed(texts_in(str(AGENT)), ["conversation", module])) == set(carried)
     names = sorted(set(carried) - {"__init__"})
     loads = "".join(f"import moe_agent.{name}\n" for name in names)
     text = program(carried).rpartition("sys.exit(main(sys.argv[1:]))")[0] + loads
