@@ -26,8 +26,7 @@ from infra.provision.survey import Survey, survey_account
 from infra.provision.weight_rules import (
     Loading,
     change_problems,
-    efa_warning,
-    loading_warning,
+    loading_warnings,
     storage_problems,
 )
 from infra.provision.weight_store import StoreSettings, WeightStore, choose_store
@@ -134,14 +133,10 @@ def _warn_of_slow_loading(decided: _Decided, size_bytes: int) -> None:
         num_hosts=len(decided.topology.hosts),
         target_s=decided.spec.weights.load_target_s,
     )
-    rates, lustre = read_loading_rates(), decided.account.lustre
-    storage = decided.store.storage
-    for warning in (
-        loading_warning(storage, lustre, loading, rates),
-        efa_warning(storage, lustre, loading.num_hosts),
+    for warning in loading_warnings(
+        decided.store.storage, decided.account.lustre, loading, read_loading_rates()
     ):
-        if warning is not None:
-            pulumi.log.warn(warning)
+        pulumi.log.warn(warning)
 
 
 def _launch(decided: _Decided, made: _Made) -> dict[str, ec2.Instance]:

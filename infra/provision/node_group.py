@@ -13,10 +13,14 @@ from infra.catalog.network_cards import NetworkInterface
 from infra.plan.topology import TopologyHost
 from infra.provision.account import Account
 from infra.provision.found import FoundImage
+from infra.provision.launch_template import (
+    METADATA,
+    USUAL_ROOT_DEVICE,
+    capacity_arguments,
+    network_interface,
+    root_volume,
+)
 from infra.provision.naming import Tags
-
-# Of Amazon Linux images; taken where nobody could be asked what the image's own is called.
-USUAL_ROOT_DEVICE = "/dev/xvda"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,16 +97,18 @@ class NodeGroup(pulumi.ComponentResource):
             key_name=settings.account.key_name,
             user_data=surroundings.user_data,
             iam_instance_profile={"arn": surroundings.profile_arn},
-            metadata_options={
-                "http_endpoint": "enabled",
-                "http_tokens": "required",
-                "http_put_response_hop_limit": 1,
-            },
+            metadata_options=METADATA,
             block_device_mappings=[
-                _root_volume(surroundings.image, settings.account.root_volume_gib)
+                root_volume(
+                    settings.account.root_volume_gib,
+                    surroundings.image.root_device or USUAL_ROOT_DEVICE,
+                )
             ],
             network_interfaces=[
-                _network_interface(each, surroundings) for each in settings.interfaces
+                network_interface(
+                    each, groups=(surroundings.group_id,), subnet_id=surroundings.subnet_id
+                )
+                for each in settings.interfaces
             ],
             placement={"group_name": surroundings.placement_group}
             if surroundings.placement_group
@@ -113,41 +119,5 @@ class NodeGroup(pulumi.ComponentResource):
             update_default_version=True,
             tags=tags,
             opts=ResourceOptions(parent=self, ignore_changes=ignored),
-            **_capacity(settings.capacity, settings.account.reservation_id),
+            **capacity_arguments(settings.capacity, settings.account.reservation_id),
         )
-
-
-def _root_volume(image: FoundImage, size_gib: int) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
-    return ec2.LaunchTemplateBlockDeviceMappingArgs(
-        device_name=image.root_device or USUAL_ROOT_DEVICE,
-        ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-            volume_type="gp3", volume_size=size_gib, encrypted="true", delete_on_termination="true"
-        ),
-    )
-
-
-def _network_interface(
-    interface: NetworkInterface, surroundings: Surroundings
-) -> ec2.LaunchTemplateNetworkInterfaceArgs:
-    return ec2.LaunchTemplateNetworkInterfaceArgs(
-        network_card_index=interface.card,
-        device_index=interface.device,
-        interface_type=interface.type,
-        subnet_id=surroundings.subnet_id,
-        security_groups=[surroundings.group_id],
-        delete_on_termination="true",
-    )
-
-
-def _capacity(kind: CapacityKind, reservation_id: str | None) -> dict[str, object]:
-    """The launch template's arguments for the way that machines are bought."""
-    if kind == "on-demand" or reservation_id is None:
-        return {}
-    specification = ec2.LaunchTemplateCapacityReservationSpecificationArgs(
-        capacity_reservation_preference="capacity-reservations-only",
-        capacity_reservation_target={"capacity_reservation_id": reservation_id},
-    )
-    if kind == "odcr":
-        return {"capacity_reservation_specification": specification}
-    market = ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
-    return {"capacity_reservation_specification": specification, "instance_market_options": market}

@@ -90,6 +90,18 @@ def change_problems(
         yield account_problem("moe-infra:fsx_capacity_gib", what, str(capacity), stack)
 
 
+def loading_warnings(
+    storage: StorageKind, lustre: LustreSettings, loading: Loading, rates: LoadingRates
+) -> Iterator[str]:
+    """Everything worth saying of how weights are read."""
+    for warning in (
+        loading_warning(storage, lustre, loading, rates),
+        efa_warning(storage, lustre, loading.num_hosts),
+    ):
+        if warning is not None:
+            yield warning
+
+
 def loading_warning(
     storage: StorageKind, lustre: LustreSettings, loading: Loading, rates: LoadingRates
 ) -> str | None:

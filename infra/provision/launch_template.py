@@ -1,0 +1,63 @@
+"""The parts of a launch template, whoever launches from it: metadata, volumes, interfaces, capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+from pulumi_aws import ec2
+
+from infra.catalog.instance_types import CapacityKind
+from infra.catalog.network_cards import NetworkInterface
+
+# Of Amazon Linux images; taken where nobody could be asked what the image's own is called.
+USUAL_ROOT_DEVICE = "/dev/xvda"
+# A hop limit of 1 keeps pods and containers from the machine's own credentials.
+METADATA: Mapping[str, str | int] = {
+    "http_endpoint": "enabled",
+    "http_tokens": "required",
+    "http_put_response_hop_limit": 1,
+}
+
+
+def root_volume(
+    size_gib: int, device: str = USUAL_ROOT_DEVICE
+) -> ec2.LaunchTemplateBlockDeviceMappingArgs:
+    """An encrypted root volume."""
+    return ec2.LaunchTemplateBlockDeviceMappingArgs(
+        device_name=device,
+        ebs=ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+            volume_type="gp3", volume_size=size_gib, encrypted="true", delete_on_termination="true"
+        ),
+    )
+
+
+def network_interface(
+    interface: NetworkInterface,
+    *,
+    groups: Sequence[pulumi.Input[str]],
+    subnet_id: pulumi.Input[str] | None,
+) -> ec2.LaunchTemplateNetworkInterfaceArgs:
+    """One interface of the layout; `subnet_id` is None where whoever launches chooses the subnet."""
+    return ec2.LaunchTemplateNetworkInterfaceArgs(
+        network_card_index=interface.card,
+        device_index=interface.device,
+        interface_type=interface.type,
+        subnet_id=subnet_id,
+        security_groups=list(groups),
+        delete_on_termination="true",
+    )
+
+
+def capacity_arguments(kind: CapacityKind, reservation_id: str | None) -> dict[str, object]:
+    """The launch template's arguments for the way that machines are bought."""
+    if kind == "on-demand" or reservation_id is None:
+        return {}
+    specification = ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+        capacity_reservation_preference="capacity-reservations-only",
+        capacity_reservation_target={"capacity_reservation_id": reservation_id},
+    )
+    if kind == "odcr":
+        return {"capacity_reservation_specification": specification}
+    market = ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
+    return {"capacity_reservation_specification": specification, "instance_market_options": market}
