@@ -18,9 +18,9 @@ from pathlib import Path
 from infra.inventory.hosts import InventoryHost
 from infra.launch.deployment import Limits, Pace
 from infra.launch.fleet import SshFleet, SystemClock
-from infra.launch.staging import stage
-from infra.launch.staging_order import Staging
-from infra.launch.staging_plan import Checkpoint
+from infra.launch.staging.checkpoints import stage
+from infra.launch.staging.order import Staging
+from infra.launch.staging.plan import Checkpoint
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import LabHost
 from infra.rehearsal.lab.starting import start_lab

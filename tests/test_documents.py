@@ -35,10 +35,14 @@ def test_every_room_has_a_row() -> None:
 
 @pytest.mark.parametrize(("room", "cell"), ROWS, ids=[room for room, _ in ROWS])
 def test_a_reader_finds_what_a_room_begins_with(room: str, cell: str) -> None:
-    begins = re.findall(r"`(\w+)\.(\w+)`", cell)
+    begins = re.findall(r"`([\w.]+)\.(\w+)`", cell)
     assert begins
-    folder = PROJECT / "infra" / room
-    assert [f"{m}.{what}" for m, what in begins if what not in defined_in(folder / f"{m}.py")] == []
+    paths = {module: PROJECT.joinpath("infra", room, *module.split(".")) for module, _ in begins}
+    assert [
+        f"{module}.{name}"
+        for module, name in begins
+        if name not in defined_in(paths[module].with_suffix(".py"))
+    ] == []
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])

@@ -22,8 +22,8 @@ if PROJECT not in sys.path:  # the project need not be installed where Ansible i
 
 from infra.errors import InfraError  # noqa: E402
 from infra.launch.fleet import SystemClock  # noqa: E402
-from infra.launch.rendered_host import read_rendered  # noqa: E402
-from infra.launch.rendered_work import OPERATIONS, HostAtWork, Wish  # noqa: E402
+from infra.launch.rendered.host import read_rendered  # noqa: E402
+from infra.launch.rendered.work import OPERATIONS, HostAtWork, Wish  # noqa: E402
 from infra.launch.secret import Secret  # noqa: E402
 from infra.remote.agent_call import agent_command, agent_input, read_answer  # noqa: E402
 from infra.remote.outcome import Outcome  # noqa: E402

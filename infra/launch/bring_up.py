@@ -10,13 +10,13 @@ from infra.launch.deployment import Deployment
 from infra.launch.draining import draining
 from infra.launch.fleet import ask_until_known
 from infra.launch.handover import hand_over, look_at, take_back, watched
-from infra.launch.host_drift import not_as_installed
 from infra.launch.installation import install
 from infra.launch.preflight.gate import Gate
 from infra.launch.progress import clock_text
-from infra.launch.proof import Verdict
+from infra.launch.proof.host_drift import not_as_installed
+from infra.launch.proof.rank import Verdict
+from infra.launch.proof.router import ask_through
 from infra.launch.readiness import Readiness
-from infra.launch.router_proof import ask_through
 from infra.launch.secret import Secret
 from infra.launch.supervision import GroupState
 from infra.launch.unit_states import UnitState, read_units, units_request

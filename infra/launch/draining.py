@@ -25,7 +25,7 @@ from infra.engines.serving import METRICS, open_pattern, open_requests
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import ask_until_known
-from infra.launch.probing import probe_hosts
+from infra.launch.proof.probing import probe_hosts
 from infra.launch.supervision import groups_request
 from infra.plan.process import Process
 from infra.render.host_paths import unit_name

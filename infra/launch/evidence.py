@@ -20,7 +20,7 @@ from infra.launch.first_failure import (
     run_begun,
 )
 from infra.launch.fleet import rows_of
-from infra.launch.log_stream import Chunks
+from infra.launch.logs.stream import Chunks
 from infra.remote.failures import OverTime
 from infra.render.host_paths import release_path
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
-from infra.launch.probing import ask_reachable
+from infra.launch.proof.probing import ask_reachable
 from infra.launch.supervision import (
     FAILED,
     MEETS,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra.launch.deployment import Deployment
-from infra.launch.probing import ask_reachable
+from infra.launch.proof.probing import ask_reachable
 from infra.launch.unit_states import UnitState, own_reason
 from infra.plan.process import Process
 

@@ -16,9 +16,15 @@ from infra.launch.failures import (
 )
 from infra.launch.fleet import Request
 from infra.launch.port_holders import find_misplaced
-from infra.launch.probing import HEALTH_S, ask_reachable, probe_hosts, read_engine_ids, run_proofs
 from infra.launch.progress import Progress
-from infra.launch.proof import Asking, Verdict, build_proof, partners
+from infra.launch.proof.probing import (
+    HEALTH_S,
+    ask_reachable,
+    probe_hosts,
+    read_engine_ids,
+    run_proofs,
+)
+from infra.launch.proof.rank import Asking, Verdict, build_proof, partners
 from infra.launch.unit_states import (
     UnitState,
     own_reason,

@@ -16,8 +16,8 @@ from infra.launch.deployment import Deployment, Limits
 from infra.launch.fleet import SshFleet, SystemClock, ask_all, rows_of
 from infra.launch.host_tuning import TuningOrder, count_of, tune
 from infra.launch.installation import install, state_request
+from infra.launch.proof.verification import verify
 from infra.launch.secret import Secret
-from infra.launch.verification import verify
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
 from infra.rehearsal.real_engines import has_real_engines

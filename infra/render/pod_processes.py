@@ -114,8 +114,8 @@ def _health(process: Process) -> Iterable[Document]:
 def _proof(plan: Plan, process: Process, endpoints: Endpoints, program: str) -> Iterable[Document]:
     """The requests that make each rank behind a process generate a token, where one pod alone can ask.
 
-    A decode rank of a disaggregated deployment is never asked without a prefill rank (`infra/launch/proof.py`): the
-    router's own proof goes through both. Nor is a prefill rank whose transfer must be announced to both sides.
+    A decode rank of a disaggregated deployment is never asked without a prefill rank (`infra/launch/proof/rank.py`):
+    the router's own proof goes through both. Nor is a prefill rank whose transfer must be announced to both sides.
     """
     names = [c.variable for c in credentials_of(program, plan.secrets)]
     key = {"key_variable": next((n for n in names if n.endswith("_KEY")), "")}

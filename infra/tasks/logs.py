@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from infra.errors import HostsFailed, StackError
-from infra.launch.log_lines import LogLines
-from infra.launch.log_reading import LogMerge, LogQuery, judge_query
-from infra.launch.log_stream import HostLog
+from infra.launch.logs.lines import LogLines
+from infra.launch.logs.reading import LogMerge, LogQuery, judge_query
+from infra.launch.logs.stream import HostLog
 from infra.remote.failures import failure_table
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options

@@ -10,12 +10,12 @@ from typing import Literal
 from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed, StackError
 from infra.inventory.hosts import InventoryHost
-from infra.launch.archive_sending import Sending, plan_sending, send_and_load
-from infra.launch.image_archive import read_archive
-from infra.launch.images import ImageOnHost, bring_images, unequal_images
-from infra.launch.staging import deep_check, end_stagings, stage
-from infra.launch.staging_order import Outcome, Staging
-from infra.launch.staging_plan import SHARED_STORAGE, Checkpoint, giga
+from infra.launch.images.archive import read_archive
+from infra.launch.images.presence import ImageOnHost, bring_images, unequal_images
+from infra.launch.images.sending import Sending, plan_sending, send_and_load
+from infra.launch.staging.checkpoints import deep_check, end_stagings, stage
+from infra.launch.staging.order import Outcome, Staging
+from infra.launch.staging.plan import SHARED_STORAGE, Checkpoint, giga
 from infra.plan.compile import CompiledStack
 from infra.plan.weights_origin import source_host
 from infra.render.host_state import HostState

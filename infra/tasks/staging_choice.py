@@ -9,8 +9,8 @@ from infra.catalog.load import Catalog
 from infra.launch.deployment import Limits, Pace
 from infra.launch.fleet import Fleet, SystemClock
 from infra.launch.lease import this_owner
-from infra.launch.staging_order import Staging
-from infra.launch.staging_plan import SHARED_STORAGE, Checkpoint, wanted_checkpoints
+from infra.launch.staging.order import Staging
+from infra.launch.staging.plan import SHARED_STORAGE, Checkpoint, wanted_checkpoints
 from infra.plan.compile import CompiledStack
 from infra.spec.weights_source import FIELD
 from infra.tasks.output import Output

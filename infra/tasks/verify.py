@@ -8,9 +8,9 @@ from infra.catalog.load import Catalog
 from infra.engines.capabilities import CAPABILITIES
 from infra.errors import Differs, NotReady
 from infra.launch.fleet import Fleet
-from infra.launch.host_drift import Check
-from infra.launch.staging import deep_check
-from infra.launch.verification import verify
+from infra.launch.proof.host_drift import Check
+from infra.launch.proof.verification import verify
+from infra.launch.staging.checkpoints import deep_check
 from infra.plan.compile import CompiledStack
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from infra.errors import HostsFailed, Problem, ProblemsFound, StackError
-from infra.launch.host_drift import Check
+from infra.launch.proof.host_drift import Check
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document, table
 from infra.tasks.verify import checks_table, verify_document

@@ -10,11 +10,11 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, PrerequisiteError, StackError
-from infra.launch import archive_sending
-from infra.launch.archive_sending import Sending, plan_sending, send_and_load
 from infra.launch.deployment import Limits, Pace
-from infra.launch.image_archive import ImageArchive, read_archive
-from infra.launch.staging_order import Staging
+from infra.launch.images import sending as archive_sending
+from infra.launch.images.archive import ImageArchive, read_archive
+from infra.launch.images.sending import Sending, plan_sending, send_and_load
+from infra.launch.staging.order import Staging
 from infra.remote.failures import LostConnection
 from infra.render.host_state import HostState
 from tests.agent.stubborn_host import program

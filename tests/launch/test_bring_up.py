@@ -8,7 +8,7 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, NotReady, PrerequisiteError
 from infra.launch.bring_up import bring_up
-from infra.launch.router_proof import ends_again_and_again
+from infra.launch.proof.router import ends_again_and_again
 from infra.launch.unit_states import read_units
 from infra.remote.failures import LostConnection, Unreachable
 from infra.render.reserved_ports import RESERVED_PORTS_ID

@@ -16,7 +16,7 @@ from infra.launch.deployment import Deployment
 from infra.launch.draining import DRAIN_S, Draining, draining
 from infra.launch.fleet import Clock
 from infra.launch.handover import look_at
-from infra.launch.verification import check_members
+from infra.launch.proof.verification import check_members
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 REPLICAS = "tests/stacks/vllm-shared-replicas.yaml"

@@ -11,8 +11,8 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.errors import StackError
-from infra.launch.archive_sending import plan_sending
-from infra.launch.image_archive import plain_name, read_archive
+from infra.launch.images.archive import plain_name, read_archive
+from infra.launch.images.sending import plan_sending
 from tests.cli.saved_image import save_image
 from tests.launch.scripted_fleet import make_deployment
 

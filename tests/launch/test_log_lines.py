@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.launch.log_lines import LogLines, in_order
+from infra.launch.logs.lines import LogLines, in_order
 from infra.tasks.logs import text_of
 
 

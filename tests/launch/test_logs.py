@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 
 from infra.errors import StackError
-from infra.launch.log_reading import WAITING_BATCHES, LogMerge, LogQuery, judge_query
-from infra.launch.log_stream import HostLog
+from infra.launch.logs.reading import WAITING_BATCHES, LogMerge, LogQuery, judge_query
+from infra.launch.logs.stream import HostLog
 from infra.remote.failures import AgentFailed, LostConnection, Unreachable
 
 LOST = LostConnection("b", "the connection was lost.", "Run it again.")

@@ -12,7 +12,8 @@ from infra.engines.serving import (
     generated_tokens,
     served_model_name,
 )
-from infra.launch.proof import (
+from infra.launch.proof.questions import missing_from, picture_url, question_for
+from infra.launch.proof.rank import (
     Asking,
     Proof,
     build_proof,
@@ -20,7 +21,6 @@ from infra.launch.proof import (
     judge_proof,
     partners,
 )
-from infra.launch.questions import missing_from, picture_url, question_for
 from infra.plan.compile import compile_file
 from infra.plan.endpoints import Endpoints, RankEndpoint, read_endpoints
 

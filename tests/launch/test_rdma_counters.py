@@ -6,7 +6,7 @@ import pytest
 
 from infra.engines.transport_signs import Transport
 from infra.engines.transports import Told
-from infra.launch.rdma_counters import (
+from infra.launch.proof.rdma_counters import (
     LEAST_BYTES,
     PACKET_BYTES,
     Moved,

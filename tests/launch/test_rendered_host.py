@@ -10,8 +10,8 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, StackError
-from infra.launch.rendered_host import RenderedHost, read_rendered
-from infra.launch.result_words import state_result
+from infra.launch.rendered.host import RenderedHost, read_rendered
+from infra.launch.rendered.words import state_result
 from infra.plan.compile import compile_file
 from infra.plan.document import plan_hash
 from infra.render.host_state import host_state

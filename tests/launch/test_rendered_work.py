@@ -12,8 +12,8 @@ from infra.catalog.load import Catalog
 from infra.errors import PrerequisiteError
 from infra.launch.fleet import Report, Request
 from infra.launch.lease import owner_of
-from infra.launch.rendered_host import RenderedHost
-from infra.launch.rendered_work import OPERATIONS, HostAtWork, Wish
+from infra.launch.rendered.host import RenderedHost
+from infra.launch.rendered.work import OPERATIONS, HostAtWork, Wish
 from infra.launch.secret import Secret
 from infra.plan.compile import compile_file
 from infra.remote.failures import LeaseHeld

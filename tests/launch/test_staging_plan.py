@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from infra.launch.images import ImageOnHost, unequal_images
-from infra.launch.staging_plan import Found, Seat, chain, giga, missing_bytes, short_of_room
-from infra.launch.staging_progress import Standing, duration, progress_lines, read_standing
+from infra.launch.images.presence import ImageOnHost, unequal_images
+from infra.launch.staging.plan import Found, Seat, chain, giga, missing_bytes, short_of_room
+from infra.launch.staging.progress import Standing, duration, progress_lines, read_standing
 
 FILES = [{"name": "a", "size_bytes": 60}, {"name": "b", "size_bytes": 40}]
 

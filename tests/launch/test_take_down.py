@@ -7,9 +7,9 @@ from infra.errors import HostsFailed
 from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment, Pace
 from infra.launch.observation import observe, remembered, status_document
+from infra.launch.proof.verification import verify
 from infra.launch.releases import read_releases
 from infra.launch.take_down import take_down
-from infra.launch.verification import verify
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 STACK = "gb200-2p1d"

@@ -17,7 +17,7 @@ from infra.errors import ProblemsFound, StackError
 from infra.launch.preflight.observed import Holder, Told
 from infra.launch.preflight.scene import Scene
 from infra.launch.preflight.table import judge
-from infra.launch.transport_checks import judge_collective
+from infra.launch.proof.transport import judge_collective
 from infra.plan.compile import compile_file, compile_stack
 from infra.plan.document import plan_document
 from infra.plan.foreign.assumed import Told as ToldBeside

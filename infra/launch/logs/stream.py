@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from infra.launch.fleet import rows_of
-from infra.launch.log_lines import LogLines
+from infra.launch.logs.lines import LogLines
 from infra.remote.failures import LostConnection, Unreachable
 
 # A lost connection is tried again after this, and then twice as long, up to the longest pause.

@@ -9,7 +9,7 @@ from infra.engines.serving import BOOTSTRAP_QUERY, engine_ids
 from infra.errors import InfraError
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import REREADS, Report, Request, all_reports, rows_of
-from infra.launch.proof import Proof, Verdict, judge_proof
+from infra.launch.proof.rank import Proof, Verdict, judge_proof
 from infra.plan.endpoints import RankEndpoint
 from infra.remote.failures import LostConnection
 

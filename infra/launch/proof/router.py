@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from infra.engines.serving import CHAT, answer_text, answer_tokens
 from infra.launch.deployment import Deployment
 from infra.launch.failures import router_not_ready
-from infra.launch.probing import ask_reachable, probe_hosts
-from infra.launch.proof import error_text, is_good
+from infra.launch.proof.probing import ask_reachable, probe_hosts
+from infra.launch.proof.rank import error_text, is_good
 from infra.launch.readiness import LOG_LINES
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.process import Process

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.launch.staging_plan import giga
+from infra.launch.staging.plan import giga
 
 MAX_SHOWN = 4
 _MINUTE_S = 60

@@ -9,7 +9,7 @@ from infra.catalog.load import Catalog
 from infra.engines.transport_signs import SPEAKS_WITH, Library, Transport
 from infra.engines.transports import Told, fallen_back, is_mixed, read_transports
 from infra.launch.deployment import Deployment
-from infra.launch.host_drift import Check
+from infra.launch.proof.host_drift import Check
 from infra.plan.process import Plan, Process
 
 COLLECTIVES: Mapping[str, Library] = {"nvidia": "NCCL", "amd": "NCCL", "ascend": "HCCL"}

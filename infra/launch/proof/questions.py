@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Mapping
 
 from infra.engines.serving import CHAT, answer_text
-from infra.launch.proof import Question
+from infra.launch.proof.rank import Question
 
 MAX_TOKENS = 256
 PNG_SIDE = 64

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from infra.errors import HostsFailed, InfraError
 from infra.launch.fleet import rows_of
-from infra.launch.staging_order import Order, Staging
-from infra.launch.staging_plan import (
+from infra.launch.staging.order import Order, Staging
+from infra.launch.staging.plan import (
     Checkpoint,
     giga,
 )

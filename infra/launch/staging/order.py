@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from infra.launch.deployment import Pace
 from infra.launch.fleet import Fleet
 from infra.launch.secret import Secret
-from infra.launch.staging_plan import (
+from infra.launch.staging.plan import (
     Checkpoint,
     Found,
     Seat,
 )
-from infra.launch.staging_progress import Standing
+from infra.launch.staging.progress import Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,12 @@ from infra.catalog.load import Catalog
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import ask_all
 from infra.launch.handover import look_at
-from infra.launch.host_drift import Check, drift
-from infra.launch.live_checks import check_processes, read_live
-from infra.launch.probing import Answered, probe_hosts, read_engine_ids, run_proofs
-from infra.launch.proof import Asking, build_question, error_text, is_good, partners
-from infra.launch.questions import missing_from, question_for
-from infra.launch.rdma_counters import check_counters, moved_between, read_counters
+from infra.launch.proof.host_drift import Check, drift
+from infra.launch.proof.live import check_processes, read_live
+from infra.launch.proof.probing import Answered, probe_hosts, read_engine_ids, run_proofs
+from infra.launch.proof.questions import missing_from, question_for
+from infra.launch.proof.rank import Asking, build_question, error_text, is_good, partners
+from infra.launch.proof.rdma_counters import check_counters, moved_between, read_counters
 from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.endpoints import RankEndpoint

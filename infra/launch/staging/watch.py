@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from infra.errors import InfraError
 from infra.launch.fleet import rows_of
-from infra.launch.staging_order import Order, Staging
-from infra.launch.staging_plan import (
+from infra.launch.staging.order import Order, Staging
+from infra.launch.staging.plan import (
     Checkpoint,
 )
-from infra.launch.staging_progress import Standing, progress_lines, read_standing
+from infra.launch.staging.progress import Standing, progress_lines, read_standing
 
 # A host that cannot be asked for so long is given up; its staging goes on by itself.
 LOST_S = 60.0

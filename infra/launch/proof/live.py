@@ -10,8 +10,8 @@ from infra.catalog.load import Catalog
 from infra.engines.transports import sign_patterns
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, ask_all, rows_of
-from infra.launch.host_drift import Check
-from infra.launch.transport_checks import check_transports
+from infra.launch.proof.host_drift import Check
+from infra.launch.proof.transport import check_transports
 from infra.plan.process import Process
 from infra.render.host_paths import unit_name
 from infra.render.host_state import runnable_image

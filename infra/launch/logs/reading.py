@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from infra.errors import InfraError, StackError
-from infra.launch.log_lines import LogLines, in_order
-from infra.launch.log_stream import Batch, HostLog, RecordedId
+from infra.launch.logs.lines import LogLines, in_order
+from infra.launch.logs.stream import Batch, HostLog, RecordedId
 from infra.remote.failures import HostFailure
 from infra.render.host_paths import release_path
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from infra.errors import PrerequisiteError
 from infra.launch.fleet import Report, ask_all, rows_of
-from infra.launch.staging_order import (
+from infra.launch.staging.order import (
     Order,
     Outcome,
     Staging,
@@ -14,7 +14,7 @@ from infra.launch.staging_order import (
     outcomes_of,
     texts_of,
 )
-from infra.launch.staging_plan import (
+from infra.launch.staging.plan import (
     Checkpoint,
     Found,
     Seat,
@@ -22,8 +22,8 @@ from infra.launch.staging_plan import (
     missing_bytes,
     short_of_room,
 )
-from infra.launch.staging_start import list_files, running_status, start_checks, start_stagings
-from infra.launch.staging_watch import follow, look_request
+from infra.launch.staging.start import list_files, running_status, start_checks, start_stagings
+from infra.launch.staging.watch import follow, look_request
 from infra.plan.ports import STAGING_BLOCK
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from infra.errors import HostsFailed, PrerequisiteError, StackError
 from infra.launch.deployment import Pace
 from infra.launch.fleet import Fleet, ask_all, ask_until_known
-from infra.launch.image_archive import NAME, OPTION, ImageArchive, plain_name
-from infra.launch.images import ImageOnHost, bring_images
-from infra.launch.staging import stage
-from infra.launch.staging_order import Staging
-from infra.launch.staging_plan import Checkpoint, giga
-from infra.launch.staging_progress import rate_words
+from infra.launch.images.archive import NAME, OPTION, ImageArchive, plain_name
+from infra.launch.images.presence import ImageOnHost, bring_images
+from infra.launch.staging.checkpoints import stage
+from infra.launch.staging.order import Staging
+from infra.launch.staging.plan import Checkpoint, giga
+from infra.launch.staging.progress import rate_words
 from infra.render.host_state import HostState, Item
 from infra.render.weight_source import WeightSource
 

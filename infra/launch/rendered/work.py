@@ -19,10 +19,10 @@ from infra.launch.host_tuning import Allowance, TuningOrder, tune
 from infra.launch.installation import apply_state, judge_hosts, make_way, state_request
 from infra.launch.lease import Owner, is_dead, lease_document, owner_of
 from infra.launch.observation import UNKNOWN, ProcessStatus, observe
+from infra.launch.proof.router import ask_through
 from infra.launch.readiness import Readiness
-from infra.launch.rendered_host import Ask, OneHost, RenderedHost, deployment_on, part_of
-from infra.launch.result_words import state_result
-from infra.launch.router_proof import ask_through
+from infra.launch.rendered.host import Ask, OneHost, RenderedHost, deployment_on, part_of
+from infra.launch.rendered.words import state_result
 from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.remote.failures import LeaseHeld

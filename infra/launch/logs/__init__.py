@@ -1,0 +1,1 @@
+"""The logs of all hosts, merged by time."""

@@ -1,0 +1,1 @@
+"""One host of a rendered folder, for other tools than `fab`."""

@@ -1,0 +1,1 @@
+"""Checkpoints brought to hosts: planned, started there, followed to the end."""
