@@ -16,9 +16,11 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 INDEX = "MOE_WORKER_INDEX"
+GROUP_INDEX = "MOE_GROUP_INDEX"
+LEADER = "LWS_LEADER_ADDRESS"  # LeaderWorkerSet gives it to every container of a group
 REFUSED = 78  # EX_CONFIG of sysexits.h
 NOT_IN_TIME = 75  # EX_TEMPFAIL
 STOPPED = 128 + signal.SIGTERM
@@ -64,30 +66,41 @@ def expand(text: str, environment: Dict[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
-def processes_of(document: Document, environment: Dict[str, str]) -> List[Document]:
-    """The rows of this pod's host, by its index in the group."""
-    index = environment.get(INDEX, "")
-    hosts = document["hosts"]  # type: List[Document]
-    if not index.isdigit() or int(index) >= len(hosts):
+def host_of(document: Document, environment: Dict[str, str]) -> Document:
+    """This pod's host: by its group, where the document is of several, and its index in the group."""
+    index, group = environment.get(INDEX, ""), environment.get(GROUP_INDEX, "0")
+    hosts, size = document["hosts"], int(_number(document["group_size"]))
+    place = int(group) * size + int(index) if index.isdigit() and group.isdigit() else len(hosts)
+    if place >= len(hosts) or int(index) >= size:
         what = "{}={!r} is none of the {} hosts of {}".format(
             INDEX, index, len(hosts), document["group"]
         )
         raise Refused(what + ": is the pod the LeaderWorkerSet's own?")
-    return list(hosts[int(index)]["processes"])
+    return dict(hosts[place])
+
+
+def processes_of(document: Document, environment: Dict[str, str]) -> List[Document]:
+    """The rows of this pod's host."""
+    return list(host_of(document, environment)["processes"])
 
 
 def run(document: Document) -> int:
     """Wait for the peers' names, start every process, and end with the first that ends."""
     environment = dict(os.environ)
-    rows = processes_of(document, environment)
+    own_host = host_of(document, environment)
+    rows = list(own_host["processes"])
     with contextlib.suppress(FileNotFoundError):
         os.remove(started_path())
     children = _Children(_number(document["stop_s"]))
     signal.signal(signal.SIGTERM, children.stop)
     signal.signal(signal.SIGINT, children.stop)
-    names, urls = _words(document["names"]), _words(document["urls"])
-    limit_s = _number(document["wait_s"])
-    if not _wait("the names of pods", names, has_address, limit_s):
+    peers = {str(peer["name"]): peer.get("worker") for peer in own_host["awaits"]}
+    urls, limit_s = _words(document["urls"]), _number(document["wait_s"])
+
+    def is_peer(name: str) -> bool:
+        return leads_to(name, pod_name(environment.get(LEADER, ""), peers[name]))
+
+    if not _wait("the names of pods", list(peers), is_peer, limit_s):
         return NOT_IN_TIME
     if not _wait("endpoints", urls, is_healthy, limit_s):
         return NOT_IN_TIME
@@ -130,12 +143,28 @@ def probe(document: Document, *, with_proof: bool) -> int:
     return 1 if problems else 0
 
 
-def has_address(name: str) -> bool:
-    """Whether a name resolves."""
+def pod_name(leader: str, worker: Any) -> str:
+    """The pod of a group's worker, by what its leader is called in this very revision; "" where nobody asks.
+
+    Source: kubernetes-sigs/lws v0.9.0, pods `<set>-<group>` and `<set>-<group>-<worker>` of one subdomain.
+    """
+    if worker is None:
+        return ""
+    first, _, rest = leader.partition(".")
+    return "{}-{}.{}".format(first, worker, rest) if int(_number(worker)) else leader
+
+
+def leads_to(name: str, pod: str) -> bool:
+    """Whether a name resolves, and to nothing but that pod: pods of an older revision may still end under it."""
+    found = _addresses(name)
+    return bool(found) and (not pod or found == _addresses(pod))
+
+
+def _addresses(name: str) -> Set[str]:
     try:
-        return bool(socket.getaddrinfo(name, None))
+        return {str(row[4][0]) for row in socket.getaddrinfo(name, None)}
     except OSError:
-        return False
+        return set()
 
 
 def is_healthy(url: str) -> bool:

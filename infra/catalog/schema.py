@@ -306,6 +306,7 @@ class TuningItem(Entry):
         tolerate_absent: a host without it is `not_applicable`, not `failed`.
         enabled: whether the profile applies it unless the stack's `tuning.enable` names it.
         opt_in: what stands in the place of `want` when the stack's `tuning.enable` names the item.
+        left_on_nodes: why a node of a Kubernetes cluster is left alone; None where it is tuned as any host.
     """
 
     id: StrictStr
@@ -317,6 +318,7 @@ class TuningItem(Entry):
     at_least: StrictBool = False
     enabled: StrictBool = True
     opt_in: StrictStr | None = None
+    left_on_nodes: StrictStr | None = None
     why: StrictStr
     source: StrictStr
     checked: date

@@ -116,7 +116,8 @@ def address_book(
                 f"The stack runs in pods ({topology.platform}): no host of an inventory serves it."
             )
             raise StackError(str(inventory.path), what, "Leave --inventory out.")
-        return pod_addresses(topology.stack, [(each.name, each.hosts) for each in topology.groups])
+        groups = [(each.name, each.hosts) for each in topology.groups]
+        return pod_addresses(topology.stack, groups, topology.workload)
     if inventory is None:
         return documentation_hosts([host.name for host in topology.hosts])
     return InventoryAddresses(
@@ -231,6 +232,10 @@ def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:
     if disaggregated and spec.engine.name == "vllm-ascend" and spec.kv_transfer == "nixl":
         what = "vllm-ascend moves KV caches with Mooncake's connector; nixl would be left unused."
         problems.add("kv-transfer-engine", "kv_transfer", what, "Write kv_transfer: mooncake.")
+    if not disaggregated and spec.kubernetes.workload == "disaggregated-set":
+        what = "A DisaggregatedSet holds prefill and decode; a unified role is one set already."
+        fix = "Write kubernetes.workload: leader-worker-set, or prefill and decode under roles."
+        problems.add("workload-of-one-role", "kubernetes.workload", what, fix)
     if not disaggregated and spec.kv_transfer is not None:
         problems.add(
             "needless-kv-transfer",

@@ -109,6 +109,7 @@ def build_topology(resolved: ResolvedStack, problems: Problems) -> Topology | No
     return Topology(
         stack=resolved.stack.name,
         platform=spec.platform,
+        workload=spec.kubernetes.workload,
         hosts=tuple(
             TopologyHost(
                 name=host.name, roles=tuple(host.roles), accelerator=host.settings.accelerator

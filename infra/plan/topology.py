@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from infra.catalog.schema import Accelerator
 from infra.engines.settings import RoleSettings
 from infra.inventory.pods import ROUTER_HOST
-from infra.spec.stack import KUBERNETES, Platform, RoleName
+from infra.spec.stack import KUBERNETES, Platform, RoleName, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,14 @@ class Topology:
     """All hosts and groups of a deployment; enough to provision machines.
 
     Hosts are ordered by role, replica and rank; the router runs on the first, or in a pod of its own.
+
+    Args:
+        workload: what carries the groups where hosts are pods.
     """
 
     stack: str
     platform: Platform
+    workload: Workload
     hosts: tuple[TopologyHost, ...]
     groups: tuple[Group, ...]
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 import pulumi
 
 from infra.errors import Problem, ProblemsFound
 from infra.provision.account import PROJECT_NAME
-from infra.render.cluster_facts import EFA_RESOURCE, ClusterFacts, LustreVolume, WeightsVolume
+from infra.render.cluster_facts import (
+    EFA_RESOURCE,
+    ClusterFacts,
+    LustreVolume,
+    NodeTuningChoice,
+    WeightsVolume,
+)
 from infra.spec.stack import Weights
 
 # The AMIs with EFA set aside 5128 pages of 2 MiB; EKS user guide, node EFA: pods ask for this much.
@@ -21,6 +28,9 @@ _LABEL = re.compile(
     r"([a-z0-9.-]+/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?=([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?"
 )
 _RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9][\w.-]*=[1-9]\d*")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_NODE_TUNING: Mapping[str, NodeTuningChoice] = {name: name for name in get_args(NodeTuningChoice)}
+_OWNER_LABELS = ("owner", "cost_center")
 _NODE_STORAGE = (None, "local", "shared-mount")
 
 CLUSTER_CONFIG_NAMES = (
@@ -33,6 +43,8 @@ CLUSTER_CONFIG_NAMES = (
     "fsx_id",
     "fsx_dns_name",
     "fsx_mount_name",
+    "node_tuning",
+    *_OWNER_LABELS,
 )
 
 
@@ -88,8 +100,29 @@ def read_cluster(
             network=network,
             huge_pages_mib=EFA_HUGE_PAGES_MIB if EFA_RESOURCE in network else 0,
             weights=_weights(known, demand.weights),
+            labels=owner_labels(known),
+            node_tuning=_NODE_TUNING[known.get("node_tuning", "apply")],
         ),
     )
+
+
+def owner_labels(known: Mapping[str, str]) -> dict[str, str]:
+    """The labels that the owner wants on every object, under the names that tags have elsewhere."""
+    return {name: known[name] for name in _OWNER_LABELS if name in known}
+
+
+def label_problems(stack: str, known: Mapping[str, str]) -> list[Problem]:
+    """What cannot be the value of a label."""
+    return [
+        cluster_problem(
+            stack,
+            name,
+            f"{value!r} cannot be a label in Kubernetes: letters, digits, `.`, `_` and `-`, at most 63.",
+            "team-a",
+        )
+        for name, value in owner_labels(known).items()
+        if not _LABEL_VALUE.fullmatch(value)
+    ]
 
 
 def cluster_problem(stack: str, key: str, what: str, example: str) -> Problem:
@@ -142,7 +175,11 @@ def _malformed(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]
     if network != NONE and not all(_RESOURCE.fullmatch(each) for each in network.split(",")):
         what = f"{network} is not a list of resources, NAME=COUNT with commas between, nor {NONE}."
         problems.append(cluster_problem(demand.stack, "network_resource", what, "rdma/hca=8"))
-    return problems
+    tuning = known.get("node_tuning", "apply")
+    if tuning not in _NODE_TUNING:
+        what = f"{tuning} is nothing to do about nodes; it takes {', '.join(_NODE_TUNING)}."
+        problems.append(cluster_problem(demand.stack, "node_tuning", what, "none"))
+    return [*problems, *label_problems(demand.stack, known)]
 
 
 def _weights_problems(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:

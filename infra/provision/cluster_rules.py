@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.catalog.schema import Accelerator, PodAccess
 from infra.errors import Problem
 from infra.provision.cluster_config import cluster_problem
 from infra.provision.cluster_survey import FoundCluster, FoundNode, Taint
 from infra.render.cluster_facts import ClusterFacts
-from infra.render.pod_documents import stack_labels
+from infra.render.pod_objects import stack_labels
 from infra.render.pod_template import TOLERATED_EFFECT
 
 LWS_GROUP = "leaderworkerset.x-k8s.io"
 LWS_DEFINITION = f"leaderworkersets.{LWS_GROUP}"
+UNIT_GROUP = "disaggregatedset.x-k8s.io"
+UNIT_DEFINITION = f"disaggregatedsets.{UNIT_GROUP}"
 DOMAIN_DEFINITION = "computedomains.resource.nvidia.com"
 LWS_RELEASE = "v0.9.0"
 _INSTALL_LWS = (
     "kubectl apply --server-side -f "
     f"https://github.com/kubernetes-sigs/lws/releases/download/{LWS_RELEASE}/manifests.yaml"
 )
+# Since then every kubelet lets pods set net.ipv4.ip_local_reserved_ports (pkg/kubelet/sysctl/safe_sysctls.go).
+SAFE_SINCE = (1, 27)
+HUGE_PAGES = "hugepages-2Mi"
+ENFORCED = "pod-security.kubernetes.io/enforce"
 # A namespace with this label is the operator's, and the stack may live in it.
 LENT = "moe-infra/lent-to"
 MAX_NAMED = 4
@@ -35,6 +42,8 @@ class NodeDemand:
     Args:
         num_hosts: pods with engines; each takes a node.
         needs_domain: whether all of them share memory over a fabric that spans hosts.
+        is_unit: whether one DisaggregatedSet carries all groups.
+        sets_ports: whether pods reserve ports in their own network namespace.
     """
 
     stack: str
@@ -42,15 +51,20 @@ class NodeDemand:
     accelerator: Accelerator
     num_hosts: int
     needs_domain: bool
+    is_unit: bool
+    sets_ports: bool
 
 
 def judge_cluster(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> list[Problem]:
     """Everything that stands in the way of a stack."""
     return [
         *_workloads(found, demand),
+        *_units(found, demand),
         *_domains(found, demand),
         *_nodes(found, facts, demand),
+        *_kubelets(found, demand),
         *_namespace(found, facts, demand),
+        *_admission(found, facts, demand),
         *_claim(found, facts, demand),
     ]
 
@@ -82,7 +96,19 @@ def _workloads(found: FoundCluster, demand: NodeDemand) -> Iterator[Problem]:
         yield _problem(demand, what, f"Type: {_INSTALL_LWS}")
 
 
+def _units(found: FoundCluster, demand: NodeDemand) -> Iterator[Problem]:
+    """DisaggregatedSet comes with LeaderWorkerSet and its controller."""
+    known = found.definitions
+    if demand.is_unit and LWS_DEFINITION in known and UNIT_DEFINITION not in known:
+        what = "The API server knows no DisaggregatedSet, which LeaderWorkerSet brings since v0.9."
+        fix = f"Type: {_INSTALL_LWS}, or write kubernetes.workload: leader-worker-set"
+        yield _problem(demand, what, fix)
+
+
 def _domains(found: FoundCluster, demand: NodeDemand) -> Iterator[Problem]:
+    if demand.needs_domain and not found.knows_claims:
+        what = "The API server knows no resource.k8s.io: pods cannot claim their NVLink domain."
+        yield _problem(demand, what, "Take a cluster of Kubernetes 1.34, or newer.")
     if demand.needs_domain and DOMAIN_DEFINITION not in found.definitions:
         what = (
             f"The API server knows no ComputeDomain, without which {demand.accelerator.id} pods of several hosts "
@@ -99,7 +125,7 @@ def _nodes(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> Iter
     pod = demand.accelerator.pod
     wanted = {} if pod is None else {pod.resource: demand.accelerator.devices_per_host}
     wanted |= dict(facts.network)
-    short = {node.name: _lacks(node, wanted, pod) for node in found.nodes}
+    short = {node.name: _lacks(node, wanted, facts.huge_pages_mib, pod) for node in found.nodes}
     able = [node for node in found.nodes if not short[node.name]]
     if len(able) < demand.num_hosts:
         selector = ",".join(f"{name}={value}" for name, value in facts.node_selector.items())
@@ -152,18 +178,21 @@ def _sizes(
         yield _problem(demand, what, fix, "node_selector")
 
 
-def _lacks(node: FoundNode, wanted: dict[str, int], pod: PodAccess | None) -> str:
+def _lacks(node: FoundNode, wanted: dict[str, int], pages_mib: int, pod: PodAccess | None) -> str:
     """Why a node does not take a pod of the stack, "" where it does."""
     if not node.takes_pods:
         return "is cordoned or not ready"
     kept_off = [str(taint) for taint in node.taints if _keeps_off(taint, pod)]
     if kept_off:
         return f"has the taint {', '.join(kept_off)}"
-    short = (
+    short = [
         f"has {have} {name}"
         for name, count in wanted.items()
         if (have := _count(node.allocatable.get(name, "0"))) < count
-    )
+    ]
+    pages = node.allocatable.get(HUGE_PAGES, "0")
+    if _mib(pages) < pages_mib:
+        short.append(f"has {pages} {HUGE_PAGES} of {pages_mib}Mi")
     return ", ".join(short)
 
 
@@ -177,6 +206,16 @@ def _count(text: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
+def _mib(text: str) -> int:
+    """MiB of a quantity of pages (`10256Mi`, `20Gi`, bytes)."""
+    found = re.fullmatch(r"(\d+)([KMGT]i)?", text)
+    if found is None:
+        return 0
+    shift = {"Ki": -10, "Mi": 0, "Gi": 10, "Ti": 20, None: -20}[found[2]]
+    number = int(found[1])
+    return number << shift if shift >= 0 else number >> -shift
+
+
 def _named(short: dict[str, str]) -> str:
     """Nodes that do not take a pod, with the reason, in brackets."""
     named = [f"{name} {why}" for name, why in short.items() if why]
@@ -185,8 +224,47 @@ def _named(short: dict[str, str]) -> str:
     return f" ({listed})" if named else ""
 
 
+def _kubelets(found: FoundCluster, demand: NodeDemand) -> Iterator[Problem]:
+    """Ports are reserved in each pod: an old kubelet ends a pod that says so with SysctlForbidden."""
+    old = [node for node in found.nodes if (v := _version(node.kubelet)) and v < SAFE_SINCE]
+    if demand.sets_ports and old:
+        named = "; ".join(f"{node.name} has {node.kubelet}" for node in old[:MAX_NAMED])
+        what = (
+            "Pods reserve ports of the stack (net.ipv4.ip_local_reserved_ports), which kubelets before "
+            f"{SAFE_SINCE[0]}.{SAFE_SINCE[1]} forbid ({named})."
+        )
+        fix = (
+            "Upgrade them, or start their kubelets with --allowed-unsafe-sysctls=net.ipv4.ip_local_reserved_ports: "
+            "else their pods end with SysctlForbidden."
+        )
+        yield replace(_problem(demand, what, fix, "node_selector"), severity="warning")
+
+
+def _version(text: str) -> tuple[int, int] | None:
+    """Major and minor of `v1.34.2-eks-3025e55`; None for what says none."""
+    found = re.match(r"v?(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _admission(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> Iterator[Problem]:
+    """A lent namespace admits pods with folders of their node, locked memory, and for tuning privileged ones."""
+    level = (found.namespace or {}).get(ENFORCED, "privileged")
+    if level != "privileged" and _says_lent(found, demand.stack):
+        what = (
+            f"The namespace {facts.namespace} enforces the pod security standard {level}: it admits no pod with "
+            "folders of its node, and engines and node tuning need them."
+        )
+        fix = f"Type: kubectl label --overwrite namespace {facts.namespace} {ENFORCED}=privileged"
+        yield _problem(demand, what, fix, "namespace")
+
+
 def _namespace(found: FoundCluster, facts: ClusterFacts, demand: NodeDemand) -> Iterator[Problem]:
     """The namespace is not there yet, was made for this stack, or is lent to it."""
+    if found.is_ending:
+        what = f"The namespace {facts.namespace} is being deleted: nothing can be made in it."
+        fix = f"Wait until `kubectl get namespace {facts.namespace}` finds none, then try again."
+        yield _problem(demand, what, fix, "namespace")
+        return
     is_own, says_lent = _is_own(found, demand.stack), _says_lent(found, demand.stack)
     if is_own and says_lent:
         what = (

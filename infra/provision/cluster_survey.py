@@ -18,6 +18,7 @@ KUBECTL_S = 20
 _NOT_THERE = "(NotFound)"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+_CLAIMS = "/apis/resource.k8s.io"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +38,18 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundNode:
-    """A node: its labels, what it can give to pods by resource, whether it takes new ones, and its taints."""
+    """A node: its labels, what it can give to pods by resource, whether it takes new ones, and its taints.
+
+    Args:
+        kubelet: version of its kubelet as that says it (`v1.34.2-eks-3025e55`), "" where it says none.
+    """
 
     name: str
     labels: Mapping[str, str]
     allocatable: Mapping[str, str]
     takes_pods: bool
     taints: tuple[Taint, ...]
+    kubelet: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +59,19 @@ class FoundCluster:
     Args:
         definitions: names of the custom resource definitions that were asked for and are there.
         webhook_groups: API groups whose objects some mutating webhook completes.
+        knows_claims: whether pods can claim resources (dynamic resource allocation).
         nodes: those that the stack's selector chooses.
         namespace: labels of the stack's namespace, None where there is none.
+        is_ending: whether that namespace is being deleted.
         has_claim: whether the claim with the weights is there; None when it was not asked for.
     """
 
     definitions: frozenset[str]
     webhook_groups: frozenset[str]
+    knows_claims: bool
     nodes: tuple[FoundNode, ...]
     namespace: Mapping[str, str] | None
+    is_ending: bool
     has_claim: bool | None
 
 
@@ -77,6 +87,7 @@ def survey_cluster(
     webhooks = _ask(access, _WEBHOOKS) or {}
     nodes = _ask(access, f"/api/v1/nodes?labelSelector={quote(selector)}") or {}
     namespace = _ask(access, f"/api/v1/namespaces/{facts.namespace}")
+    metadata = {} if namespace is None else namespace["metadata"]
     has_claim = None
     if facts.weights.kind == "claim":
         path = f"/api/v1/namespaces/{facts.namespace}/persistentvolumeclaims/{facts.weights.claim}"
@@ -86,8 +97,10 @@ def survey_cluster(
             name for name in definitions if _ask(access, f"{_DEFINITIONS}/{name}") is not None
         ),
         webhook_groups=frozenset(_groups(webhooks.get("items") or ())),
+        knows_claims=_ask(access, _CLAIMS) is not None,
         nodes=tuple(map(_node, nodes.get("items") or ())),
-        namespace=None if namespace is None else namespace["metadata"].get("labels") or {},
+        namespace=None if namespace is None else metadata.get("labels") or {},
+        is_ending="deletionTimestamp" in metadata,
         has_claim=has_claim,
     )
 
@@ -113,6 +126,7 @@ def _node(document: Mapping[str, Any]) -> FoundNode:
             Taint(key=each["key"], value=each.get("value") or "", effect=each["effect"])
             for each in spec.get("taints") or ()
         ),
+        kubelet=(status.get("nodeInfo") or {}).get("kubeletVersion") or "",
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from infra.catalog.load import Catalog
-from infra.errors import ProblemsFound
 from infra.plan.topology import Topology
 from infra.provision.cluster_config import (
     ClusterAccess,
@@ -16,6 +15,7 @@ from infra.provision.cluster_config import (
 from infra.provision.cluster_rules import (
     DOMAIN_DEFINITION,
     LWS_DEFINITION,
+    UNIT_DEFINITION,
     NodeDemand,
     is_lent,
     judge_cluster,
@@ -27,8 +27,10 @@ from infra.provision.workload import (
     WorkloadContent,
     judged_plan,
     pod_inventory,
+    refuse_or_warn,
     workload_content,
 )
+from infra.render.pod_sets import sets_ports
 from infra.spec.load import LoadedStack
 
 
@@ -54,16 +56,16 @@ def _decide(stack: LoadedStack, catalog: Catalog) -> tuple[ClusterAccess, Worklo
     spans_hosts = plan.num_hosts > 1
     demand = ClusterDemand(stack=stack.name, weights=stack.spec.weights, spans_hosts=spans_hosts)
     access, facts = read_cluster(read_cluster_values(), demand)
-    content = workload_content(plan, facts, catalog)
+    content = workload_content(stack, plan, facts, catalog)
     nodes = NodeDemand(
         stack=stack.name,
         context=access.context,
         accelerator=catalog.accelerator(plan.hosts[0].accelerator),
         num_hosts=plan.num_hosts,
         needs_domain=any(each.kind == "ComputeDomain" for each in content.objects),
+        is_unit=stack.spec.kubernetes.workload == "disaggregated-set",
+        sets_ports=any(map(sets_ports, content.objects)),
     )
-    found = survey_cluster(access, facts, (LWS_DEFINITION, DOMAIN_DEFINITION))
-    problems = judge_cluster(found, facts, nodes)
-    if problems:
-        raise ProblemsFound(tuple(problems))
+    found = survey_cluster(access, facts, (LWS_DEFINITION, UNIT_DEFINITION, DOMAIN_DEFINITION))
+    refuse_or_warn(judge_cluster(found, facts, nodes))
     return access, replace(content, makes_namespace=not is_lent(found, stack.name))

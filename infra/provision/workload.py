@@ -9,27 +9,33 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi import ResourceOptions
-from pulumi_kubernetes import apps, core, policy
+from pulumi_kubernetes import apps, core, policy, rbac
 from pulumi_kubernetes.apiextensions import CustomResource
 
 from infra.agent.bundle import texts_in
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_stack
-from infra.errors import ProblemsFound, StackError
+from infra.errors import Problem, ProblemsFound, StackError
 from infra.inventory.pods import INTERFACE
 from infra.plan.compile import compile_stack
 from infra.plan.process import Plan
 from infra.plan.topology import Topology
+from infra.provision.cluster_tuning import tuning_objects
 from infra.provision.inventory_output import HostRecord, inventory_document
 from infra.provision.secret_values import secret_values
 from infra.render.cluster_facts import ClusterFacts
-from infra.render.pod_documents import PodObject, pod_documents, secret_name, stack_labels
+from infra.render.pod_documents import CLIENTS, pod_documents
+from infra.render.pod_objects import PodObject, object_metadata, secret_name, stack_labels
 from infra.spec.load import PROJECT, LoadedStack
 
 # The router has endpoints when engines have loaded, which takes longer than Pulumi waits.
 NO_WAIT = {"pulumi.com/skipAwait": "true"}
 _WAITED_FOR_BY_NOBODY = frozenset({"Deployment", "Service", "PersistentVolumeClaim"})
-_WORKLOADS = frozenset({"LeaderWorkerSet", "Deployment"})
+# A node that cannot be tuned would hold up everything else; but a deletion waits until nodes are taken back.
+AT_ONCE = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
+_WORKLOADS = frozenset({"DaemonSet", "LeaderWorkerSet", "DisaggregatedSet", "Deployment"})
+# A namespace of ours admits what engines need of a node: its folders, locked memory, and for tuning everything.
+ADMITTED = {"pod-security.kubernetes.io/enforce": "privileged"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +57,7 @@ class WorkloadContent:
     @property
     def clients(self) -> str:
         """The name of the service that clients use."""
-        service: Any = next(each.document for each in self.objects if each.kind == "Service")
-        return str(service["metadata"]["name"])
+        return next(each.called for each in self.objects if each.name == CLIENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +95,8 @@ class Workload(pulumi.ComponentResource):
         self._late = content.late
         first: list[pulumi.Resource] = [*ready]
         if content.makes_namespace:
-            metadata = {"name": content.facts.namespace, "labels": stack_labels(name)}
+            labels = {**content.facts.labels, **stack_labels(name), **ADMITTED}
+            metadata = {"name": content.facts.namespace, "labels": labels}
             options_first = _after(options, first)
             first.append(core.v1.Namespace("namespace", metadata=metadata, opts=options_first))
         if content.secrets:
@@ -104,11 +110,13 @@ class Workload(pulumi.ComponentResource):
         options: ResourceOptions,
         first: Sequence[pulumi.Resource],
     ) -> None:
-        """All objects; workloads behind everything that their pods name."""
+        """All objects; workloads behind everything that their pods name, and behind what tunes their nodes."""
         named = [each for each in objects if each.kind not in _WORKLOADS]
         made = [*first, *(self._make(each, _after(options, first)) for each in named)]
+        tuning = [each for each in objects if each.kind == "DaemonSet"]
+        made += [self._make(each, _after(options, made)) for each in tuning]
         for each in objects:
-            if each.kind in _WORKLOADS:
+            if each.kind in _WORKLOADS and each not in tuning:
                 self._make(each, _after(options, made))
 
     def _make(self, found: PodObject, options: ResourceOptions) -> pulumi.Resource:
@@ -117,9 +125,9 @@ class Workload(pulumi.ComponentResource):
         metadata = dict(document["metadata"])
         if found.kind in _WAITED_FOR_BY_NOBODY:
             metadata["annotations"] = {**metadata.get("annotations", {}), **NO_WAIT}
-        rest = {
-            key: value for key, value in document.items() if key in ("spec", "data", "immutable")
-        }
+        if found.kind == "DaemonSet":
+            metadata["annotations"] = {**metadata.get("annotations", {}), **AT_ONCE}
+        rest = {_ARGUMENTS.get(k, k): v for k, v in document.items() if k not in _HEAD}
         make = _KINDS.get(found.kind)
         if make is not None:
             return make(found.name, metadata=metadata, opts=options, **rest)
@@ -142,35 +150,49 @@ def judged_plan(stack: LoadedStack, catalog: Catalog) -> Plan:
     """
     _refuse_unmade(stack)
     plan = compile_stack(stack, catalog=catalog).plan
-    problems = judge_stack(plan, stack, catalog)
+    refuse_or_warn(judge_stack(plan, stack, catalog))
+    return plan
+
+
+def refuse_or_warn(problems: Sequence[Problem]) -> None:
+    """Log what does not refuse a stack.
+
+    Raises:
+        ProblemsFound: something does.
+    """
     errors = tuple(problem for problem in problems if problem.blocks)
     if errors:
         raise ProblemsFound(errors)
     for problem in problems:
         pulumi.log.warn(str(problem))
-    return plan
 
 
 def workload_content(
+    stack: LoadedStack,
     plan: Plan,
     facts: ClusterFacts,
     catalog: Catalog,
     *,
-    makes_namespace: bool = True,
     late: Mapping[str, pulumi.Input[str]] | None = None,
 ) -> WorkloadContent:
-    """The objects and secrets of a plan.
+    """The objects and secrets of a stack's plan, in a namespace of its own.
 
     Raises:
         InfraError: an object cannot be made, or a secret is not there.
     """
-    launcher = texts_in(str(PROJECT / "infra" / "agent"))["pod_launch"]
+    objects = pod_documents(
+        plan,
+        workload=stack.spec.kubernetes.workload,
+        cluster=facts,
+        catalog=catalog,
+        launcher=texts_in(str(PROJECT / "infra" / "agent"))["pod_launch"],
+    )
     return WorkloadContent(
         plan=plan,
         facts=facts,
-        objects=pod_documents(plan, cluster=facts, catalog=catalog, launcher=launcher),
+        objects=(*tuning_objects(stack, plan, facts, catalog), *objects),
         secrets=secret_values(plan.secrets),
-        makes_namespace=makes_namespace,
+        makes_namespace=True,
         late=late or {},
     )
 
@@ -211,11 +233,6 @@ def fill_in(value: Any, late: Mapping[str, pulumi.Input[str]]) -> Any:
 def _refuse_unmade(stack: LoadedStack) -> None:
     """What a stack may ask for and is not made in pods."""
     spec = stack.spec
-    if spec.kubernetes.workload != "leader-worker-set":
-        what = f"{spec.kubernetes.workload} cannot be made yet."
-        raise StackError(
-            f"{stack.file} kubernetes.workload", what, "Write leader-worker-set: a set per replica."
-        )
     if spec.ingress != "none":
         what = "A cluster has its own way in; none is made."
         raise StackError(
@@ -232,21 +249,22 @@ def _after(options: ResourceOptions, others: Sequence[pulumi.Resource]) -> Resou
 
 
 def _secret(stack: str, content: WorkloadContent, options: ResourceOptions) -> core.v1.Secret:
-    metadata = {
-        "name": secret_name(stack),
-        "namespace": content.facts.namespace,
-        "labels": stack_labels(stack),
-    }
+    metadata = object_metadata(stack, content.facts, secret_name(stack))
     values = pulumi.Output.secret(dict(content.secrets))
     return core.v1.Secret("secrets", metadata=metadata, string_data=values, opts=options)
 
 
+_HEAD = frozenset({"apiVersion", "kind", "metadata"})
+_ARGUMENTS = {"roleRef": "role_ref"}
 _KINDS: Mapping[str, Callable[..., pulumi.Resource]] = {
     "ConfigMap": core.v1.ConfigMap,
+    "DaemonSet": apps.v1.DaemonSet,
     "Deployment": apps.v1.Deployment,
     "PersistentVolume": core.v1.PersistentVolume,
     "PersistentVolumeClaim": core.v1.PersistentVolumeClaim,
     "PodDisruptionBudget": policy.v1.PodDisruptionBudget,
+    "Role": rbac.v1.Role,
+    "RoleBinding": rbac.v1.RoleBinding,
     "Service": core.v1.Service,
     "ServiceAccount": core.v1.ServiceAccount,
 }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+NodeTuningChoice = Literal["apply", "rollback", "none"]
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 
 
@@ -44,6 +45,8 @@ class ClusterFacts:
         network: resources of the fabric that each pod asks for, by name (`rdma/hca`, `vpc.amazonaws.com/efa`).
         huge_pages_mib: of 2 MiB pages that each pod asks for; 0 for none.
         weights: where they are.
+        labels: what the owner wants to see on every object (`owner`, `cost_center`).
+        node_tuning: whether nodes are tuned, brought back to what was found, or left alone.
     """
 
     namespace: str
@@ -51,3 +54,5 @@ class ClusterFacts:
     network: Mapping[str, int]
     huge_pages_mib: int
     weights: WeightsVolume
+    labels: Mapping[str, str]
+    node_tuning: NodeTuningChoice

@@ -33,7 +33,13 @@ from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_scr
 from infra.render.release_record import release_record
 from infra.render.supervision import watch_document
 from infra.render.units import cleanup_unit_text, process_unit, watch_unit_text
-from infra.render.wanted_tuning import Tuning, WantedTuning, plan_tuning, profile_tuning
+from infra.render.wanted_tuning import (
+    Tuning,
+    WantedTuning,
+    node_tuning,
+    plan_tuning,
+    profile_tuning,
+)
 from infra.spec.stack import Runtime
 
 SCHEMA_VERSION = 1
@@ -140,6 +146,16 @@ def hosts_state(host: str, tuning: Tuning) -> HostState:
     """
     items = tuple(_tuning_item(wanted) for wanted in profile_tuning(tuning))
     return HostState(stack=HOSTS_OWNER, host=host, release="", items=items, enable=tuning.enable)
+
+
+def node_state(stack: str, tuning: Tuning) -> HostState:
+    """What a stack wants of every node on which its pods may run: they are alike, and none is a plan's host.
+
+    Raises:
+        StackError: an item is switched on that the profile lacks.
+    """
+    items = tuple(_tuning_item(wanted) for wanted in node_tuning(tuning))
+    return HostState(stack=stack, host="", release="", items=items, enable=tuning.enable)
 
 
 def _tuning_item(wanted: WantedTuning) -> Item:

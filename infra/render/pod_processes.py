@@ -36,24 +36,38 @@ def group_hosts(plan: Plan, group: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(p.host for p in plan.processes if p.group == group))
 
 
-def group_document(plan: Plan, group: str, endpoints: Endpoints) -> Document:
-    """All processes of a group, by host in rank order."""
-    hosts = group_hosts(plan, group)
+def groups_document(
+    plan: Plan, groups: Sequence[str], endpoints: Endpoints, *, is_unit: bool
+) -> Document:
+    """All processes of groups of one size, by group and by host in rank order.
+
+    Args:
+        plan: whose processes they are.
+        groups: of one set, in the order of its replicas.
+        endpoints: of the plan.
+        is_unit: whether the hosts' names are services that may still lead to an older revision.
+    """
+    by_group = [group_hosts(plan, group) for group in groups]
     return {
         "schema_version": SCHEMA_VERSION,
-        "group": group,
+        "group": ", ".join(groups),
+        "group_size": len(by_group[0]),
         "stop_s": STOP_S,
         "wait_s": WAIT_S,
-        "names": [plan.host(host).address for host in hosts],
         "urls": [],
         "hosts": [
             {
                 "name": host,
+                "awaits": [
+                    {"name": plan.host(peer).address, **({"worker": index} if is_unit else {})}
+                    for index, peer in enumerate(hosts)
+                ],
                 "processes": [
                     _row(plan, process, endpoints, plan.engine.name)
                     for process in plan.on_host(host)
                 ],
             }
+            for hosts in by_group
             for host in hosts
         ],
     }
@@ -73,11 +87,11 @@ def router_document(
     return {
         "schema_version": SCHEMA_VERSION,
         "group": router.group,
+        "group_size": 1,
         "stop_s": STOP_S,
         "wait_s": WAIT_S,
-        "names": [],
         "urls": list(urls),
-        "hosts": [{"name": ROUTER_HOST, "processes": [row]}],
+        "hosts": [{"name": ROUTER_HOST, "awaits": [], "processes": [row]}],
     }
 
 

@@ -13,13 +13,16 @@ from infra.plan.process import Plan
 from infra.render.cluster_facts import ClusterFacts, WeightsVolume
 from infra.render.host_paths import CONTAINER_SECRETS
 from infra.render.host_state import runnable_image
+from infra.render.pod_objects import stack_labels
 from infra.render.pod_processes import GRACE_S, WAIT_S, Document
+from infra.render.reserved_ports import RESERVED_PORTS_ID, reserved_ports_text
 
 LAUNCHER_FOLDER = "/etc/moe-infra"
 LAUNCHER = f"{LAUNCHER_FOLDER}/launch.py"
 LAUNCH_DOCUMENT = f"{LAUNCHER_FOLDER}/processes.json"
 WEIGHTS_CLAIM = "weights"
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
+GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 DOMAIN_CLAIM = "nvlink-domain"
 # Engines are given this long to load, as `fab up` gives them, and their peers' pods to appear.
 LOAD_S = 3600
@@ -39,7 +42,7 @@ class Container:
 
     Args:
         launch: name of the ConfigMap with the launcher and its document.
-        index: the worker's index; None where the pod's label tells it.
+        index: the worker's index; None where the pod's labels tell it and its group's.
     """
 
     launch: str
@@ -56,11 +59,15 @@ class Node:
         accelerator: the pod takes all devices of a node.
         mounts: from the node into the container, beside weights.
         spans_hosts: whether the stack's processes run on more than one host.
+        ports: that the kernel must not give to outgoing connections.
+        is_exclusive: whether no other stack's engines may share the domain.
     """
 
     accelerator: Accelerator
     mounts: Sequence[Mount]
     spans_hosts: bool
+    ports: frozenset[int]
+    is_exclusive: bool
 
 
 def pod_access(accelerator: Accelerator) -> PodAccess:
@@ -110,15 +117,19 @@ def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Contain
         },
         volumes,
     )
+    if node.ports:
+        # of the pod's own network namespace, where a node's setting does not reach
+        value = reserved_ports_text("", node.ports)
+        spec["securityContext"] = {"sysctls": [{"name": RESERVED_PORTS_ID, "value": value}]}
     spec["nodeSelector"] = dict(cluster.node_selector)
-    spec["tolerations"] = [
-        {"key": access.resource, "operator": "Exists", "effect": TOLERATED_EFFECT}
-    ]
+    spec["tolerations"] = node_tolerations(access)
     if needs_domain:
         spec["resourceClaims"] = [
             {"name": DOMAIN_CLAIM, "resourceClaimTemplateName": domain_claim(plan.stack)}
         ]
-        spec["affinity"] = _same_domain(plan.stack, str(access.domain_label))
+        spec["affinity"] = _same_domain(
+            plan.stack, str(access.domain_label), is_exclusive=node.is_exclusive
+        )
     return spec
 
 
@@ -161,6 +172,11 @@ def router_pod(
     return spec
 
 
+def node_tolerations(access: PodAccess) -> list[Document]:
+    """What pods of a stack tolerate of the nodes that carry its accelerator."""
+    return [{"key": access.resource, "operator": "Exists", "effect": TOLERATED_EFFECT}]
+
+
 def domain_claim(stack: str) -> str:
     """The claim template that the stack's ComputeDomain makes."""
     return f"{stack}-nvlink"
@@ -186,14 +202,15 @@ def _pod(container: Container, own: Document, volumes: Sequence[Document]) -> Do
 
 def _environment(container: Container) -> list[Document]:
     """The pod's address, the worker's index and secrets; what processes get is in the launcher's document."""
-    label = {"fieldRef": {"fieldPath": f"metadata.labels['{WORKER_INDEX_LABEL}']"}}
-    index: Document = {"valueFrom": label}
-    if container.index is not None:
-        index = {"value": str(container.index)}
     found: list[Document] = [
-        {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        {"name": "MOE_WORKER_INDEX", **index},
+        {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     ]
+    for name, label in (
+        ("MOE_GROUP_INDEX", GROUP_INDEX_LABEL),
+        ("MOE_WORKER_INDEX", WORKER_INDEX_LABEL),
+    ):
+        told: Document = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+        found.append({"name": name, **(told if container.index is None else {"value": "0"})})
     for credential in container.credentials:
         if credential.holds == "path":
             value: Document = {"value": f"{CONTAINER_SECRETS}/{credential.name}"}
@@ -257,10 +274,19 @@ def _probe(operation: str, *, limit_s: int) -> Document:
     }
 
 
-def _same_domain(stack: str, label: str) -> Document:
-    """All pods of a stack on nodes of one domain; the first one chooses."""
+def _same_domain(stack: str, label: str, *, is_exclusive: bool) -> Document:
+    """All pods of a stack on nodes of one domain, which the first one chooses; alone there, where it is so meant."""
+    rule = "requiredDuringSchedulingIgnoredDuringExecution"
     term = {"topologyKey": label, "labelSelector": {"matchLabels": domain_labels(stack)}}
-    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    found: Document = {"podAffinity": {rule: [term]}}
+    if is_exclusive:
+        engines = {**stack_labels(stack), **domain_labels(stack)}
+        own = engines.pop("app.kubernetes.io/instance")
+        others = [{"key": "app.kubernetes.io/instance", "operator": "NotIn", "values": [own]}]
+        selector = {"matchLabels": engines, "matchExpressions": others}
+        away = {"topologyKey": label, "labelSelector": selector, "namespaceSelector": {}}
+        found["podAntiAffinity"] = {rule: [away]}
+    return found
 
 
 def domain_labels(stack: str) -> dict[str, str]:

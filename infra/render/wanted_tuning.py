@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import TuningItem, TuningKind, TuningProfile
@@ -60,6 +60,18 @@ def profile_tuning(tuning: Tuning) -> Iterable[WantedTuning]:
     for item in tuning.profile.items:
         want, why = _wanted(item, is_named=item.id in tuning.enable)
         yield _complete(item, want, why)
+
+
+def node_tuning(tuning: Tuning) -> Iterable[WantedTuning]:
+    """What a profile wants of a node of a Kubernetes cluster; what follows from the plan is the pods' own.
+
+    Raises:
+        StackError: an item is switched on that the profile lacks.
+    """
+    left = {item.id: item.left_on_nodes for item in tuning.profile.items if item.left_on_nodes}
+    for wanted in profile_tuning(tuning):
+        reason = left.get(wanted.id)
+        yield wanted if reason is None else replace(wanted, want=None, why=f"Left alone. {reason}")
 
 
 def plan_tuning(tuning: Tuning, plan: Plan, host: str, catalog: Catalog) -> Iterable[WantedTuning]:

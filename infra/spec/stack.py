@@ -10,6 +10,8 @@ Platform = Literal["aws-ec2", "aws-eks", "existing-hosts", "existing-kubernetes"
 # Platforms whose processes Kubernetes starts and watches.
 KUBERNETES: frozenset[Platform] = frozenset({"aws-eks", "existing-kubernetes"})
 Runtime = Literal["docker", "podman", "native"]
+# What carries the engine groups there: a set for each, or the prefill/decode unit as one.
+Workload = Literal["leader-worker-set", "disaggregated-set"]
 Placement = Literal["dedicated", "shared"]
 LoadBalancing = Literal["internal", "hybrid", "external", "multi-port"]
 RoleName = Literal["prefill", "decode", "unified"]
@@ -123,8 +125,10 @@ class ExistingIngress(_Section):
 class Kubernetes(_Section):
     """Which workload kind carries the engine groups."""
 
-    workload: Literal["leader-worker-set", "disaggregated-set"] = Field(
-        default="leader-worker-set", description="The workload's kind."
+    workload: Workload = Field(
+        default="leader-worker-set",
+        description="leader-worker-set: each replica for itself; disaggregated-set: prefill and decode as one unit, "
+        "which is rolled out together and has its NVLink domain to itself.",
     )
 
 

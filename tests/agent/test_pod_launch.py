@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from infra.agent.pod_launch import NOT_IN_TIME, REFUSED, STOPPED, expand
+from infra.agent.pod_launch import NOT_IN_TIME, REFUSED, STOPPED, expand, pod_name
 from infra.spec.load import PROJECT
 from tests.render.pods import resolved
 
@@ -32,8 +32,12 @@ def row(name: str, script: str = "", **more: Any) -> dict[str, Any]:
 
 def document(tmp_path: Path, *hosts: list[dict[str, Any]], **more: Any) -> Path:
     path = tmp_path / "processes.json"
-    listed = [{"name": f"host-{i}", "processes": rows} for i, rows in enumerate(hosts)]
-    common = {"group": "decode/0", "names": [], "urls": [], "stop_s": 5, "wait_s": 0.1}
+    awaits = [{"name": name} for name in more.pop("names", [])]
+    awaits += more.pop("awaits", [])
+    listed = [
+        {"name": f"host-{i}", "awaits": awaits, "processes": rows} for i, rows in enumerate(hosts)
+    ]
+    common = {"group": "decode/0", "group_size": len(hosts), "urls": [], "stop_s": 5, "wait_s": 0.1}
     path.write_text(json.dumps({**common, "hosts": listed, **more}))
     return path
 
@@ -138,6 +142,34 @@ def test_names_that_never_resolve_are_told(tmp_path: Path) -> None:
     code, said = run(path)
     assert code == NOT_IN_TIME
     assert "gave up on the names of pods after 0 s: no.such.invalid" in said
+
+
+def test_a_pod_of_several_groups_runs_the_host_of_its_own(tmp_path: Path) -> None:
+    rows = [[row(f"host-{i}/0", f"exit {i}")] for i in range(6)]
+    path = document(tmp_path, *rows, group_size=2)
+    for group, worker in ((0, 1), (1, 0), (2, 1)):
+        found = run(path, MOE_GROUP_INDEX=str(group), MOE_WORKER_INDEX=str(worker))
+        assert found[0] == 2 * group + worker
+    assert run(path, MOE_GROUP_INDEX="0", MOE_WORKER_INDEX="2")[0] == REFUSED
+    assert run(path, MOE_GROUP_INDEX="3")[0] == REFUSED
+
+
+def test_workers_are_named_after_the_leader_of_their_own_revision() -> None:
+    leader = "x-0f1e2d3c-decode-1.x-0f1e2d3c-decode.serving"
+    assert pod_name(leader, None) == ""
+    assert pod_name(leader, 0) == leader
+    assert pod_name(leader, 3) == "x-0f1e2d3c-decode-1-3.x-0f1e2d3c-decode.serving"
+
+
+def test_a_name_that_still_leads_to_another_revision_is_waited_for(tmp_path: Path) -> None:
+    """127.0.0.2 stands for the pod of an older revision, under the service's name."""
+    rows = [row("a/0", "echo up")]
+    same = document(tmp_path, rows, awaits=[{"name": "127.0.0.1", "worker": 0}])
+    assert run(same, LWS_LEADER_ADDRESS="127.0.0.1")[0] == 0
+    other = document(tmp_path, rows, awaits=[{"name": "127.0.0.2", "worker": 0}])
+    code, said = run(other, LWS_LEADER_ADDRESS="127.0.0.1")
+    assert code == NOT_IN_TIME
+    assert "gave up on the names of pods after 0 s: 127.0.0.2" in said
 
 
 @pytest.mark.parametrize(

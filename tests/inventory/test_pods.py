@@ -7,19 +7,21 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.errors import StackError
 from infra.inventory.hosts import Inventory
-from infra.inventory.pods import MAX_SET_NAME, OWN_ADDRESS, PodPlace, pod_addresses
+from infra.inventory.pods import MAX_SET_NAME, OWN_ADDRESS, pod_addresses
 from infra.plan.compile import compile_file
 from infra.plan.process import Process
+from infra.spec.stack import Workload
 
+SETS: Workload = "leader-worker-set"
 # Variables that hold what a process binds and advertises.
 OWN = ("VLLM_HOST_IP", "VLLM_NIXL_SIDE_CHANNEL_HOST", "HCCL_IF_IP")
 
 
 def test_a_group_is_a_set_and_its_hosts_are_pods_of_it() -> None:
     book = pod_addresses(
-        "x", [("prefill/0", ["prefill-0"]), ("decode/0", ["decode-0", "decode-1"])]
+        "x", [("prefill/0", ["prefill-0"]), ("decode/0", ["decode-0", "decode-1"])], SETS
     )
-    assert book.places["prefill-0"] == PodPlace(workload="x-prefill-0", index=0)
+    assert book.address("prefill-0", seen_from="decode-0") == "x-prefill-0-0.x-prefill-0"
     assert book.address("decode-0", seen_from="decode-1") == "x-decode-0-0.x-decode-0"
     assert book.address("decode-1", seen_from="decode-0") == "x-decode-0-0-1.x-decode-0"
     assert book.address("router", seen_from="router") == "x-router"
@@ -28,18 +30,32 @@ def test_a_group_is_a_set_and_its_hosts_are_pods_of_it() -> None:
 
 def test_two_groups_of_one_host_are_refused_with_the_field() -> None:
     with pytest.raises(StackError, match=r"placement: host-0 serves decode/0.*dedicated"):
-        pod_addresses("x", [("prefill/0", ["host-0"]), ("decode/0", ["host-0"])])
+        pod_addresses("x", [("prefill/0", ["host-0"]), ("decode/0", ["host-0"])], SETS)
 
 
 @pytest.mark.parametrize("stack", ["2p1d", "My-stack", "my.stack", "my_stack", "x" * MAX_SET_NAME])
 def test_a_name_that_no_set_can_have_is_refused(stack: str) -> None:
     with pytest.raises(StackError, match="Rename the stack file"):
-        pod_addresses(stack, [("prefill/0", ["prefill-0"])])
+        pod_addresses(stack, [("prefill/0", ["prefill-0"])], SETS)
+
+
+def test_in_a_unit_no_name_holds_a_revision() -> None:
+    groups = [("prefill/0", ["prefill-0"]), ("decode/0", ["decode-0", "decode-1"])]
+    book = pod_addresses("x", groups, "disaggregated-set")
+    assert dict(book.names) == {
+        "prefill-0": "x-prefill-0",
+        "decode-0": "x-decode-0",
+        "decode-1": "x-decode-1",
+    }
+    longest = "x" * (MAX_SET_NAME - len("-0-00000000-prefill"))
+    pod_addresses(longest, groups, "disaggregated-set")
+    with pytest.raises(StackError, match=f"{longest}x-0-00000000-prefill would be the name"):
+        pod_addresses(f"{longest}x", groups, "disaggregated-set")
 
 
 def test_the_longest_name_is_accepted() -> None:
     stack = "x" * (MAX_SET_NAME - len("-prefill-0"))
-    pod_addresses(stack, [("prefill/0", ["prefill-0"])])
+    pod_addresses(stack, [("prefill/0", ["prefill-0"])], SETS)
 
 
 @pytest.mark.parametrize("name", ["gb200-2p1d", "a3-2p1d"])

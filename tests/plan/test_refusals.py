@@ -128,6 +128,11 @@ ROWS = [
         id="KV transfer of one role",
     ),
     pytest.param(
+        "h200-tp8", ("kubernetes.workload=disaggregated-set",),
+        "workload-of-one-role", "kubernetes.workload", "a unified role is one set", "leader-worker-set",
+        id="a DisaggregatedSet of one role",
+    ),
+    pytest.param(
         "h200-tp8", ("roles.unified.replicas=2",),
         "missing-router", "router", "2 endpoints and no router", "vllm-router",
         id="two endpoints without a router",

@@ -36,6 +36,8 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 LWS = f"{DEFINITIONS}/leaderworkersets.leaderworkerset.x-k8s.io"
 DOMAINS = f"{DEFINITIONS}/computedomains.resource.nvidia.com"
+UNITS = f"{DEFINITIONS}/disaggregatedsets.disaggregatedset.x-k8s.io"
+CLAIMS = "/apis/resource.k8s.io"
 CATALOG = Catalog()
 CONFIG = {"kubernetes_context": "rack-1", "network_resource": "rdma/hca=4"}
 
@@ -48,6 +50,7 @@ def node(number: int, allocatable: Mapping[str, str], **more: Any) -> dict[str, 
         "status": {
             "allocatable": dict(allocatable),
             "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"kubeletVersion": "v1.35.0"},
         },
         **more,
     }
@@ -72,6 +75,8 @@ def whole_cluster() -> dict[str, Any]:
         {
             LWS: {},
             DOMAINS: {},
+            UNITS: {},
+            CLAIMS: {},
             WEBHOOKS: {"items": [{"webhooks": [{"rules": rules}]}]},
             GB200_NODES: {"items": [node(number, gb200) for number in range(6)]},
             A3_NODES: {"items": [node(number, a3) for number in range(4)]},

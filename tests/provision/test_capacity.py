@@ -18,7 +18,13 @@ def topology(catalog: Catalog, *accelerators: str) -> Topology:
         )
         for number, name in enumerate(accelerators)
     )
-    return Topology(stack="mine", platform="aws-ec2", hosts=hosts, groups=())
+    return Topology(
+        stack="mine",
+        platform="aws-ec2",
+        workload="leader-worker-set",
+        hosts=hosts,
+        groups=(),
+    )
 
 
 def refused(topology: Topology, capacity: Capacity | None) -> str:

@@ -14,9 +14,11 @@ from infra.errors import InfraError, PrerequisiteError, ProblemsFound, StackErro
 from infra.spec.load import PROJECT
 from tests.provision.kubernetes_program import (
     A3_NODES,
+    CLAIMS,
     DOMAINS,
     GB200_NODES,
     LWS,
+    UNITS,
     WEBHOOKS,
     Made,
     put_kubectl,
@@ -26,6 +28,10 @@ from tests.provision.kubernetes_program import (
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "kubernetes"
 GB200, A3 = "k8s-gb200-2p1d", "k8s-a3-2p1d"
+# The stack on GB200 as one DisaggregatedSet.
+UNIT, IN_ONE = "k8s-gb200-2p1d-unit", {"kubernetes": {"workload": "disaggregated-set"}}
+NODES = {"node_selector": "nvidia.com/gpu.product=NVIDIA-GB200"}
+PARTS = ("account", "right", "grant", "settings")
 Cluster = Callable[..., Made]
 
 
@@ -56,30 +62,37 @@ def of_kind(made: Made, kind: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("stack", [GB200, A3])
+@pytest.mark.parametrize("golden", [GB200, A3, UNIT])
 def test_the_objects_of_a_stack_are_those_of_its_golden_file(
-    provisioned: Cluster, stack: str, update_golden: bool
+    provisioned: Cluster, tmp_path: Path, golden: str, update_golden: bool
 ) -> None:
-    made = provisioned(stack)
-    rows = []
-    for (typ, name), inputs in sorted(made.resources.items()):
-        data = inputs.get("data")
-        if (
-            data is not None
-        ):  # the launcher is a file of its own; what it is told is part of the golden file
-            data["launch.py"] = "..."
-            data["processes.json"] = json.loads(data["processes.json"])
-        rows.append({"type": typ, "name": name, "inputs": inputs})
-    text = json.dumps(rows, indent=1, sort_keys=True) + "\n"
-    golden = GOLDEN / f"{stack}.json"
+    own = {"root": stack_file(tmp_path, **IN_ONE), **NODES} if golden == UNIT else {}
+    made = provisioned("mine" if own else golden, **own)
+    text = json.dumps(readable(made), indent=1, sort_keys=True) + "\n"
+    path = GOLDEN / f"{golden}.json"
     if update_golden:
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(text, encoding="utf-8")
-    assert text == golden.read_text(encoding="utf-8"), "pytest --update-golden writes it anew"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8"), "pytest --update-golden writes it anew"
+
+
+def readable(made: Made) -> list[dict[str, Any]]:
+    """Every resource; programs are files of their own, and what they are told is part of the golden file."""
+    told = of_kind(made, "ConfigMap").get("node-tuning-settings", {})
+    name = told.get("metadata", {}).get("name", "none")
+    # the agent changes with every release, and the name with it
+    document = json.loads(json.dumps(list(made.resources.items())).replace(name, "TUNING"))
+    rows = []
+    for (typ, resource), inputs in sorted(document):
+        data = inputs.get("data", {})
+        for file, text in data.items():
+            data[file] = json.loads(text) if file.endswith(".json") else "..."
+        rows.append({"type": typ, "name": resource, "inputs": inputs})
+    return rows
 
 
 def test_every_golden_file_is_of_a_stack() -> None:
-    assert {path.stem for path in GOLDEN.glob("*.json")} == {GB200, A3}
+    assert {path.stem for path in GOLDEN.glob("*.json")} == {GB200, A3, UNIT}
 
 
 def test_a_replica_is_one_set_with_a_pod_per_host(provisioned: Cluster) -> None:
@@ -180,6 +193,11 @@ def namespace_of(stack: str, *, is_own: bool, is_lent: bool) -> dict[str, Any]:
     return {"metadata": {"labels": {**(own if is_own else {}), **(lent if is_lent else {})}}}
 
 
+def enforcing(stack: str, level: str) -> dict[str, Any]:
+    labels = {"moe-infra/lent-to": stack, "pod-security.kubernetes.io/enforce": level}
+    return {"metadata": {"labels": labels}}
+
+
 OTHERS = {"metadata": {"labels": {"app.kubernetes.io/instance": "a-shop"}}}
 INSTALL = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/lws/releases"
 
@@ -190,6 +208,7 @@ INSTALL = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/lws
         (A3, lacking(LWS), "knows no LeaderWorkerSet", INSTALL),
         (A3, changed(WEBHOOKS, {"items": []}), "none of its webhooks is there", INSTALL),
         (GB200, lacking(DOMAINS), "knows no ComputeDomain", "helm install"),
+        (GB200, lacking(CLAIMS), "knows no resource.k8s.io", "1.34"),
         (
             GB200,
             with_node(GB200_NODES, 2, allocatable={"nvidia.com/gpu": "2", "rdma/hca": "4"}),
@@ -228,6 +247,21 @@ INSTALL = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/lws
             changed(f"/api/v1/namespaces/{A3}", namespace_of(A3, is_own=True, is_lent=True)),
             "was made for this stack and is lent to it",
             f"kubectl label namespace {A3} moe-infra/lent-to-",
+        ),
+        (
+            A3,
+            changed(
+                f"/api/v1/namespaces/{A3}",
+                {"metadata": {"deletionTimestamp": "2026-11-22T06:00:00Z"}},
+            ),
+            "is being deleted",
+            f"kubectl get namespace {A3}",
+        ),
+        (
+            A3,
+            changed(f"/api/v1/namespaces/{A3}", enforcing(A3, "baseline")),
+            "enforces the pod security standard baseline",
+            f"kubectl label --overwrite namespace {A3} pod-security.kubernetes.io/enforce=privileged",
         ),
         (
             A3,
@@ -275,6 +309,46 @@ def test_what_the_rules_warn_of_is_logged(
     root = stack_file(tmp_path, defaults={"env": {"VLLM_NOBODY_READS_THIS": "1"}})
     provisioned("mine", root=root, node_selector="nvidia.com/gpu.product=NVIDIA-GB200")
     assert any("VLLM_NOBODY_READS_THIS" in each for each in said)
+
+
+def test_a_unit_wants_its_own_definition(provisioned: Cluster, tmp_path: Path) -> None:
+    root = stack_file(tmp_path, **IN_ONE)
+    with pytest.raises(ProblemsFound, match="knows no DisaggregatedSet") as refused:
+        provisioned("mine", lacking(UNITS), root=root, **NODES)
+    (problem,) = refused.value.problems
+    assert INSTALL in problem.fix
+    assert "kubernetes.workload: leader-worker-set" in problem.fix
+
+
+def test_a_unit_is_asked_through_its_router(provisioned: Cluster, tmp_path: Path) -> None:
+    made = provisioned("mine", root=stack_file(tmp_path, **IN_ONE), **NODES)
+    assert made.inventory["router"]["url"] == "http://mine-router.mine:8000"
+    assert made.inventory["hosts"][2]["address"] == "mine-decode-0"
+
+
+def test_kubelets_that_may_forbid_reserved_ports_are_warned_of(
+    provisioned: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", said.append)
+    provisioned(A3, with_node(A3_NODES, 1, nodeInfo={"kubeletVersion": "v1.26.15-r3"}))
+    (told,) = [each for each in said if "ip_local_reserved_ports" in each]
+    assert "node-1 has v1.26.15-r3" in told
+    assert "--allowed-unsafe-sysctls=net.ipv4.ip_local_reserved_ports" in told
+    provisioned(GB200, with_node(GB200_NODES, 1, nodeInfo={"kubeletVersion": "v1.26.15-r3"}))
+    assert len([each for each in said if "ip_local_reserved_ports" in each]) == 1  # binds none
+
+
+def test_nodes_without_the_pages_of_efa_are_refused(provisioned: Cluster) -> None:
+    answers = whole_cluster()
+    for node in answers[GB200_NODES]["items"]:
+        pages = {"vpc.amazonaws.com/efa": "4", "hugepages-2Mi": "10256Mi"}
+        node["status"]["allocatable"] = {"nvidia.com/gpu": "4", **pages}
+    efa = {"network_resource": "vpc.amazonaws.com/efa=4"}
+    assert of_kind(provisioned(GB200, answers, **efa), "LeaderWorkerSet")
+    answers[GB200_NODES]["items"][2]["status"]["allocatable"]["hugepages-2Mi"] = "1Gi"
+    with pytest.raises(ProblemsFound, match="node-2 has 1Gi hugepages-2Mi of 5120Mi"):
+        provisioned(GB200, answers, **efa)
 
 
 def test_all_that_is_wrong_is_told_at_once(provisioned: Cluster) -> None:
@@ -368,6 +442,9 @@ def test_weights_in_a_claim_never_lie_in_a_namespace_that_goes_with_the_stack(
         ("network_resource", "rdma/hca"),
         ("network_resource", "rdma/hca=0"),
         ("namespace", "Not_A_Name"),
+        ("node_tuning", "yes"),
+        ("owner", "Team A"),
+        ("cost_center", "-7"),
     ],
 )
 def test_a_fact_that_is_missing_or_wrong_names_the_command(
@@ -383,7 +460,6 @@ def test_a_fact_that_is_missing_or_wrong_names_the_command(
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ({"kubernetes": {"workload": "disaggregated-set"}}, "disaggregated-set cannot be made yet"),
         ({"ingress": "internal-load-balancer"}, "has its own way in"),
         ({"weights": {"storage": "efs"}}, "efs has no form in pods"),
     ],
@@ -405,3 +481,35 @@ def test_a_stack_moves_to_kubernetes_by_one_field(provisioned: Cluster, tmp_path
     assert set(of_kind(made, "LeaderWorkerSet")) == {"prefill-0", "prefill-1", "decode-0"}
     shipped = yaml.safe_load((PROJECT / "stacks" / f"{A3}.yaml").read_text())
     assert {key for key in shipped if key not in ("summary", "extends")} == {"platform"}
+
+
+def test_nodes_are_tuned_before_engines_start_and_taken_back_after_they_end(
+    provisioned: Cluster,
+) -> None:
+    """Pulumi makes things in the order of what they depend on, and unmakes them the other way round."""
+    made = provisioned(GB200)
+    (daemon_set,) = of_kind(made, "DaemonSet").values()
+    assert daemon_set["metadata"]["annotations"] == {
+        "pulumi.com/waitFor": "jsonpath={.metadata.uid}"
+    }
+    order = [name for _, name in made.resources]
+    assert order.index("node-tuning") < order.index("prefill-0")
+    assert all(order.index(f"node-tuning-{part}") < order.index("node-tuning") for part in PARTS)
+
+
+def test_nodes_are_left_alone_where_the_operator_says_so(provisioned: Cluster) -> None:
+    made = provisioned(GB200, node_tuning="none")
+    assert not [name for _, name in made.resources if name.startswith("node-tuning")]
+
+
+def test_an_explicit_rollback_asks_for_what_was_found(provisioned: Cluster) -> None:
+    made = provisioned(GB200, node_tuning="rollback")
+    told = json.loads(of_kind(made, "ConfigMap")["node-tuning-settings"]["data"]["tuning.json"])
+    assert (told["request"]["mode"], told["request"]["items"]) == ("rollback", [])
+
+
+def test_a_namespace_that_is_made_admits_what_lies_in_it(provisioned: Cluster) -> None:
+    (namespace,) = of_kind(provisioned(GB200, owner="team-a"), "Namespace").values()
+    labels = namespace["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert labels["owner"] == "team-a"

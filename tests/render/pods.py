@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from infra.render.cluster_facts import ClusterFacts, WeightsVolume
-from infra.render.pod_documents import PodObject
+from infra.render.pod_objects import PodObject
 
 CLUSTER = ClusterFacts(
     namespace="serving",
@@ -18,8 +18,13 @@ CLUSTER = ClusterFacts(
     network={"rdma/hca": 4},
     huge_pages_mib=0,
     weights=WeightsVolume(kind="node"),
+    labels={"owner": "team-a"},
+    node_tuning="apply",
 )
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
+GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
+UNIT = "disaggregatedset.x-k8s.io"
+REVISION = "0f1e2d3c"
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,14 @@ class Pod:
     Args:
         name: with the suffix of its index.
         address: of its own, made up.
+        labels: with those that its controllers add.
         environment: of its container, resolved.
         files: text by name below the launcher's folder.
     """
 
     name: str
     address: str
+    labels: Mapping[str, str]
     spec: Mapping[str, Any]
     environment: Mapping[str, str]
     files: Mapping[str, str]
@@ -46,7 +53,7 @@ class Pod:
 
 
 def pods_of(objects: Sequence[PodObject]) -> Iterator[Pod]:
-    """Every pod of LeaderWorkerSets and Deployments, in their order."""
+    """Every pod of LeaderWorkerSets, DisaggregatedSets and Deployments, in their order."""
     maps = {
         each.document["metadata"]["name"]: each.document["data"]  # type: ignore[index]
         for each in objects
@@ -55,20 +62,51 @@ def pods_of(objects: Sequence[PodObject]) -> Iterator[Pod]:
     number = 0
     for each in objects:
         document: Any = yaml.safe_load(yaml.safe_dump(each.document))
-        name = document["metadata"]["name"]
-        if each.kind == "LeaderWorkerSet":
-            group = document["spec"]["leaderWorkerTemplate"]
-            assert document["spec"]["replicas"] == 1
-            places = [(f"{name}-0" + f"-{i}" * (i > 0), i) for i in range(group["size"])]
-            template = group["workerTemplate"]
-        elif each.kind == "Deployment":
-            places, template = [(f"{name}-5d4f8-abcde", 0)], document["spec"]["template"]
-        else:
-            continue
-        for pod, index in places:
+        for pod, template, labels in _made_of(each.kind, document):
             number += 1
-            labels = {**template["metadata"]["labels"], WORKER_INDEX: str(index)}
-            yield _pod(pod, f"10.0.0.{number}", template["spec"], labels, maps)
+            found = {**template["metadata"]["labels"], **labels}
+            yield _pod(pod, f"10.0.0.{number}", template["spec"], found, maps)
+
+
+def _made_of(kind: str, document: Any) -> Iterator[tuple[str, Any, dict[str, str]]]:
+    """What an object's controllers make: name, template and added labels of each pod."""
+    name, spec = document["metadata"]["name"], document.get("spec", {})
+    if kind == "LeaderWorkerSet":
+        assert spec["replicas"] == 1
+        yield from _of_set(name, spec)
+    elif kind == "DisaggregatedSet":
+        for role in spec["roles"]:
+            own = {f"{UNIT}/name": name, f"{UNIT}/role": role["name"], f"{UNIT}/revision": REVISION}
+            for pod, template, labels in _of_set(f"{name}-{REVISION}-{role['name']}", role["spec"]):
+                yield pod, template, {**labels, **own}
+    elif kind == "Deployment":
+        yield f"{name}-5d4f8-abcde", spec["template"], {}
+
+
+def _of_set(name: str, spec: Any) -> Iterator[tuple[str, Any, dict[str, str]]]:
+    group = spec["leaderWorkerTemplate"]
+    for replica in range(spec["replicas"]):
+        for index in range(group["size"]):
+            labels = {GROUP_INDEX: str(replica), WORKER_INDEX: str(index)}
+            suffix = f"-{index}" if index else ""
+            yield f"{name}-{replica}{suffix}", group["workerTemplate"], labels
+
+
+def pod_behind(address: str, pods: Sequence[Pod], objects: Sequence[PodObject]) -> Pod:
+    """The only pod that a name of the address book leads to: by its own name, or by a service's labels."""
+    first = address.partition(".")[0]
+    services = {
+        each.document["metadata"]["name"]: each.document["spec"]["selector"]  # type: ignore[index]
+        for each in objects
+        if each.kind == "Service"
+    }
+    selector = services.get(first)
+    (found,) = [
+        pod
+        for pod in pods
+        if (pod.name == first if selector is None else selector.items() <= pod.labels.items())
+    ]
+    return found
 
 
 def _pod(
@@ -83,7 +121,7 @@ def _pod(
     for row in container["env"]:
         environment[row["name"]] = _value(row, address, labels, environment)
     launch = next(v["configMap"]["name"] for v in spec["volumes"] if v["name"] == "launch")
-    return Pod(name, address, spec, environment, maps[launch])
+    return Pod(name, address, labels, spec, environment, maps[launch])
 
 
 def _value(

@@ -9,62 +9,77 @@ from typing import Any
 import pytest
 
 from infra.agent.bundle import texts_in
+from infra.agent.pod_launch import host_of
 from infra.catalog.load import Catalog
 from infra.errors import StackError
 from infra.plan.compile import compile_file
 from infra.plan.process import Plan
-from infra.render.cluster_facts import LustreVolume, WeightsVolume
-from infra.render.pod_documents import MAX_CONFIG_BYTES, PodObject, pod_documents
+from infra.render.cluster_facts import ClusterFacts, LustreVolume, WeightsVolume
+from infra.render.pod_documents import pod_documents
+from infra.render.pod_objects import MAX_CONFIG_BYTES, PodObject
+from infra.render.reserved_ports import read_ports
 from infra.spec.load import PROJECT
-from tests.render.pods import CLUSTER, Pod, pods_of, resolved
+from infra.spec.stack import Workload
+from tests.render.pods import CLUSTER, Pod, pod_behind, pods_of, resolved
 
 CATALOG = Catalog()
 LAUNCHER = texts_in(str(PROJECT / "infra" / "agent"))["pod_launch"]
 IN_PODS = ("k8s-gb200-2p1d", "k8s-a3-2p1d")
+# The same stacks, each as one DisaggregatedSet.
+UNITS = ("unit:k8s-gb200-2p1d", "unit:k8s-a3-2p1d")
 # Other stacks moved to Kubernetes by the one field: a vendor, an engine or a mode each.
 MOVED = ("mi355x-tp8", "h200-2n-tp16", "b200-sglang-tp8", "a2-2n-dp4tp4", "vllm-hybrid-2n")
 RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "ascend": "huawei.com/Ascend910"}
 
 
+def workload_of(stack: str) -> Workload:
+    return "disaggregated-set" if stack.startswith("unit:") else "leader-worker-set"
+
+
 @cache
 def plan_of(stack: str) -> Plan:
+    workload = workload_of(stack)
+    stack = stack.removeprefix("unit:")
     own = Path(__file__).parents[1] / "stacks" / f"{stack}.yaml"
     name = str(own) if own.is_file() else stack
-    return compile_file(name, catalog=CATALOG, sets=["platform=existing-kubernetes"]).plan
+    sets = ["platform=existing-kubernetes", f"kubernetes.workload={workload}"]
+    return compile_file(name, catalog=CATALOG, sets=sets).plan
+
+
+def documents(
+    plan: Plan, workload: Workload = "leader-worker-set", cluster: ClusterFacts = CLUSTER
+) -> tuple[PodObject, ...]:
+    return pod_documents(
+        plan, workload=workload, cluster=cluster, catalog=CATALOG, launcher=LAUNCHER
+    )
 
 
 @cache
 def documents_of(stack: str) -> tuple[PodObject, ...]:
-    return pod_documents(plan_of(stack), cluster=CLUSTER, catalog=CATALOG, launcher=LAUNCHER)
+    return documents(plan_of(stack), workload_of(stack))
 
 
 @cache
 def pods(stack: str) -> dict[str, Pod]:
     """Pods by the plan host whose address leads to them."""
-    found = {pod.name: pod for pod in pods_of(documents_of(stack))}
-    router = next((pod for name, pod in found.items() if "-router-" in name), None)
-    hosts = {
-        host.name: found[host.address.partition(".")[0]]
-        for host in plan_of(stack).hosts
-        if host.name != "router"
-    }
-    assert len(hosts) + (router is not None) == len(found)
-    return hosts if router is None else {**hosts, "router": router}
+    objects = documents_of(stack)
+    found = list(pods_of(objects))
+    hosts = {host.name: pod_behind(host.address, found, objects) for host in plan_of(stack).hosts}
+    assert len({pod.name for pod in hosts.values()}) == len(hosts) == len(found)
+    return hosts
 
 
 def rows_of(pod: Pod) -> list[dict[str, Any]]:
-    told = json.loads(pod.files["processes.json"])
-    rows: list[dict[str, Any]] = told["hosts"][int(pod.environment["MOE_WORKER_INDEX"])][
-        "processes"
-    ]
-    return rows
+    return list(
+        host_of(json.loads(pod.files["processes.json"]), dict(pod.environment))["processes"]
+    )
 
 
 def of_kind(stack: str, kind: str) -> dict[str, Any]:
     return {each.name: each.document for each in documents_of(stack) if each.kind == kind}
 
 
-@pytest.mark.parametrize("stack", [*IN_PODS, *MOVED])
+@pytest.mark.parametrize("stack", [*IN_PODS, *UNITS, *MOVED])
 def test_every_pod_runs_the_plans_rows_of_its_host(stack: str) -> None:
     plan = plan_of(stack)
     assert {host.name for host in plan.hosts} == set(pods(stack))
@@ -81,7 +96,7 @@ def test_every_pod_runs_the_plans_rows_of_its_host(stack: str) -> None:
             assert not set(env) & set(pod.environment)
 
 
-@pytest.mark.parametrize("stack", [*IN_PODS, *MOVED])
+@pytest.mark.parametrize("stack", [*IN_PODS, *UNITS, *MOVED])
 def test_every_pod_claims_all_devices_of_its_host_and_masks_choose_among_them(stack: str) -> None:
     plan = plan_of(stack)
     for host in plan.hosts:
@@ -98,7 +113,7 @@ def test_every_pod_claims_all_devices_of_its_host_and_masks_choose_among_them(st
             assert tuple(shown) == process.devices
 
 
-@pytest.mark.parametrize("stack", IN_PODS)
+@pytest.mark.parametrize("stack", [*IN_PODS, *UNITS])
 def test_a_pod_has_what_engines_need_of_it(stack: str) -> None:
     for host, pod in pods(stack).items():
         assert pod.spec["enableServiceLinks"] is False
@@ -198,7 +213,7 @@ def test_secrets_are_references() -> None:
     plan = replace(
         plan_of("k8s-gb200-2p1d"), secrets={"hf_token": {"env": "A"}, "api_key": {"env": "B"}}
     )
-    objects = pod_documents(plan, cluster=CLUSTER, catalog=CATALOG, launcher=LAUNCHER)
+    objects = documents(plan)
     by_name = {pod.name: pod for pod in pods_of(objects)}
     engine = by_name["k8s-gb200-2p1d-prefill-0-0"]
     assert engine.environment["VLLM_API_KEY"] == "secret:api_key"
@@ -216,7 +231,7 @@ def test_another_command_is_another_map_and_so_another_pod() -> None:
     names = [
         {
             each.document["metadata"]["name"]  # type: ignore[index]
-            for each in pod_documents(p, cluster=CLUSTER, catalog=CATALOG, launcher=LAUNCHER)
+            for each in documents(p)
             if each.kind == "ConfigMap"
         }
         for p in (plan, plan, other)
@@ -229,7 +244,7 @@ def test_a_dollar_of_a_command_stays_a_dollar() -> None:
     (process,) = plan.processes
     words = ("--chat-template", "a$$b $(PATH) $HOME $(POD_IP)$")
     odd = replace(plan, processes=(replace(process, argv=(*process.argv, *words)),))
-    objects = pod_documents(odd, cluster=CLUSTER, catalog=CATALOG, launcher=LAUNCHER)
+    objects = documents(odd)
     (pod,) = pods_of(objects)
     (row,) = rows_of(pod)
     known = {**pod.environment, "PATH": "/bin"}
@@ -256,9 +271,7 @@ def test_a_dollar_of_a_command_stays_a_dollar() -> None:
 )
 def test_weights_come_from_a_claim(weights: WeightsVolume, claim: str) -> None:
     cluster = replace(CLUSTER, weights=weights)
-    objects = pod_documents(
-        plan_of("k8s-gb200-2p1d"), cluster=cluster, catalog=CATALOG, launcher=LAUNCHER
-    )
+    objects = documents(plan_of("k8s-gb200-2p1d"), cluster=cluster)
     pod = next(pods_of(objects))
     volume = next(v for v in pod.spec["volumes"] if v["name"] == "weights")
     assert volume["persistentVolumeClaim"]["claimName"] == claim
@@ -276,9 +289,7 @@ def test_weights_come_from_a_claim(weights: WeightsVolume, claim: str) -> None:
 
 def test_huge_pages_are_asked_for_where_the_fabric_wants_them() -> None:
     cluster = replace(CLUSTER, network={"vpc.amazonaws.com/efa": 4}, huge_pages_mib=5120)
-    objects = pod_documents(
-        plan_of("k8s-gb200-2p1d"), cluster=cluster, catalog=CATALOG, launcher=LAUNCHER
-    )
+    objects = documents(plan_of("k8s-gb200-2p1d"), cluster=cluster)
     resources = next(pods_of(objects)).container["resources"]
     assert (
         resources["limits"]["hugepages-2Mi"] == resources["requests"]["hugepages-2Mi"] == "5120Mi"
@@ -291,6 +302,38 @@ def test_a_group_whose_commands_fit_no_object_is_refused() -> None:
     (process,) = plan.processes
     long = replace(process, argv=(*process.argv, "x" * MAX_CONFIG_BYTES))
     with pytest.raises(StackError, match="a ConfigMap holds"):
-        pod_documents(
-            replace(plan, processes=(long,)), cluster=CLUSTER, catalog=CATALOG, launcher=LAUNCHER
-        )
+        documents(replace(plan, processes=(long,)))
+
+
+@pytest.mark.parametrize("stack", [*IN_PODS, *UNITS])
+def test_every_pod_keeps_the_ports_of_its_engines_from_outgoing_connections(stack: str) -> None:
+    """Of its own network namespace: the node's setting does not reach it."""
+    for host in plan_of(stack).hosts:
+        spec = pods(stack)[host.name].spec
+        rows = spec.get("securityContext", {}).get("sysctls", [])
+        kept = {row["name"]: read_ports(row["value"]) for row in rows}
+        bound = {
+            port
+            for process in plan_of(stack).on_host(host.name)
+            for bind in process.binds
+            for port in range(bind.port, bind.port + bind.count)
+            if port > 32767
+        }
+        assert bound <= kept.get("net.ipv4.ip_local_reserved_ports", set())
+        assert set(kept) <= {"net.ipv4.ip_local_reserved_ports"}
+        if "a3" in stack and host.name != "router":
+            assert 60000 in kept["net.ipv4.ip_local_reserved_ports"]  # HCCL takes it by itself
+
+
+@pytest.mark.parametrize("stack", [*IN_PODS, *UNITS])
+def test_what_a_bill_goes_by_is_told_by_labels(stack: str) -> None:
+    """The owner stands on objects alone: a pod's labels cannot change while it runs."""
+    for each in documents_of(stack):
+        metadata: Any = each.document["metadata"]
+        assert metadata["labels"]["app.kubernetes.io/instance"] == plan_of(stack).stack
+        assert metadata["labels"]["owner"] == "team-a"
+    for host in plan_of(stack).hosts:
+        labels = pods(stack)[host.name].labels
+        assert labels["app.kubernetes.io/instance"] == plan_of(stack).stack
+        assert labels["moe-infra/role"] == host.roles[0]
+        assert "owner" not in labels

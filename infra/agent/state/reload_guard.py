@@ -3,17 +3,23 @@
 With docker's systemd cgroup driver, a reload makes systemd apply its own device rules again; devices that NVIDIA's
 runtime hook added behind its back are lost to running containers: "Failed to initialize NVML: Unknown Error"
 (NVIDIA/nvidia-container-toolkit#48, #251, #1227; still reported in 2025). Devices named by `--device` or CDI stay.
+Pods are the same containers, but nothing on a node says in short whose devices came by the hook.
 """
 
+import glob
 import json
 from typing import Dict, List
 
+from ..facts.device_holders import holders_of
 from ..host import Host
 from .report import Row, row_of
 from .steps import Step
 
 ALLOW = "daemon-reload"
 LOOK_S = 10.0
+# Slices of systemd's own making: the kubelet with the cgroupfs driver has `/kubepods`.
+POD_SLICE = "kubepods.slice"
+GPUS = "/dev/nvidia[0-9]*"
 FORMAT = "{{.Name}}\t{{.HostConfig.Runtime}}\t{{json .HostConfig.DeviceRequests}}"
 
 
@@ -22,6 +28,11 @@ def reload_hurts(host: Host, stack: str) -> str:
 
     Containers of the stack itself do not count: they are stopped before their units change.
     """
+    pods = pods_with_gpus(host)
+    if pods:
+        message = "a unit changes, and `systemctl daemon-reload` may cut the GPUs from running pods ({}): {}"
+        fix = "drain the node, or say --force {}".format(ALLOW)
+        return message.format(", ".join(pods), fix)
     driver = host.run(["docker", "info", "--format", "{{.CgroupDriver}}"], LOOK_S)
     if driver.exit_code != 0 or driver.stdout.strip() != "systemd":
         return ""
@@ -42,6 +53,18 @@ def reload_hurts(host: Host, stack: str) -> str:
         "Stop or drain them, set native.cgroupdriver=cgroupfs, or say --force {}"
     )
     return message.format(", ".join(names), ALLOW)
+
+
+def pods_with_gpus(host: Host) -> List[str]:
+    """The processes of pods that have a GPU of NVIDIA's open, in words."""
+    devices = [path[len(host.root) :] for path in glob.glob(host.path(GPUS))]
+    return sorted(
+        {
+            "process {}".format(row["pid"])
+            for row in holders_of(host, devices)
+            if POD_SLICE in str(row["control_group"])
+        }
+    )
 
 
 def why_not_reload(request: Dict[str, object], host: Host, changing: List[Step]) -> str:

@@ -1,11 +1,14 @@
 """What may not be changed now: items that wait for a drain or a reboot, and hosts whose engines run."""
 
+import os
 from typing import Dict, List, Optional
 
 from ..host import Host, Refused
 from ..item import Item, Reading
 
 UNITS = ("moe-*-engine@*.service", "moe-*-router@*.service")
+# How the first process of every pod with engines is started (render/pod_template.py).
+POD_LAUNCHER = b"/etc/moe-infra/launch.py\0run\0"
 RUNNING_STATES = "active,activating,deactivating,reloading"
 MAX_NAMED = 3
 ASK_S = 15.0
@@ -47,7 +50,7 @@ class Permission:
         if self._is_boot or item.needs != "drain" or "running" in self._allowed:
             return None
         if self._running is None:
-            self._running = running_units(self._host)
+            self._running = running_units(self._host) + running_pods(self._host)
         if not self._running:
             return None
         named = ", ".join(self._running[:MAX_NAMED])
@@ -75,3 +78,17 @@ def running_units(host: Host) -> List[str]:
         raise Refused("systemctl list-units: {}".format(answer.last_words))
     rows = [line.split() for line in answer.stdout.splitlines()]
     return [row[0] for row in rows if row]
+
+
+def running_pods(host: Host) -> List[str]:
+    """The pods of ours that run on the host, of whatever stack, by the process of their launcher."""
+    found = []
+    processes = os.listdir(host.path("/proc")) if host.exists("/proc") else []
+    for name in sorted(filter(str.isdigit, processes), key=int):
+        try:
+            command = host.read_bytes("/proc/{}/cmdline".format(name))
+        except OSError:  # it has ended meanwhile
+            continue
+        if POD_LAUNCHER in command:
+            found.append("a pod (process {})".format(name))
+    return found

@@ -1,0 +1,40 @@
+"""What tunes the nodes of a stack in pods: the agent that `fab tune-hosts` carries, as a DaemonSet."""
+
+from __future__ import annotations
+
+from infra.agent.bundle import needed, program, texts_in, without_comments
+from infra.catalog.load import Catalog
+from infra.plan.process import Plan
+from infra.render.cluster_facts import ClusterFacts
+from infra.render.host_state import node_state, runnable_image
+from infra.render.node_tuning import NodeTuning, tuning_documents
+from infra.render.pod_objects import PodObject
+from infra.render.pod_template import pod_access
+from infra.render.wanted_tuning import Tuning
+from infra.spec.load import PROJECT, LoadedStack
+from infra.spec.stack import Tuning as SpecTuning
+
+
+def tuning_objects(
+    stack: LoadedStack, plan: Plan, facts: ClusterFacts, catalog: Catalog
+) -> tuple[PodObject, ...]:
+    """The objects that tune the stack's nodes, or bring back what was found there; () when nodes are left alone.
+
+    Raises:
+        StackError: the stack switches on an item that its profile lacks.
+    """
+    if facts.node_tuning == "none":
+        return ()
+    chosen = stack.spec.tuning
+    enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
+    texts = texts_in(str(PROJECT / "infra" / "agent"))
+    modules = needed(texts, ["conversation", "state.operation"])
+    tuning = NodeTuning(
+        state=node_state(plan.stack, Tuning(profile=catalog.tuning(plan.tuning), enable=enable)),
+        mode=facts.node_tuning,
+        image=runnable_image(plan.engine.image),
+        access=pod_access(catalog.accelerator(plan.hosts[0].accelerator)),
+        program=texts["node_tuning"],
+        agent=program({name: without_comments(text) for name, text in modules.items()}),
+    )
+    return tuning_documents(tuning, facts)
