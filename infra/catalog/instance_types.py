@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,9 @@ from infra.spec.load import nearest
 FOLDER = Path(__file__).resolve().parent / "instances"
 
 CapacityKind = Literal["on-demand", "odcr", "capacity-block", "ultraserver"]
+# Minutes before the end of a block by which its machines must be idle: AWS ends those of a capacity block from then
+# on, those of UltraServers their owner ends (AWS, EC2 User Guide, "Capacity Blocks for ML"; checked 2026-11-20).
+BLOCK_NOTICE_MINUTES: Mapping[CapacityKind, int] = {"capacity-block": 30, "ultraserver": 60}
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

@@ -1,4 +1,4 @@
-"""What the machines of a plan cost per hour, where a price is published."""
+"""What the machines of a plan cost, where a price is published: bought whole, used in part."""
 
 from __future__ import annotations
 
@@ -9,17 +9,83 @@ from dataclasses import dataclass
 from infra.catalog.figures import Bundle, Price, PriceList
 from infra.catalog.instance_types import CapacityKind
 
+HOURS_PER_DAY = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """Machines of one type as they are sold.
+
+    Args:
+        sold_as: name of the bundle, or of the instance type.
+        num_units: how many of these are bought.
+        num_machines: in all of them.
+        num_used: machines that the plan takes.
+        usd_per_hour: of all units.
+    """
+
+    sold_as: str
+    num_units: int
+    num_machines: int
+    num_used: int
+    usd_per_hour: float
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HourlyPrice:
-    """USD per hour of all that has to be bought, None when a price is not published; `why` says what is bought."""
+    """What has to be bought for a plan.
 
-    usd_per_hour: float | None
+    Args:
+        kind: how it is bought; None for machines that AWS does not rent.
+        purchases: one for each instance type; () when a price is not published.
+        list_date: of the price list, ISO 8601; None without a price.
+        why: what is bought, or why no price is known.
+    """
+
+    kind: CapacityKind | None
+    purchases: tuple[Purchase, ...]
+    list_date: str | None
     why: str
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """USD of everything that is bought; None when a price is not published."""
+        return sum(each.usd_per_hour for each in self.purchases) if self.purchases else None
+
+    @property
+    def num_bought(self) -> int:
+        """Machines in everything that is bought."""
+        return sum(each.num_machines for each in self.purchases)
+
+    @property
+    def num_used(self) -> int:
+        """Machines that the plan takes of them."""
+        return sum(each.num_used for each in self.purchases)
+
+    @property
+    def idle_usd_per_hour(self) -> float:
+        """USD of machines that are bought and not used."""
+        return sum(
+            each.usd_per_hour * (1 - each.num_used / each.num_machines) for each in self.purchases
+        )
+
+    @property
+    def saved_usd_per_hour(self) -> float:
+        """USD that giving the machines back saves: what is reserved is charged whether it runs or not."""
+        return self.usd_per_hour or 0.0 if self.kind == "on-demand" else 0.0
+
+
+def no_price(why: str) -> HourlyPrice:
+    """Machines without a published price, and the reason."""
+    return HourlyPrice(kind=None, purchases=(), list_date=None, why=why)
 
 
 def hourly_price(
-    num_hosts: Mapping[str, int], kind: CapacityKind, prices: PriceList
+    num_hosts: Mapping[str, int],
+    kind: CapacityKind,
+    prices: PriceList,
+    *,
+    num_reserved: int | None = None,
 ) -> HourlyPrice:
     """The price of some instances, bundles bought whole.
 
@@ -27,28 +93,43 @@ def hourly_price(
         num_hosts: by instance type.
         kind: how they are bought.
         prices: the published list.
+        num_reserved: machines of the reservation that is held; None for as few as the instances need.
     """
-    total, bought = 0.0, []
+    purchases = []
     for instance_type, count in sorted(num_hosts.items()):
         offers = [p for p in prices.prices if (p.instance_type, p.kind) == (instance_type, kind)]
         if not offers:
-            why = f"no published price for {instance_type} {kind}"
-            return HourlyPrice(usd_per_hour=None, why=why)
-        units, offer = min(
-            ((_units(offer, count), offer) for offer in offers),
-            key=lambda choice: (choice[0] * choice[1].usd_per_hour, choice[0]),
+            return no_price(f"no published price for {instance_type} {kind}")
+        purchases.append(
+            min(
+                (_purchase(offer, count, max(count, num_reserved or 0)) for offer in offers),
+                key=lambda choice: (choice.usd_per_hour, choice.num_units),
+            )
         )
-        total += units * offer.usd_per_hour
-        name = offer.per.name if isinstance(offer.per, Bundle) else instance_type
-        bought.append(f"{units} × {name} {kind} at {offer.usd_per_hour:,.2f}")
-    as_of = prices.sources[0].checked
-    return HourlyPrice(usd_per_hour=total, why=f"{', '.join(bought)}; list of {as_of}")
+    list_date = str(prices.sources[0].checked)
+    bought = ", ".join(
+        f"{each.num_units} × {each.sold_as} {kind} at {each.usd_per_hour / each.num_units:,.2f}"
+        for each in purchases
+    )
+    return HourlyPrice(
+        kind=kind,
+        purchases=tuple(purchases),
+        list_date=list_date,
+        why=f"{bought}; list of {list_date}",
+    )
 
 
-def _units(offer: Price, num_instances: int) -> int:
-    """How many times an offer is bought for some instances."""
-    return (
-        math.ceil(num_instances / offer.per.instances)
-        if isinstance(offer.per, Bundle)
-        else num_instances
+def _purchase(offer: Price, num_used: int, num_wanted: int) -> Purchase:
+    """An offer, as often as it is bought for so many machines."""
+    if isinstance(offer.per, Bundle):
+        sold_as, size = offer.per.name, offer.per.instances
+    else:
+        sold_as, size = offer.instance_type, 1
+    num_units = math.ceil(num_wanted / size)
+    return Purchase(
+        sold_as=sold_as,
+        num_units=num_units,
+        num_machines=num_units * size,
+        num_used=num_used,
+        usd_per_hour=num_units * offer.usd_per_hour,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from infra.memory.estimate import RoleEstimate
-from infra.memory.price import HourlyPrice
+from infra.memory.price import HOURS_PER_DAY, HourlyPrice
 from infra.memory.time_to_ready import TimeToReady
 from infra.render.estimates import Estimate
 
@@ -49,7 +49,10 @@ def _totals(estimates: Sequence[Estimate]) -> Iterator[tuple[str, ...]]:
     yield ("hosts, devices", *(f"{each.num_hosts}, {each.num_devices}" for each in estimates))
     yield ("weights on disk", *(f"{each.checkpoint_gb:.1f} GB" for each in estimates))
     yield ("minutes to ready", *(_minutes(each.ready) for each in estimates))
-    yield ("USD per hour", *(_price(each.price) for each in estimates))
+    yield ("machines bought", *(_bought(each.price) for each in estimates))
+    yield ("USD per hour", *(_usd(each.price.usd_per_hour) for each in estimates))
+    yield ("USD per day", *(_usd(_per_day(each.price.usd_per_hour)) for each in estimates))
+    yield ("  of these idle", *(_usd(_per_day(_idle(each.price))) for each in estimates))
 
 
 def _minutes(ready: TimeToReady) -> str:
@@ -63,8 +66,24 @@ def _minutes(ready: TimeToReady) -> str:
     return f"{UNKNOWN if ready.minutes is None else f'{ready.minutes:.1f}'} ({words})"
 
 
-def _price(price: HourlyPrice) -> str:
-    return UNKNOWN if price.usd_per_hour is None else f"{price.usd_per_hour:,.2f}"
+def _bought(price: HourlyPrice) -> str:
+    """`9, 3 of them idle`."""
+    if not price.purchases:
+        return UNKNOWN
+    idle = price.num_bought - price.num_used
+    return f"{price.num_bought}, {idle} of them idle" if idle else f"{price.num_bought}"
+
+
+def _idle(price: HourlyPrice) -> float | None:
+    return price.idle_usd_per_hour if price.purchases else None
+
+
+def _per_day(usd_per_hour: float | None) -> float | None:
+    return None if usd_per_hour is None else usd_per_hour * HOURS_PER_DAY
+
+
+def _usd(usd: float | None) -> str:
+    return UNKNOWN if usd is None else f"{usd:,.2f}"
 
 
 def _admitted(role: RoleEstimate) -> str:

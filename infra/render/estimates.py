@@ -12,7 +12,7 @@ from infra.checks.capacity import device_memory_of, engine_load
 from infra.checks.view import PlanView
 from infra.memory.device import EngineLoad
 from infra.memory.estimate import RoleEstimate, RoleLoad, estimate_role
-from infra.memory.price import HourlyPrice, hourly_price
+from infra.memory.price import HourlyPrice, hourly_price, no_price
 from infra.memory.time_to_ready import Delivery, TimeToReady, time_to_ready
 from infra.plan.process import Process
 
@@ -27,6 +27,7 @@ class Surroundings:
         request_tokens: length of the requests to count; None for the longest that each role admits.
         is_rented: whether the machines come from AWS.
         capacity: how they are bought; None for the first way each is sold.
+        num_reserved: machines of the reservation that is held; None for no more than are needed.
     """
 
     storage: StorageKind | None
@@ -34,6 +35,7 @@ class Surroundings:
     request_tokens: int | None
     is_rented: bool
     capacity: CapacityKind | None
+    num_reserved: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +170,10 @@ def _fullest(view: PlanView, processes: list[Process]) -> EngineLoad | None:
 def _price(view: PlanView, surroundings: Surroundings) -> HourlyPrice:
     """What the hosts cost, where AWS rents them."""
     if not surroundings.is_rented:
-        return HourlyPrice(usd_per_hour=None, why="the hosts are yours: no price is known")
+        return no_price("the hosts are yours: no price is known")
     types = Counter(view.accelerators[host.name].aws_instance_type for host in view.plan.hosts)
     if None in types:
-        return HourlyPrice(usd_per_hour=None, why="AWS does not rent this accelerator")
+        return no_price("AWS does not rent this accelerator")
     counts = {str(name): count for name, count in types.items()}
     kind = surroundings.capacity or read_instance_type(next(iter(counts))).capacity_kinds[0]
-    return hourly_price(counts, kind, read_prices())
+    return hourly_price(counts, kind, read_prices(), num_reserved=surroundings.num_reserved)

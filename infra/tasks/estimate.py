@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -13,12 +15,16 @@ from infra.catalog.load import Catalog
 from infra.catalog.lustre_sizes import LustreSettings
 from infra.checks.view import view_plan
 from infra.errors import StackError
+from infra.memory.price import HourlyPrice
+from infra.memory.reservation_end import reservation_end
 from infra.plan.compile import compile_stack
 from infra.render.estimate_listing import estimate_listing
 from infra.render.estimates import Estimate, Surroundings, estimate_document, estimate_plan
 from infra.render.memory_picture import draw_memory
+from infra.render.purchases import FullerStack, purchase_document, purchase_lines
 from infra.spec.load import PROJECT, LoadedStack, load_stack
 from infra.tasks.choice import same_choice
+from infra.tasks.fuller_stacks import fuller_stacks
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.picture_file import write_picture
@@ -27,15 +33,32 @@ from infra.tasks.stack_options import chosen_stack
 _TIERS = ("fsx_capacity_gib", "fsx_throughput", "fsx_efa")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What the command line says of all layouts; None for what follows from each."""
+
+    request_tokens: int | None
+    num_reserved: int | None
+
+
 def run(options: Options, output: Output) -> int:
     """Print the estimate of a stack and, beside it, of every layout to compare it with."""
     catalog, stack = Catalog(), chosen_stack(options)
     tokens = options.number("length")
     others = [_other_layout(options, words) for words in options.words("compare")]
+    until = _until(options)
+    reserved = options.number("reserved")
+    asked = _Asked(
+        request_tokens=int(tokens) if tokens else None,
+        num_reserved=int(reserved) if reserved else None,
+    )
     estimates = [
-        _estimate(name, each, int(tokens) if tokens else None, catalog)
-        for name, each in [(stack.name, stack), *others]
+        _estimate(name, each, asked, catalog) for name, each in [(stack.name, stack), *others]
     ]
+    price = estimates[0].price
+    _refuse_reserved(price, asked.num_reserved, estimates[0].num_hosts)
+    end = reservation_end(until, datetime.now(UTC), price.kind) if until and price.kind else None
+    fuller = _fuller(options, stack, price, catalog)
     picture = options.text("picture")
     if picture is not None:
         write_picture(Path(picture), draw_memory(estimates))
@@ -47,14 +70,64 @@ def run(options: Options, output: Output) -> int:
             "stack": stack.name,
             "ok": True,
             **estimate_document(estimates[0]),
+            "purchase": purchase_document(price, end, fuller),
             "compare": compared,
         }
     )
     output.data(estimate_listing(estimates))
     for each in estimates:
         output.data(f"\n{each.name}: {_notes(each)}")
+    for line in purchase_lines(price, end, fuller):
+        output.data(line)
     output.next_command(f"fab check {same_choice(options)}")
     return 0
+
+
+def _refuse_reserved(price: HourlyPrice, num_reserved: int | None, num_hosts: int) -> None:
+    """Refuse a reservation that the stack does not fit into, or cannot have.
+
+    Raises:
+        StackError: it holds fewer machines than the stack takes, or machines are not reserved.
+    """
+    if num_reserved is None:
+        return
+    if price.kind in (None, "on-demand"):
+        what = "The stack's machines come from no reservation."
+        fix = "Leave it out, or set capacity.kind: --set capacity.kind=capacity-block."
+        raise StackError("--reserved", what, fix)
+    if num_reserved < num_hosts:
+        what = f"{num_reserved} machines do not hold the stack: it takes {num_hosts}."
+        raise StackError("--reserved", what, f"Reserve {num_hosts}, or change the stack.")
+
+
+def _until(options: Options) -> datetime | None:
+    """The moment of `--until`.
+
+    Raises:
+        StackError: it is no moment, or without a time zone.
+    """
+    text = options.text("until")
+    if text is None:
+        return None
+    fix = "Write it as `pulumi preview` prints it: --until 2026-12-15T11:30:00Z."
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise StackError("--until", f"{text!r} is no moment.", fix) from error
+    if moment.tzinfo is None:
+        raise StackError("--until", f"{text!r} has no time zone.", fix)
+    return moment.astimezone(UTC)
+
+
+def _fuller(
+    options: Options, stack: LoadedStack, price: HourlyPrice, catalog: Catalog
+) -> tuple[FullerStack, ...]:
+    """Stacks like the chosen one that use what is reserved and idle."""
+    if price.kind == "on-demand" or price.num_bought == price.num_used:
+        return ()
+    return fuller_stacks(
+        stack, price.num_bought, lambda words: _written_over(options, words), catalog
+    )
 
 
 def _other_layout(options: Options, words: str) -> tuple[str, LoadedStack]:
@@ -74,13 +147,16 @@ def _other_layout(options: Options, words: str) -> tuple[str, LoadedStack]:
         what = "That is neither a stack nor FIELD=VALUE words."
         fix = 'Write --compare NAME or --compare "roles.decode.data_parallel=32 port=8080".'
         raise StackError(f"--compare {words}", what, fix)
+    return " ".join(parts), _written_over(options, tuple(parts))
+
+
+def _written_over(options: Options, words: tuple[str, ...]) -> LoadedStack:
+    """The chosen stack with further fields written over it."""
     named = options.text("stack") or str(Path(options.needed("file")).absolute())
-    return " ".join(parts), load_stack(named, (*options.words("set"), *parts))
+    return load_stack(named, (*options.words("set"), *words))
 
 
-def _estimate(
-    name: str, stack: LoadedStack, request_tokens: int | None, catalog: Catalog
-) -> Estimate:
+def _estimate(name: str, stack: LoadedStack, asked: _Asked, catalog: Catalog) -> Estimate:
     """The estimate of one layout.
 
     Raises:
@@ -93,9 +169,10 @@ def _estimate(
     surroundings = Surroundings(
         storage=storage,
         lustre=_lustre(stack.name) if storage == "fsx-lustre" else None,
-        request_tokens=request_tokens,
+        request_tokens=asked.request_tokens,
         is_rented=is_rented,
         capacity=spec.capacity.kind if spec.capacity else None,
+        num_reserved=asked.num_reserved,
     )
     estimate = estimate_plan(name, view_plan(compiled.plan, catalog), surroundings)
     if estimate is None or not estimate.roles:

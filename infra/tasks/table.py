@@ -100,6 +100,16 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                         "number",
                         "tokens of the requests to count; default: the longest admitted",
                     ),
+                    Option(
+                        "reserved",
+                        "number",
+                        "machines of the reservation that you hold; default: the least that is sold",
+                    ),
+                    Option(
+                        "until",
+                        "text",
+                        "when the reservation ends (2026-12-15T11:30:00Z, as `pulumi preview` prints it)",
+                    ),
                     Option("picture", "text", "draw memory per device into this .svg or .png file"),
                     JSON,
                 ),

@@ -66,9 +66,54 @@ def test_requests_are_counted_at_the_length_asked_for() -> None:
     assert roles[0]["concurrent_requests"] == roles[0]["kv_tokens"] // 8192
 
 
+def test_a_block_is_told_as_reserved_used_and_idle() -> None:
+    until = "2099-12-15T11:30:00Z"
+    code, document = estimate("--stack", "gb200-2p1d", "--until", until)
+    assert code == 0
+    purchase = document["purchase"]
+    assert isinstance(purchase, dict)
+    assert purchase["units"] == [{"sold_as": "u-p6e-gb200x36", "count": 1, "machines": 9}]
+    assert (purchase["reserved"], purchase["used"], purchase["idle"]) == (9, 6, 3)
+    assert purchase["usd_per_day"] == pytest.approx(24 * 380.952, abs=0.01)
+    assert purchase["idle_usd_per_day"] == pytest.approx(24 * 380.952 / 3, abs=0.01)
+    assert purchase["saved_by_destroying_compute_usd_per_hour"] == 0.0
+    assert purchase["price_list"] == "2026-09-19"
+    assert purchase["end"]["stop_by"] == "2099-12-15T10:30+00:00"
+    assert purchase["end"]["usd_left"] == pytest.approx(
+        purchase["end"]["hours_left"] * 380.952, rel=1e-4
+    )
+    fuller = [each["set"] for each in purchase["fuller"]]
+    assert ["roles.prefill.replicas=5", "roles.decode.replicas=1"] in fuller
+
+
+def test_a_fuller_layout_can_be_typed_as_it_is_printed() -> None:
+    done = run(FAB, "estimate", "--stack", "gb200-tp4")
+    assert done.returncode == 0
+    assert "9, 8 of them idle" in done.stdout
+    assert "Destroying compute alone saves nothing" in done.stdout
+    assert "--until TIME" in done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("With 9 of 9")]
+    again = run(FAB, "estimate", "--stack", "gb200-tp4", *line.partition(": ")[2].split())
+    assert again.returncode == 0, again.stderr
+    assert "hosts, devices" in again.stdout
+    assert "9, 36" in again.stdout
+    assert "idle" not in again.stdout.partition("machines bought")[2].splitlines()[0]
+
+
+def test_machines_on_demand_and_hosts_of_ones_own_have_no_reservation() -> None:
+    done = run(FAB, "estimate", "--stack", "h200-tp8")
+    assert "Destroying compute alone saves 63.30 USD per hour" in done.stdout
+    code, document = estimate("--stack", "a3-2p1d")
+    assert (code, document["purchase"]) == (0, None)
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
+        (("--reserved", "3"), "come from no reservation"),
+        (("--set", "capacity.kind=capacity-block", "--reserved", "0.5"), "do not hold the stack"),
+        (("--until", "Christmas"), "is no moment"),
+        (("--until", "2026-12-15T11:30:00"), "has no time zone"),
         (("--compare", "no-such-stack"), "no-such-stack"),
         (("--compare", "gb200-tp4 a3-2p1d"), "neither a stack nor FIELD=VALUE"),
         (("--compare", "'port=80"), "No closing quotation."),

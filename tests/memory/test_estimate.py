@@ -11,7 +11,12 @@ from infra.plan.compile import compile_file
 from infra.render.estimates import Surroundings, estimate_plan
 
 NOWHERE = Surroundings(
-    storage=None, lustre=None, request_tokens=None, is_rented=False, capacity=None
+    storage=None,
+    lustre=None,
+    request_tokens=None,
+    is_rented=False,
+    capacity=None,
+    num_reserved=None,
 )
 # A published figure is rounded to a tenth, and so are the parts it is made of.
 ROUNDING = 0.16
