@@ -62,29 +62,20 @@ class Demand:
     """What a stack asks of the account.
 
     Args:
-        num_addresses: what its hosts take from their subnet.
-        num_standing: hosts of the last inventory, which have taken what they need; 0 too after a first `up` that
-            failed, and not less after machines were destroyed.
+        num_addresses: what its hosts take from their subnet, all together.
     """
 
     stack: str
     capacity: CapacityKind
     num_hosts: int
     num_addresses: int
-    num_standing: int
     uses_lustre: bool
     wants_load_balancer: bool
 
-    @property
-    def num_new_addresses(self) -> int:
-        """Addresses that hosts will yet take."""
-        new = max(self.num_hosts - self.num_standing, 0)
+    def num_new_addresses(self, num_standing: int) -> int:
+        """Addresses that hosts will yet take, when so many stand and have taken theirs."""
+        new = max(self.num_hosts - num_standing, 0)
         return -(-self.num_addresses * new // max(self.num_hosts, 1))
-
-    @property
-    def is_new(self) -> bool:
-        """Whether no `up` of the stack has ended well yet."""
-        return self.num_standing == 0
 
     @property
     def is_reserved(self) -> bool:

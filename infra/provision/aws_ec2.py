@@ -21,7 +21,7 @@ from infra.provision.ingress import Ingress, IngressSettings
 from infra.provision.inventory_output import HostRecord, inventory_document
 from infra.provision.naming import Tags
 from infra.provision.node_group import NodeGroup, NodeSettings, Surroundings
-from infra.provision.previous import read_previous
+from infra.provision.previous import read_previous_weights
 from infra.provision.survey import Survey, survey_account
 from infra.provision.weight_rules import (
     Loading,
@@ -77,6 +77,7 @@ def provision_aws_ec2(
         zone=decided.survey.zone,
         subnet=decided.survey.subnet,
         gateway_subnet=decided.survey.gateway_subnet,
+        outlives_hosts=decided.store.storage == "fsx-lustre",
         tags=decided.tags,
     )
     network = ClusterNetwork(name, settings)
@@ -92,13 +93,12 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
     """Everything that can be refused, before the first resource."""
     spec, name = stack.spec, topology.stack
     capacity = plan_capacity(topology, spec.capacity)
-    previous = read_previous(name)
+    standing_weights = read_previous_weights(name)
     demand = Demand(
         stack=name,
         capacity=capacity.kind,
         num_hosts=capacity.num_hosts,
         num_addresses=capacity.num_addresses,
-        num_standing=previous.num_hosts,
         uses_lustre=spec.weights.storage == "fsx-lustre",
         wants_load_balancer=spec.ingress == "internal-load-balancer",
     )
@@ -111,7 +111,7 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
     problems = (
         *storage_problems(spec.weights, survey.zone, name),
         *change_problems(
-            previous.weights, store.storage, account.lustre, bucket=store.bucket, stack=name
+            standing_weights, store.storage, account.lustre, bucket=store.bucket, stack=name
         ),
     )
     if problems:

@@ -26,12 +26,15 @@ class NetworkSettings:
     Args:
         subnet: the operator's own for hosts; None to make a network.
         gateway_subnet: the operator's own for load balancers; None for that of hosts.
+        outlives_hosts: whether a file system stands in the hosts' subnet that stays in the account: what it
+            cannot be without stays, too.
     """
 
     account: Account
     zone: Zone
     subnet: FoundSubnet | None
     gateway_subnet: FoundSubnet | None
+    outlives_hosts: bool
     tags: Tags
 
     @property
@@ -53,6 +56,7 @@ class ClusterNetwork(pulumi.ComponentResource):
         super().__init__("moe-infra:network:ClusterNetwork", name)
         self._tags = settings.tags
         self._child = ResourceOptions(parent=self)
+        self._lasting = ResourceOptions(parent=self, retain_on_delete=settings.outlives_hosts)
         self.vpc_id: pulumi.Input[str]
         self.subnet_id: pulumi.Input[str]
         self.gateway_subnet_id: pulumi.Input[str]
@@ -76,7 +80,7 @@ class ClusterNetwork(pulumi.ComponentResource):
             enable_dns_support=True,
             enable_dns_hostnames=True,
             tags=self._tags.of("vpc"),
-            opts=self._child,
+            opts=self._lasting,
         )
         self._hosts, self._gateways = self._subnets(account, settings.zone)
         self._host_routes = self._route_table("hosts", self._hosts)
@@ -98,7 +102,7 @@ class ClusterNetwork(pulumi.ComponentResource):
             availability_zone_id=zone.zone_id,
             cidr_block=str(host_subnet(account.vpc_cidr)),
             tags=self._tags.of("hosts"),
-            opts=ResourceOptions(parent=self, depends_on=opted_in),
+            opts=ResourceOptions.merge(self._lasting, ResourceOptions(depends_on=opted_in)),
         )
         gateways = ec2.Subnet(
             "gateways",
@@ -156,21 +160,21 @@ class ClusterNetwork(pulumi.ComponentResource):
         EFA and EFA-enabled Lustre want a group whose members may exchange any traffic in both
         directions, by reference to the group itself (AWS, EC2 User Guide, "Get started with EFA").
         """
-        group = self._group("hosts", "hosts of one stack")
+        group = self._group("hosts", "hosts of one stack", self._lasting)
         to_itself = {"security_group_id": group.id, "referenced_security_group_id": group.id}
         ingress = vpc.SecurityGroupIngressRule(
             "hosts-from-hosts",
             **to_itself,
             ip_protocol=ANY_PROTOCOL,
             tags=self._tags.of("hosts-from-hosts"),
-            opts=self._child,
+            opts=self._lasting,
         )
         egress = vpc.SecurityGroupEgressRule(
             "hosts-to-hosts",
             **to_itself,
             ip_protocol=ANY_PROTOCOL,
             tags=self._tags.of("hosts-to-hosts"),
-            opts=self._child,
+            opts=self._lasting,
         )
         vpc.SecurityGroupEgressRule(
             "hosts-to-anywhere",
@@ -195,7 +199,7 @@ class ClusterNetwork(pulumi.ComponentResource):
             tags=self._tags.of("s3"),
             opts=self._child,
         )
-        group = self._group("endpoints", "interface endpoints of one stack")
+        group = self._group("endpoints", "interface endpoints of one stack", self._child)
         self._let_in(
             "endpoints",
             group,
@@ -215,13 +219,13 @@ class ClusterNetwork(pulumi.ComponentResource):
                 opts=self._child,
             )
 
-    def _group(self, name: str, description: str) -> ec2.SecurityGroup:
+    def _group(self, name: str, description: str, opts: ResourceOptions) -> ec2.SecurityGroup:
         return ec2.SecurityGroup(
             name,
             vpc_id=self.vpc_id,
             description=description,
             tags=self._tags.of(name),
-            opts=self._child,
+            opts=opts,
         )
 
     def _let_in(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.catalog.instance_types import InstanceType
+from infra.catalog.instance_types import BLOCK_NOTICE_MINUTES, InstanceType
 from infra.errors import Problem
 from infra.provision.account import Account, Demand, account_problem
 from infra.provision.zone import Zone
@@ -51,13 +51,19 @@ class FoundReservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSubnet:
-    """A subnet that the operator has made; `num_free` addresses are not taken."""
+    """A subnet that the operator has made.
+
+    Args:
+        num_free: addresses that are not taken.
+        num_standing: machines of the stack itself that have taken theirs; None when nobody may ask.
+    """
 
     id: str
     vpc_id: str
     zone_id: str
     cidr_block: str
     num_free: int
+    num_standing: int | None
     gives_public_addresses: bool
 
 
@@ -133,6 +139,20 @@ def not_begun_problem(found: FoundReservation, demand: Demand) -> Problem | None
     )
 
 
+def end_notice(found: FoundReservation, demand: Demand) -> str:
+    """A sentence about the end of a reservation: what happens then, and by when to stop serving."""
+    notice = BLOCK_NOTICE_MINUTES.get(demand.capacity)
+    if (
+        notice is None
+    ):  # AWS, EC2 User Guide, "Capacity Reservations": instances go on, outside of it
+        return f"{found.id} ends at {found.end}; its machines go on, on demand and without a claim."
+    who = "give them back yourself" if demand.capacity == "ultraserver" else "AWS ends them then"
+    return (
+        f"{found.id} ends at {found.end}; stop serving on its machines {notice} minutes before: {who} "
+        f"(pulumi destroy --exclude-protected --stack {demand.stack})."
+    )
+
+
 def subnet_problems(found: FoundSubnet, zone: Zone, demand: Demand) -> Iterator[Problem]:
     """Why hosts cannot be put into a subnet that exists."""
     key, example = "moe-infra:subnet_id", "subnet-0123456789abcdef0"
@@ -140,22 +160,20 @@ def subnet_problems(found: FoundSubnet, zone: Zone, demand: Demand) -> Iterator[
         what = f"{found.id} is in {found.zone_id}; the capacity is in {zone.zone_id}."
         yield account_problem(key, what, example, demand.stack)
     shortage = address_shortage(found, demand)
-    if shortage is not None and demand.is_new:
-        what = f"{shortage} (Are they those of an `up` that failed? pulumi destroy --exclude-protected frees theirs.)"
-        yield account_problem(key, what, example, demand.stack)
+    if shortage is not None and found.num_standing is not None:
+        yield account_problem(key, shortage, example, demand.stack)
     if found.gives_public_addresses:
         what = f"{found.id} gives its machines public addresses; hosts with several interfaces cannot have one."
         yield account_problem(key, what, example, demand.stack)
 
 
 def address_shortage(found: FoundSubnet, demand: Demand) -> str | None:
-    """A sentence when hosts will yet take more addresses than are free, as far as the last inventory tells."""
-    wanted = demand.num_new_addresses
+    """A sentence when hosts will yet take more addresses than are free; those that stand have theirs."""
+    wanted = demand.num_new_addresses(found.num_standing or 0)
     if found.num_free >= wanted:
         return None
-    return (
-        f"{found.id} ({found.cidr_block}) has {found.num_free} free addresses; hosts take {wanted}."
-    )
+    hosts = f"{found.num_standing} hosts stand, the others" if found.num_standing else "hosts"
+    return f"{found.id} ({found.cidr_block}) has {found.num_free} free addresses; {hosts} take {wanted}."
 
 
 def gateway_problems(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# By it everything of a stack is found again.
+STACK_TAG = "moe-infra:stack"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
@@ -17,7 +20,7 @@ class Tags:
         """All tags of one resource; `name` is shown in the console behind the stack's."""
         return {
             "Name": f"{self.stack}/{name}",
-            "moe-infra:stack": self.stack,
+            STACK_TAG: self.stack,
             **{f"moe-infra:{key}": value for key, value in more.items()},
             **self.further,
         }

@@ -26,6 +26,7 @@ from infra.provision.found import (
     FoundSubnet,
     address_shortage,
     arn_problem,
+    end_notice,
     gateway_problems,
     image_problem,
     ingress_problem,
@@ -35,12 +36,15 @@ from infra.provision.found import (
     reservation_problems,
     subnet_problems,
 )
+from infra.provision.naming import STACK_TAG
 from infra.provision.zone import Zone
 
 _T = TypeVar("_T")
 # What IAM says: EC2 "UnauthorizedOperation", most others "AccessDenied… is not authorized to perform".
 _FORBIDDEN = re.compile(r"UnauthorizedOperation|AccessDenied|not authorized to perform")
 ARM = "arm64"  # AWS's word for aarch64
+# States of a machine in which it keeps its addresses; EC2 API, InstanceState.
+_HOLDING_ADDRESSES = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +126,8 @@ def survey_account(
     subnet = _find_subnet(asking, "subnet_id", account.subnet_id)
     if subnet is not None:
         asking.note(*subnet_problems(subnet, zone, demand))
-        if (shortage := address_shortage(subnet, demand)) is not None and not demand.is_new:
-            pulumi.log.warn(f"{shortage} Which hosts stand is known from the last inventory alone.")
+        if subnet.num_standing is None and (shortage := address_shortage(subnet, demand)):
+            pulumi.log.warn(f"{shortage} Which of them stand already, you may not ask.")
     gateway = _find_subnet(asking, "gateway_subnet_id", account.gateway_subnet_id)
     asking.note(*gateway_problems(subnet, gateway, zone, demand))
     found = _find_load_balancer(asking, account, load_balancer, subnet)
@@ -230,10 +234,7 @@ def _find_reservation(
     else:
         asking.note(early)
     if found.end:
-        notice = 60 if demand.capacity == "ultraserver" else 30
-        pulumi.log.info(
-            f"{identity} ends at {found.end}; stop serving {notice} minutes before: AWS ends its machines then."
-        )
+        pulumi.log.info(end_notice(found, demand))
 
 
 def _read_block(identity: str) -> FoundReservation:
@@ -290,12 +291,28 @@ def _find_subnet(asking: _Asking, key: str, identity: str | None) -> FoundSubnet
         return None
     return FoundSubnet(
         id=identity,
+        num_standing=_count_standing(asking, key, identity),
         vpc_id=found.vpc_id,
         zone_id=found.availability_zone_id,
         cidr_block=found.cidr_block,
         num_free=int(found.available_ip_address_count),
         gives_public_addresses=bool(found.map_public_ip_on_launch),
     )
+
+
+def _count_standing(asking: _Asking, key: str, subnet_id: str) -> int | None:
+    """Machines of the stack that hold addresses of a subnet: after a launch that failed in the middle, some do."""
+    wanted = [
+        {"name": "subnet-id", "values": [subnet_id]},
+        {"name": f"tag:{STACK_TAG}", "values": [asking.stack]},
+    ]
+    found = asking.ask(
+        f"moe-infra:{key}",
+        f"answer on which hosts stand in {subnet_id}",
+        "subnet-0123456789abcdef0",
+        lambda: ec2.get_instances(filters=wanted, instance_state_names=list(_HOLDING_ADDRESSES)),
+    )
+    return None if found is None else len(found.ids)
 
 
 def _find_load_balancer(

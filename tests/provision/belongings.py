@@ -8,8 +8,10 @@ import yaml
 
 from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.load_balancer_kinds import LOAD_BALANCER
+from infra.rehearsal.cloud.machine_kinds import INSTANCE, TEMPLATE
 from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET, VPC, ZONE_GROUP
 from infra.rehearsal.cloud.store import Resource, Store
+from infra.rehearsal.cloud.world import IMAGES
 
 REGION = "us-east-1"  # where a stack of the operator's own finds the first zone with its machines
 
@@ -51,6 +53,26 @@ def their_network(
         )
         for number, zone in enumerate(zones)
     ]
+
+
+def stand_in(store: Store, subnet: Resource, *, name: str, stack: str) -> Resource:
+    """A machine in a subnet that bears the tag of a stack."""
+    region = str(subnet.outputs["region"])
+    group = make(store, region, SECURITY_GROUP, name, vpcId=subnet.inputs["vpcId"])
+    card = {"subnetId": subnet.id, "securityGroups": [group.id]}
+    image = next(name for name, architecture in IMAGES.items() if architecture == "x86_64")
+    template = make(
+        store,
+        region,
+        TEMPLATE,
+        name,
+        imageId=image,
+        instanceType="p5en.48xlarge",
+        networkInterfaces=[card],
+    )
+    launched = {"id": template.id, "version": "1"}
+    tags = {"moe-infra:stack": stack}
+    return make(store, region, INSTANCE, name, launchTemplate=launched, tags=tags)
 
 
 def their_balancer(

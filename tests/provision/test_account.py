@@ -15,7 +15,6 @@ DEMAND = Demand(
     capacity="ultraserver",
     num_hosts=6,
     num_addresses=6,
-    num_standing=0,
     uses_lustre=False,
     wants_load_balancer=False,
 )
@@ -113,8 +112,8 @@ def test_a_subnet_of_gateways_goes_with_one_of_hosts() -> None:
 
 @pytest.mark.parametrize(("standing", "wanted"), [(0, 102), (2, 68), (6, 0), (9, 0)])
 def test_hosts_that_run_have_taken_their_addresses(standing: int, wanted: int) -> None:
-    demand = replace(DEMAND, num_addresses=6 * 17, num_standing=standing)
-    assert demand.num_new_addresses == wanted
+    demand = replace(DEMAND, num_addresses=6 * 17)
+    assert demand.num_new_addresses(standing) == wanted
 
 
 def test_hosts_and_gateways_share_the_block_of_the_network() -> None:

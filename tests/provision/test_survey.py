@@ -5,15 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 
 from infra.errors import ProblemsFound
 from infra.provision.account import Demand
-from infra.provision.found import FoundSubnet, address_shortage, subnet_problems
+from infra.provision.found import FoundSubnet, subnet_problems
 from infra.provision.zone import Zone
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import Reservation, Store
-from tests.provision.belongings import own_stack, their_network
+from tests.provision.belongings import own_stack, stand_in, their_network
 
 Record = Callable[..., Any]
 Prepare = Callable[[Store], Mapping[str, str]]
@@ -213,40 +214,78 @@ def test_a_subnet_that_hosts_cannot_be_put_into_is_refused(
         record("mine", root=root, prepare=prepare)
 
 
-def test_only_a_new_stack_is_refused_for_addresses() -> None:
-    small = FoundSubnet(
-        id="subnet-0123456789abcdef0",
-        vpc_id="vpc-1",
-        zone_id="use2-az1",
-        cidr_block="10.0.0.0/28",
-        num_free=3,
-        gives_public_addresses=False,
-    )
+SMALL = FoundSubnet(
+    id="subnet-0123456789abcdef0",
+    vpc_id="vpc-1",
+    zone_id="use2-az1",
+    cidr_block="10.0.0.0/28",
+    num_free=3,
+    num_standing=0,
+    gives_public_addresses=False,
+)
+
+
+@pytest.mark.parametrize(
+    ("num_standing", "said"),
+    [
+        (0, "3 free addresses; hosts take 8"),
+        (4, "3 free addresses; 4 hosts stand, the others take 4"),
+        (5, None),
+        (None, None),  # a warning: nobody may ask
+    ],
+)
+def test_hosts_that_stand_have_their_addresses(num_standing: int | None, said: str | None) -> None:
     zone = Zone(zone_id="use2-az1", name="us-east-2a", group="us-east-2", parent_zone_id=None)
-    new = Demand(
+    demand = Demand(
         stack="mine",
         capacity="on-demand",
         num_hosts=8,
         num_addresses=8,
-        num_standing=0,
         uses_lustre=False,
         wants_load_balancer=False,
     )
-    (problem,) = subnet_problems(small, zone, new)
-    assert "3 free addresses; hosts take 8" in problem.what
-    later = replace(new, num_standing=2)
-    assert list(subnet_problems(small, zone, later)) == []
-    assert "hosts take 6" in str(address_shortage(small, later))
-    assert address_shortage(replace(small, num_free=6), later) is None
+    found = [
+        problem.what
+        for problem in subnet_problems(replace(SMALL, num_standing=num_standing), zone, demand)
+    ]
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
 
 
-def test_on_the_second_run_hosts_need_no_further_addresses(record: Record) -> None:
+@pytest.mark.parametrize(
+    ("first", "refuses"),
+    [
+        ("another", "1 free addresses; hosts take 2"),
+        # the mocks launch both all the same: that it came to a launch is what is looked at
+        ("h200-2n-tp16", "InsufficientFreeAddressesInSubnet"),
+    ],
+)
+def test_machines_of_this_stack_in_that_subnet_are_counted(
+    record: Record, first: str, refuses: str
+) -> None:
     def full(store: Store) -> Mapping[str, str]:
-        return {
-            "subnet_id": their_network(store, region="us-east-2", zones=("use2-az1",), size=28)[
-                0
-            ].id
-        }
+        subnet, *_ = their_network(store, region="us-east-2", zones=("use2-az1",), size=28)
+        for number in range(10):  # of 11
+            stand_in(store, subnet, name=f"host-{number}", stack="another" if number else first)
+        return {"subnet_id": subnet.id}
 
-    running = {"hosts": [{"name": f"unified-{number}"} for number in range(2)]}
-    assert len(record("h200-2n-tp16", prepare=full, previous=running).of_type("Instance")) == 2
+    with pytest.raises(Exception, match=refuses):
+        record("h200-2n-tp16", prepare=full)
+
+
+def test_where_nobody_may_ask_too_few_addresses_are_a_warning(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: warned.append(text))
+
+    def unasked(store: Store) -> Mapping[str, str]:
+        subnet, *_ = their_network(store, region="us-east-2", zones=("use2-az1",), size=28)
+        for number in range(10):
+            stand_in(store, subnet, name=f"host-{number}", stack="another")
+        store.account = replace(store.account, forbidden=("getInstances",))
+        return {"subnet_id": subnet.id}
+
+    with pytest.raises(Exception, match="InsufficientFreeAddressesInSubnet"):  # the launch tells
+        record("h200-2n-tp16", prepare=unasked)
+    assert any("1 free addresses; hosts take 2" in line for line in warned)

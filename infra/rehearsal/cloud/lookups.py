@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.rehearsal.cloud.kind import RefusedError
@@ -12,7 +12,7 @@ from infra.rehearsal.cloud.load_balancer_kinds import LOAD_BALANCER
 from infra.rehearsal.cloud.machine_kinds import INSTANCE, RESERVED_ADDRESSES, addresses_of
 from infra.rehearsal.cloud.network_kinds import SUBNET
 from infra.rehearsal.cloud.storage_kinds import BUCKET
-from infra.rehearsal.cloud.store import Reservation, Store
+from infra.rehearsal.cloud.store import Reservation, Resource, Store
 from infra.rehearsal.cloud.world import IMAGES, PARAMETERS, ZONES, is_offered
 
 RESERVATION_TYPE = "AWS::EC2::CapacityReservation"
@@ -205,6 +205,37 @@ def _subnet(question: Question) -> dict[str, object]:
     }
 
 
+def _instances(question: Question) -> dict[str, object]:
+    """Machines by subnet and tags; all that the emulation has are running."""
+    rows = question.args.get("filters")
+    wanted = {
+        str(row["name"]): question.filter(str(row["name"]))
+        for row in (rows if isinstance(rows, list) else [])
+    }
+    found = [
+        each
+        for each in question.store.of_type(INSTANCE)
+        if all(_has(each, name, values) for name, values in wanted.items())
+    ]
+    return {
+        "id": question.region,
+        "ids": [each.id for each in found],
+        "privateIps": [each.outputs["privateIp"] for each in found],
+        "publicIps": [],
+        "ipv6Addresses": [],
+    }
+
+
+def _has(instance: Resource, name: str, values: Sequence[str]) -> bool:
+    """Whether a machine passes one filter of `DescribeInstances`."""
+    if name.startswith("tag:"):
+        tags = instance.inputs.get("tags")
+        return isinstance(tags, dict) and tags.get(name.removeprefix("tag:")) in values
+    if name == "subnet-id":
+        return instance.outputs["subnetId"] in values
+    raise RefusedError("NotEmulated", f"The emulated cloud does not filter machines by {name}.")
+
+
 def _load_balancer(question: Question) -> dict[str, object]:
     found = question.store.get(LOAD_BALANCER, question.text("arn"))
     if found is None:
@@ -227,6 +258,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:ec2/getAmi:getAmi": _image,
     "aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation": _block,
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": _offerings,
+    "aws:ec2/getInstances:getInstances": _instances,
     "aws:ec2/getKeyPair:getKeyPair": _key_pair,
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:index/getAvailabilityZone:getAvailabilityZone": _availability_zone,

@@ -8,12 +8,16 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+# CPython 3.11 counts the depth of a syntax tree for all threads together, and fails when two make one at once
+# (python/cpython#106905).
+_PARSING = threading.Lock()
 Scalar = Literal["text", "integer", "number", "truth", "anything"]
 _SCALARS: Mapping[str, Scalar] = {
     "str": "text",
@@ -150,7 +154,8 @@ def _arguments(class_text: str) -> Iterator[tuple[str, ast.expr, bool]]:
     signature = re.search(r"def __init__\(__self__(, \*,.*?)?\):\n", class_text, re.DOTALL)
     if signature is None or signature[1] is None:
         return
-    function = ast.parse(f"def f({signature[1].removeprefix(',')}): pass").body[0]
+    with _PARSING:
+        function = ast.parse(f"def f({signature[1].removeprefix(',')}): pass").body[0]
     if not isinstance(function, ast.FunctionDef):
         return
     for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):

@@ -13,6 +13,16 @@ import pytest
 STACK = "gb200-2p1d"
 
 
+def resources(cloud: Path, kind: str) -> list[Path]:
+    """The files of an emulated account's resources of a kind (`Instance`)."""
+    return sorted((cloud / "resources" / kind).glob("*.json"))
+
+
+def kinds_left(cloud: Path) -> list[str]:
+    """The kind of each resource that an emulated account holds, sorted."""
+    return sorted(path.parent.name for path in (cloud / "resources").glob("*/*.json"))
+
+
 @dataclass(frozen=True)
 class Pulumi:
     """The command line in a scratch project."""

@@ -18,7 +18,7 @@ from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import read_account, write_account
 from infra.rehearsal.cloud.world import PARAMETERS
 from infra.spec.load import PROJECT
-from tests.rehearsal.cloud.command import STACK, Pulumi
+from tests.rehearsal.cloud.command import STACK, Pulumi, kinds_left, resources
 
 pytestmark = pytest.mark.pulumi
 HOSTS = ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2", "decode-3"]
@@ -32,10 +32,6 @@ def project_status() -> str:
     """What git knows of changes in the files that Pulumi would write to."""
     words = ("git", "status", "--porcelain", "--", "Pulumi.yaml", "stacks", "infra/__main__.py")
     return subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
-
-
-def resources(cloud: Path, kind: str) -> list[Path]:
-    return sorted((cloud / "resources" / kind).glob("*.json"))
 
 
 @pytest.mark.slow  # several updates by the real engine
@@ -83,8 +79,7 @@ def test_the_life_of_a_stack(pulumi_bin: Path, tmp_path: Path) -> None:
     assert pulumi("state", "unprotect", "--all", "--yes").returncode == 0
     ended = pulumi("destroy", "--yes", "--skip-preview")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    left = sorted(path.parent.name for path in (cloud / "resources").glob("*/*.json"))
-    assert left == ["Bucket", "BucketPublicAccessBlock"]
+    assert kinds_left(cloud) == ["Bucket", "BucketPublicAccessBlock"]
     state = json.loads(pulumi("stack", "export").stdout)
     assert state["deployment"].get("resources", []) == []
     assert project_status() == before
