@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pulumi
 import pytest
 
 from infra.errors import ProblemsFound
 from infra.provision.account import Demand
 from infra.provision.found import FoundSubnet, subnet_problems
 from infra.provision.zone import Zone
+from infra.rehearsal.cloud.kind import RefusedError
+from infra.rehearsal.cloud.lookups import look_up
 from infra.rehearsal.cloud.scratch_project import RESERVATION
 from infra.rehearsal.cloud.store import Reservation, Store
 from tests.provision.belongings import own_stack, stand_in, their_network
@@ -252,40 +253,27 @@ def test_hosts_that_stand_have_their_addresses(num_standing: int | None, said: s
     assert said is None or said in found[0]
 
 
-@pytest.mark.parametrize(
-    ("first", "refuses"),
-    [
-        ("another", "1 free addresses; hosts take 2"),
-        # the mocks launch both all the same: that it came to a launch is what is looked at
-        ("h200-2n-tp16", "InsufficientFreeAddressesInSubnet"),
-    ],
-)
-def test_machines_of_this_stack_in_that_subnet_are_counted(
-    record: Record, first: str, refuses: str
-) -> None:
+def test_only_machines_of_other_stacks_leave_too_few_addresses(record: Record) -> None:
     def full(store: Store) -> Mapping[str, str]:
         subnet, *_ = their_network(store, region="us-east-2", zones=("use2-az1",), size=28)
         for number in range(10):  # of 11
-            stand_in(store, subnet, name=f"host-{number}", stack="another" if number else first)
+            stand_in(store, subnet, name=f"host-{number}", stack="another")
         return {"subnet_id": subnet.id}
 
-    with pytest.raises(Exception, match=refuses):
+    with pytest.raises(ProblemsFound, match="1 free addresses; hosts take 2"):
         record("h200-2n-tp16", prepare=full)
 
 
-def test_where_nobody_may_ask_too_few_addresses_are_a_warning(
-    record: Record, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    warned: list[str] = []
-    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: warned.append(text))
-
-    def unasked(store: Store) -> Mapping[str, str]:
-        subnet, *_ = their_network(store, region="us-east-2", zones=("use2-az1",), size=28)
-        for number in range(10):
-            stand_in(store, subnet, name=f"host-{number}", stack="another")
-        store.account = replace(store.account, forbidden=("getInstances",))
-        return {"subnet_id": subnet.id}
-
-    with pytest.raises(Exception, match="InsufficientFreeAddressesInSubnet"):  # the launch tells
-        record("h200-2n-tp16", prepare=unasked)
-    assert any("1 free addresses; hosts take 2" in line for line in warned)
+def test_machines_are_counted_by_stack_and_subnet(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    here, there = their_network(store, region="us-east-2", zones=("use2-az1", "use2-az2"), size=28)
+    for number, (subnet, stack) in enumerate([(here, "mine"), (here, "theirs"), (there, "mine")]):
+        stand_in(store, subnet, name=f"host-{number}", stack=stack)
+    filters = [
+        {"name": "subnet-id", "values": [here.id]},
+        {"name": "tag:moe-infra:stack", "values": ["mine"]},
+    ]
+    token = "aws:ec2/getInstances:getInstances"
+    assert len(look_up(store, "us-east-2", token, {"filters": filters})["ids"]) == 1  # type: ignore[arg-type]
+    with pytest.raises(RefusedError, match="does not filter machines by vpc-id"):
+        look_up(store, "us-east-2", token, {"filters": [{"name": "vpc-id", "values": ["x"]}]})

@@ -11,7 +11,12 @@ from infra.render.estimates import Estimate, Surroundings, estimate_plan
 from infra.render.memory_picture import draw_memory
 
 NOWHERE = Surroundings(
-    storage=None, lustre=None, request_tokens=None, is_rented=False, capacity=None
+    storage=None,
+    lustre=None,
+    request_tokens=None,
+    is_rented=False,
+    capacity=None,
+    num_reserved=None,
 )
 RED = "#dc2626"
 
