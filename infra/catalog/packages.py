@@ -13,6 +13,25 @@ from infra.catalog.fields import FieldCatalogue, read_fields
 from infra.catalog.flags import FlagCatalogue, read_flags
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionBackend:
+    """One that vLLM registers.
+
+    Args:
+        is_tag: it has no class, and serves no text.
+        platforms: of `cpu`, `cuda`, `rocm` and `xpu`, those whose own code names it.
+        capabilities: the compute capabilities that it takes (`9.0`); None for any.
+        is_mla: whether it computes multi-head latent attention; None where its class does not say.
+        is_sparse: whether it attends to chosen tokens alone.
+    """
+
+    is_tag: bool
+    platforms: tuple[str, ...]
+    capabilities: tuple[str, ...] | None
+    is_mla: bool | None
+    is_sparse: bool
+
+
 @dataclass(frozen=True, eq=False)
 class PackageCatalogue:
     """What one release accepts. Equal only to itself; its tables are built when they are asked for.
@@ -71,6 +90,20 @@ class PackageCatalogue:
     def models(self) -> frozenset[str]:
         """The architectures that the release registers."""
         return frozenset(self.document.get("models", ()))
+
+    @cached_property
+    def attention_backends(self) -> Mapping[str, AttentionBackend]:
+        """The attention back ends that vLLM registers, by name; {} for another package."""
+        return {
+            name: AttentionBackend(
+                is_tag=row["class"] == "",
+                platforms=tuple(row["platforms"]),
+                capabilities=tuple(row["capabilities"]) if "capabilities" in row else None,
+                is_mla=row.get("is_mla"),
+                is_sparse=row.get("is_sparse", False),
+            )
+            for name, row in self.document.get("attention_backends", {}).items()
+        }
 
     def names(self, kind: str) -> frozenset[str]:
         """What the release registers under a kind, `kv_connectors` for example."""

@@ -110,11 +110,13 @@ class Accelerator(SourcedEntry):
     little below what the vendor's tool prints. `mask_variable` limits a process to devices;
     `aws_instance_type` is None where AWS does not rent it. `all_reduce_gb_s` is the bandwidth of the bus that an
     all-reduce of some gigabytes over all devices of one host reaches at least; None where nobody has published one.
+    `compute_capability` is what CUDA calls the chip (`9.0`); None for another vendor's.
     """
 
     id: StrictStr = ""
     vendor: Vendor
     generation: Generation
+    compute_capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")] | None = None
     product_name: StrictStr
     memory_mib: StrictInt
     devices_per_host: StrictInt

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.checks import (
+    attention,
     compatibility,
     pairing,
     recipes,
@@ -35,6 +36,24 @@ RELEASE_RULES: Mapping[str, Rule] = {
         source="infra/catalog/packages/",
         releases="vllm, vllm-ascend",
         check=settings.quantization_registered,
+    ),
+    "attention-backend": Rule(
+        severity="error",
+        source="infra/catalog/packages/; vllm config/attention.py@0.17.0, 0.22.1",
+        releases="vllm, vllm-ascend",
+        check=attention.backend_registered,
+    ),
+    "attention-accelerator": Rule(
+        severity="error",
+        source="infra/catalog/packages/; vllm platforms/, v1/attention/backends/; sglang srt/server_args.py@0.5.9",
+        releases="vllm, sglang",
+        check=attention.backend_on_accelerator,
+    ),
+    "attention-model": Rule(
+        severity="error",
+        source="infra/catalog/packages/; vllm v1/attention/backend.py validate_configuration@0.17.0, 0.22.1",
+        releases="vllm",
+        check=attention.backend_for_model,
     ),
     "model-path": Rule(
         severity="error",

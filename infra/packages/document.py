@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-SECTIONS = ("commands", "classes", "names", "models", "variables")
+SECTIONS = ("commands", "classes", "names", "attention_backends", "models", "variables")
 
 
 def catalogue_text(package: str, version: str, sections: Mapping[str, Any]) -> str:

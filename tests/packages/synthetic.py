@@ -25,6 +25,52 @@ VLLM: Mapping[str, str] = {
         class Platform:
             pass
     """,
+    "vllm/platforms/cpu.py": "",
+    "vllm/platforms/cuda.py": "ORDER = [AttentionBackendEnum.FLASHMLA, AttentionBackendEnum.TRITON_MLA]",
+    "vllm/platforms/rocm.py": "ORDER = [AttentionBackendEnum.TRITON_MLA_SPARSE, AttentionBackendEnum.TRITON_MLA]",
+    "vllm/platforms/xpu.py": "",
+    "vllm/v1/attention/backends/registry.py": """
+        class AttentionBackendEnum(Enum):
+            TRITON_MLA_SPARSE = "vllm.v1.attention.backends.triton.SparseBackend"
+            TRITON_MLA = "vllm.v1.attention.backends.triton.Backend"
+            FLASHMLA = "vllm.v1.attention.backends.flashmla.Backend"
+            DEVICE = "vllm.v1.attention.backends.flashmla.DeviceBackend"
+            TORCH_SDPA = ""
+            CUSTOM = None
+    """,
+    "vllm/v1/attention/backend.py": """
+        class AttentionBackend:
+            @classmethod
+            def supports_compute_capability(cls, capability: "DeviceCapability") -> bool:
+                return True
+            @classmethod
+            def is_mla(cls) -> bool:
+                return False
+    """,
+    "vllm/v1/attention/backends/triton.py": """
+        from vllm.v1.attention.backend import AttentionBackend
+        class Backend(AttentionBackend):
+            @classmethod
+            def is_mla(cls) -> bool:
+                return True
+        class SparseBackend(Backend):
+            @classmethod
+            def is_sparse(cls) -> bool:
+                return True
+    """,
+    "vllm/v1/attention/backends/flashmla.py": """
+        import vllm._flashmla_C
+        from vllm.v1.attention.backends.triton import Backend as Other
+        class Backend(Other):
+            @classmethod
+            def supports_compute_capability(cls, capability: DeviceCapability) -> bool:
+                return DeviceCapability(9, 0) <= capability < DeviceCapability(11, 0)
+        class DeviceBackend(Other):
+            @classmethod
+            def supports_compute_capability(cls, capability: DeviceCapability) -> bool:
+                from vllm.platforms.cuda import on_device
+                return on_device()
+    """,
     "vllm/utils/__init__.py": "",
     "vllm/utils/argparse_utils.py": """
         import argparse

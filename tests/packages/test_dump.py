@@ -75,6 +75,29 @@ def test_vllms_classes_names_models_and_variables_are_read(tmp_path: Path) -> No
         "reasoning_parsers": ["kimi_k2"],
         "tool_call_parsers": ["hermes", "kimi_k2"],
     }
+    place = "vllm.v1.attention.backends"
+    assert document["attention_backends"] == {
+        "CUSTOM": {"class": None, "platforms": []},
+        "DEVICE": {"class": f"{place}.flashmla.DeviceBackend", "platforms": [], "is_mla": True},
+        "FLASHMLA": {
+            "class": f"{place}.flashmla.Backend",
+            "platforms": ["cuda"],
+            "is_mla": True,
+            "capabilities": ["9.0", "10.0", "10.3"],
+        },
+        "TORCH_SDPA": {"class": "", "platforms": []},
+        "TRITON_MLA": {
+            "class": f"{place}.triton.Backend",
+            "platforms": ["cuda", "rocm"],
+            "is_mla": True,
+        },
+        "TRITON_MLA_SPARSE": {
+            "class": f"{place}.triton.SparseBackend",
+            "platforms": ["rocm"],
+            "is_mla": True,
+            "is_sparse": True,
+        },
+    }
     assert document["models"] == ["KimiK25ForConditionalGeneration"]
     assert document["variables"] == [
         {"name": "VLLM_PORT", "type": "int | None", "default": "None"},

@@ -32,6 +32,7 @@ class JsonFields(NamedTuple):
     classes: dict[str, dict[str, list[str]]]
     tool_call_parsers: tuple[str, ...]
     reasoning_parsers: tuple[str, ...]
+    attention_backends: tuple[str, ...]
 
 
 def catalogue_folder() -> str:
@@ -66,6 +67,7 @@ def read_fields(version: str) -> JsonFields:
         },
         tool_call_parsers=tuple(document["names"]["tool_call_parsers"]),
         reasoning_parsers=tuple(document["names"]["reasoning_parsers"]),
+        attention_backends=tuple(document.get("attention_backends", ())),
     )
 
 

@@ -1,4 +1,4 @@
-"""Names that vLLM does not check while it parses: tool and reasoning parsers, quantisation methods."""
+"""Names that vLLM does not check while it parses: parsers, quantisation methods, attention back ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .settings import Release
 
 
 def check_registered(args: Arguments, fields: JsonFields, release: Release) -> None:
-    """Check parsers and quantisation methods.
+    """Check parsers, quantisation methods and the attention back end.
 
     Raises:
         Failed: vLLM's own KeyError or ValueError.
@@ -36,6 +36,12 @@ def check_registered(args: Arguments, fields: JsonFields, release: Release) -> N
     if args["quantization"] and methods and args["quantization"] not in methods:
         reason = f"Unknown quantization method: {args['quantization']}. Must be one of {methods}."
         raise invalid("ModelConfig", reason)
+    backend = str(args["attention_backend"] or "").upper()
+    known = fields.attention_backends
+    if backend and known and backend != "AUTO" and backend not in known:
+        names = ", ".join(known)
+        reason = f"Unknown attention backend: '{backend}'. Valid options are: {names}"
+        raise Failed("ValueError", reason)
 
 
 def check_chat_template(template: str | None) -> None:

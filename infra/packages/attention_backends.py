@@ -1,0 +1,165 @@
+"""The attention back ends that a released vLLM registers: what each computes, on which devices its class runs.
+
+Their modules need compiled kernels, so nothing is imported: the registry, the classes and their short methods are read
+out of the source, and a method that asks for a compute capability is run by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+REGISTRY = "vllm/v1/attention/backends/registry.py"
+ENUMERATION = "AttentionBackendEnum"
+# Those of the platforms that vLLM has a file for, and of which the catalogue has accelerators.
+PLATFORMS = ("cpu", "cuda", "rocm", "xpu")
+# Ampere, Ada, Hopper, three of Blackwell.
+CAPABILITIES = ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0))
+
+
+class DeviceCapability(NamedTuple):
+    """vLLM's class of this name as far as such methods use it."""
+
+    major: int
+    minor: int
+
+    def to_int(self) -> int:
+        """103 for 10.3."""
+        return self.major * 10 + self.minor
+
+
+def attention_backends(folder: Path) -> dict[str, dict[str, Any]]:
+    """The members of vLLM's enumeration, by name.
+
+    Args:
+        folder: where the package is unpacked.
+
+    Returns:
+        name → `class` (its path, null for one that a plugin brings, "" for a mere tag), `platforms` whose own code
+        names it, and of those with a class `is_mla`, `is_sparse` where it is, and `capabilities` where it takes some
+        of `CAPABILITIES` alone. What a method does not tell by itself is left out.
+    """
+    platforms = {
+        name: (folder / "vllm" / "platforms" / f"{name}.py").read_text(encoding="utf-8")
+        for name in PLATFORMS
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for name, path in sorted(_members(folder / REGISTRY)):
+        row: dict[str, Any] = {"class": path}
+        row["platforms"] = [
+            each for each, text in platforms.items() if _names(text, f"{ENUMERATION}.{name}")
+        ]
+        if path:
+            row |= _of_class(folder, path)
+        found[name] = row
+    return found
+
+
+def _members(registry: Path) -> Iterator[tuple[str, str | None]]:
+    for node in ast.walk(ast.parse(registry.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef) and node.name == ENUMERATION:
+            for statement in node.body:
+                if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
+                    (target,) = statement.targets
+                    path = statement.value.value
+                    yield ast.unparse(target), path if isinstance(path, str) else None
+
+
+def _names(text: str, member: str) -> bool:
+    place = text.find(member)
+    while place >= 0:
+        after = text[place + len(member) : place + len(member) + 1]
+        if not (after.isalnum() or after == "_"):
+            return True
+        place = text.find(member, place + 1)
+    return False
+
+
+def _of_class(folder: Path, path: str) -> dict[str, Any]:
+    module, _, kind = path.rpartition(".")
+    row: dict[str, Any] = {}
+    runs = _method(folder, module, kind, "supports_compute_capability")
+    verdicts = [(c, _verdict(runs, DeviceCapability(*c))) for c in CAPABILITIES]
+    if {verdict for _, verdict in verdicts} == {True, False}:
+        row["capabilities"] = [f"{c[0]}.{c[1]}" for c, verdict in verdicts if verdict]
+    is_mla = _verdict(_method(folder, module, kind, "is_mla"))
+    if isinstance(is_mla, bool):
+        row["is_mla"] = is_mla
+    if _verdict(_method(folder, module, kind, "is_sparse")) is True:
+        row["is_sparse"] = True
+    return row
+
+
+def _verdict(method: Callable[..., object] | None, *arguments: object) -> object:
+    """What a class method says; None where it asks for more than is here."""
+    if method is None:
+        return None
+    try:
+        return method(None, *arguments)
+    except Exception:  # noqa: BLE001 - it may ask its class, its platform or a compiled kernel
+        return None
+
+
+def _method(folder: Path, module: str, kind: str, name: str) -> Callable[..., object] | None:
+    """A method of a class, its own or the nearest parent's, cut out of the source."""
+    read = _module(folder, module)
+    found = read.classes.get(kind)
+    if found is None:
+        elsewhere = read.imported.get(kind)
+        return None if elsewhere is None else _method(folder, *elsewhere, name)
+    for statement in found.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == name:
+            return _compiled(statement)
+    for parent in found.bases:
+        base = parent.value if isinstance(parent, ast.Subscript) else parent
+        inherited = _method(folder, module, ast.unparse(base), name)
+        if inherited is not None:
+            return inherited
+    return None
+
+
+def _compiled(function: ast.FunctionDef) -> Callable[..., object]:
+    bare = ast.FunctionDef(
+        name=function.name,
+        args=ast.arguments(
+            posonlyargs=[],
+            args=[ast.arg(arg=each.arg) for each in function.args.args],
+            kwonlyargs=[],
+            kw_defaults=[],
+            defaults=[],
+        ),
+        body=function.body,
+        decorator_list=[],
+    )
+    tree = ast.fix_missing_locations(ast.Module(body=[bare], type_ignores=[]))
+    scope: dict[str, Any] = {"DeviceCapability": DeviceCapability}
+    exec(compile(tree, function.name, "exec"), scope)  # noqa: S102 - the package's own code, which runs here anyway
+    made: Callable[..., object] = scope[function.name]
+    return made
+
+
+class _Module(NamedTuple):
+    classes: dict[str, ast.ClassDef]
+    imported: dict[str, tuple[str, str]]
+
+
+@cache
+def _module(folder: Path, name: str) -> _Module:
+    """The classes of a module, and where its imported names come from; nothing of one that is not in the package."""
+    base = folder.joinpath(*name.split("."))
+    path = next((p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()), None)
+    if path is None:
+        return _Module({}, {})
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return _Module(
+        {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)},
+        {
+            alias.asname or alias.name: (node.module, alias.name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level
+            for alias in node.names
+        },
+    )
