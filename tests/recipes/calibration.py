@@ -12,7 +12,7 @@ from infra.checks.foreign import judge_recipe
 from infra.checks.needs import COMPILERS_OWN
 from infra.checks.rules import RULES
 from infra.plan.foreign.imported_recipe import import_recipe
-from tests.recipes.published_recipes import PublishedRecipe, justified_warnings
+from tests.recipes.published_recipes import AcceptedWarning, PublishedRecipe, accepted_warnings
 
 HEAD = """\
 # Calibration on published deployments
@@ -20,7 +20,8 @@ HEAD = """\
 Written by `pytest tests/recipes/test_published.py --update-golden`; a slow test keeps it current. The deployments are
 data in `tests/recipes/published/`: what their authors published as working over two hosts or more, without anything
 but flags, values and topology. Each is written out in its own format and goes through `fab import`, so that what is
-judged is what an operator would get. None may be refused, and no warning may appear that nobody has looked at.
+judged is what an operator would get. None may be refused but those that their authors mended in that very place later,
+and no warning may appear that nobody has looked at.
 
 """
 
@@ -53,9 +54,16 @@ class Row:
         return tuple(dict.fromkeys(text.partition(":")[0] for text in self.warnings))
 
     @property
+    def refused(self) -> tuple[str, ...]:
+        """Rules that refuse it, each once, in the order of the recipe's own list."""
+        found = {text.partition(":")[0] for text in self.errors}
+        listed = [rule for rule in self.recipe.refused if rule in found]
+        return (*listed, *sorted(found - set(listed)))
+
+    @property
     def verdict(self) -> str:
         """In one word."""
-        return "refused" if self.errors else "warnings" if self.warnings else "clean"
+        return "refused rightly" if self.errors else "warnings" if self.warnings else "clean"
 
 
 def judge(recipe: PublishedRecipe, folder: Path, catalog: Catalog) -> Row:
@@ -83,13 +91,15 @@ def judge(recipe: PublishedRecipe, folder: Path, catalog: Catalog) -> Row:
 
 def page(rows: Sequence[Row]) -> str:
     """The whole document."""
-    return HEAD + "\n".join([*_summary(rows), *_reasons(rows), *_table(rows)]) + "\n"
+    parts = [*_summary(rows), *_mended(rows), *_reasons(rows), *_table(rows)]
+    return HEAD + "\n".join(parts) + "\n"
 
 
 def _summary(rows: Sequence[Row]) -> list[str]:
     verdicts = Counter(row.verdict for row in rows)
-    found = ", ".join(f"{verdicts[name]} {name}" for name in ("clean", "warnings", "refused"))
-    head = ("repository", "deployments", "on their own release", "between two", "on one told here")
+    names = ("clean", "warnings", "refused rightly")
+    found = ", ".join(f"{verdicts[name]} {name}" for name in names)
+    head = ("repository", "deployments", "on their own release", "between two", "on an older one")
     lines = [f"{len(rows)} deployments: {found}.", "", *_limits(rows), ""]
     lines += ["| " + " | ".join((*head, "on all, as warnings", "on none")) + " |"]
     lines += ["|---|---|---|---|---|---|---|"]
@@ -99,7 +109,9 @@ def _summary(rows: Sequence[Row]) -> list[str]:
         cells = (counts[kind] for kind in ("own", "between", "told", "all", "none"))
         lines.append(f"| {repository} | {len(of_it)} | {' | '.join(map(str, cells))} |")
     told = {row.recipe.repository: row.recipe.told_why for row in rows if row.recipe.told_why}
-    lines += ["", *(f"Told of {repository}: {why}." for repository, why in told.items())]
+    for repository, why in told.items():
+        older = sum(_kind(row) == "told" and row.recipe.repository == repository for row in rows)
+        lines += ["", f"{older} of {repository} are judged on a release that is not theirs: {why}."]
     return [*lines, ""]
 
 
@@ -125,19 +137,49 @@ def _kind(row: Row) -> str:
     if row.judged_on.endswith("none"):
         return "none"
     if row.recipe.told.engine:
-        return "told"
+        return "own" if row.recipe.branch else "told"
     if not row.named:
         return "all"
     return "between" if " and " in row.judged_on else "own"
 
 
-def _reasons(rows: Sequence[Row]) -> list[str]:
-    counts = Counter(rule for row in rows for rule in row.warned)
-    lines = ["## Warnings that appear, and why they stay", ""]
-    lines += ["| rule | deployments | why |", "|---|---|---|"]
-    reasons = justified_warnings()
-    lines += [f"| `{rule}` | {n} | {reasons.get(rule, '')} |" for rule, n in sorted(counts.items())]
+def _mended(rows: Iterable[Row]) -> list[str]:
+    lines = ["## Refused rightly", "", "| recipe | branch | rules | what its author mended |"]
+    lines += ["|---|---|---|---|"]
+    for row in rows:
+        if row.recipe.mended:
+            rules = ", ".join(f"`{rule}`" for rule in row.refused)
+            name = f"{row.recipe.repository} `{row.recipe.path}`"
+            lines.append(f"| {name} | {row.recipe.branch} | {rules} | {row.recipe.mended} |")
     return [*lines, ""]
+
+
+def _reasons(rows: Sequence[Row]) -> list[str]:
+    lines = ["## Warnings that appear, and why they stay", ""]
+    lines += [
+        "Every warning fits one of these; one of another key, variable or port fails the test.",
+        "",
+    ]
+    lines += ["| rule | repository | deployments | finding | why |", "|---|---|---|---|---|"]
+    for accepted in sorted(accepted_warnings(), key=lambda each: (each.rule, each.repository)):
+        num = sum(any(accepted.covers(row.recipe, text) for text in row.warnings) for row in rows)
+        finding = accepted.says.replace("|", "\\|")
+        cells = (f"`{accepted.rule}`", accepted.repository, str(num), f"`{finding}`", accepted.why)
+        lines.append("| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |")
+    return [*lines, ""]
+
+
+def uncovered(rows: Iterable[Row]) -> tuple[dict[str, list[str]], list[AcceptedWarning]]:
+    """(source → warnings that nobody has looked at, entries of which there is no warning any more)."""
+    unseen: dict[str, list[str]] = {}
+    unused = list(accepted_warnings())
+    for row in rows:
+        for text in row.warnings:
+            covering = [each for each in accepted_warnings() if each.covers(row.recipe, text)]
+            unused = [each for each in unused if each not in covering]
+            if not covering:
+                unseen.setdefault(row.recipe.source, []).append(text)
+    return unseen, unused
 
 
 def _table(rows: Iterable[Row]) -> list[str]:
@@ -150,7 +192,7 @@ def _table(rows: Iterable[Row]) -> list[str]:
         cells = (
             f"{row.recipe.repository} `{row.recipe.path}`",
             row.recipe.commit[:7],
-            row.named or ("told" if row.recipe.told.engine else "none"),
+            row.recipe.branch or row.named or ("older" if row.recipe.told.engine else "none"),
             row.judged_on,
             str(row.num_hosts),
             str(row.num_processes),

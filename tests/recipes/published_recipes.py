@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field
 
 from infra.plan.foreign.assumed import Told
 
@@ -26,6 +29,9 @@ class PublishedRecipe:
         commit: 40 hexadecimal digits.
         told: what the repository says and the file does not.
         told_why: from where, "" where nothing is told.
+        branch: the tag or branch of the release for which it was published, where that says which; "" elsewhere.
+        refused: the rules that refuse it rightly, where its author mended it later.
+        mended: what was mended, "" where nothing was.
         text: its facts as a file of its format.
         file_name: what that file is called: names of files tell accelerators.
     """
@@ -35,6 +41,9 @@ class PublishedRecipe:
     path: str
     told: Told
     told_why: str
+    branch: str
+    refused: tuple[str, ...]
+    mended: str
     text: str
     file_name: str
 
@@ -55,10 +64,40 @@ def published_recipes() -> tuple[PublishedRecipe, ...]:
     )
 
 
-def justified_warnings() -> Mapping[str, str]:
-    """Rule → why its warnings on published deployments are meant."""
-    found: dict[str, str] = yaml.safe_load((FOLDER / "warnings.yaml").read_text(encoding="utf-8"))
-    return found
+class AcceptedWarning(BaseModel):
+    """A warning on published deployments that was looked at.
+
+    Args:
+        rule: that warns.
+        repository: of the deployments.
+        paths: patterns of their paths; all of the repository where there is none.
+        says: pattern that the whole finding fits: of another variable, key or port the same rule is news.
+        why: it is meant, and the deployment runs all the same.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rule: str
+    repository: str
+    paths: tuple[str, ...] = ("*",)
+    says: str
+    why: Annotated[str, Field(min_length=30)]
+
+    def covers(self, recipe: PublishedRecipe, warning: str) -> bool:
+        """Whether it is about a warning (`rule: what`) on a deployment."""
+        rule, _, what = warning.partition(": ")
+        return (
+            (rule, recipe.repository) == (self.rule, self.repository)
+            and any(fnmatchcase(recipe.path, pattern) for pattern in self.paths)
+            and re.fullmatch(self.says, what) is not None
+        )
+
+
+@cache
+def accepted_warnings() -> tuple[AcceptedWarning, ...]:
+    """Every warning that was looked at."""
+    rows = yaml.safe_load((FOLDER / "warnings.yaml").read_text(encoding="utf-8"))
+    return tuple(AcceptedWarning.model_validate(row) for row in rows)
 
 
 def _recipes(document: Mapping[str, Any]) -> Iterator[PublishedRecipe]:
@@ -70,6 +109,9 @@ def _recipes(document: Mapping[str, Any]) -> Iterator[PublishedRecipe]:
             path=row["path"],
             told=Told(engine=row.get("engine", document.get("engine"))),
             told_why=document.get("named_by", ""),
+            branch=row.get("branch", ""),
+            refused=tuple(row.get("refused", ())),
+            mended=row.get("mended", ""),
             text=_text(row),
             file_name=f"{stem}{'.sh' if 'commands' in row else suffix}",
         )

@@ -1,7 +1,7 @@
 """vllm-ascend's multi-node test configurations, read as its own runner would start them.
 
 Source: vllm-project/vllm-ascend tests/e2e/nightly/multi_node/{internal_dp,external_dp}/scripts at commit 182b75e,
-2026-08-22.
+2026-08-22, and tests/e2e/nightly/multi_node/scripts at v0.18.0.
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ def read_internal(root: Node, settings: Mapping[str, str]) -> Recipe:
         master = addresses["node0"]
         if roles.get(index) == "decode":
             master = addresses[f"node{min(i for i, role in roles.items() if role == 'decode')}"]
-        env = {name: node.word() for name, node in deployment.get("envs").items()}
+        # up to 0.18.0 the runner gave `env_common` to every node; since then it is an anchor that each node names
+        env = {
+            name: node.word()
+            for part in (root.get("env_common"), deployment.get("envs"))
+            for name, node in part.items()
+        }
         env |= _network(addresses[key], master, deployment.line)
         reader = ScriptReader({})
         scope = scope_of(settings)

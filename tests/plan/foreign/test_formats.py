@@ -212,6 +212,15 @@ def test_ascend_nodes_get_what_the_runner_gives_them(tmp_path: Path) -> None:
     assert not recipe.assembled.incomplete
 
 
+def test_what_all_nodes_share_is_theirs_where_they_do_not_name_it(tmp_path: Path) -> None:
+    shared = ASCEND_INTERNAL.replace("    envs:\n      <<: *env_common\n", "", 1)
+    own = shared.replace("<<: *env_common", "HCCL_BUFFSIZE: 256")
+    assert shared != ASCEND_INTERNAL
+    plan = imported(tmp_path, own, "two.yaml").assembled.plan
+    assert [process.env["HCCL_BUFFSIZE"] for process in plan.processes] == ["512", "256"]
+    assert [process.env["SERVER_PORT"] for process in plan.processes] == ["8080", "8080"]
+
+
 def test_words_of_a_folded_command_keep_their_lines(tmp_path: Path) -> None:
     seat = imported(tmp_path, ASCEND_INTERNAL, "two.yaml").assembled.seats["unified-0/0"]
     lines = {word.text: word.line for word in seat.words}
