@@ -13,6 +13,8 @@ from infra.plan.process import Process
 # vllm_ascend/platform.py@0.22.1rc1: what is on for these words.
 TRUE_WORDS = ("1", "true", "True", "TRUE", "on", "yes")
 FLASH_COMM = "VLLM_ASCEND_ENABLE_FLASHCOMM1"
+SCHEDULER = "scheduler_config"
+BALANCE = "VLLM_ASCEND_BALANCE_SCHEDULING"
 SINCE_ROLES = (0, 22, 0)
 SINCE_DECODE_ONLY = (0, 23, 0)
 SINCE_NO_CONTEXTS = (0, 26, 0)
@@ -27,13 +29,19 @@ DIRECT_FIRST, DIRECT_WIDTH, DIRECT_OLD_WIDTH = 20000, 100, 1000
 
 def additional_keys_known(view: PlanView) -> Iterator[Finding]:
     """Keys of `additional-config` are ones that the plugin's release reads there: others have no effect."""
-    known = view.catalog.environment_names(view.release.envs_catalogues).additional_config
+    known = _known_keys(view)
     if not known:
         return
     for process in view.variants:
-        for key in sorted(_additional(view, process).keys() - known):
-            what = f"vllm-ascend {view.release.version} reads no additional-config key {key}: it has no effect."
-            fix = "Remove it, correct its name, or write it in the map that it belongs to."
+        keys = sorted(_additional(view, process).keys() - known)
+        if keys:
+            listed = (
+                f"key {keys[0]}: it has" if len(keys) == 1 else f"keys {', '.join(keys)}: they have"
+            )
+            what = (
+                f"vllm-ascend {view.release.version} reads no additional-config {listed} no effect."
+            )
+            fix = "Remove what was meant for another release, or write it in the map that it belongs to."
             yield _about(process, "additional-config", what, fix)
 
 
@@ -48,17 +56,21 @@ def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
         has_vision = bool(
             view.checkpoint and view.checkpoint.shape and view.checkpoint.shape.vision
         )
-        what = ""
+        what, other = "", ""
         if has_vision and _plugin(view) < SINCE_VISION:
             what = f"FLASHCOMM1 of vllm-ascend {view.release.version} refuses models with vision."
         elif tensor <= 1:
             what = f"FLASHCOMM1 needs tensor parallelism above 1; it is {tensor}."
         elif not view.flags(process).get("enable-expert-parallel"):
-            what = "FLASHCOMM1 needs expert parallelism."
+            what, other = (
+                "FLASHCOMM1 needs expert parallelism.",
+                "Set expert_parallel: true, or add",
+            )
         elif sizes and not is_eager and not any(size % tensor == 0 for size in sizes):
             what = f"FLASHCOMM1 drops captured sizes that are no multiples of {tensor}, and none is left."
+            other = f"Capture a multiple of {tensor} in compilation-config, or add"
         if what:
-            fix = f'Add env: {{{FLASH_COMM}: "0"}} there.'
+            fix = f'{other or "Add"} env: {{{FLASH_COMM}: "0"}} there.'
             field = f"roles.{process.role}.env.{FLASH_COMM}"
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 
@@ -68,10 +80,10 @@ def balance_scheduling_mixed(view: PlanView) -> Iterator[Finding]:
     if _plugin(view) < SINCE_ROLES:
         return
     for process in _on_ascend(view):
-        is_on = _is_on(view, process, "enable_balance_scheduling", "VLLM_ASCEND_BALANCE_SCHEDULING")
+        is_on = _is_on(view, process, "enable_balance_scheduling", BALANCE)
         if is_on and _kv_role(view, process) not in (None, "kv_both"):
             what = f"Balance scheduling is on, and {process.role} does not both prefill and decode."
-            yield _about(process, "additional-config", what, "Switch it off there.")
+            yield _about_balance(process, what, "Switch it off there")
 
 
 def recompute_scheduler_role(view: PlanView) -> Iterator[Finding]:
@@ -115,7 +127,10 @@ def decode_has_no_stages(view: PlanView) -> Iterator[Finding]:
         else:
             continue
         field = f"roles.{process.role}.pipeline_parallel"
-        yield Finding(field=field, what=what, fix="Use pipeline_parallel: 1.", process=process.id)
+        fix = "Use pipeline_parallel: 1."
+        if contexts > 1:
+            fix = "Use pipeline_parallel: 1, or remove prefill-context-parallel-size."
+        yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def prefill_contexts_possible(view: PlanView) -> Iterator[Finding]:
@@ -143,12 +158,10 @@ def balance_scheduling_unchecked(view: PlanView) -> Iterator[Finding]:
     if _plugin(view) >= SINCE_ROLES:
         return
     for process in _on_ascend(view):
-        is_on = _is_on(view, process, "enable_balance_scheduling", "VLLM_ASCEND_BALANCE_SCHEDULING")
+        is_on = _is_on(view, process, "enable_balance_scheduling", BALANCE)
         if is_on and _kv_role(view, process) not in (None, "kv_both"):
             what = f"Balance scheduling is on for {process.role}, and is for a role that both prefills and decodes."
-            yield _about(
-                process, "additional-config", what, "Switch it off there: 0.22 refuses it."
-            )
+            yield _about_balance(process, what, "Switch it off there, for 0.22 refuses it")
 
 
 def interleave_equals_block(view: PlanView) -> Iterator[Finding]:
@@ -159,7 +172,10 @@ def interleave_equals_block(view: PlanView) -> Iterator[Finding]:
         interleave = as_int(flags.get("cp-kv-cache-interleave-size"), 1)
         context = view.size(process, "decode-context-parallel-size")
         if context > 1 and _kv_role(view, process) is not None and block != interleave:
-            what = f"cp-kv-cache-interleave-size {interleave} differs from block-size {block}."
+            what = (
+                f"With decode-context-parallel-size {context} and a KV connector, "
+                f"cp-kv-cache-interleave-size {interleave} differs from block-size {block}."
+            )
             fix = f"Add flags: {{cp-kv-cache-interleave-size: {block}}}."
             yield _about(process, "cp-kv-cache-interleave-size", what, fix)
 
@@ -171,9 +187,12 @@ def decode_only_settings(view: PlanView) -> Iterator[Finding]:
         decodes = role in ("kv_consumer", "kv_both")
         fine = as_map(additional.get("finegrained_tp_config"))
         is_eager = bool(view.flags(process).get("enforce-eager"))
+        # asked for since 0.22, and 0.26 reads it no more
+        is_asked = _plugin(view) >= SINCE_ROLES and "layer_sharding" in _known_keys(view)
+        shards = is_asked and bool(additional.get("layer_sharding"))
         wrong = (
             ("enable_kv_nz", bool(additional.get("enable_kv_nz")) and not decodes, "decode"),
-            ("layer_sharding", bool(additional.get("layer_sharding")) and role != "kv_producer", "prefill"),
+            ("layer_sharding", shards and role != "kv_producer", "prefill"),
             (
                 "oproj_tensor_parallel_size",
                 as_int(fine.get("oproj_tensor_parallel_size"), 0) > 0 and (not decodes or is_eager),
@@ -245,6 +264,11 @@ def _plugin(view: PlanView) -> tuple[int, int, int]:
     return version_numbers(view.release.version)
 
 
+def _known_keys(view: PlanView) -> frozenset[str]:
+    """The keys of `additional-config` that the release reads."""
+    return view.catalog.environment_names(view.release.envs_catalogues).additional_config
+
+
 def _additional(view: PlanView, process: Process) -> Mapping[str, object]:
     return as_map(view.flags(process).get("additional-config"))
 
@@ -254,13 +278,22 @@ def _kv_role(view: PlanView, process: Process) -> object:
 
 
 def _is_on(view: PlanView, process: Process, key: str, variable: str) -> bool:
-    """A switch that is a key, a key of the scheduler's, or a variable, in this order."""
+    """Whether a switch is on: a key of the scheduler's where the release reads such, else a key, else a variable."""
     additional = _additional(view, process)
-    scheduler = as_map(additional.get("scheduler_config"))
+    has_scheduler = SCHEDULER in _known_keys(view)
+    scheduler = as_map(additional.get(SCHEDULER)) if has_scheduler else {}
     for place in (scheduler, additional):
         if key in place:
             return bool(place[key])
     return process.env.get(variable) in TRUE_WORDS
+
+
+def _about_balance(process: Process, what: str, fix: str) -> Finding:
+    """At the variable where that is set, else at the key."""
+    if BALANCE in process.env:
+        field = f"roles.{process.role}.env.{BALANCE}"
+        return Finding(field=field, what=what, fix=f"{fix}: {BALANCE}.", process=process.id)
+    return _about(process, "additional-config", what, f"{fix}: enable_balance_scheduling.")
 
 
 def _about(process: Process, flag: str, what: str, fix: str) -> Finding:

@@ -58,13 +58,14 @@ def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
             yield Finding(field=field, what=what, fix=fix, process=process.id)
         elif tokens <= sequences * slots:
             what = f"max_num_batched_tokens {tokens} leaves no token to schedule: "
-            what += f"drafting takes {slots} for each of {sequences} requests."
-            fix = f"Use more than {sequences * slots}."
+            what += f"drafting takes {slots} for each of {sequences} requests (max_num_seqs)."
+            fix = f"Use more than {sequences * slots}, or a smaller max_num_seqs."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
         length = _max_length(view, process)
         if flags.get("enable-chunked-prefill") is False and tokens < length:
             what = f"Without chunked prefill max_num_batched_tokens {tokens} must hold max_model_len {length}."
-            yield Finding(field=field, what=what, fix=f"Use at least {length}.", process=process.id)
+            fix = f"Use at least {length}, or remove --no-enable-chunked-prefill."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def weights_fit(view: PlanView) -> Iterator[Finding]:
@@ -73,7 +74,7 @@ def weights_fit(view: PlanView) -> Iterator[Finding]:
         memory = device_memory_of(view, process)
         if memory is not None and memory.usable_gib <= memory.weights_gib:
             what = f"{memory.weights_gib:.1f} GiB of weights per device do not fit {memory.usable_gib:.1f} GiB."
-            fix = "Use more devices per replica, expert parallel, or a smaller checkpoint."
+            fix = f"Use more devices per replica, expert parallel, a smaller checkpoint, or a larger {_share(view)}."
             yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
 
 
@@ -148,6 +149,11 @@ def device_memory_of(view: PlanView, process: Process) -> DeviceMemory | None:
     """Memory of one device of a process; None when the checkpoint's shape is unknown."""
     load = engine_load(view, process)
     return None if load is None else device_memory(load)
+
+
+def _share(view: PlanView) -> str:
+    """What the engine calls the share of a device's memory that it may use."""
+    return "gpu_memory_utilization" if view.family == "vllm" else "mem-fraction-static"
 
 
 def _requests(view: PlanView) -> Iterator[tuple[Process, float, DeviceMemory]]:

@@ -52,7 +52,8 @@ def router_has_engines_key(view: PlanView) -> Iterator[Finding]:
     for router in view.routers:
         replaces = view.readings[router.id].flags.get("api-key") is None
         if replaces and "OPENAI_API_KEY" not in router.env and "api_key" not in view.plan.secrets:
-            what = f"{guarded.id} asks for a key, and the router has no OPENAI_API_KEY to send."
+            asked = "VLLM_API_KEY" if "VLLM_API_KEY" in guarded.env else "--api-key"
+            what = f"{guarded.id} asks for a key ({asked}), and the router has no OPENAI_API_KEY to send."
             fix = "Declare the key as secrets.api_key: engines and router then share it."
             yield Finding(field="secrets.api_key", what=what, fix=fix, process=router.id)
 

@@ -142,7 +142,8 @@ def ray_spreads_ranks(view: PlanView) -> Iterator[Finding]:
                 f"{process.id} starts its ranks on {needed} devices of {process.host}, which has "
                 f"{num_devices[process.host]}: without --data-parallel-backend ray all of them meet at 127.0.0.1."
             )
-            yield _of_role(process, what, "Add --data-parallel-backend ray.")
+            fix = "Add --data-parallel-backend ray beside --distributed-executor-backend ray."
+            yield _of_role(process, what, fix)
 
 
 def _of_role(process: Process, what: str, fix: str) -> Finding:

@@ -32,6 +32,9 @@ HASHED_FLAGS = (
 )
 
 
+# Read in config/parallel.py: 0.17.0 and 0.22.1 hold decode contexts against tensor ranks alone, 0.33.0 (run) against
+# prefill contexts too; releases between were not read.
+SINCE_CONTEXTS = (0, 33, 0)
 SIZE_FLAGS = (
     "tensor-parallel-size",
     "pipeline-parallel-size",
@@ -77,8 +80,13 @@ def context_parallel_divides(view: PlanView) -> Iterator[Finding]:
         tensor = view.size(process, "tensor-parallel-size")
         context = view.size(process, "decode-context-parallel-size")
         prefill = view.size(process, "prefill-context-parallel-size")
+        if view.version() < SINCE_CONTEXTS:
+            prefill = 1  # then only tensor ranks are split
         if prefill > 1 and context not in (1, prefill, tensor * prefill):
-            what = f"decode_context_parallel {context} fits no prefill context parallel of {prefill} (tensor {tensor})."
+            what = (
+                f"decode_context_parallel {context} does not fit prefill-context-parallel-size {prefill} "
+                f"and tensor_parallel {tensor}."
+            )
             field = f"roles.{process.role}.decode_context_parallel"
             fix = f"Use one of 1, {prefill}, {tensor * prefill}."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
@@ -119,7 +127,10 @@ def ranks_complete(view: PlanView) -> Iterator[Finding]:
                     members[0].id,
                 )
                 what = f"{group}: rank{'s' * (len(ranks) > 1)} {listed} of {size} {verb}."
-                fix = f"Launch each rank 0 to {size - 1} once: the handshake waits 5 minutes and fails."
+                told = (
+                    "node-rank" if view.family == "sglang" else "data-parallel-rank or -start-rank"
+                )
+                fix = f"Launch each rank 0 to {size - 1} once ({told}): the handshake waits 5 minutes and fails."
                 yield Finding(field=field, what=what, fix=fix, process=culprit)
 
 
@@ -202,8 +213,9 @@ def hybrid_local_size(view: PlanView) -> Iterator[Finding]:
             fix = "Give the number of ranks on this host."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
         if flags.get("data-parallel-multi-port-external-lb") and local < 2:  # noqa: PLR2004 - the engine's bound
-            what = f"multi-port needs at least two ranks per host; here {local}."
-            yield Finding(field=field, what=what, fix="Use external.", process=process.id)
+            what = f"multi-port needs at least two ranks per host; --data-parallel-size-local is {local}."
+            fix = "Give it two or more, or use external."
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def sglang_data_parallel(view: PlanView) -> Iterator[Finding]:

@@ -20,7 +20,10 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     "parallel-size": Rule(severity="error", source=_VLLM, check=layout.sizes_positive),
     "heads-divisible": Rule(severity="error", source=_VLLM, check=layout.heads_divisible),
     "context-parallel-size": Rule(
-        severity="error", source=_VLLM, check=layout.context_parallel_divides
+        severity="error",
+        source=_VLLM,
+        releases="all; with prefill contexts vllm 0.33.0 and later",
+        check=layout.context_parallel_divides,
     ),
     "ranks-incomplete": Rule(severity="error", source=_VLLM, check=layout.ranks_complete),
     "group-flags-differ": Rule(

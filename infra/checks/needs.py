@@ -31,6 +31,9 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "json-flag-value",
             "parser-name",
             "quantization-method",
+            "attention-backend",
+            "attention-accelerator",
+            "attention-model",
             "server-arguments",
             "chat-template",
             "unread-variable",
@@ -56,6 +59,9 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "draft-disagrees",
             "decode-stages",
             "prefill-contexts",
+            "context-parallel-size",
+            "role-setting",
+            "interleave-size",
             "balance-scheduling-early",
             "ready-timeout",
             "swap-space",
@@ -74,6 +80,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "json-flag-value",
             "parser-name",
             "quantization-method",
+            "attention-backend",
             "chat-template",
             "unread-variable",
             "kv-connector",
@@ -83,6 +90,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
     "accelerator": frozenset(
         {
             "engine-vendor",
+            "attention-accelerator",
             "checkpoint-accelerator",
             "image-architecture",
             "library-architecture",
@@ -103,6 +111,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
     "checkpoint": frozenset(
         {
             "heads-divisible",
+            "attention-model",
             "context-length",
             "checkpoint-accelerator",
             "draft-checkpoint",

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from infra.catalog.schema import Vendor
 from infra.checks.view import Finding, PlanView
+from infra.engines.port_settings import port_setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,12 @@ SERVICES = (
         "HCCL", "ascend", 60000, 60031, "HCCL_IF_BASE_PORT"
     ),  # CANN environment variables, HCCL_IF_BASE_PORT
 )
+# By what a follower dials: the flags that say where.
+_LEADER_FLAGS: Mapping[str, tuple[str, ...]] = {
+    "dp_rpc": ("data-parallel-address", "data-parallel-rpc-port"),
+    "master": ("master-addr", "master-port"),
+    "dist": ("dist-init-addr",),
+}
 UNROUTABLE = ("localhost", "0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound
 
 
@@ -60,7 +67,8 @@ def ports_distinct(view: PlanView) -> Iterator[Finding]:
                 first = owner.setdefault((address, port), (process.id, bind.name))
                 if first != (process.id, bind.name):
                     what = f"{address}:{port} is claimed by {first[1]} of {first[0]} and {bind.name} of {process.id}."
-                    fix = "Change `port`, or put the processes on different hosts."
+                    settings = {port_setting(name, view.family) for name in (first[1], bind.name)}
+                    fix = f"Change {' or '.join(sorted(settings))}, or put the processes on different hosts."
                     yield Finding(field="port", what=what, fix=fix, process=process.id)
                     break
 
@@ -87,7 +95,7 @@ def service_ports_left(view: PlanView) -> Iterator[Finding]:
                 moved = service.moved_by in process.env
                 if meets and not moved and service.vendor == accelerator.vendor:
                     what = f"{bind.name} of {process.id} takes {bind.port}, which {service.name} takes on such hosts."
-                    fix = "Choose another port."
+                    fix = f"Choose another {port_setting(bind.name, view.family)}."
                     yield Finding(field="port", what=what, fix=fix, process=process.id)
 
 
@@ -113,7 +121,10 @@ def connects_answered(view: PlanView) -> Iterator[Finding]:
                 else "no process holds rank 0"
             )
             what = f"{process.id} dials {dial.name} at {dial.address}:{dial.port}; nobody listens there ({where})."
-            fix = "Followers would wait 5 minutes and fail; give all ranks the address and port of rank 0."
+            settings = " and ".join(_LEADER_FLAGS.get(dial.name, ("address", "port")))
+            fix = (
+                f"Followers would wait 5 minutes and fail; give all ranks the {settings} of rank 0."
+            )
             yield Finding(field=f"roles.{process.role}", what=what, fix=fix, process=process.id)
 
 
@@ -190,7 +201,8 @@ def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
             )
         for address, port in sorted(dialled - served.keys()):
             what = f"The router lists http://{address}:{port}, where no process serves."
-            yield Finding(field="router", what=what, fix="Remove it.", process=router.id)
+            fix = "Remove it, or give the process that is meant this port."
+            yield Finding(field="router", what=what, fix=fix, process=router.id)
         yield from _bootstraps_served(view, router.id)
         yield from _roles_not_swapped(view, router.id, reading.flags)
 

@@ -14,13 +14,16 @@ Place = tuple[str, int]
 def served_names_shared(view: PlanView) -> Iterator[Finding]:
     """All ranks of a group, and all endpoints behind one router, serve the model under a common name.
 
-    A name is one of `--served-model-name`, or the model as it was given where that flag is missing.
+    A name is one of `--served-model-name`, or the model as it was given where that flag is missing. Followers answer
+    no request, and what they call the model is compared with nothing: vLLM's handshake hashes parallel sizes, and its
+    model's hash leaves the name out (config/parallel.py, config/model.py compute_hash@0.17.0, 0.22.1); SGLang's other
+    nodes answer `/health` alone (srt/entrypoints/engine.py@0.5.9).
     """
     for processes in _served_together(view):
         told: set[tuple[str, frozenset[str]]] = set()
         first: tuple[Process, frozenset[str]] | None = None
         for process in processes:
-            names = _names(view, process)
+            names = _names(view, process) if _answers(view, process) else frozenset()
             if not names:
                 continue
             common = names if first is None else first[1] & names
@@ -29,6 +32,13 @@ def served_names_shared(view: PlanView) -> Iterator[Finding]:
             elif first is not None and (process.role, names) not in told:
                 told.add((process.role, names))
                 yield _differs(view, process, names, first)
+
+
+def _answers(view: PlanView, process: Process) -> bool:
+    """Whether a process takes requests for a model."""
+    if view.family == "sglang":
+        return view.size(process, "node-rank", 0) == 0
+    return not view.flags(process).get("headless")
 
 
 def _names(view: PlanView, process: Process) -> frozenset[str]:

@@ -98,7 +98,8 @@ def libraries_for_architecture(view: PlanView) -> Iterator[Finding]:
         for name, variables in product(LIBRARY_VARIABLES, (process.env, process.env_prepend)):
             other = _architecture_in(variables.get(name, ""))
             if other is not None and other != own:
-                what = f"{name} names a library for {other}; {process.host} is {own}."
+                host = f"{process.host} ({view.accelerator(process).id})"
+                what = f"{name} names a library for {other}; {host} is {own}."
                 field = f"roles.{process.role}.env.{name}"
                 fix = f"Use the path of {own}."
                 yield Finding(field=field, what=what, fix=fix, process=process.id)

@@ -136,7 +136,10 @@ TRANSFER_RULES: Mapping[str, Rule] = {
         check=ascend.interleave_equals_block,
     ),
     "role-setting": Rule(
-        severity="error", source=_ASCEND, releases="vllm-ascend", check=ascend.decode_only_settings
+        severity="error",
+        source=_ASCEND,
+        releases="vllm-ascend; layer_sharding 0.22.0 and later",
+        check=ascend.decode_only_settings,
     ),
     "launch-blocking": Rule(
         severity="error", source=_ASCEND, releases="vllm-ascend", check=ascend.graphs_not_blocked

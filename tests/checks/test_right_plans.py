@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
 
 import pytest
 
-from tests.checks.cases import (
-    GB200,
-    Change,
-    Document,
-    both,
-    every,
-    flag,
-    one_model,
-    process,
-    without,
-)
-from tests.checks.test_rules import document_of, judged
+from tests.checks.rule_cases import judged, right_document
+from tests.plan_edits import Document, PlanEdit, apply_edits, process_row
 
-MOONCAKE = "sglang-pd-mooncake"
+GB200, MOONCAKE = "gb200-2p1d", "sglang-pd-mooncake"
+NAME = "--served-model-name"
 
 
-def rules_of(stack: str, change: Change) -> dict[str, str]:
-    document = json.loads(document_of(stack))
-    change(document)
+def rules_of(stack: str, *edits: PlanEdit) -> dict[str, str]:
+    document = right_document(stack)
+    apply_edits(document, edits)
+    return rules_in(document)
+
+
+def rules_in(document: Document) -> dict[str, str]:
     return {problem.rule: problem.what for problem in judged(document)}
+
+
+def flag(process: str, option: str, value: str | None) -> PlanEdit:
+    return PlanEdit(process=process, flag=option, value=value)
 
 
 @pytest.mark.parametrize(
@@ -55,59 +54,50 @@ def test_sglang_takes_two_kinds_of_files_alone(template: str) -> None:
     assert "chat-template" in found
 
 
-def served(role: str, *names: str) -> Change:
+def served(role: str, *names: str) -> PlanEdit:
     """Names of every process of a role; none removes the flag."""
-
-    def change_of(name: str) -> Change:
-        def change(document: Document) -> None:
-            flag(name, "--served-model-name", None)(document)
-            if names:
-                process(document, name)["argv"] += ["--served-model-name", *names]
-
-        return change
-
-    return every(role, change_of)
+    return PlanEdit(process=f"{role}/*", flag=NAME, value=list(names) or None)
 
 
-def weights(role: str, path: str) -> Change:
-    return every(role, lambda name: one_model(name, path))
+def weights(role: str, path: str) -> PlanEdit:
+    return PlanEdit(process=f"{role}/*", model=path)
 
 
 @pytest.mark.parametrize(
-    "change",
+    "edits",
     [
-        both(
+        (
             weights("prefill", "/m/x"),
             weights("decode", "/m/x"),
             served("prefill"),
             served("decode", "/m/x"),
         ),
-        both(served("prefill", "a", "b"), served("decode", "a")),
-        both(served("prefill", "b", "a"), served("decode", "a", "b")),
-        both(served("prefill", "$NAME"), served("decode", "a")),
+        (served("prefill", "a", "b"), served("decode", "a")),
+        (served("prefill", "b", "a"), served("decode", "a", "b")),
+        (served("prefill", "$NAME"), served("decode", "a")),
     ],
 )
-def test_processes_with_a_common_name_serve_one_model(change: Change) -> None:
-    assert "served-name-differs" not in rules_of(GB200, change)
+def test_processes_with_a_common_name_serve_one_model(edits: Iterable[PlanEdit]) -> None:
+    assert "served-name-differs" not in rules_of(GB200, *edits)
 
 
 def test_a_name_that_only_some_share_is_not_common() -> None:
-    change = both(served("prefill", "a", "b"), served("decode", "b"))
-    both_serve_b = rules_of(GB200, change)
-    assert "served-name-differs" not in both_serve_b
-    one_of_them = both(change, flag("prefill-1/0", "--served-model-name", "a"))
-    assert "serves" in rules_of(GB200, one_of_them)["served-name-differs"]
+    edits = (served("prefill", "a", "b"), served("decode", "b"))
+    assert "served-name-differs" not in rules_of(GB200, *edits)
+    one_of_them = rules_of(GB200, *edits, flag("prefill-1/0", NAME, "a"))
+    assert "serves" in one_of_them["served-name-differs"]
 
 
 def test_the_model_is_the_name_where_no_flag_gives_one() -> None:
-    found = rules_of(GB200, both(served("prefill"), served("decode", "a")))
+    found = rules_of(GB200, served("prefill"), served("decode", "a"))
     assert "None" not in found["served-name-differs"]
     assert "/models/" in found["served-name-differs"]
 
 
-def two_routers(document: Document) -> None:
-    """The first prefill group becomes a deployment with another name, behind a router of its own."""
-    first = process(document, "router/0")
+def two_routers() -> Document:
+    """The first prefill group is a deployment with another name, behind a router of its own."""
+    document = right_document(GB200)
+    first = process_row(document, "router/0")
     pairs = list(zip(first["argv"], first["argv"][1:], strict=False))
     urls = [url for word, url in pairs if word == "--prefill" and "192.0.2.1:" in url]
     words = ["vllm-router", "--host", "0.0.0.0", "--port", "8001", "--worker-urls", *urls]
@@ -115,26 +105,56 @@ def two_routers(document: Document) -> None:
     for url in urls:
         at = first["argv"].index(url)
         first["argv"][at - 1 : at + 1] = []
-    for row in document["processes"]:
-        if row["group"] == "prefill/0":
-            flag(row["id"], "--served-model-name", "other")(document)
+    group = [row["id"] for row in document["processes"] if row["group"] == "prefill/0"]
+    apply_edits(document, [flag(name, NAME, "other") for name in group])
+    return document
 
 
 def test_each_router_has_a_name_of_its_own() -> None:
-    assert "served-name-differs" not in rules_of(GB200, two_routers)
-    one_of_it = both(two_routers, flag("prefill-0/3", "--served-model-name", "x"))
-    assert rules_of(GB200, one_of_it)["served-name-differs"].startswith(
+    document = two_routers()
+    assert "served-name-differs" not in rules_in(document)
+    apply_edits(document, [flag("prefill-0/3", NAME, "x")])
+    assert rules_in(document)["served-name-differs"].startswith(
         "prefill-0/3 serves x, and prefill-0/0 serves other"
     )
 
 
 def test_a_gateway_of_several_models_may_list_different_names() -> None:
-    change = both(served("decode", "x"), flag("router/0", "--enable-igw", ""))
-    assert "served-name-differs" not in rules_of(GB200, change)
-    assert "served-name-differs" in rules_of(GB200, served("decode", "x"))
+    named = served("decode", "x")
+    assert "served-name-differs" not in rules_of(GB200, named, flag("router/0", "--enable-igw", ""))
+    assert "served-name-differs" in rules_of(GB200, named)
 
 
 def test_without_a_router_groups_are_deployments_of_their_own() -> None:
-    assert "served-name-differs" not in rules_of(
-        GB200, both(served("decode", "x"), without("router/0"))
-    )
+    no_router = PlanEdit(process="router/0", is_left_out=True)
+    assert "served-name-differs" not in rules_of(GB200, served("decode", "x"), no_router)
+
+
+@pytest.mark.parametrize(
+    ("stack", "follower"),
+    [
+        ("h200-2n-tp16", "unified-1/0"),
+        ("vllm-internal-2n", "unified-1/0"),
+        ("sglang-2n-tp16", "unified-1/0"),
+    ],
+)
+def test_a_follower_may_call_the_model_what_it_likes(stack: str, follower: str) -> None:
+    assert rules_of(stack, flag(follower, NAME, "x")) == rules_of(stack)
+
+
+@pytest.mark.parametrize(
+    ("stack", "name"),
+    [
+        ("h200-tp8", "flashmla"),
+        ("h200-tp8", "auto"),
+        ("h200-tp8", "CUSTOM"),
+        ("h200-tp8", "TRITON_MLA"),
+        ("gb200-tp4", "CUTLASS_MLA"),
+        ("mi300x-tp8", "ROCM_AITER_MLA"),
+        ("mi300x-tp8", "TRITON_MLA"),
+        ("a3-dp4tp4", "FLASH_ATTN"),
+        ("b200-sglang-tp8", "trtllm_mla"),
+    ],
+)
+def test_an_attention_back_end_that_runs_is_taken(stack: str, name: str) -> None:
+    assert rules_of(stack, flag("unified-0/0", "--attention-backend", name)) == rules_of(stack)

@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-import copy
-import json
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from infra.catalog.load import Catalog
-from infra.checks.judge import judge_plan, judge_stack
+from infra.checks.judge import judge_stack
 from infra.checks.rules import RULES
-from infra.errors import Problem
-from infra.plan.compile import compile_file, compile_stack
-from infra.plan.document import plan_document
-from infra.plan.imported import parse_plan
+from infra.plan.compile import compile_stack
 from infra.spec.load import load_stack
-from tests.checks.cases import ALWAYS, CASES, Case, Document, model
 from tests.checks.cases_beyond_plans import MANIFEST_CASES, STACK_CASES
+from tests.checks.rule_cases import (
+    CATALOG,
+    FILE,
+    RuleCase,
+    judged,
+    right_document,
+    rule_cases,
+)
 from tests.plan.foreign.importing import judged as judged_recipe
+from tests.plan_edits import PlanEdit, apply_edits, words_of
 
-CATALOG = Catalog()
 NAMED = [
     pytest.param(rule, case, id=f"{rule}-{index}")
-    for rule, cases in CASES.items()
+    for rule, cases in rule_cases().items()
     for index, case in enumerate(cases)
 ]
 
 
-@cache
-def document_of(stack: str) -> str:
-    name, at, version = stack.partition("@")
-    sets = (f"engine.version={version}",) if at else ()
-    return json.dumps(plan_document(compile_file(name, catalog=CATALOG, sets=sets).plan))
-
-
-def judged(document: Document) -> list[Problem]:
-    return list(judge_plan(parse_plan(document, "plan.json"), "plan.json", CATALOG))
-
-
 def test_no_rule_lacks_its_cases() -> None:
-    assert set(CASES) | set(ALWAYS) | set(STACK_CASES) | set(MANIFEST_CASES) == set(RULES)
+    assert {*rule_cases(), *STACK_CASES, *MANIFEST_CASES} == set(RULES)
 
 
 @pytest.mark.parametrize(("rule", "case"), NAMED)
-def test_a_right_plan_passes(rule: str, case: Case) -> None:
-    assert rule not in {problem.rule for problem in judged(json.loads(document_of(case.stack)))}
+def test_a_right_plan_passes(rule: str, case: RuleCase) -> None:
+    right = right_document(case.right or case.stack)
+    assert right != case.broken()
+    assert rule not in {problem.rule for problem in judged(right)}
 
 
 @pytest.mark.parametrize(("rule", "case"), NAMED)
-def test_a_broken_plan_is_found(rule: str, case: Case) -> None:
-    document = json.loads(document_of(case.stack))
-    before = copy.deepcopy(document)
-    case.change(document)
-    assert document != before
-    found = [problem for problem in judged(document) if problem.rule == rule]
+def test_a_broken_plan_is_found(rule: str, case: RuleCase) -> None:
+    found = [problem for problem in judged(case.broken()) if problem.rule == rule]
     assert found, f"{rule} finds nothing"
     fitting = [problem for problem in found if case.says in problem.what]
     assert fitting, [str(problem) for problem in found]
@@ -63,19 +50,16 @@ def test_a_broken_plan_is_found(rule: str, case: Case) -> None:
     assert problem.severity == RULES[rule].severity
     assert problem.what.endswith(".")
     assert problem.fix.endswith(".")
-    assert problem.file == "plan.json"
+    assert problem.file == FILE
     if case.process is not None:
         assert case.process in f"{problem.field} {problem.what}"
 
 
-@pytest.mark.parametrize("rule", ALWAYS)
-def test_a_rule_about_a_kind_of_plan(rule: str) -> None:
-    found_in, absent_from, says = ALWAYS[rule]
-    assert any(
-        problem.rule == rule and says in problem.what
-        for problem in judged(json.loads(document_of(found_in)))
-    )
-    assert rule not in {problem.rule for problem in judged(json.loads(document_of(absent_from)))}
+@pytest.mark.parametrize(("rule", "case"), NAMED)
+def test_a_finding_names_what_is_wrong_in_the_case(rule: str, case: RuleCase) -> None:
+    found = next(p for p in judged(case.broken()) if p.rule == rule and case.says in p.what)
+    text = f"{found.field} {found.what} {found.fix}".replace("_", "-").lower()
+    assert [each for each in case.edits if not any(word in text for word in words_of(each))] == []
 
 
 @pytest.mark.parametrize("rule", STACK_CASES)
@@ -129,6 +113,6 @@ def test_a_waiver_of_a_rule_that_does_not_exist_is_an_error() -> None:
     "path", ["s3://weights/kimi/nvfp4", "./kimi/nvfp4", "nvidia/Kimi-K2.5-NVFP4"]
 )
 def test_a_model_may_lie_anywhere_that_engines_read(path: str) -> None:
-    document = json.loads(document_of("gb200-2p1d"))
-    model(path)(document)
+    document = right_document("gb200-2p1d")
+    apply_edits(document, [PlanEdit(process="*", model=path)])
     assert "model-path" not in {problem.rule for problem in judged(document)}

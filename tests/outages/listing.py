@@ -14,9 +14,10 @@ HEAD = """\
 
 Written by `pytest tests/outages --update-golden` from `tests/cases/outages/`, where each report's configuration lies as
 data: a stack or a plan, somebody else's recipe, facts of hosts, or lines that an engine logged. A test judges each of
-them as `fab check`, `fab import`, `fab preflight` and `fab verify` do, and demands what this page says; without the
-mistake the same configuration passes. Configurations are those of the reports on the releases and checkpoints of the
-catalogue.
+them as `fab check`, `fab import`, `fab preflight` and `fab verify` do, and demands what this page says: the rule or
+check that is named stops it, nothing else does that is not named beside it, and without the mistake it is silent. Where
+nothing stops it, a rule or check that a reason names warns. Configurations are those of the reports on the releases and
+checkpoints of the catalogue, which are larger than some reporters': hence `weights-memory` beside others.
 
 """
 WHERE = {"check": "`fab check`", "preflight": "`fab preflight`", "verify": "`fab verify`"}
@@ -50,7 +51,10 @@ def _without_configuration(others: Sequence[Report]) -> str:
 
 def _stopped(report: Report) -> str:
     stopped = report.stopped
-    return "" if stopped is None else f"`{stopped.by}` of {WHERE[stopped.at]}"
+    if stopped is None:
+        return ""
+    also = "".join(f", also `{other}`" for other in stopped.also)
+    return f"`{stopped.by}` of {WHERE[stopped.at]}{also}"
 
 
 def _row(report: Report, last: str) -> str:

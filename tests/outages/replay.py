@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
 from infra.engines.transports import read_transports
-from infra.errors import ProblemsFound, StackError
-from infra.launch.preflight.observed import Holder, Told
+from infra.errors import Problem, ProblemsFound, StackError
+from infra.launch.preflight.observed import Disk, Holder, Told
 from infra.launch.preflight.scene import Scene
 from infra.launch.preflight.table import judge
 from infra.launch.proof.transport import judge_collective
@@ -24,12 +23,29 @@ from infra.plan.foreign.assumed import Told as ToldBeside
 from infra.plan.imported import parse_plan
 from infra.spec.load import load_stack
 from tests.launch.preflight.scenes import change, healthy
-from tests.outages.reports import Edit, HostFacts, Reproduction
+from tests.outages.reports import HostFacts, Reproduction
 from tests.plan.foreign.importing import judged as judged_recipe
+from tests.plan_edits import apply_edits
 
 CATALOG = Catalog()
-Finding = tuple[str, str, str]
-"""(severity, rule or check, what it says)"""
+NUM_INODES = 10**6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a rule, a check of a host or a verdict on a log says.
+
+    Args:
+        severity: `error`, `warning`, `pass`, or `unknown` for a log that says nothing of it.
+        by: the rule or check.
+        where: file, field or host.
+    """
+
+    severity: str
+    by: str
+    where: str
+    what: str
+    fix: str
 
 
 def findings(reproduction: Reproduction, folder: Path) -> list[Finding]:
@@ -77,7 +93,14 @@ def _mended(reproduction: Reproduction, texts: Sequence[str]) -> tuple[str, ...]
 def _of_recipe(reproduction: Reproduction, text: str, folder: Path) -> list[Finding]:
     told = ToldBeside(**{str(key): value for key, value in reproduction.told.items()})
     judgement = judged_recipe(folder, text, reproduction.file, told)
-    return [(p.severity, p.rule, p.what) for p in judgement.problems]
+    return _of_problems(judgement.problems)
+
+
+def _of_problems(problems: Iterable[Problem]) -> list[Finding]:
+    return [
+        Finding(severity=p.severity, by=p.rule, where=p.where, what=p.what, fix=p.fix)
+        for p in problems
+    ]
 
 
 def _of_stack(name: str, sets: Sequence[str]) -> list[Finding]:
@@ -86,19 +109,19 @@ def _of_stack(name: str, sets: Sequence[str]) -> list[Finding]:
         stack = load_stack(name, (*((f"engine.version={version}",) if at else ()), *sets))
         plan = compile_stack(stack, catalog=CATALOG).plan
     except ProblemsFound as error:
-        return [(p.severity, p.rule, p.what) for p in error.problems]
+        return _of_problems(error.problems)
     except StackError as error:
-        return [("error", "cannot-compile", error.what)]
-    return [(p.severity, p.rule, p.what) for p in judge_stack(plan, stack, CATALOG)]
+        where, what, fix = error.where, error.what, error.fix
+        return [Finding(severity="error", by="cannot-compile", where=where, what=what, fix=fix)]
+    return _of_problems(judge_stack(plan, stack, CATALOG))
 
 
 def _of_plan(reproduction: Reproduction) -> list[Finding]:
     document = copy.deepcopy(json.loads(_document(str(reproduction.stack), reproduction.set)))
-    for edit in reproduction.edits:
-        _apply(document, edit)
+    apply_edits(document, reproduction.edits)
     problems = judge_plan(parse_plan(document, "plan.json"), "plan.json", CATALOG)
     # `derived-field` says that a plan was edited by hand: here it always was
-    return [(p.severity, p.rule, p.what) for p in problems if p.rule != "derived-field"]
+    return _of_problems(p for p in problems if p.rule != "derived-field")
 
 
 @cache
@@ -106,43 +129,6 @@ def _document(stack: str, sets: tuple[str, ...]) -> str:
     name, at, version = stack.partition("@")
     words = (*((f"engine.version={version}",) if at else ()), *sets)
     return json.dumps(plan_document(compile_file(name, catalog=CATALOG, sets=words).plan))
-
-
-def _apply(document: dict[str, Any], edit: Edit) -> None:
-    rows = list(_meant(document, edit.process))
-    assert rows, f"the plan has no process {edit.process}"
-    for row in rows:
-        if edit.flag is not None:
-            _set_flag(row["argv"], edit.flag, edit.value)
-        elif edit.env is not None:
-            row["env"].pop(edit.env, None)
-            if edit.value is not None:
-                row["env"][edit.env] = edit.value
-        else:
-            row["mounts"] = []
-
-
-def _meant(document: dict[str, Any], process: str) -> Iterator[dict[str, Any]]:
-    role, _, name = process.partition("/")
-    for row in document["processes"]:
-        if row["id"] == process or (name == "*" and row["role"] == role):
-            yield row
-
-
-def _set_flag(argv: list[str], flag: str, value: str | dict[str, object] | None) -> None:
-    """Another value of a flag; None removes it, a map replaces keys of its JSON, "" is a switch."""
-    written: str | None = None
-    if flag in argv:
-        start = argv.index(flag)
-        end = start + 1
-        while end < len(argv) and not argv[end].startswith("--"):
-            end += 1
-        written = " ".join(argv[start + 1 : end])
-        argv[start:end] = []
-    if isinstance(value, dict):
-        value = json.dumps({**json.loads(written or "{}"), **value})
-    if value is not None:
-        argv += [flag, value] if value else [flag]
 
 
 def _of_hosts(reproduction: Reproduction) -> list[Finding]:
@@ -170,6 +156,7 @@ def _changed(scene: Scene, host: str, facts: HostFacts) -> Scene:
         commands={**now.commands, **told},
         files={**now.files, **facts.files},
         paths=now.paths - set(facts.lacks),
+        disks={**now.disks, **{path: _disk(path, n) for path, n in facts.free_bytes.items()}},
         items={**now.items, **{k: {"id": k, **row} for k, row in facts.items.items()}},
         listening=(*now.listening, *facts.listening),
         holders=(*now.holders, *(_holder(row) for row in facts.holders)),
@@ -185,10 +172,29 @@ def _holder(row: dict[str, int | str]) -> Holder:
     )
 
 
+def _disk(path: str, free_bytes: int) -> Disk:
+    return Disk(
+        mount=path,
+        kind="ext4",
+        exists=True,
+        free_bytes=free_bytes,
+        free_inodes=NUM_INODES,
+        total_inodes=NUM_INODES,
+        is_read_only=False,
+        error=None,
+    )
+
+
 def _judged(scene: Scene) -> list[Finding]:
     names = {"block": "error", "warn": "warning", "pass": "pass"}
     return [
-        (names[found.severity], found.check, found.observed)
+        Finding(
+            severity=names[found.severity],
+            by=found.check,
+            where=found.host,
+            what=found.observed,
+            fix=found.fix,
+        )
         for found in judge(replace(scene, depth="full"))
         if found.severity != "pass"
     ]
@@ -198,7 +204,8 @@ def _of_log(lines: Sequence[str]) -> list[Finding]:
     """What `fab verify` reads of one process's lines: the transport of its group's collectives."""
     verdict = judge_collective(read_transports(lines), "NCCL", over_nvlink=False)
     severity = {False: "error", None: "unknown", True: "pass"}[verdict.ok]
-    return [(severity, "transport", verdict.detail)]
+    detail = verdict.detail
+    return [Finding(severity=severity, by="transport", where="log", what=detail, fix="")]
 
 
 def _name(reproduction: Reproduction) -> str:

@@ -14,26 +14,13 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tests.plan_edits import PlanEdit
+
 FOLDER = Path(__file__).resolve().parents[1] / "cases" / "outages"
 
 
 class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Edit(_Entry):
-    """One change of processes of a plan: a flag, a variable, or no mounts at all.
-
-    Args:
-        process: an id, or a role with `*` for all of its processes (`decode/*`).
-        value: None removes a flag or a variable; a map replaces keys of a flag's JSON; "" is a switch.
-    """
-
-    process: str
-    flag: str | None = None
-    env: str | None = None
-    has_no_mounts: bool = False
-    value: str | dict[str, object] | None = None
 
 
 class HostFacts(_Entry):
@@ -45,6 +32,7 @@ class HostFacts(_Entry):
         lacks: paths that are not there.
         files: text by path.
         items: rows of the host state's check, by item id.
+        free_bytes: of the disk that holds a path, by path.
     """
 
     tells: dict[str, str] = Field(default_factory=dict)
@@ -52,6 +40,7 @@ class HostFacts(_Entry):
     lacks: tuple[str, ...] = ()
     files: dict[str, str] = Field(default_factory=dict)
     items: dict[str, dict[str, str]] = Field(default_factory=dict)
+    free_bytes: dict[str, int] = Field(default_factory=dict)
     listening: tuple[dict[str, int | str], ...] = ()
     holders: tuple[dict[str, int | str], ...] = ()
 
@@ -71,7 +60,7 @@ class Reproduction(_Entry):
 
     stack: str | None = None
     set: tuple[str, ...] = ()
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[PlanEdit, ...] = ()
     recipe: str | None = None
     file: str = "serve.sh"
     told: dict[Literal["engine", "accelerator", "checkpoint"], str] = Field(default_factory=dict)
@@ -103,12 +92,22 @@ class Reproduction(_Entry):
         return "stack" if self.set and not self.edits else "plan"
 
 
-class Stopped(_Entry):
-    """What stops it: a rule or problem of `fab check`, a check of `fab preflight` or `fab verify`, with its words."""
+class Noticed(_Entry):
+    """What finds it: a rule or problem of `fab check`, a check of `fab preflight` or `fab verify`, with its words."""
 
     at: Literal["check", "preflight", "verify"]
     by: str
     says: str
+
+
+class Stopped(Noticed):
+    """What stops it.
+
+    Args:
+        also: other rules or checks that refuse the same configuration, with or without it.
+    """
+
+    also: tuple[str, ...] = ()
 
 
 class Report(_Entry):
@@ -118,6 +117,7 @@ class Report(_Entry):
         source: `owner/repository#number`.
         happened: what was observed and why, in a sentence or two.
         stopped: None where nothing stops it before hardware; then `because` says why, and what notices it.
+        warned: what warns of it all the same; without the mistake it does not.
     """
 
     source: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+#\d+$")]
@@ -125,6 +125,7 @@ class Report(_Entry):
     reproduction: Reproduction
     stopped: Stopped | None = None
     because: str | None = None
+    warned: tuple[Noticed, ...] = ()
 
     @model_validator(mode="after")
     def _has_a_verdict(self) -> Report:
