@@ -1,8 +1,8 @@
 """What the emulated cloud takes for true without a document that says so.
 
-Everything else rests on the installed pulumi-aws (names, required properties, kinds of value) or on a page that
-the module names. `docs/provisioning.md` prints this list; whoever sees a real account refuse or allow one of
-these strikes it out here.
+Everything else rests on the installed pulumi-aws (names, required properties, kinds of value), on AWS's service
+models and CloudFormation schemas (words, limits, patterns, what never changes), or on a page that the module names.
+`docs/provisioning.md` prints this list; whoever sees a real account refuse or allow one of these strikes it out here.
 """
 
 from __future__ import annotations
@@ -41,19 +41,7 @@ ASSUMED: tuple[Assumption, ...] = (
         if_wrong="Nothing: no shipped layout uses a second one.",
     ),
     Assumption(
-        what="Another version of a launch template replaces the machines that were launched from it.",
-        if_wrong="`pulumi up` after a change says update where the emulation says replace; `--diff` shows which.",
-    ),
-    Assumption(
-        what="Cloud Control tells type, zone and size of an on-demand reservation.",
-        if_wrong="The look-up is refused with the provider's words before anything is made.",
-    ),
-    Assumption(
         what="UltraServer blocks are looked up as capacity blocks are.",
-        if_wrong="As above.",
-    ),
-    Assumption(
-        what="The throughput tier of a Lustre file system without EFA changes in place.",
-        if_wrong="Pulumi refuses to replace the protected file system; nothing is lost.",
+        if_wrong="The look-up is refused with the provider's words before anything is made.",
     ),
 )

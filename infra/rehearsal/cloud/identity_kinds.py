@@ -63,26 +63,21 @@ def _new_name(request: Request, token: str, noun: str) -> str:
 
 
 KINDS: Mapping[str, Kind] = {
-    ROLE: Kind(
-        noun="IAM Role", make=_make_role, replaces=frozenset({"name", "path"}), auto_name="name"
-    ),
+    ROLE: Kind(noun="IAM Role", make=_make_role, auto_name="name"),
     ROLE_POLICY: Kind(
         noun="IAM Role Policy",
         make=_make_role_policy,
-        replaces=frozenset({"name", "role"}),
         auto_name="name",
         links=(_OF_ROLE,),
     ),
     ATTACHMENT: Kind(
         noun="IAM Role Policy Attachment",
         make=_make_attachment,
-        replaces=frozenset({"role", "policyArn"}),
         links=(_OF_ROLE,),
     ),
     PROFILE: Kind(
         noun="IAM Instance Profile",
         make=_make_profile,
-        replaces=frozenset({"name", "path"}),
         auto_name="name",
         links=(_OF_ROLE,),
     ),

@@ -89,7 +89,7 @@ class Kind:
     Args:
         noun: as the provider's messages name it.
         make: refuses or makes a resource; raises `RefusedError`.
-        replaces: properties that cannot change in place.
+        replaces: properties that cannot change in place, besides those that `published_schemas` knows.
         auto_name: the property that gets a name when the program gives none.
         links: other resources that must exist, and that cannot be deleted before this one.
     """

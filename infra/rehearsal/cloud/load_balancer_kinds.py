@@ -118,7 +118,6 @@ KINDS: Mapping[str, Kind] = {
     LOAD_BALANCER: Kind(
         noun="ELBv2 Load Balancer",
         make=_make_load_balancer,
-        replaces=frozenset({"name", "internal", "loadBalancerType"}),
         auto_name="name",
         links=(
             Link(path="subnets[]", token=SUBNET, code="SubnetNotFound"),
@@ -128,20 +127,17 @@ KINDS: Mapping[str, Kind] = {
     TARGET_GROUP: Kind(
         noun="ELBv2 Target Group",
         make=_make_target_group,
-        replaces=frozenset({"name", "port", "protocol", "targetType", "vpcId"}),
         auto_name="name",
         links=(Link(path="vpcId", token=VPC, code="ValidationError"),),
     ),
     TARGET: Kind(
         noun="ELBv2 Target Group Attachment",
         make=_make_target,
-        replaces=frozenset({"targetGroupArn", "targetId", "port"}),
         links=(Link(path="targetGroupArn", token=TARGET_GROUP, code="TargetGroupNotFound"),),
     ),
     LISTENER: Kind(
         noun="ELBv2 Listener",
         make=_make_listener,
-        replaces=frozenset({"loadBalancerArn"}),
         links=(
             Link(path="loadBalancerArn", token=LOAD_BALANCER, code="LoadBalancerNotFound"),
             Link(

@@ -289,13 +289,11 @@ KINDS: Mapping[str, Kind] = {
     PLACEMENT_GROUP: Kind(
         noun="EC2 Placement Group",
         make=_make_placement_group,
-        replaces=frozenset({"name", "strategy"}),
         auto_name="name",
     ),
     TEMPLATE: Kind(
         noun="EC2 Launch Template",
         make=_make_template,
-        replaces=frozenset({"name"}),
         auto_name="name",
         links=(
             Link(
@@ -322,8 +320,6 @@ KINDS: Mapping[str, Kind] = {
     INSTANCE: Kind(
         noun="EC2 Instance",
         make=_make_instance,
-        # That another template version replaces a machine is assumed; the provider decides by its content.
-        replaces=frozenset({"launchTemplate", "ami", "instanceType", "subnetId", "privateIp"}),
         links=(
             Link(path="launchTemplate.id", token=TEMPLATE, code="InvalidLaunchTemplateId.NotFound"),
         ),

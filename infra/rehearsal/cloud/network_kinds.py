@@ -185,7 +185,11 @@ def _make_nat_gateway(request: Request) -> Made:
     if any(other.inputs.get("allocationId") == address for other in request.others(NAT_GATEWAY)):
         raise RefusedError("Resource.AlreadyAssociated", f"{address} is in use.")
     identity = f"nat-{request.digits}"
-    computed = {"connectivityType": request.text("connectivityType") or "public"}
+    computed = {
+        "connectivityType": request.text("connectivityType") or "public",
+        "associationId": f"eipassoc-{digits(identity + 'association')}",
+        "networkInterfaceId": f"eni-{digits(identity)}",
+    }
     return Made(id=identity, computed=computed)
 
 
@@ -266,15 +270,18 @@ _RULE_LINKS = tuple(
 )
 
 KINDS: Mapping[str, Kind] = {
-    VPC: Kind(noun="EC2 VPC", make=_make_vpc, replaces=frozenset({"cidrBlock"})),
+    VPC: Kind(
+        noun="EC2 VPC",
+        make=_make_vpc,
+    ),
     SUBNET: Kind(
         noun="EC2 Subnet",
         make=_make_subnet,
-        replaces=frozenset({"cidrBlock", "vpcId", "availabilityZone", "availabilityZoneId"}),
         links=(_IN_VPC,),
     ),
     ZONE_GROUP: Kind(
-        noun="EC2 Availability Zone Group", make=_make_zone_group, replaces=frozenset({"groupName"})
+        noun="EC2 Availability Zone Group",
+        make=_make_zone_group,
     ),
     INTERNET_GATEWAY: Kind(
         noun="EC2 Internet Gateway", make=_make_internet_gateway, links=(_IN_VPC,)
@@ -282,13 +289,11 @@ KINDS: Mapping[str, Kind] = {
     ROUTE_TABLE: Kind(
         noun="EC2 Route Table",
         make=_make_route_table,
-        replaces=frozenset({"vpcId"}),
         links=(_IN_VPC,),
     ),
     ASSOCIATION: Kind(
         noun="EC2 Route Table Association",
         make=_make_association,
-        replaces=frozenset({"subnetId", "gatewayId"}),
         links=(
             Link(path="routeTableId", token=ROUTE_TABLE, code="InvalidRouteTableID.NotFound"),
             Link(path="subnetId", token=SUBNET, code="InvalidSubnetID.NotFound"),
@@ -297,18 +302,19 @@ KINDS: Mapping[str, Kind] = {
     ROUTE: Kind(
         noun="EC2 Route",
         make=_make_route,
-        replaces=frozenset({"routeTableId", "destinationCidrBlock"}),
         links=(
             Link(path="routeTableId", token=ROUTE_TABLE, code="InvalidRouteTableID.NotFound"),
             Link(path="gatewayId", token=INTERNET_GATEWAY, code="InvalidGatewayID.NotFound"),
             Link(path="natGatewayId", token=NAT_GATEWAY, code="InvalidNatGatewayID.NotFound"),
         ),
     ),
-    ADDRESS: Kind(noun="EC2 EIP", make=_make_address, replaces=frozenset({"domain"})),
+    ADDRESS: Kind(
+        noun="EC2 EIP",
+        make=_make_address,
+    ),
     NAT_GATEWAY: Kind(
         noun="EC2 NAT Gateway",
         make=_make_nat_gateway,
-        replaces=frozenset({"allocationId", "subnetId", "connectivityType"}),
         links=(
             Link(path="allocationId", token=ADDRESS, code="InvalidAllocationID.NotFound"),
             Link(path="subnetId", token=SUBNET, code="InvalidSubnetID.NotFound"),
@@ -317,26 +323,22 @@ KINDS: Mapping[str, Kind] = {
     SECURITY_GROUP: Kind(
         noun="EC2 Security Group",
         make=_make_security_group,
-        replaces=frozenset({"name", "description", "vpcId"}),
         auto_name="name",
         links=(_IN_VPC,),
     ),
     INGRESS_RULE: Kind(
         noun="VPC Security Group Rule",
         make=lambda request: _make_rule(request, INGRESS_RULE),
-        replaces=frozenset({"securityGroupId"}),
         links=_RULE_LINKS,
     ),
     EGRESS_RULE: Kind(
         noun="VPC Security Group Rule",
         make=lambda request: _make_rule(request, EGRESS_RULE),
-        replaces=frozenset({"securityGroupId"}),
         links=_RULE_LINKS,
     ),
     ENDPOINT: Kind(
         noun="EC2 VPC Endpoint",
         make=_make_endpoint,
-        replaces=frozenset({"vpcId", "serviceName", "vpcEndpointType"}),
         links=(
             _IN_VPC,
             Link(path="routeTableIds[]", token=ROUTE_TABLE, code="InvalidRouteTableId.NotFound"),

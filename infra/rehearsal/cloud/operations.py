@@ -14,6 +14,8 @@ from infra.rehearsal.cloud import (
 from infra.rehearsal.cloud.kind import Kind, Made, RefusedError, Request, find_linked, values_at
 from infra.rehearsal.cloud.package_types import UnknownTypeError, resource_type
 from infra.rehearsal.cloud.property_rules import property_failures
+from infra.rehearsal.cloud.published_schemas import settled_properties
+from infra.rehearsal.cloud.recorded_outputs import constant_outputs
 from infra.rehearsal.cloud.store import Resource, Store, digits
 from infra.rehearsal.cloud.value_rules import value_failures
 from infra.rehearsal.cloud.wire import UNKNOWN
@@ -62,7 +64,8 @@ def changes(
 ) -> tuple[list[str], list[str]]:
     """The properties that differ, and those among them that cannot change in place."""
     names = sorted(name for name in {*old, *new} if _differs(old.get(name), new.get(name)))
-    return names, [name for name in names if name in KINDS[token].replaces]
+    settled = settled_properties(token) | KINDS[token].replaces
+    return names, [name for name in names if name in settled]
 
 
 def preview(token: str, inputs: Mapping[str, object]) -> dict[str, object]:
@@ -168,7 +171,8 @@ def _check_links(request: Request, kind: Kind) -> None:
 
 def _outputs(token: str, made: Made, request: Request) -> dict[str, object]:
     """Inputs and computed properties; only those that the package declares."""
-    outputs = {**request.inputs, **made.computed, "region": request.region}
+    recorded = constant_outputs(token, request.region)
+    outputs = {**recorded, **request.inputs, **made.computed, "region": request.region}
     outputs["tagsAll"] = request.inputs.get("tags") or {}
     declared = resource_type(token).outputs | {"id"}
     return {"id": made.id, **{name: value for name, value in outputs.items() if name in declared}}

@@ -164,18 +164,14 @@ def _bucket_exists(request: Request, name: str) -> bool:
 
 
 KINDS: Mapping[str, Kind] = {
-    BUCKET: Kind(
-        noun="S3 Bucket", make=_make_bucket, replaces=frozenset({"bucket"}), auto_name="bucket"
-    ),
+    BUCKET: Kind(noun="S3 Bucket", make=_make_bucket, auto_name="bucket"),
     ACCESS_BLOCK: Kind(
         noun="S3 Bucket Public Access Block",
         make=_make_access_block,
-        replaces=frozenset({"bucket"}),
     ),
     LUSTRE: Kind(
         noun="FSx for Lustre File System",
         make=_make_lustre,
-        replaces=frozenset({"subnetIds", "securityGroupIds", "efaEnabled", "deploymentType"}),
         links=(
             Link(path="securityGroupIds[]", token=SECURITY_GROUP, code="InvalidNetworkSettings"),
             Link(path="subnetIds", token=SUBNET, code="InvalidNetworkSettings"),
@@ -184,12 +180,10 @@ KINDS: Mapping[str, Kind] = {
     ELASTIC: Kind(
         noun="EFS File System",
         make=_make_elastic,
-        replaces=frozenset({"encrypted", "kmsKeyId", "performanceMode", "availabilityZoneName"}),
     ),
     MOUNT_TARGET: Kind(
         noun="EFS Mount Target",
         make=_make_mount_target,
-        replaces=frozenset({"fileSystemId", "subnetId", "ipAddress"}),
         links=(
             Link(path="fileSystemId", token=ELASTIC, code="FileSystemNotFound"),
             Link(path="subnetId", token=SUBNET, code="SubnetNotFound"),
@@ -199,7 +193,6 @@ KINDS: Mapping[str, Kind] = {
     ASSOCIATION: Kind(
         noun="FSx for Lustre Data Repository Association",
         make=_make_association,
-        replaces=frozenset({"fileSystemId", "fileSystemPath", "dataRepositoryPath"}),
         links=(Link(path="fileSystemId", token=LUSTRE, code="FileSystemNotFound"),),
     ),
 }

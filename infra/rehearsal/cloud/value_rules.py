@@ -1,6 +1,7 @@
 """Whether values are those that AWS takes: its own service models say which words, which lengths, which numbers.
 
-`aws_values.json` holds the shapes named here, as botocore carries them; `scripts/dump-aws-values` writes it.
+`aws_values.json` holds the shapes named here, as botocore carries them; `scripts/dump-aws-values` writes it. Properties
+that no shape is named for are judged by `published_schemas`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from infra.rehearsal.cloud.kind import values_at
+from infra.rehearsal.cloud.published_schemas import published_values
 
 FILE = Path(__file__).with_name("aws_values.json")
 SERVICES = ("ec2", "efs", "elbv2", "fsx", "iam")
@@ -79,9 +81,9 @@ SHAPES: Mapping[str, Mapping[str, str]] = {
 
 
 def value_failures(token: str, inputs: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Property path and reason for every known value that AWS's model of it rules out."""
-    for path, name in SHAPES.get(token, {}).items():
-        shape = _shapes()[name]
+    """Property path and reason for every known value that AWS's model of it, or its schema, rules out."""
+    modelled = {path: _shapes()[name] for path, name in SHAPES.get(token, {}).items()}
+    for path, shape in {**published_values(token), **modelled}.items():
         for value in values_at(inputs, path):
             if reason := _problem(shape, value):
                 yield path, f'expected {path.removesuffix("[]")} {reason}, got "{value}"'

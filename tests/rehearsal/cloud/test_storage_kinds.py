@@ -6,6 +6,7 @@ import pytest
 
 from infra.rehearsal.cloud.network_kinds import EGRESS_RULE, INGRESS_RULE, ZONE_GROUP
 from infra.rehearsal.cloud.storage_kinds import ACCESS_BLOCK, ASSOCIATION, BUCKET, LUSTRE
+from infra.rehearsal.cloud.value_rules import value_failures
 
 if TYPE_CHECKING:
     from tests.rehearsal.cloud.conftest import Cloud
@@ -17,7 +18,9 @@ def test_bucket_names_are_checked_and_taken_once(cloud: Cloud) -> None:
     cloud.make(BUCKET, bucket="my-weights")
     assert "BucketAlreadyOwnedByYou" in cloud.refusal(BUCKET, bucket="my-weights")
     assert "BucketAlreadyOwnedByYou" in cloud.refusal(BUCKET, bucket="their-weights")
-    assert "InvalidBucketName" in cloud.refusal(BUCKET, bucket="My_Weights")
+    assert "InvalidBucketName" in cloud.refusal(BUCKET, bucket="ab")
+    ((path, _),) = value_failures(BUCKET, {"bucket": "My_Weights"})
+    assert path == "bucket"
     assert "NoSuchBucket" in cloud.refusal(ACCESS_BLOCK, bucket="nobody-s")
 
 

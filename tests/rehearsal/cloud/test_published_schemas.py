@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from infra.rehearsal.cloud import operations
+from infra.rehearsal.cloud.kind import values_at
+from infra.rehearsal.cloud.machine_kinds import INSTANCE, TEMPLATE
+from infra.rehearsal.cloud.network_kinds import INGRESS_RULE, SUBNET
+from infra.rehearsal.cloud.published_schemas import (
+    BEYOND,
+    FILE,
+    IN_PLACE,
+    TYPES,
+    published_values,
+    settled_properties,
+)
+from infra.rehearsal.cloud.storage_kinds import ASSOCIATION, LUSTRE
+from infra.rehearsal.cloud.value_rules import value_failures
+from tests.provision.test_golden_resources import GOLDEN
+
+STORED = json.loads(FILE.read_text(encoding="utf-8"))["types"]
+
+
+def test_every_type_is_stored_and_emulated() -> None:
+    assert set(STORED) == set(TYPES)
+    assert set(TYPES) <= set(operations.KINDS)
+    assert {token: row["type"] for token, row in STORED.items()} == {
+        token: same.name for token, same in TYPES.items()
+    }
+
+
+@pytest.mark.parametrize("token", operations.KINDS)
+def test_what_never_changes_is_published_or_said_to_be_beyond(token: str) -> None:
+    """No kind keeps an opinion of its own beside a schema."""
+    if token in TYPES:
+        assert operations.KINDS[token].replaces == frozenset()
+    published = set(STORED[token]["settled"]) if token in TYPES else set()
+    assert IN_PLACE.get(token, frozenset()) <= published
+    assert not BEYOND.get(token, frozenset()) & published
+
+
+@pytest.mark.parametrize(
+    ("token", "settled", "free"),
+    [
+        (SUBNET, "availabilityZoneId", "tags"),
+        (INSTANCE, "launchTemplate", "tags"),
+        (TEMPLATE, "name", "networkInterfaces"),
+        (INGRESS_RULE, "securityGroupId", "cidrIpv4"),
+        (LUSTRE, "efaEnabled", "storageCapacity"),
+    ],
+)
+def test_a_change_replaces_or_does_not(token: str, settled: str, free: str) -> None:
+    old = {settled: "a", free: "a"}
+    assert operations.changes(token, old, {settled: "b", free: "a"}) == ([settled], [settled])
+    assert operations.changes(token, old, {settled: "a", free: "b"}) == ([free], [])
+    assert settled in settled_properties(token)
+
+
+@pytest.mark.parametrize(
+    ("token", "inputs", "said"),
+    [
+        (ASSOCIATION, {"fileSystemId": "lustre-1"}, "to be at least 11 characters"),
+        (ASSOCIATION, {"importedFileChunkSize": 0}, "to be at least 1"),
+        ("aws:iam/role:Role", {"path": "no-slash"}, "to match"),
+        (
+            "aws:ec2/vpcEndpoint:VpcEndpoint",
+            {"dnsOptions": {"dnsRecordIpType": "ipv5"}},
+            "to be one of ipv4",
+        ),
+    ],
+)
+def test_a_value_that_the_schema_rules_out_is_refused(
+    token: str, inputs: dict[str, object], said: str
+) -> None:
+    ((_, reason),) = value_failures(token, inputs)
+    assert said in reason
+
+
+def test_every_pattern_is_one_and_every_limit_can_be_met() -> None:
+    for token in TYPES:
+        for path, shape in published_values(token).items():
+            assert set(shape) - {"type"}, (token, path)
+            re.compile(str(shape.get("pattern", "")))
+            assert int(str(shape.get("min", 0))) <= int(str(shape.get("max", 1 << 62)))
+
+
+def test_the_words_of_our_own_stacks_are_judged() -> None:
+    """Closed words that the goldens hold are known to a model or a schema, not let through."""
+    judged = {"aws:ec2/launchTemplate:LaunchTemplate": 0, "aws:ec2/vpcEndpoint:VpcEndpoint": 0}
+    for path in GOLDEN.glob("*.json"):
+        for title, inputs in json.loads(path.read_text(encoding="utf-8")).items():
+            for token in judged:
+                if token.endswith(f":{title.split()[0]}"):
+                    shapes = published_values(token)
+                    judged[token] += sum(1 for each in shapes for _ in values_at(inputs, each))
+    assert all(judged.values())
