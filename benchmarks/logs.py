@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.remote.agent_call import agent_command, agent_program
+from infra.remote.agent_call import agent_command, agent_input
 
 PROJECT = Path(__file__).resolve().parents[1]
 FAB = str(Path(sys.executable).parent / "fab")
@@ -25,6 +25,7 @@ SIZE = 20_000_000
 RUNS = 5
 # Fabric's reader is quadratic in the output: a minute and more for 20 MB. It is not waited for longer.
 RIVAL_S = 60.0
+AGENT_S = 120.0
 UNIT = "moe-big-engine@0"
 RELEASE = "/etc/moe-infra/big/release.json"
 # What engines write most; of 100 to 200 bytes, with numbers that differ from line to line.
@@ -85,9 +86,8 @@ def main() -> None:
 def _measure(ssh_config: str, inventory: str) -> None:
     _time(_on_both(ssh_config, FILL))
     logs = [FAB, "logs", "--stack", "big", "--inventory", inventory]
-    request = {"schema_version": 1, "operation": "logs", "record": RELEASE, "since": "1 day ago"}
-    asked = json.dumps(request).encode()
-    agent = agent_program(request) + b"%d\n" % len(asked) + asked
+    request = {"operation": "logs", "record": RELEASE, "since": "1 day ago"}
+    agent = agent_input(request, timeout_s=AGENT_S)
     journalctl = f"sudo journalctl -q -u {UNIT} -o"
     export = "export --output-fields=MESSAGE,_SYSTEMD_UNIT"
     rows = {
