@@ -7,6 +7,7 @@ controller and the hosts: sch_netem is no part of every kernel.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -71,10 +72,18 @@ def lab_fleet(names: tuple[str, ...]) -> Iterator[LabFleet]:
 
 
 @contextlib.contextmanager
-def slow_link(fleet: LabFleet, one_way_ms: float) -> Iterator[tuple[str, ...]]:
-    """A network behind a link with this delay; yields the words that put a command into it."""
+def slow_link(
+    fleet: LabFleet, one_way_ms: float, log: Path = Path(os.devnull)
+) -> Iterator[tuple[str, ...]]:
+    """A network behind a link with this delay; yields the words that put a command into it.
+
+    Args:
+        fleet: the hosts on the other side.
+        one_way_ms: the delay.
+        log: what gets a line for every packet; see `slow_link.py`.
+    """
     link = subprocess.Popen(
-        [*fleet.enter, sys.executable, str(_SLOW_LINK), str(one_way_ms)],
+        [*fleet.enter, sys.executable, str(_SLOW_LINK), str(one_way_ms), str(log)],
         stdout=subprocess.PIPE,
         text=True,
     )

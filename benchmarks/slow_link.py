@@ -1,6 +1,9 @@
 """A network of its own behind a link that delays every packet: user-space, for kernels without sch_netem.
 
-python slow_link.py ONE_WAY_MS      # started in the lab's network; prints the process whose network it is
+python slow_link.py ONE_WAY_MS [LOG]  # started in the lab's network; prints the process whose network it is
+
+Of every TCP packet the log gets a line: when it was sent in seconds, `<` from the hosts or `>` to them, its flags and
+how many bytes it carries.
 """
 
 from __future__ import annotations
@@ -14,10 +17,13 @@ import struct
 import subprocess
 import sys
 import time
+from typing import TextIO
 
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 CLONE_NEWNET = 0x40000000
 FAR, NEAR = "169.254.78.1", "169.254.78.2"
+TCP = 6
+FLAGS = "FSRPAU"
 
 
 def main() -> None:
@@ -28,7 +34,8 @@ def main() -> None:
         raise OSError(ctypes.get_errno(), "unshare")
     inside = _tun("slow1", NEAR, "route add default dev slow1")
     print(os.getpid(), flush=True)
-    _carry(outside, inside, delay_s)
+    with open(sys.argv[2] if len(sys.argv) > 2 else os.devnull, "w", buffering=1) as log:  # noqa: PLR2004, PTH123
+        _carry(outside, inside, delay_s, log)
 
 
 def _tun(name: str, address: str, route: str) -> int:
@@ -41,7 +48,7 @@ def _tun(name: str, address: str, route: str) -> int:
     return handle
 
 
-def _carry(outside: int, inside: int, delay_s: float) -> None:
+def _carry(outside: int, inside: int, delay_s: float, log: TextIO) -> None:
     other = {outside: inside, inside: outside}
     waiting: list[tuple[float, int, int, bytes]] = []
     number = 0
@@ -59,10 +66,20 @@ def _carry(outside: int, inside: int, delay_s: float) -> None:
                 number += 1
                 due = time.monotonic() + delay_s
                 heapq.heappush(waiting, (due, number, other[handle], packet))
+                _note(log, "<" if handle == outside else ">", packet)
         now = time.monotonic()
         while waiting and waiting[0][0] <= now:
             _, _, handle, packet = heapq.heappop(waiting)
             os.write(handle, packet)
+
+
+def _note(log: TextIO, direction: str, packet: bytes) -> None:
+    header = (packet[0] & 15) * 4
+    if packet[0] >> 4 != 4 or packet[9] != TCP:  # noqa: PLR2004 - IPv4
+        return
+    size, flags = (packet[header + 12] >> 4) * 4, packet[header + 13]
+    names = "".join(name for bit, name in enumerate(FLAGS) if flags >> bit & 1)
+    log.write(f"{time.monotonic():.4f} {direction} {names} {len(packet) - header - size}\n")
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def first_hosts(lab: LabFleet, count: int) -> Fleet:
 def first_host(fleet: Fleet) -> Fleet:
     """The first host of some, by itself."""
     folder = fleet.lab.folder / "one"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     stack = folder / "one.yaml"
     text = fleet.stack.read_text().replace("data_parallel: 16", "data_parallel: 4")
     stack.write_text(text)

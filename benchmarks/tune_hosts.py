@@ -23,7 +23,7 @@ from measured_run import MeasuredRun, measure
 from tune_fleet import DIFFERS, Fleet, first_hosts, floor
 from tune_picture import write_picture
 from tune_rivals import ansible_command, pyinfra_command, pyinfra_program
-from tune_round_trips import print_round_trips, round_trips
+from tune_round_trips import counted_round_trips, print_round_trips, round_trips
 
 PROJECT = Path(__file__).resolve().parents[1]
 PARTS = ("hosts", "trips", "rivals", "scale")
@@ -72,7 +72,8 @@ def _tables(parts: list[str]) -> dict[int, Runs]:
             found = {count: _compare(fleet, RUNS[count]) for count, fleet in fleets.items()}
             _tell_load("after floor and fab")
         if "trips" in parts:
-            print_round_trips(round_trips(fleets[min(RUNS)]))
+            fleet = fleets[min(RUNS)]
+            print_round_trips(round_trips(fleet), counted_round_trips(fleet))
             _tell_load("after round trips")
         if "rivals" in parts:
             for count, fleet in fleets.items():

@@ -1,8 +1,12 @@
-"""Round trips that one host costs `fab tune-hosts` and OpenSSH: behind two delays, so that work drops out."""
+"""Round trips that one host costs `fab tune-hosts` and OpenSSH, by the slope of the time, and counted.
+
+The slope is taken behind two delays, so that work drops out. Counted is the longest chain of packets each of which was
+sent after the one before had come: behind a delay that is longer than any work that is the same every time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lab_fleet import slow_link
@@ -11,6 +15,7 @@ from tune_fleet import DIFFERS, Fleet, first_host, floor
 
 RTTS_MS = (20, 220)
 RUNS = 4
+LONG_RTT_MS = 1000
 GOALS = {"check": 9.0, "change": 13.0}
 
 
@@ -32,13 +37,46 @@ def round_trips(fleet: Fleet) -> dict[str, float]:
     }
 
 
-def print_round_trips(trips: Mapping[str, float]) -> None:
+def counted_round_trips(fleet: Fleet) -> dict[str, float]:
+    """By row, the longest chain of packets, in round trips."""
+    one = first_host(fleet)
+    found: dict[str, float] = {}
+    for name, words, codes in _slow_commands(one):
+        log = one.folder / f"packets {name}"
+        with slow_link(one.lab, LONG_RTT_MS / 2, log) as enter:
+            measure([*enter, *words], folder=one.folder, codes=codes)
+        found[name] = chain_length(log.read_text().splitlines(), LONG_RTT_MS / 2000) / 2
+    measure(one.fab("--rollback"), folder=one.folder)
+    return found
+
+
+def chain_length(lines: Sequence[str], delay_s: float) -> int:
+    """The longest chain of packets up to the last that carries anything: each left after the one before had come.
+
+    Args:
+        lines: a log of `slow_link.py`.
+        delay_s: how long a packet is on its way.
+    """
+    longest, arriving = 0, {"<": [(0.0, 0)], ">": [(0.0, 0)]}
+    for line in lines:
+        at, direction, flags, size = line.split()
+        sent = float(at)
+        come = [length for when, length in arriving["<" if direction == ">" else ">"] if when <= sent]
+        length = max(come) + 1
+        arriving[direction].append((sent + delay_s, length))
+        if int(size) or "S" in flags:
+            longest = max(longest, length)
+    return longest
+
+
+def print_round_trips(trips: Mapping[str, float], counted: Mapping[str, float]) -> None:
     """Print the table."""
     control = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
-    print(f"| one host, {control} | round trips | goal |")
-    print("|---|---|---|")
+    print(f"| one host, {control} | round trips by slope | counted | goal |")
+    print("|---|---|---|---|")
     for name, number in trips.items():
-        print(f"| {name} | {number:.1f} | {GOALS.get(name.removeprefix('fab '), '')} |")
+        goal = GOALS.get(name.removeprefix("fab "), "")
+        print(f"| {name} | {number:.1f} | {counted[name]:.1f} | {goal} |")
     print()
 
 

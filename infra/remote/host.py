@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import fabric
 import paramiko
@@ -11,7 +12,8 @@ import paramiko
 from infra.inventory.hosts import InventoryHost
 from infra.remote.connecting import CHANNEL_S, SshOptions, connect
 from infra.remote.exchange import Exchange
-from infra.remote.failures import LostConnection, Unreachable, over_time
+from infra.remote.failures import Unreachable, over_time
+from infra.remote.login import PromptTransport
 from infra.remote.outcome import Outcome, Reply
 from infra.remote.ssh_target import SshTarget, resolve_target
 from infra.remote.streaming import WINDOW_BYTES, SshStream
@@ -40,7 +42,7 @@ class SshHost:
         """The inventory's name."""
         return self.target.name
 
-    def open(self) -> paramiko.Transport:
+    def open(self) -> PromptTransport:
         """The live connection; made when there is none.
 
         Raises:
@@ -49,7 +51,7 @@ class SshHost:
         with self._guard:
             if self._connection is None or not self._connection.is_connected:
                 self._connection = connect(self.target, self._options)
-            transport: paramiko.Transport = self._connection.transport
+            transport: PromptTransport = self._connection.transport
             return transport
 
     def run(
@@ -62,20 +64,14 @@ class SshHost:
         reply: Reply | None = None,
     ) -> Outcome:
         """Run a command in the login's shell; see `outcome.Host`."""
-        channel = self._session(timeout_s)
         deadline = time.monotonic() + timeout_s
-        with channel:
+        with self._started(command, timeout_s=timeout_s) as channel:
             try:
-                channel.exec_command(command)
                 exchange = Exchange(channel, reply, hold_stdin=hold_stdin)
                 return exchange.finish(stdin, deadline)
             except TimeoutError:
                 raise over_time(self.name, timeout_s) from None
-            except (
-                paramiko.SSHException,
-                EOFError,
-                OSError,
-            ):  # lost before the command was sent, or dead
+            except (paramiko.SSHException, EOFError, OSError):  # lost, or dead
                 return Outcome(exit_code=None, stdout=b"", stderr=b"")
 
     def stream(self, command: str, *, stdin: bytes = b"", reply: Reply | None = None) -> SshStream:
@@ -92,27 +88,33 @@ class SshHost:
         Raises:
             HostsFailed: it is dead, and another cannot be made.
         """
-        self._session(CHANNEL_S).close()
+        self._with_a_channel(
+            lambda transport: transport.open_session(timeout=CHANNEL_S)
+        ).close()
 
-    def _started(self, command: str, window_bytes: int | None = None) -> paramiko.Channel:
-        channel = self._session(CHANNEL_S, window_bytes=window_bytes)
-        try:
-            channel.exec_command(command)
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            channel.close()
-            what = "the connection was lost before anything was asked."
-            raise LostConnection(self.name, what, "Run the command again.") from error
-        return channel
+    def _started(
+        self, command: str, *, timeout_s: float = CHANNEL_S, window_bytes: int | None = None
+    ) -> paramiko.Channel:
+        """A channel on which a command runs.
 
-    def _session(self, timeout_s: float, window_bytes: int | None = None) -> paramiko.Channel:
-        """A channel; a connection that died while it was idle is replaced once: nothing was asked yet."""
+        It may be asked for twice, when the connection is lost at once: an agent's command does nothing before it
+        has read its program.
+        """
         limit_s = min(timeout_s, CHANNEL_S)
+        return self._with_a_channel(
+            lambda transport: transport.start_command(
+                command, window_bytes=window_bytes, timeout_s=limit_s
+            )
+        )
+
+    def _with_a_channel(self, ask: Callable[[PromptTransport], paramiko.Channel]) -> paramiko.Channel:
+        """A channel; a connection that died while it was idle is replaced once."""
         try:
-            return self.open().open_session(window_size=window_bytes, timeout=limit_s)
+            return ask(self.open())
         except (paramiko.SSHException, EOFError, OSError):
             self.close()
         try:
-            return self.open().open_session(window_size=window_bytes, timeout=limit_s)
+            return ask(self.open())
         except (paramiko.SSHException, EOFError, OSError) as error:
             what = f"it lets nobody ask anything: {error or type(error).__name__}."
             raise Unreachable(self.name, what, "Look at sshd there (MaxSessions, load).") from error
