@@ -23,8 +23,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                after, grep, follow
     facts      commands [{id, argv, timeout_s}],         {"commands": {id: {exit_code, stdout, stderr, seconds}},
                files, globs, disks, devices,              "files": {path: text}, "paths", "disks", "holders",
-               writable, stuck, also [requests]           "writable": {path: {at, error, code}}, "stuck", "clock",
-                                                           "also": [reports]}
+               writable, stuck                            "writable": {path: {at, error, code}}, "stuck", "clock"}
     reach      name, token, address, limit_s,            {"listen": [{port, error}], "dials": [{to, port, ok, error,
                listen [{port, callers}],                  path_mtu, whole, ahead_s, error_s}]}
                dial [{to, address, port, speaks, loads}]
@@ -38,6 +37,9 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     receive    action look|write|publish|discard,        {"is_whole", "num_bytes", "free_bytes"}; the piece to `write`
                target, name, size_bytes, sha256, offset    is behind the request, see `staging.receiving`
     staging    action look|list|start|run|end, …         see `staging.operation`: weights, by a unit of their own
+
+Any request but a stream may carry others along (`also`: a list of requests): they are answered after it, one by one, and
+their reports stand in its report, `also` too. So what is known of a host before a start costs one execution.
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before
 the operation, and given back after it when it says `release`. Held by somebody else, nothing is done

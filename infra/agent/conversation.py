@@ -167,12 +167,22 @@ def _answer_leased(module: object, request: Report, host: Host) -> Report:
     """The operation's report; whoever changes a deployment brings a lease, which is looked at first."""
     lease = request.get("lease")
     if not isinstance(lease, dict):
-        return cast(Report, module.answer(request, host))  # type: ignore[attr-defined]
+        return _answer_all(module, request, host)
     if not lease.get("release"):
         keep_lease(host, lease)
-    report = cast(Report, module.answer(request, host))  # type: ignore[attr-defined]
+    report = _answer_all(module, request, host)
     if lease.get("release"):
         release_lease(host, lease)
+    return report
+
+
+def _answer_all(module: object, request: Report, host: Host) -> Report:
+    """The operation's report, with those of the requests that it carries along, in their order."""
+    report = cast(Report, module.answer(request, host))  # type: ignore[attr-defined]
+    along = request.get("also")
+    if isinstance(along, list):
+        complete = [dict(one, schema_version=SCHEMA_VERSION) for one in along]
+        report = dict(report, also=[answer(one, host) for one in complete])
     return report
 
 

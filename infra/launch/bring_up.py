@@ -9,7 +9,7 @@ from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.draining import draining
 from infra.launch.fleet import ask_until_known
-from infra.launch.handover import hand_over, look_at, take_back, watched
+from infra.launch.handover import Look, look_at, open_up, take_back, watched
 from infra.launch.installation import install
 from infra.launch.preflight.gate import Gate
 from infra.launch.progress import clock_text
@@ -62,17 +62,24 @@ def bring_up(
         HostsFailed: a host failed.
         NotReady: a process ended, or was not ready in time.
     """
-    install(deployment, secrets, tunes=tunes, replaces=replaces, gate=gate)
-    return start(deployment, secrets)
+    look = install(deployment, secrets, tunes=tunes, replaces=replaces, gate=gate)
+    return start(deployment, secrets, look)
 
 
-def start(deployment: Deployment, secrets: Mapping[str, Secret]) -> Served:
+def start(
+    deployment: Deployment, secrets: Mapping[str, Secret], look: Look | None = None
+) -> Served:
     """Start what is installed, and prove that it serves; see `bring_up`.
 
     A failure also says what on the hosts is not as it was installed: somebody may have changed it since.
+
+    Args:
+        deployment: the plan and its hosts.
+        secrets: the stack's secrets by name.
+        look: the deployment as its hosts have it, None where nobody has looked.
     """
     try:
-        return _start_and_prove(deployment)
+        return _start_and_prove(deployment, look or look_at(deployment))
     except NotReady as error:
         found = not_as_installed(deployment, secrets)
         if not found:
@@ -81,24 +88,24 @@ def start(deployment: Deployment, secrets: Mapping[str, Secret]) -> Served:
         raise NotReady(error.where, error.what + also, error.fix) from error
 
 
-def _start_and_prove(deployment: Deployment) -> Served:
+def _start_and_prove(deployment: Deployment, found: Look) -> Served:
     begun = deployment.clock.now()
-    _make_ready(deployment)
-    units = _start_units(deployment, "engine")
+    _make_ready(deployment, found)
+    units = _start_engines(deployment)
     hosts = len(deployment.units("engine"))
     deployment.say(f"started {len(units)} engine processes on {hosts} hosts")
     readiness = Readiness(deployment, begun=begun)
     proofs = readiness.wait()
     took = clock_text(deployment.clock.now() - begun)
     deployment.say(f"every one of {len(proofs)} ranks has generated a token, after {took}")
+    open_up(deployment)
+    look = watched(deployment, begun=deployment.clock.now())  # the router begins meanwhile
     router, answer = deployment.endpoints.router, None
-    if router is not None:
-        _start_units(deployment, "router")  # it looks at its endpoints while watchers begin
-    hand_over(deployment)
     if router is not None:
         answer = ask_through(deployment, router)
         deployment.say(f"a request went through the router: {answer}")
-    look = watched(deployment, begun=deployment.clock.now())
+        if look.units[router.id].active_state != "active":
+            look = look_at(deployment)
     told = draining(deployment)
     if told is not None and look.left_out:
         told.join(look.left_out, look.left_out)
@@ -106,9 +113,8 @@ def _start_and_prove(deployment: Deployment) -> Served:
     return Served(units=look.units, proofs=proofs, through_router=answer, groups=look.groups)
 
 
-def _make_ready(deployment: Deployment) -> None:
+def _make_ready(deployment: Deployment, look: Look) -> None:
     """What runs whole and is watched is left alone; anything else is taken from the watchers, and its parts stopped."""
-    look = look_at(deployment)
     engines = deployment.engines()
     if all(look.units[process.id].is_running for process in engines) and look.is_watched:
         return
@@ -139,9 +145,9 @@ def _stop_parts(deployment: Deployment, states: Mapping[str, UnitState]) -> None
     ask_until_known(deployment.fleet, requests, timeout_s=limit)
 
 
-def _start_units(deployment: Deployment, kind: str) -> dict[str, UnitState]:
-    """Start all units of a kind on every host at the same time; their states by process."""
-    units = deployment.units(kind)
+def _start_engines(deployment: Deployment) -> dict[str, UnitState]:
+    """Start all engines on every host at the same time; their states by process."""
+    units = deployment.units("engine")
     requests = {host: units_request("start", list(names)) for host, names in units.items()}
     reports = ask_until_known(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
     return {

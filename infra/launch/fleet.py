@@ -12,7 +12,7 @@ from infra.inventory.hosts import InventoryHost
 from infra.remote.agent_session import AgentSession
 from infra.remote.agent_stream import AgentStream, open_agent_stream
 from infra.remote.connecting import SshOptions
-from infra.remote.failures import HostFailure, LostConnection, SeveralHostsFailed
+from infra.remote.failures import AgentFailed, HostFailure, LostConnection, SeveralHostsFailed
 from infra.remote.fan_out import DEFAULT_LIMIT, run_on_all
 from infra.remote.host import SshHost
 from infra.remote.ssh_target import resolve_target
@@ -173,6 +173,20 @@ def all_reports(answers: Mapping[str, Report | InfraError]) -> dict[str, Report]
     if failures:
         raise SeveralHostsFailed(failures, len(answers))
     return {name: answer for name, answer in answers.items() if not isinstance(answer, InfraError)}
+
+
+def reports_along(host: str, report: Report) -> Sequence[Report]:
+    """The reports on the requests that a request carried along, in their order.
+
+    Raises:
+        AgentFailed: one of them could not be done.
+    """
+    rows = rows_of(report, "also")
+    for row in rows:
+        error = row.get("error")
+        if isinstance(error, Mapping):
+            raise AgentFailed(host, f"{error.get('what')}.", str(error.get("fix")))
+    return rows
 
 
 def rows_of(report: Report, key: str) -> Sequence[Mapping[str, object]]:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.proof.probing import ask_reachable
+from infra.launch.fleet import Report, Request, ask_until_known, reports_along
 from infra.launch.supervision import (
     FAILED,
     MEETS,
     RUNS,
     GroupState,
+    groups_request,
     read_groups,
     tell_watchers,
     watched_hosts,
@@ -54,12 +56,22 @@ class Look:
 
 def look_at(deployment: Deployment) -> Look:
     """All units and groups, in one execution on each host."""
-    units = deployment.units()
+    reports = ask_reachable(deployment, look_requests(deployment), deployment.limits.ask_s)
+    return read_look(deployment, reports)
+
+
+def look_requests(deployment: Deployment) -> dict[str, Request]:
+    """What each host with units is asked for a look."""
     stack = deployment.plan.stack
-    requests = {
-        host: units_request("status", list(names), groups_of=stack) for host, names in units.items()
+    return {
+        host: units_request("status", list(names), groups_of=stack)
+        for host, names in deployment.units().items()
     }
-    reports = ask_reachable(deployment, requests, deployment.limits.ask_s)
+
+
+def read_look(deployment: Deployment, reports: Mapping[str, Report]) -> Look:
+    """A deployment as its hosts have it, by their answers to `look_requests`."""
+    units = deployment.units()
     return Look(
         units={
             process: state
@@ -81,6 +93,22 @@ def hand_over(deployment: Deployment) -> None:
     hosts = deployment.units("engine")
     limit = deployment.limits.ask_s
     tell_watchers(deployment.fleet, hosts, "arm", deployment.plan.stack, timeout_s=limit)
+
+
+def open_up(deployment: Deployment) -> None:
+    """Start the router, and have every host with a rank watch it, in one execution on each host.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    arming = groups_request("arm", deployment.plan.stack)
+    requests: dict[str, Request] = dict.fromkeys(deployment.units("engine"), arming)
+    for host, names in deployment.units("router").items():
+        starting = units_request("start", list(names))  # it looks at its endpoints meanwhile
+        requests[host] = {**starting, "also": [arming]} if host in requests else starting
+    limit = deployment.limits.ask_s
+    for host, report in ask_until_known(deployment.fleet, requests, timeout_s=limit).items():
+        reports_along(host, report)
 
 
 def take_back(deployment: Deployment) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from infra.errors import HostsFailed, PrerequisiteError
 from infra.launch.deployment import Deployment, Pace
-from infra.launch.fleet import Report, ask_all, ask_until_known, rows_of
-from infra.launch.handover import take_back
+from infra.launch.fleet import Report, ask_all, ask_until_known, reports_along, rows_of
+from infra.launch.handover import Look, look_requests, read_look, take_back
 from infra.launch.preflight.gate import Gate, refuse_unfit
-from infra.launch.preflight.waves import Known
+from infra.launch.preflight.waves import beside, look
 from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import Replacement, plan_replacement
 from infra.launch.secret import Secret, revealed
@@ -50,7 +50,7 @@ def install(
     tunes: bool,
     replaces: bool = False,
     gate: Gate | None = None,
-) -> None:
+) -> Look:
     """Bring every host to its files and images; nothing is changed when anything speaks against it.
 
     Args:
@@ -60,6 +60,9 @@ def install(
         replaces: whether groups of another release that run are stopped for this one.
         gate: how hosts are judged first; None knows no facts file.
 
+    Returns:
+        The deployment as its hosts then have it.
+
     Raises:
         PrerequisiteError: another release runs, another stack has a device or a port, or a check of the light
             preflight blocks.
@@ -68,7 +71,7 @@ def install(
     judged = judge_hosts(deployment, secrets, tunes=tunes, replaces=replaces, gate=gate)
     deployment.decided()
     make_way(deployment, judged)
-    apply_state(deployment, judged.found, secrets, tunes=tunes)
+    return apply_state(deployment, judged.found, secrets, tunes=tunes)
 
 
 def judge_hosts(
@@ -85,19 +88,21 @@ def judge_hosts(
         PrerequisiteError: something does.
         HostsFailed: a host cannot be asked.
     """
-    reports = look(deployment, secrets)
+    gate = gate or Gate()
+    states = state_checks(deployment, secrets)
+    looked = look(deployment, gate.catalog, "light", gate.recorded, states=states)
+    reports = looked.states
     found = {host: rows_of(report, "items") for host, report in reports.items()}
     records = {host: records_of(host, report) for host, report in reports.items()}
     refuse_shared(deployment.plan, records)
     stack = deployment.plan.stack
     own = {host: stacks[stack] for host, stacks in records.items() if stack in stacks}
     replacement = plan_replacement(deployment, own, reports)
-    running = running_units(deployment, own)
+    running = running_units(deployment, own, looked.units)
     if not replaces:
         _refuse_other_release(deployment, replacement, running)
     _refuse_reload(found)
-    known = Known(items=found, running=frozenset(running), recorded=own)
-    refuse_unfit(deployment, gate or Gate(), known, tunes=tunes)
+    refuse_unfit(deployment, beside(looked.scene, running, own), tunes=tunes)
     _say_unusable_libraries(deployment, found)
     _say_unfinished(deployment, reports)
     return Judged(found=found, replacement=replacement, running=running)
@@ -130,9 +135,11 @@ def state_request(
     }
 
 
-def look(deployment: Deployment, secrets: Mapping[str, Secret]) -> dict[str, Report]:
-    """What every host is, item by item, and which releases are there; changes nothing."""
-    requests = {
+def state_checks(
+    deployment: Deployment, secrets: Mapping[str, Secret]
+) -> dict[str, dict[str, object]]:
+    """The request to each host that checks it item by item, and tells which releases are there."""
+    return {
         host: {
             **state_request(
                 deployment,
@@ -149,23 +156,38 @@ def look(deployment: Deployment, secrets: Mapping[str, Secret]) -> dict[str, Rep
         }
         for host, state in deployment.states.items()
     }
-    return ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
 
 
-def running_units(deployment: Deployment, before: Mapping[str, Release]) -> dict[str, UnitState]:
-    """Units of the deployment, as it is wanted and as it is recorded, that run; by process id."""
-    units = {
-        host: {**recorded, **deployment.units().get(host, {})}
-        for host in deployment.states
-        for recorded in [{p.unit: p.id for p in before[host].processes} if host in before else {}]
-    }
+def running_units(
+    deployment: Deployment,
+    before: Mapping[str, Release],
+    known: Mapping[str, UnitState] | None = None,
+) -> dict[str, UnitState]:
+    """Units of the deployment, as it is wanted and as it is recorded, that run; by process id.
+
+    Args:
+        deployment: as it is wanted.
+        before: the recorded release of each host.
+        known: the states of the wanted units, where they were asked for before.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    wanted = deployment.units()
+    units: dict[str, dict[str, str]] = {}
+    for host in deployment.states:
+        here = wanted.get(host, {})
+        recorded = {p.unit: p.id for p in before[host].processes} if host in before else {}
+        asked = {**recorded, **here}
+        if known is not None:
+            asked = {unit: process for unit, process in asked.items() if unit not in here}
+        if asked or known is None:
+            units[host] = asked
     requests = {host: units_request("status", list(names)) for host, names in units.items()}
     reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
-    states = {
-        process: state
-        for host, report in reports.items()
-        for process, state in read_units(host, report, units[host]).items()
-    }
+    states = dict(known or {})
+    for host, report in reports.items():
+        states.update(read_units(host, report, units[host]))
     return {process: state for process, state in states.items() if state.is_running}
 
 
@@ -258,8 +280,11 @@ def apply_state(
     secrets: Mapping[str, Secret],
     *,
     tunes: bool,
-) -> None:
+) -> Look:
     """Bring hosts that were judged to their files and images, and keep the release there.
+
+    Returns:
+        The deployment as its hosts then have it.
 
     Raises:
         HostsFailed: an item failed, or a host cannot be asked.
@@ -273,10 +298,12 @@ def apply_state(
     if pulling:
         deployment.say(f"pulling {deployment.plan.engine.image} on {listed(pulling)}")
     limit = deployment.limits.pull_s if pulling else deployment.limits.ask_s
+    looks = look_requests(deployment)
     requests = {
         host: {
             **state_request(deployment, state.of_groups(*groups), "apply", secrets),
             "prunes": True,
+            "also": [looks[host]] if host in looks else [],
             "keep": {
                 "hash": deployment.plan.hash,
                 "document": kept_document(deployment.plan, state.enable),
@@ -290,6 +317,8 @@ def apply_state(
         row["state"] == "changed" for report in reports.values() for row in rows_of(report, "items")
     )
     deployment.say(f"installed on {len(reports)} hosts, {num} items changed")
+    seen = {host: reports_along(host, report) for host, report in reports.items() if host in looks}
+    return read_look(deployment, {host: along[0] for host, along in seen.items()})
 
 
 def _refuse_failed_items(reports: Mapping[str, Report]) -> None:

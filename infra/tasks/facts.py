@@ -24,7 +24,7 @@ def run(options: Options, output: Output) -> int:
     compiled = compile_for_hosts(options, catalog)
     with open_fleet(options, compiled.book.hosts) as fleet:
         deployment, _ = make_deployment(compiled, catalog, fleet, output)
-        scene = look(deployment, catalog, "full", {})
+        scene = look(deployment, catalog, "full", {}).scene
     path = facts_path(inventory_path(options, compiled.plan.stack))
     listed = needed_inventory(options, compiled.plan.stack).hosts
     names = {host.service_address: host.name for host in listed}

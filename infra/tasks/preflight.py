@@ -34,7 +34,7 @@ def run(options: Options, output: Output) -> int:
     recorded = recorded_facts(options, compiled.plan.stack, compiled.book.hosts)
     with open_fleet(options, compiled.book.hosts) as fleet:
         deployment, _ = make_deployment(compiled, catalog, fleet, output)
-        scene = look(deployment, catalog, "full", recorded)
+        scene = look(deployment, catalog, "full", recorded).scene
         scene = look_further(deployment, scene, options.number("timeout") or IMEX_S)
     findings = judge(scene)
     output.document(preflight_document(compiled.plan.stack, findings))

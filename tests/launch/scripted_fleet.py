@@ -105,18 +105,27 @@ class ScriptedFleet:
         answers: Answers = {}
         for host, request in requests.items():
             operation = str(request["operation"])
-            self.asked.append((host, operation, request))
             json.dumps(request)
             if host in self.fails:
+                self.asked.append((host, operation, request))
                 answers[host] = self.fails[host]
                 continue
-            answer = self._operations()[operation](host, request)
+            answer = self._answer(host, request)
             if (host, operation) in self.lose:
                 self.lose.remove((host, operation))
                 answers[host] = LostConnection(host, "the connection was lost.", "Run it again.")
             else:
                 answers[host] = answer
         return answers
+
+    def _answer(self, host: str, request: Mapping[str, object]) -> Report:
+        """The report of a request, with those of the requests that it carries along."""
+        operation = str(request["operation"])
+        self.asked.append((host, operation, request))
+        report = self._operations()[operation](host, request)
+        also = request.get("also", [])
+        assert isinstance(also, list)
+        return {**report, "also": [self._answer(host, one) for one in also]} if also else report
 
     def unit(self, process_id: str) -> FakeUnit:
         """The unit of a process."""
@@ -293,9 +302,6 @@ class ScriptedFleet:
     def _facts(self, host: str, request: Mapping[str, object]) -> Report:
         report = facts_report(self.plan, host, request)
         report.update(self.facts.get(host, {}))
-        also = request.get("also", [])
-        assert isinstance(also, list)
-        report["also"] = [self._operations()[str(one["operation"])](host, one) for one in also]
         return report
 
     def _read(self, host: str, request: Mapping[str, object]) -> Report:

@@ -177,7 +177,7 @@ def test_a_file_that_cannot_be_written_fails_the_host(catalog: Catalog) -> None:
     fleet.wrong_items["decode-0", target] = ("failed", "No space left on device (ENOSPC)")
     with pytest.raises(HostsFailed, match="No space left"):
         bring_up(deployment, {}, tunes=False)
-    assert actions(fleet, "engine") == [(h.name, "status") for h in deployment.plan.hosts]
+    assert {action for _, action in actions(fleet, "engine")} == {"status"}
 
 
 def test_another_release_that_runs_is_not_written_over(catalog: Catalog) -> None:
@@ -190,7 +190,7 @@ def test_another_release_that_runs_is_not_written_over(catalog: Catalog) -> None
 
 def test_a_lost_connection_is_looked_at_again(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
-    fleet.lose = [("decode-0", "state"), ("decode-1", "units"), ("decode-2", "probe")]
+    fleet.lose = [("decode-0", "facts"), ("decode-1", "units"), ("decode-2", "probe")]
     # the very first look has nothing to lose: it changes nothing and fails plainly
     with pytest.raises(LostConnection):
         bring_up(deployment, {}, tunes=False)

@@ -1,8 +1,7 @@
 """The operation `facts`: what a host is, in one execution; every probe has a time limit, nothing is changed.
 
 Texts go back as tools and kernel print them; they are read where they are judged. What `writable` names is
-written to, by a file without a name that is gone at once. `also` carries
-requests of other operations, so that everything known of a host before a start costs one execution.
+written to, by a file without a name that is gone at once.
 """
 
 import glob
@@ -12,7 +11,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, cast
 
-from .. import conversation
 from ..host import Host, Refused
 from .abandoned import within
 from .device_holders import holders_of
@@ -51,7 +49,6 @@ class Room:
 def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     """Everything that was asked of this host."""
     room = Room(MAX_REPORT_BYTES)
-    also = [conversation.answer(_complete(one), host) for one in _maps(request, "also")]
     return {
         "schema_version": 1,
         "clock": _clock(host),
@@ -62,12 +59,7 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
         "holders": holders_of(host, _words(request, "devices")),
         "stuck": stuck_processes(host) if request.get("stuck") else [],
         "commands": _commands(host, _maps(request, "commands"), room),
-        "also": also,
     }
-
-
-def _complete(request: Table) -> Table:
-    return dict(request, schema_version=conversation.SCHEMA_VERSION)
 
 
 def _clock(host: Host) -> Table:

@@ -10,8 +10,8 @@ from infra.errors import InfraError, PrerequisiteError, StackError
 from infra.inventory.facts_file import RecordedHost
 from infra.launch.deployment import Deployment
 from infra.launch.preflight.finding import Finding, Grouped, blocking, grouped, host_names
+from infra.launch.preflight.scene import Scene
 from infra.launch.preflight.table import CHECKS, judge
-from infra.launch.preflight.waves import Known, look
 
 # A lease is forced by its own word (launch/lease.py), and is no check of a host.
 OTHER_FORCES = ("lease", "daemon-reload")
@@ -60,26 +60,17 @@ class NotFit(PrerequisiteError):
         return "\n".join(self._lines)
 
 
-def refuse_unfit(
-    deployment: Deployment,
-    gate: Gate,
-    known: Known,
-    *,
-    tunes: bool,
-) -> None:
-    """Look at every host once, and refuse the start when a check blocks it.
+def refuse_unfit(deployment: Deployment, scene: Scene, *, tunes: bool) -> None:
+    """Refuse the start when a check blocks it.
 
     Args:
         deployment: the plan and its hosts.
-        gate: how hosts are judged.
-        known: what was found of host states and units before.
+        scene: the hosts as they were found.
         tunes: whether tuning follows, which brings about what its items lack.
 
     Raises:
         NotFit: a check blocks and is not forced.
-        HostsFailed: a host cannot be asked.
     """
-    scene = look(deployment, gate.catalog, "light", gate.recorded, known=known)
     mended = (NEEDS_TUNING,) if tunes else ()
     found = [finding for finding in judge(scene) if finding.check not in mended]
     refused = blocking(found, deployment.forces)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.inventory.facts_file import RecordedHost
 from infra.launch.deployment import Deployment
-from infra.launch.fleet import Report, Request, ask_all, rows_of
+from infra.launch.fleet import Report, Request, ask_all, reports_along
 from infra.launch.preflight import ascend, nvidia
 from infra.launch.preflight.ascend_checks import ascend_network_hosts
 from infra.launch.preflight.asking import (
@@ -22,11 +22,10 @@ from infra.launch.preflight.asking import (
 from infra.launch.preflight.collectives import COLLECTIVE_S, collective_program, idle_hosts
 from infra.launch.preflight.dialing import PlannedDial, planned_dials
 from infra.launch.preflight.nvlink_checks import rack_hosts
-from infra.launch.preflight.observed import Told, read_observed
+from infra.launch.preflight.observed import ObservedHost, Told, read_observed
 from infra.launch.preflight.reach_report import read_reached
 from infra.launch.preflight.scene import Depth, Scene
-from infra.launch.unit_states import read_units, units_request
-from infra.remote.failures import AgentFailed
+from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.render.release_record import Release
 from infra.render.reserved_ports import RESERVED_PORTS_ID
 
@@ -38,18 +37,18 @@ SLACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What was found of hosts before they are asked for facts.
+class FirstLook:
+    """What every host told of itself in one execution.
 
     Args:
-        items: rows of the host state's check, by host.
-        running: ids of the deployment's processes that run, of an earlier release too.
-        recorded: the release that is recorded on each host: its running processes make way, or are this plan's.
+        scene: the hosts, with the deployment's processes that run.
+        states: what each host's state check found.
+        units: the deployment's units, by process id.
     """
 
-    items: Mapping[str, Sequence[Mapping[str, object]]]
-    running: frozenset[str]
-    recorded: Mapping[str, Release]
+    scene: Scene
+    states: Mapping[str, Report]
+    units: Mapping[str, UnitState]
 
 
 def look(
@@ -58,8 +57,8 @@ def look(
     depth: Depth,
     recorded: Mapping[str, RecordedHost],
     *,
-    known: Known | None = None,
-) -> Scene:
+    states: Mapping[str, Request] | None = None,
+) -> FirstLook:
     """Each host alone: one execution of the agent on each, all at the same time.
 
     Args:
@@ -67,7 +66,7 @@ def look(
         catalog: what is true of the world.
         depth: how much is asked.
         recorded: what the facts file says, by plan host.
-        known: of host states and units; None asks for them in the same execution.
+        states: the check of each host's state; None checks what a preflight judges.
 
     Raises:
         HostsFailed: a host cannot be asked.
@@ -81,7 +80,7 @@ def look(
         recorded=recorded,
         declared=deployment.declared,
     )
-    also = {host: _also(deployment, scene, host, known) for host in deployment.states}
+    also = {host: _also(deployment, scene, host, states) for host in deployment.states}
     requests = {
         host: facts_request(scene, host, list(asked.values())) for host, asked in also.items()
     }
@@ -89,25 +88,36 @@ def look(
     limit = deployment.limits.ask_s + SLACK_S
     reports = ask_all(deployment.fleet, requests, timeout_s=limit)
     received_s = time.time()
-    observed = {}
-    running = set() if known is None else set(known.running)
+    observed: dict[str, ObservedHost] = {}
+    checked: dict[str, Report] = {}
+    units: dict[str, UnitState] = {}
     for host, report in reports.items():
-        told = dict(zip(also[host], _reports(host, report), strict=True))
-        if known is None:
-            units = deployment.units().get(host, {})
-            found = read_units(host, told["units"], units)
-            running |= {process for process, unit in found.items() if unit.is_running}
-        else:
-            told["state"] = {"items": list(known.items.get(host, ()))}
+        told = dict(zip(also[host], reports_along(host, report), strict=True))
+        checked[host] = told["state"]
+        units.update(read_units(host, told["units"], deployment.units().get(host, {})))
         observed[host] = read_observed(
             host, report, sent_s=sent_s, received_s=received_s, also=told
         )
-    before = {} if known is None else known.recorded
+    running = frozenset(process for process, unit in units.items() if unit.is_running)
+    return FirstLook(
+        scene=replace(scene, hosts=observed, running=running), states=checked, units=units
+    )
+
+
+def beside(scene: Scene, running: Iterable[str], before: Mapping[str, Release]) -> Scene:
+    """The scene beside what is recorded: its running processes make way, or are this plan's.
+
+    Args:
+        scene: the first look.
+        running: ids of processes that run, of an earlier release too.
+        before: the release that is recorded on each host.
+    """
+    found = frozenset(running)
     ours = {
-        host: tuple(process for process in release.processes if process.id in running)
+        host: tuple(process for process in release.processes if process.id in found)
         for host, release in before.items()
     }
-    return replace(scene, hosts=observed, running=frozenset(running), ours=ours)
+    return replace(scene, running=found, ours=ours)
 
 
 def look_further(deployment: Deployment, scene: Scene, imex_s: float) -> Scene:
@@ -249,36 +259,27 @@ def _is_ready(text: str) -> bool:
 
 
 def _also(
-    deployment: Deployment, scene: Scene, host: str, known: Known | None
+    deployment: Deployment, scene: Scene, host: str, states: Mapping[str, Request] | None
 ) -> dict[str, Mapping[str, object]]:
     """What else is asked in the same execution, by operation."""
-    asked: dict[str, Mapping[str, object]] = {"listening": listening_request(scene, host)}
-    if known is None:
-        items = [
-            item.as_document()
-            for item in deployment.states[host].items
-            if item.group in ("weights", "images") or item.id == RESERVED_PORTS_ID
-        ]
-        asked["state"] = {
-            "operation": "state",
-            "mode": "check",
-            "stack": scene.plan.stack,
-            "release": scene.plan.hash,
-            "items": items,
-        }
-        asked["units"] = units_request("status", list(deployment.units().get(host, {})))
-    return asked
+    return {
+        "listening": listening_request(scene, host),
+        "state": states[host] if states is not None else _judged_state(deployment, host),
+        "units": units_request("status", list(deployment.units().get(host, {}))),
+    }
 
 
-def _reports(host: str, report: Report) -> Sequence[Report]:
-    """The reports of the operations that were asked along.
-
-    Raises:
-        AgentFailed: one of them could not be done.
-    """
-    rows = rows_of(report, "also")
-    for row in rows:
-        error = row.get("error")
-        if isinstance(error, Mapping):
-            raise AgentFailed(host, f"{error.get('what')}.", str(error.get("fix")))
-    return rows
+def _judged_state(deployment: Deployment, host: str) -> Request:
+    """The check of those items of a host's state that a preflight judges."""
+    items = [
+        item.as_document()
+        for item in deployment.states[host].items
+        if item.group in ("weights", "images") or item.id == RESERVED_PORTS_ID
+    ]
+    return {
+        "operation": "state",
+        "mode": "check",
+        "stack": deployment.plan.stack,
+        "release": deployment.plan.hash,
+        "items": items,
+    }
