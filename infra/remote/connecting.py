@@ -57,6 +57,15 @@ class SshOptions:
     sudo: SudoPassword | None = None
 
 
+class _Connection(fabric.Connection):  # type: ignore[misc]  # fabric publishes no types
+    """Fabric's connection, whose configuration all connections of a run share.
+
+    Fabric writes this one setting back into its configuration, which is then merged anew for every host.
+    """
+
+    inline_ssh_env = None
+
+
 def connect(target: SshTarget, options: SshOptions) -> fabric.Connection:
     """An open connection to a target.
 
@@ -139,9 +148,9 @@ class _Bastion:
 
 def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connection:
     """One attempt over a wire."""
-    config = fabric.Config(lazy=True, overrides={"load_ssh_configs": False})
+    config = options.resources.once(fabric.Config, "no ssh_config", _bare_config)
     login = _login(target, options.resources)
-    connection = fabric.Connection(
+    connection = _Connection(
         target.host,
         user=target.user,
         port=target.port,
@@ -164,6 +173,11 @@ def _open(target: SshTarget, options: SshOptions, wire: Wire) -> fabric.Connecti
         client.close()
         raise
     return connection
+
+
+def _bare_config() -> fabric.Config:
+    """Fabric's settings without any file: what is wanted of an ssh_config stands in the target."""
+    return fabric.Config(lazy=True, overrides={"load_ssh_configs": False})
 
 
 def _login(target: SshTarget, resources: Resources) -> dict[str, Any]:

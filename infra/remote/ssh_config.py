@@ -1,14 +1,17 @@
 """An ssh_config of any number of hosts: looking up each of them costs time in proportion to their number.
 
 paramiko matches every section against every host that is looked up, twice; of a file with a section per host that
-is quadratic (64 hosts: a tenth of a whole `fab tune-hosts`).
+is quadratic (64 hosts: a tenth of a whole `fab tune-hosts`). Here a section is parsed once, and matched against the hosts
+that it may concern.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import paramiko
 
@@ -27,8 +30,9 @@ class SshConfigFile:
         Raises:
             paramiko.ConfigParseError: a line is none.
         """
-        self._whole = paramiko.SSHConfig.from_text(text)
-        self._sections = None if _RENAMES.search(text) else _sections(text)
+        parsed = [(names, _parsed(section)) for names, section in _sections(text)]
+        renames = _RENAMES.search(text) is not None
+        self._sections = [(frozenset() if renames else names, each) for names, each in parsed]
 
     @classmethod
     def read(cls, path: Path) -> SshConfigFile:
@@ -42,12 +46,18 @@ class SshConfigFile:
 
     def lookup(self, name: str) -> Mapping[str, object]:
         """What paramiko finds for a host in the sections that may concern it, by lower-case setting."""
-        config = self._whole
-        if self._sections is not None:
-            concerning = [text for names, text in self._sections if not names or name in names]
-            config = paramiko.SSHConfig.from_text("".join(concerning))
+        concerning = [each for names, each in self._sections if not names or name in names]
+        config: Any = paramiko.SSHConfig()  # the stubs leave its sections out
+        config._config = list(chain.from_iterable(concerning))  # noqa: SLF001 - as above
         found: Mapping[str, object] = config.lookup(name)
         return found
+
+
+def _parsed(text: str) -> list[object]:
+    """A section as paramiko keeps it, behind what it takes for the beginning of a file: nothing."""
+    config: Any = paramiko.SSHConfig.from_text(text)  # as above
+    sections: list[object] = config._config  # noqa: SLF001 - as above
+    return sections
 
 
 def _sections(text: str) -> list[tuple[frozenset[str], str]]:
