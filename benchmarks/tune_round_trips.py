@@ -61,7 +61,9 @@ def chain_length(lines: Sequence[str], delay_s: float) -> int:
     for line in lines:
         at, direction, flags, size = line.split()
         sent = float(at)
-        come = [length for when, length in arriving["<" if direction == ">" else ">"] if when <= sent]
+        come = [
+            length for when, length in arriving["<" if direction == ">" else ">"] if when <= sent
+        ]
         length = max(come) + 1
         arriving[direction].append((sent + delay_s, length))
         if int(size) or "S" in flags:

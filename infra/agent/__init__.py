@@ -38,8 +38,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                target, name, size_bytes, sha256, offset    is behind the request, see `staging.receiving`
     staging    action look|list|start|run|end, …         see `staging.operation`: weights, by a unit of their own
 
-Any request but a stream may carry others along (`also`: a list of requests): they are answered after it, one by one, and
-their reports stand in its report, `also` too. So what is known of a host before a start costs one execution.
+Any request but a stream may carry others along (`also`: a list of requests). They are answered after it, one by one;
+their reports stand in its report, `also` too: so what is known of a host before a start costs one execution.
 
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before
 the operation, and given back after it when it says `release`. Held by somebody else, nothing is done

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
-from infra.launch.proof.probing import ask_reachable
 from infra.launch.fleet import Report, Request, ask_until_known, reports_along
+from infra.launch.proof.probing import ask_reachable
 from infra.launch.supervision import (
     FAILED,
     MEETS,

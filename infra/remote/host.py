@@ -88,9 +88,7 @@ class SshHost:
         Raises:
             HostsFailed: it is dead, and another cannot be made.
         """
-        self._with_a_channel(
-            lambda transport: transport.open_session(timeout=CHANNEL_S)
-        ).close()
+        self._with_a_channel(lambda transport: transport.open_session(timeout=CHANNEL_S)).close()
 
     def _started(
         self, command: str, *, timeout_s: float = CHANNEL_S, window_bytes: int | None = None
@@ -107,7 +105,9 @@ class SshHost:
             )
         )
 
-    def _with_a_channel(self, ask: Callable[[PromptTransport], paramiko.Channel]) -> paramiko.Channel:
+    def _with_a_channel(
+        self, ask: Callable[[PromptTransport], paramiko.Channel]
+    ) -> paramiko.Channel:
         """A channel; a connection that died while it was idle is replaced once."""
         try:
             return ask(self.open())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import paramiko
@@ -81,18 +82,18 @@ class PromptTransport(ServiceRequestingTransport):
 
     def _send_user_message(self, data: paramiko.Message) -> None:
         """Send a message; behind the first request for a channel the command that it is wanted for."""
-        sender: Any = super()  # the stubs leave this method out
+        send: Callable[[paramiko.Message], None] = super()._send_user_message  # type: ignore[misc]  # not in the stubs
         if not data.asbytes().startswith(cMSG_CHANNEL_OPEN):
-            sender._send_user_message(data)
+            send(data)
             return
         with self._opening:  # nobody else's channel becomes the first in between
             is_first, self._has_opened = not self._has_opened, True
-            sender._send_user_message(data)
+            send(data)
             command = getattr(self._following, "command", None)
             counts = self.remote_version.startswith(COUNTS_FROM_ZERO)
             if is_first and counts and command is not None:
                 self._following.command = None
-                sender._send_user_message(_exec_request(FIRST_CHANNEL, command))
+                send(_exec_request(FIRST_CHANNEL, command))
 
     def get_auth_handler(self) -> AuthOnlyHandler:
         """What sends a login and waits for its answer."""

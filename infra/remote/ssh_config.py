@@ -1,8 +1,8 @@
 """An ssh_config of any number of hosts: looking up each of them costs time in proportion to their number.
 
 paramiko matches every section against every host that is looked up, twice; of a file with a section per host that
-is quadratic (64 hosts: a tenth of a whole `fab tune-hosts`). Here a section is parsed once, and matched against the hosts
-that it may concern.
+is quadratic (64 hosts: a tenth of a whole `fab tune-hosts`). Here a section is parsed once, and matched only against
+hosts that it may concern.
 """
 
 from __future__ import annotations

@@ -6,12 +6,14 @@ import getpass
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import paramiko
 import pytest
 from paramiko.common import cMSG_USERAUTH_REQUEST
 
+from infra.remote import login
 from infra.remote.login import PromptTransport
 from tests.remote.loopback_sshd import Sshd
 
@@ -91,6 +93,76 @@ def test_another_key_needs_no_other_request_for_the_service(sshd: Sshd) -> None:
             assert transport.is_authenticated() == is_let_in
     finally:
         transport.close()
+
+
+@pytest.fixture
+def far_login(sshd: Sshd) -> Iterator[tuple[FarWire, PromptTransport]]:
+    """A login on a wire on which everything comes late; what the server says of its keys has come."""
+    far = FarWire(sshd.port)
+    transport = PromptTransport(far)
+    try:
+        transport.start_client(timeout=20)
+        key = paramiko.Ed25519Key.from_private_key_file(str(sshd.folder / "login_key"))
+        transport.auth_publickey(getpass.getuser(), key)
+        time.sleep(4 * FAR_S)
+        yield far, transport
+    finally:
+        transport.close()
+
+
+def output_of(transport: PromptTransport, command: str) -> bytes:
+    channel = transport.start_command(command, window_bytes=None, timeout_s=20)
+    with channel, channel.makefile("rb") as stream:
+        return stream.read()
+
+
+def test_the_first_command_follows_the_request_for_its_channel_at_once(
+    far_login: tuple[FarWire, PromptTransport],
+) -> None:
+    far, transport = far_login
+    before = len(far.events)
+    assert output_of(transport, "echo first") == b"first\n"
+    assert far.events[before : before + 3] == ["sent", "sent", "received"]
+
+
+def test_a_later_command_waits_for_the_number_of_its_channel(
+    far_login: tuple[FarWire, PromptTransport],
+) -> None:
+    far, transport = far_login
+    with transport.open_session(timeout=20):
+        time.sleep(FAR_S)
+        before = len(far.events)
+        assert output_of(transport, "echo second") == b"second\n"
+        assert far.events[before : before + 2] == ["sent", "received"]
+
+
+def test_servers_that_may_count_otherwise_are_asked_for_the_number(
+    far_login: tuple[FarWire, PromptTransport],
+) -> None:
+    far, transport = far_login
+    transport.remote_version = "SSH-2.0-dropbear_2022.83"
+    before = len(far.events)
+    assert output_of(transport, "echo first") == b"first\n"
+    assert far.events[before : before + 2] == ["sent", "received"]
+
+
+def test_commands_of_several_threads_keep_their_channels(
+    far_login: tuple[FarWire, PromptTransport],
+) -> None:
+    _, transport = far_login
+    with ThreadPoolExecutor(4) as pool:
+        asked = {number: pool.submit(output_of, transport, f"echo {number}") for number in range(4)}
+        found = {number: each.result() for number, each in asked.items()}
+    assert found == {number: b"%d\n" % number for number in range(4)}
+
+
+def test_a_command_that_is_refused_is_no_channel(
+    far_login: tuple[FarWire, PromptTransport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, transport = far_login
+    monkeypatch.setattr(login, "FIRST_CHANNEL", 7)  # there is none of this number
+    with pytest.raises((paramiko.SSHException, EOFError)):
+        output_of(transport, "echo first")
 
 
 @pytest.fixture
