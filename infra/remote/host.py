@@ -12,8 +12,8 @@ import paramiko
 from infra.inventory.hosts import InventoryHost
 from infra.remote.connecting import CHANNEL_S, SshOptions, connect
 from infra.remote.exchange import Exchange
-from infra.remote.failures import Unreachable, over_time
-from infra.remote.login import PromptTransport
+from infra.remote.failures import LostConnection, Unreachable, over_time
+from infra.remote.login import CommandLost, PromptTransport
 from infra.remote.outcome import Outcome, Reply
 from infra.remote.ssh_target import SshTarget, resolve_target
 from infra.remote.streaming import WINDOW_BYTES, SshStream
@@ -65,14 +65,14 @@ class SshHost:
     ) -> Outcome:
         """Run a command in the login's shell; see `outcome.Host`."""
         deadline = time.monotonic() + timeout_s
-        with self._started(command, timeout_s=timeout_s) as channel:
-            try:
+        try:
+            with self._begun(command, timeout_s=timeout_s) as channel:
                 exchange = Exchange(channel, reply, hold_stdin=hold_stdin)
                 return exchange.finish(stdin, deadline)
-            except TimeoutError:
-                raise over_time(self.name, timeout_s) from None
-            except (paramiko.SSHException, EOFError, OSError):  # lost, or dead
-                return Outcome(exit_code=None, stdout=b"", stderr=b"")
+        except TimeoutError:
+            raise over_time(self.name, timeout_s) from None
+        except (CommandLost, paramiko.SSHException, EOFError, OSError):  # or dead
+            return Outcome(exit_code=None, stdout=b"", stderr=b"")
 
     def stream(self, command: str, *, stdin: bytes = b"", reply: Reply | None = None) -> SshStream:
         """Start a command whose output is read while it runs; see `outcome.Host`."""
@@ -90,13 +90,25 @@ class SshHost:
         """
         self._with_a_channel(lambda transport: transport.open_session(timeout=CHANNEL_S)).close()
 
-    def _started(
-        self, command: str, *, timeout_s: float = CHANNEL_S, window_bytes: int | None = None
+    def _started(self, command: str, window_bytes: int | None = None) -> paramiko.Channel:
+        """A channel on which a command waits for what it is to do.
+
+        Raises:
+            LostConnection: it was lost with the connection.
+        """
+        try:
+            return self._begun(command, timeout_s=CHANNEL_S, window_bytes=window_bytes)
+        except CommandLost as error:
+            what = "the connection was lost before anything was asked."
+            raise LostConnection(self.name, what, "Run the command again.") from error
+
+    def _begun(
+        self, command: str, *, timeout_s: float, window_bytes: int | None = None
     ) -> paramiko.Channel:
         """A channel on which a command runs.
 
-        It may be asked for twice, when the connection is lost at once: an agent's command does nothing before it
-        has read its program.
+        Raises:
+            CommandLost: the connection was lost, and whether the command was started is not known.
         """
         limit_s = min(timeout_s, CHANNEL_S)
         return self._with_a_channel(
@@ -108,7 +120,7 @@ class SshHost:
     def _with_a_channel(
         self, ask: Callable[[PromptTransport], paramiko.Channel]
     ) -> paramiko.Channel:
-        """A channel; a connection that died while it was idle is replaced once."""
+        """A channel; a connection that died while it was idle is replaced once: nothing was asked yet."""
         try:
             return ask(self.open())
         except (paramiko.SSHException, EOFError, OSError):

@@ -17,6 +17,10 @@ COUNTS_FROM_ZERO = "SSH-2.0-OpenSSH_"
 FIRST_CHANNEL = 0
 
 
+class CommandLost(Exception):
+    """A command was asked for, and whether it was started is not known."""
+
+
 class PromptTransport(ServiceRequestingTransport):
     """A connection that logs in right behind its request for the login service (RFC 4253, 10).
 
@@ -57,7 +61,7 @@ class PromptTransport(ServiceRequestingTransport):
     def start_command(
         self, command: str, *, window_bytes: int | None, timeout_s: float
     ) -> paramiko.Channel:
-        """A channel on which a command was started; where there is none, it may have been started all the same.
+        """A channel on which a command was started.
 
         Args:
             command: shell text.
@@ -65,19 +69,30 @@ class PromptTransport(ServiceRequestingTransport):
             timeout_s: until the channel is there.
 
         Raises:
-            paramiko.SSHException: the server gives no channel, or starts no command.
+            CommandLost: the connection ended when the command had been asked for.
+            paramiko.SSHException: the server gives no channel; nothing was started.
         """
         self._following.command = command
         try:
             channel = self.open_session(window_size=window_bytes, timeout=timeout_s)
             is_asked = self._following.command is None
+        except paramiko.ChannelException:
+            raise
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            if self._following.command is None:
+                raise CommandLost(str(error)) from error
+            raise
         finally:
             self._following.command = None
-        if is_asked:
-            inner: Any = channel  # the stubs leave this method out
-            inner._wait_for_event()  # noqa: SLF001 - as above
-        else:
-            channel.exec_command(command)
+        try:
+            if is_asked:
+                inner: Any = channel  # the stubs leave this method out
+                inner._wait_for_event()  # noqa: SLF001 - as above
+            else:
+                channel.exec_command(command)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            channel.close()
+            raise CommandLost(str(error)) from error
         return channel
 
     def _send_user_message(self, data: paramiko.Message) -> None:
@@ -91,7 +106,7 @@ class PromptTransport(ServiceRequestingTransport):
             send(data)
             command = getattr(self._following, "command", None)
             counts = self.remote_version.startswith(COUNTS_FROM_ZERO)
-            if is_first and counts and command is not None:
+            if is_first and counts and command is not None and self.is_active():
                 self._following.command = None
                 send(_exec_request(FIRST_CHANNEL, command))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from infra.agent.conversation import answer
 from infra.agent.facts import operation as facts
 from infra.agent.facts.device_holders import control_group, holders_of
 from infra.agent.facts.wall_clock import parse_date
@@ -110,6 +111,9 @@ def test_busybox_prints_no_nanoseconds() -> None:
 
 def test_other_operations_are_answered_along_and_their_failures_are_theirs() -> None:
     also = [{"operation": "listening", "ports": []}, {"operation": "nonsense"}]
-    first, second = ask(Host(), also=also)["also"]
+    request = {"schema_version": 1, "operation": "facts", "also": also}
+    along = answer(request, Host())["also"]
+    assert isinstance(along, list)
+    first, second = along
     assert first["listening"] == []
     assert "not an operation" in second["error"]["what"]
