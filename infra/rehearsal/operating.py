@@ -31,9 +31,8 @@ READY_S = 60.0
 # A real one imports and warms up on processors that it shares with everything else here.
 REAL_READY_S = 900.0
 REQUEST_S = 20.0
-REAL_REQUEST_S = (
-    180.0  # a chat of 256 tokens, at a few per second where others take most of the processors
-)
+# A chat at a few tokens per second, where others take most of the processors.
+REAL_REQUEST_S = 180.0
 MAX_NAMED = 3
 # What production code says to type reaches hosts only while they are there.
 LOOK = "With --keep the hosts stay: `fab logs` and `fab verify` show more there."

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from infra.engines.serving import CHAT, answer_text
 from infra.launch.proof.rank import Question
 
-MAX_TOKENS = 256
+# What shows by its first words ends there: a model that finds no end would talk on, at whatever its host's speed is.
+FEW_TOKENS = 32
+MAX_TOKENS: Mapping[str, int] = {"tools": 256, "reasoning": 256}
 PNG_SIDE = 64
 _TOOL = {
     "type": "function",
@@ -36,7 +38,7 @@ def question_for(capability: str, model: str) -> Question:
     body: dict[str, object] = {
         "model": model,
         "messages": [{"role": "user", "content": _WORDS.get(capability, _SUM)}],
-        "max_tokens": MAX_TOKENS,
+        "max_tokens": MAX_TOKENS.get(capability, FEW_TOKENS),
         "temperature": 0,
     }
     if capability == "stream":

@@ -51,6 +51,11 @@ def read_variables(tool: str, version: str) -> frozenset[str]:
     return frozenset(row["name"] for row in _read(tool, version)["variables"])
 
 
+def read_architectures(version: str) -> frozenset[str]:
+    """Return the classes of models that one vLLM release knows."""
+    return frozenset(_read("vllm", version)["models"])
+
+
 def read_additional_keys(version: str) -> frozenset[str]:
     """Return the keys that ``--additional-config`` of one vllm-ascend release knows."""
     return frozenset(_read("vllm-ascend", version)["names"]["additional_config_keys"])

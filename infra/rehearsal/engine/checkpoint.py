@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any, NamedTuple
 
 from .failures import Failed, invalid
+
+# vllm model_executor/model_loader/__init__.py 0.22.1, and what vllm-ascend registers.
+LOADERS = (
+    "auto", "hf", "bitsandbytes", "dummy", "fastsafetensors", "gguf", "instanttensor", "mistral", "modelexpress",
+    "npcache", "pt", "runai_streamer", "runai_streamer_sharded", "safetensors", "sharded_state", "tensorizer",
+    "netloader", "rfork",
+)  # fmt: skip
 
 
 class Checkpoint(NamedTuple):
@@ -65,6 +73,16 @@ def read_checkpoint(path: str, environ: dict[str, str]) -> Checkpoint:
         total_bytes=sum(int(item["size_bytes"]) for item in manifest.get("files", [])),
         expert_bytes=int(manifest.get("expert_bytes", 0)),
     )
+
+
+def check_loader(name: str) -> None:
+    """Check that there is a loader of this name.
+
+    Raises:
+        Failed: vLLM's own ValueError, of a worker.
+    """
+    if name not in LOADERS:
+        raise Failed("ValueError", f"Load format `{name}` is not supported", "EngineCore")
 
 
 def check_weights(path: str) -> None:
@@ -133,9 +151,30 @@ def _quantization(path: str, config: dict[str, Any], text: dict[str, Any]) -> st
     return method
 
 
+def check_architecture(checkpoint: Checkpoint, known: frozenset[str]) -> None:
+    """Check that a release knows the model's class.
+
+    Raises:
+        Failed: Transformers' words, which come first.
+    """
+    if checkpoint.architecture in known:
+        return
+    raise invalid(
+        "ModelConfig",
+        f"The checkpoint you are trying to load has model type `{checkpoint.model_type}` but Transformers does not "
+        "recognize this architecture. This could be because of an issue with the checkpoint, or because your version "
+        "of Transformers is out of date.\n\nYou can update Transformers with the command `pip install --upgrade "
+        "transformers`. If this does not work, and the checkpoint is very new, then there may not be a release "
+        "version that supports this model yet. In this case, you can get the most up-to-date code by installing "
+        "Transformers from source with the command `pip install git+https://github.com/huggingface/transformers.git`",
+    )
+
+
 def _not_found(path: str, environ: dict[str, str]) -> Failed:
-    looks_local = path.startswith(("/", ".", "~")) or path.count("/") > 1 or os.path.isdir(path)
-    if looks_local:
+    is_offline = environ.get("HF_HUB_OFFLINE", "0") in ("1", "true", "True", "ON", "YES")
+    if is_offline and not os.path.exists(path):
+        return _not_cached(path)
+    if path.startswith(("/", ".", "~")) or path.count("/") > 1 or os.path.isdir(path):
         return invalid(
             "ModelConfig",
             f"Invalid repository ID or local directory specified: '{path}'.\n"
@@ -145,16 +184,25 @@ def _not_found(path: str, environ: dict[str, str]) -> Failed:
             "   - For Hugging Face models: ensure the presence of a 'config.json'.\n"
             "   - For Mistral models: ensure the presence of a 'params.json'.\n",
         )
-    if environ.get("HF_HUB_OFFLINE", "0") in ("1", "true", "True", "ON", "YES"):
-        return Failed(
-            "huggingface_hub.errors.LocalEntryNotFoundError",
-            "Cannot find an appropriate cached snapshot folder for the specified revision on the "
-            "local disk and outgoing traffic has been disabled. To enable repo look-ups and "
-            "downloads online, pass 'local_files_only=False' as input.",
-        )
     return Failed(
         "OSError",
         "We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them "
         f"in the cached files. Can't load the configuration of '{path}'.\nCheck your internet "
         "connection or see how to run the library in offline mode.",
+    )
+
+
+def _not_cached(path: str) -> Failed:
+    """Offline whatever is no file or folder is looked for as a repository (arg_utils.py 0.22.1)."""
+    if not re.fullmatch(r"[\w.-]+(?:/[\w.-]+)?", path):
+        return Failed(
+            "huggingface_hub.errors.HFValidationError",
+            f"Repo id must be in the form 'repo_name' or 'namespace/repo_name': '{path}'. "
+            "Use `repo_type` argument if needed.",
+        )
+    return Failed(
+        "huggingface_hub.errors.LocalEntryNotFoundError",
+        "Cannot find an appropriate cached snapshot folder for the specified revision on the "
+        "local disk and outgoing traffic has been disabled. To enable repo look-ups and "
+        "downloads online, pass 'local_files_only=False' as input.",
     )

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from . import wire
 from .blocks import BlockListener, BlockStore
-from .failures import Failed, SideChannelTaken
+from .failures import CoreFailed, Failed, SideChannelTaken
 from .handshake import bind_zmq
 from .kv_transfer import KvTransfer, check_ascend_connector, random_id, rank_engine_id
 from .log import Log
-from .loop import Loop, TimedOut
+from .loop import Future, Loop, TimedOut
 from .rdma_card import carry, mooncake_lines, ucx_endpoint_lines
 from .settings import Settings
 from .web_client import fetch_json
@@ -20,6 +20,7 @@ HANDSHAKE_SECONDS = 5  # NixlConnector's receive timeout on the side channel
 # a scaled limit must still outlast a busy machine: dozens of processes share two cores
 LEAST_SECONDS = 1.0
 ASCEND_BLOCK_TOKENS = 128
+REMOTE_KEYS = ("remote_engine_id", "remote_request_id", "remote_host", "remote_port")
 WAIT_SECONDS = 300  # how long a pull waits for a prefill that has not finished
 
 
@@ -125,19 +126,28 @@ class NixlConnector:
     async def pull(self, params: dict[str, Any]) -> str:
         """Fetch the blocks of a request; return where they came from.
 
+        Without a key the request waits for ever: vLLM 0.22.1 does so, recorded.
+
         Raises:
+            CoreFailed: no blocks are named: it, too.
             TransferFailed: the other side cannot be reached, is incompatible or has no such blocks.
         """
-        missing = [
-            key
-            for key in ("remote_engine_id", "remote_request_id", "remote_host", "remote_port")
-            if params.get(key) is None
-        ]
-        if missing:
-            raise TransferFailed(
-                f"Got invalid KVTransferParams: {params}. This request will not utilize KVTransfer"
+        if not params.get("remote_block_ids"):
+            # scheduler.py 0.22.1: the tokens are counted as remote ones before the blocks are looked for
+            raise CoreFailed("AssertionError", "", "EngineCore")
+        if any(key not in params for key in REMOTE_KEYS):
+            self._site.log.caution(
+                "scheduler.py:492",
+                f"Got invalid KVTransferParams: {params}. This request will not utilize KVTransfer",
             )
-        address = (str(params["remote_host"]), int(params["remote_port"]))
+            await Future[None]()  # it waits for blocks that nobody fetches
+        try:
+            address = (str(params["remote_host"]), int(params["remote_port"]))
+        except (TypeError, ValueError):
+            reason = (
+                f"Invalid argument (addr='tcp://{params['remote_host']}:{params['remote_port']}')"
+            )
+            raise TransferFailed(f"NIXL handshake failed: zmq.error.ZMQError: {reason}") from None
         await self._greet(str(params["remote_engine_id"]), address)
         ids = params.get("remote_block_ids") or []
         flat = ids[0] if ids and isinstance(ids[0], list) else ids

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from .connectors import Finished, Site, TransferFailed
-from .failures import Failed
+from .failures import CoreFailed, write_error
 from .handshake import die
 from .journal import Journal
 from .kv_transfer import KvTransfer
@@ -15,6 +18,8 @@ from .settings import Settings
 from .world import World
 
 STEP_SECONDS = 0.002
+# so long the front end of a dead core still answers
+LEAVING_SECONDS = 0.3
 KV_FAILURE = "kv_load_failure"
 
 
@@ -48,6 +53,7 @@ class EngineCore:
             kv is not None and kv.connector == "ascend-mooncake" and kv.role == "kv_consumer"
         )
         self.connector: Connector | None = None
+        self.step: Callable[[], Awaitable[None]] | None = None
 
     def stall(self) -> None:
         """Answer nothing from now on: a collective waits for a rank that is gone."""
@@ -63,19 +69,27 @@ class EngineCore:
         Returns:
             ``tokens``, ``finish_reason`` and ``kv_transfer_params``, or ``error``.
         """
+        try:
+            return await self._generate(request)
+        except CoreFailed as failure:
+            if self._settings.parallel.is_headless:
+                die(failure)
+            write_error(failure.text)
+            self._loop.call_later(LEAVING_SECONDS, lambda: os._exit(0))
+            return {"error": "EngineDeadError", "reason": failure.message}
+
+    async def _generate(self, request: dict[str, Any]) -> dict[str, Any]:
         params = request.get("kv_transfer_params")
         connector = self.connector
         if self._is_decode_only and not (params and params.get("remote_block_ids")):
             self._log.complain(
                 "core.py:886", f"request {request['request_id']} has no remote KV blocks"
             )
-            die(
-                Failed(
-                    "RuntimeError",
-                    "ACL stream synchronize failed, error code:507015 (a request without remote KV "
-                    "blocks reached a decode-only rank)",
-                    process=f"EngineCore_DP{self.rank}",
-                )
+            raise CoreFailed(
+                "RuntimeError",
+                "ACL stream synchronize failed, error code:507015 (a request without remote KV "
+                "blocks reached a decode-only rank)",
+                process=f"EngineCore_DP{self.rank}",
             )
         if self._is_stalled:
             await Future[None]()
@@ -90,6 +104,9 @@ class EngineCore:
                 if self._settings.kv is not None and self._settings.kv.fails_on_load_error:
                     return {"error": KV_FAILURE, "reason": str(failure)}
         await self._loop.sleep(STEP_SECONDS)
+        if self.step is not None:
+            with contextlib.suppress(OSError):  # who is gone stalls the group, which is seen below
+                await self.step()
         if self._is_stalled:
             await Future[None]()
         return self._finish(request, params, source)

@@ -38,6 +38,10 @@ class Failed(Exception):
         return "".join(f"{prefix}{line}\n" for line in lines)
 
 
+class CoreFailed(Failed):
+    """A request made the engine's core fail: its front end answers what it has with 500, and leaves with 0."""
+
+
 class SideChannelTaken(Failed):
     """NIXL's listener could not have its port."""
 

@@ -40,6 +40,15 @@ class Member:
         self.state = "NEW"
         self.stream: Stream | None = None
         self.waiting: dict[int, Future[dict[str, Any]]] = {}
+        self.stepping: list[Future[None]] = []
+
+    async def step(self) -> None:
+        """Wait until the rank has taken a step."""
+        taken: Future[None] = Future()
+        if self.stream is not None:
+            self.stepping.append(taken)
+            await wire.send(self.stream, {"type": "STEP"})
+        await taken
 
 
 class Leader:
@@ -90,6 +99,16 @@ class Leader:
         await wire.send(member.stream, {"type": "GENERATE", "number": number, "request": request})
         return await answer
 
+    async def step(self, asking: Member | None = None) -> None:
+        """Take a step with every other rank: a mixture of experts computes nothing without all of them."""
+        for member in self.members.values():
+            if member is not asking:
+                await member.step()
+
+    async def _step_for(self, member: Member, stream: Stream) -> None:
+        await self.step(member)
+        await wire.send(stream, {"type": "STEPPED"})
+
     async def _serve(self, stream: Stream) -> None:
         member: Member | None = None
         while True:
@@ -108,6 +127,10 @@ class Leader:
                 future = member.waiting.pop(message["number"], None)
                 if future is not None:
                     future.resolve(message["result"])
+            elif kind == "STEP" and member is not None:
+                self._loop.spawn(self._step_for(member, stream))
+            elif kind == "STEPPED" and member is not None and member.stepping:
+                member.stepping.pop(0).resolve(None)
         if member is not None:
             await self._lost(member)
 
@@ -177,6 +200,7 @@ class Follower:
         self.has_started = False
         self.on_stall: Callable[[], None] = lambda: None
         self.on_generate: Generate | None = None
+        self._stepping: list[Future[None]] = []
 
     def listen(self) -> None:
         """A follower listens for nobody."""
@@ -202,6 +226,13 @@ class Follower:
         self.has_started = True
         for rank, stream in self._streams.items():
             self._loop.spawn(self._follow(rank, stream))
+
+    async def step(self) -> None:
+        """Take a step with every other rank, through rank 0."""
+        taken: Future[None] = Future()
+        self._stepping.append(taken)
+        await wire.send(self._streams[self._ranks[0]], {"type": "STEP"})
+        await taken
 
     async def _greet(self) -> None:
         parallel = self._settings.parallel
@@ -244,6 +275,10 @@ class Follower:
                 return
             if message.get("type") == "STALL":
                 lose_rank(self._world, self._log, int(message["rank"]), self.on_stall)
+            elif message.get("type") == "STEP":
+                await wire.send(stream, {"type": "STEPPED"})
+            elif message.get("type") == "STEPPED" and self._stepping:
+                self._stepping.pop(0).resolve(None)
             elif message.get("type") == "GENERATE" and self.on_generate is not None:
                 self._loop.spawn(self._answer(rank, stream, message))
 

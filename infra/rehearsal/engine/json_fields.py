@@ -10,6 +10,15 @@ from .failures import PYDANTIC_HELP
 Classes = dict[str, dict[str, list[str]]]
 
 GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+# pydantic goes through the fields of a class and then through what is none (config/kv_transfer.py 0.22.1).
+FIELD_ORDER = {
+    "KVTransferConfig": (
+        "kv_connector", "engine_id", "kv_buffer_device", "kv_buffer_size", "kv_role", "kv_rank", "kv_parallel_size",
+        "kv_ip", "kv_port", "kv_connector_extra_config", "kv_connector_module_path", "enable_permute_local_kv",
+        "kv_load_failure_policy",
+    ),
+}  # fmt: skip
+INTEGER_LISTS = ("cudagraph_capture_sizes",)
 KV_ROLES = ("kv_producer", "kv_both", "kv_consumer")
 
 
@@ -40,13 +49,15 @@ def validation_error(class_name: str, value: Any, classes: Classes) -> str | Non
 
 def json_error(class_name: str, text: str, error: ValueError) -> str:
     """Return pydantic's report on text that is no JSON."""
-    column = getattr(error, "colno", 1)
+    reason, column = _json_reason(error), getattr(error, "colno", 1)
+    if column > len(text.rstrip()):
+        reason, column = "EOF while parsing a value", len(text.rstrip())
     return _report(
         class_name,
         [
             Problem(
                 "",
-                f"Invalid JSON: {_json_reason(error)} at line 1 column {column}",
+                f"Invalid JSON: {reason} at line 1 column {column}",
                 "json_invalid",
                 text,
             )
@@ -90,9 +101,10 @@ def _after(class_name: str, value: dict[str, Any]) -> str | None:
 def _check_class(class_name: str, value: Any, classes: Classes, place: str) -> list[Problem]:
     if not isinstance(value, dict):
         return [Problem(place, "Input should be an object", "dataclass_type", value)]
-    fields = classes[class_name]
+    fields, order = classes[class_name], FIELD_ORDER.get(class_name, ())
     problems = []
-    for key, item in value.items():
+    places = {key: order.index(key) if key in order else len(order) for key in value}
+    for key, item in sorted(value.items(), key=lambda pair: places[pair[0]]):
         inner = f"{place}.{key}" if place else key
         if key not in fields:
             text, kind = "Unexpected keyword argument", "unexpected_keyword_argument"
@@ -100,6 +112,9 @@ def _check_class(class_name: str, value: Any, classes: Classes, place: str) -> l
         elif key == "cudagraph_mode" and isinstance(item, str):
             if item.upper() not in GRAPH_MODES:
                 raise UnknownGraphMode(item.upper())
+        elif key in INTEGER_LISTS and isinstance(item, list):
+            for number, each in enumerate(item):
+                problems.extend(_check_value(["int"], each, classes, f"{inner}.{number}"))
         else:
             problems.extend(_check_value(fields[key], item, classes, inner))
     return problems
@@ -136,13 +151,17 @@ def _type_problem(kind: str, value: Any) -> tuple[str, str]:
             + ("" if kind == "bool" else f" as {'an' if kind == 'int' else 'a'} {noun}")
         )
         return f"Input should be a valid {noun}{suffix}", f"{kind}_parsing"
+    if kind == "int" and isinstance(value, float):
+        said = "Input should be a valid integer, got a number with a fractional part"
+        return said, "int_from_float"
     names = {
         "int": "a valid integer",
         "float": "a valid number",
         "bool": "a valid boolean",
         "str": "a valid string",
-        "dict": "a valid dictionary",
-        "list": "a valid list",
+        # in the words of JSON, as which they come
+        "dict": "an object",
+        "list": "a valid array",
     }
     short = {"str": "string"}.get(kind, kind)
     return f"Input should be {names.get(kind, 'valid')}", f"{short}_type"

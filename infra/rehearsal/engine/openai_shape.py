@@ -16,6 +16,8 @@ DONE = b"data: [DONE]\n\n"
 # vLLM's names its release and how it is laid out; nothing of ours reads it.
 FINGERPRINT = "simulated"
 
+BROKEN = {"message": "Internal server error", "type": "InternalServerError", "code": 500}
+
 Piece = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -124,7 +126,15 @@ async def _stream(
     settings: Settings, dialect: Dialect, job: Job, result: dict[str, Any]
 ) -> AsyncIterator[bytes]:
     if "error" in result:
-        yield b'data: {"error": {"message": "Internal server error", "type": "InternalServerError", "code": 500}}\n\n'
+        if not dialect.wraps_errors:
+            yield _event({"error": dict(BROKEN)})
+        elif job.is_chat:  # vLLM 0.22.1 ends the stream without a word of the error, recorded
+            opening, more = next(
+                _chat_choices(settings, dialect, job, {"tokens": [], "finish_reason": None})
+            )
+            yield _event(
+                {**_head(job, is_chunk=True), "choices": [{"index": 0, **opening}], **more}
+            )
         yield DONE
         return
     choices = (_chat_choices if job.is_chat else _text_choices)(settings, dialect, job, result)

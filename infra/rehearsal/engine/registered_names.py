@@ -9,6 +9,9 @@ from .command_line import Arguments
 from .failures import Failed, invalid
 from .settings import Release
 
+# In the released image; an absolute path stays what it is.
+TEMPLATES = "/usr/local/lib/python3.12/dist-packages/vllm/transformers_utils/chat_templates"
+
 
 def check_registered(args: Arguments, fields: JsonFields, release: Release) -> None:
     """Check parsers, quantisation methods and the attention back end.
@@ -54,6 +57,7 @@ def check_chat_template(template: str | None) -> None:
         return
     raise Failed(
         "ValueError",
-        f"The supplied chat template string ({template}) appears path-like, but doesn't exist!",
+        f"The supplied chat template string ({template}) appears path-like, but doesn't exist! "
+        f"Tried: {template} and {os.path.join(TEMPLATES, template)}",
         process="",
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from .http_server import Request
 from .openai_api import Rejected
+from .request_fields import field_problems, problem
 
 # Where the released image has the code that its messages name, and the line of each route.
 SOURCE = "/usr/local/lib/python3.12/dist-packages/vllm/entrypoints/utils.py"
@@ -17,27 +19,25 @@ ROUTES = {
 STREAM_OPTIONS = "Stream options can only be defined when `stream=True`."
 NO_PROMPT = "Either prompt or prompt_embeds must be provided and non-empty."
 MEDIA_TYPE = "Unsupported Media Type: Only 'application/json' is allowed"
-INTEGERS = ("max_tokens", "max_completion_tokens", "min_tokens", "n", "seed", "top_k")
-NUMBERS = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty")
-SWITCHES = ("stream", "echo", "ignore_eos")
-PARSING = {
-    "int": "Input should be a valid integer, unable to parse string as an integer",
-    "float": "Input should be a valid number, unable to parse string as a number",
-    "bool": "Input should be a valid boolean, unable to interpret input",
-}
-# What each kind of message lacks, in the order in which pydantic tries them.
-LACKING = (
-    ("ChatCompletionDeveloperMessageParam", "role"),
-    ("ChatCompletionSystemMessageParam", "role"),
-    ("ChatCompletionUserMessageParam", "role"),
-    ("ChatCompletionAssistantMessageParam", "role"),
-    ("ChatCompletionToolMessageParam", "role"),
-    ("ChatCompletionToolMessageParam", "tool_call_id"),
-    ("ChatCompletionFunctionMessageParam", "name"),
-    ("ChatCompletionFunctionMessageParam", "role"),
-    ("CustomChatCompletionMessageParam", "role"),
-    ("Message", "author"),
-)
+
+
+class Said(NamedTuple):
+    """What a validator says of a body."""
+
+    text: str
+    param: str | None = None
+    value: Any = None
+
+    @property
+    def shown(self) -> str:
+        """The text with the parameter, as vLLM appends it."""
+        if self.param is None:
+            return self.text
+        value = "" if self.value is None else f", value={self.value}"
+        return f"{self.text} (parameter={self.param}{value})"
+
+
+Check = Callable[[dict[str, Any], bool], "Said | None"]
 
 
 def checked_body(request: Request) -> dict[str, Any]:
@@ -54,126 +54,131 @@ def checked_body(request: Request) -> dict[str, Any]:
         noun = type(body).__name__
         message = f"'{noun}' object has no attribute 'get'"
         raise Rejected(500, "InternalServerError", message)
-    if body.get("stream_options") and not body.get("stream"):
-        text = f"Value error, {STREAM_OPTIONS} (parameter=stream_options)"
-        problem = _value_error(text, body, f"VLLMValidationError({STREAM_OPTIONS!r})")
-        raise _invalid(request.path, [problem], "stream_options")
-    problems = _field_problems(request.path, body)
+    _check_together(request.path, body)
+    problems = field_problems(request.path, body)
     if problems:
         raise _invalid(request.path, problems)
     return body
 
 
-def check_sampling(body: dict[str, Any]) -> None:
-    """Check the values of sampling parameters.
-
-    Raises:
-        Rejected: one is out of its range.
-    """
-    count = int(body.get("n") or 0) if "n" in body and body["n"] is not None else 1
-    if count < 1:
-        raise Rejected(400, "BadRequestError", f"n must be at least 1, got {count}.")
-    heat = body.get("temperature")
-    if heat is not None and float(heat) < 0:
-        raise _named("temperature", f"temperature must be non-negative, got {float(heat)}.")
-    top = body.get("top_p")
-    if top is not None and not 0 < float(top) <= 1:
-        raise _named("top_p", f"top_p must be in (0, 1], got {float(top)}.", float(top))
-    most = body.get("max_completion_tokens") or body.get("max_tokens")
-    if body.get("max_tokens") is not None and int(body["max_tokens"]) < 1:
-        limit = int(body["max_tokens"])
-        raise _named("max_tokens", f"max_tokens must be at least 1, got {limit}.", limit)
-    least = int(body.get("min_tokens") or 0)
-    if most is not None and least > int(most):
-        message = f"min_tokens must be less than or equal to max_tokens={int(most)}, got {least}."
-        raise Rejected(400, "BadRequestError", message)
-    if heat is not None and float(heat) == 0 and count > 1:
-        message = f"n must be 1 when using greedy sampling, got {count}."
-        raise Rejected(400, "BadRequestError", message)
-
-
 def _parsed(request: Request) -> Any:
     if not request.body:
-        problem = "{'type': 'missing', 'loc': ('body',), 'msg': 'Field required', 'input': None}"
-        raise _invalid(request.path, [problem])
+        raise _invalid(request.path, [problem("missing", ("body",), "Field required", None)])
     try:
         return json.loads(request.body)
     except json.JSONDecodeError as error:
-        problem = (
-            f"{{'type': 'json_invalid', 'loc': ('body', {error.pos}), 'msg': 'JSON decode error', "
-            f"'input': {{}}, 'ctx': {{'error': {error.msg!r}}}}}"
+        row = problem(
+            "json_invalid", ("body", error.pos), "JSON decode error", {}, {"error": error.msg}
         )
-        raise _invalid(request.path, [problem]) from error
+        raise _invalid(request.path, [row]) from error
 
 
-def _field_problems(path: str, body: dict[str, Any]) -> list[str]:
-    if path == "/v1/completions":
-        prompt = body.get("prompt")
-        if prompt is None or prompt in ("", []):
-            text = f"Value error, {NO_PROMPT}"
-            return [_value_error(text, body, f"ValueError({NO_PROMPT!r})")]
-        problems = [] if isinstance(prompt, (str, list)) else _prompt_problems(prompt)
-    else:
-        problems = _message_problems(body)
-    params = body.get("kv_transfer_params")
-    if params is not None and not isinstance(params, dict):
-        text = "Input should be a valid dictionary"
-        problems.append(_problem("dict_type", ("body", "kv_transfer_params"), text, params))
-    for names, kind, test in (
-        (INTEGERS, "int", _is_integer),
-        (NUMBERS, "float", _is_number),
-        (SWITCHES, "bool", _is_switch),
-    ):
-        problems += [
-            _problem(f"{kind}_parsing", ("body", name), PARSING[kind], body[name])
-            for name in names
-            if body.get(name) is not None and not test(body[name])
-        ]
-    return problems
+def _check_together(path: str, body: dict[str, Any]) -> None:
+    """The validators that see a whole body before its fields are, the last one of the class first."""
+    is_chat = path.endswith("/chat/completions")
+    checks: tuple[Check, ...] = (_salt, _generation, _tools, _logprobs, _stream, _format)
+    if not is_chat:
+        checks = (_salt, _prompt, _stream, _logprobs, _format)
+    for check in checks:
+        said = check(body, is_chat)
+        if said is not None:
+            raise _invalid(path, [_value_error(said, body)], said.param)
 
 
-def _prompt_problems(prompt: Any) -> list[str]:
-    wanted = ("list[constrained-int]", "list[list[constrained-int]]", "str", "list[str]")
-    return [
-        _problem(
-            "string_type" if kind == "str" else "list_type",
-            ("body", "prompt", kind),
-            f"Input should be a valid {'string' if kind == 'str' else 'list'}",
-            prompt,
-        )
-        for kind in wanted
-    ]
+def _salt(body: dict[str, Any], _: bool) -> Said | None:  # noqa: FBT001 - a shape that checks share
+    salt = body.get("cache_salt")
+    if salt is None or (isinstance(salt, str) and salt):
+        return None
+    return Said("Parameter 'cache_salt' must be a non-empty string if provided.")
 
 
-def _message_problems(body: dict[str, Any]) -> list[str]:
-    messages = body.get("messages")
-    if messages is None:
-        return [_problem("missing", ("body", "messages"), "Field required", body)]
-    if not isinstance(messages, list):
-        return [
-            _problem("list_type", ("body", "messages"), "Input should be a valid list", messages)
-        ]
-    problems = []
-    for place, message in enumerate(messages):
-        if isinstance(message, dict) and not message.get("role"):
-            problems += [
-                _problem("missing", ("body", "messages", place, *lack), "Field required", message)
-                for lack in LACKING
-            ]
-            said = message.get("content")
-            if not isinstance(said, list):
-                where = ("body", "messages", place, "Message", "content")
-                problems.append(_problem("list_type", where, "Input should be a valid list", said))
-    return problems
+def _prompt(body: dict[str, Any], _: bool) -> Said | None:  # noqa: FBT001 - likewise
+    return Said(NO_PROMPT) if body.get("prompt") in (None, "") else None
 
 
-def _problem(kind: str, place: tuple[Any, ...], text: str, value: Any) -> str:
-    return str({"type": kind, "loc": place, "msg": text, "input": value})
+def _generation(body: dict[str, Any], _: bool) -> Said | None:  # noqa: FBT001 - likewise
+    if not (body.get("continue_final_message") and body.get("add_generation_prompt")):
+        return None
+    return Said("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
 
 
-def _value_error(text: str, body: dict[str, Any], error: str) -> str:
-    known = str({"type": "value_error", "loc": ("body",), "msg": text, "input": body})
-    return f"{known[:-1]}, 'ctx': {{'error': {error}}}}}"
+def _tools(body: dict[str, Any], _: bool) -> Said | None:  # noqa: FBT001 - likewise
+    tools, choice = body.get("tools"), body.get("tool_choice")
+    if tools and "tool_choice" not in body:
+        body["tool_choice"] = "auto"
+        return None
+    said = None
+    if tools == []:
+        said = "`tools` must not be an empty array. Either provide at least one tool or omit the field entirely."
+    elif choice not in (None, "none"):
+        said = _choice_of_tools(choice, tools)
+    return None if said is None else Said(said)
+
+
+def _choice_of_tools(choice: Any, tools: Any) -> str | None:
+    if tools is None:
+        return "When using `tool_choice`, `tools` must be set."
+    if isinstance(choice, dict):
+        wanted = (choice.get("function") or {}).get("name")
+        is_there = any(tool.get("function", {}).get("name") == wanted for tool in tools)
+        reason = "The tool specified in `tool_choice` does not match any of the specified `tools`"
+        return None if is_there else reason
+    known = 'Only named tools, "none", "auto" or "required" are supported.'
+    return (
+        None
+        if choice in ("auto", "required")
+        else f"Invalid value for `tool_choice`: {choice}! {known}"
+    )
+
+
+def _logprobs(body: dict[str, Any], is_chat: bool) -> Said | None:  # noqa: FBT001 - likewise
+    prompt = _number(body, "prompt_logprobs")
+    if (prompt > 0 or prompt == -1) and body.get("stream"):
+        return Said("`prompt_logprobs` are not available when `stream=True`.", "prompt_logprobs")
+    if prompt < -1:
+        return Said("`prompt_logprobs` must be a positive value or -1.", "prompt_logprobs", prompt)
+    return _top_logprobs(body) if is_chat else _count_of_logprobs(body)
+
+
+def _count_of_logprobs(body: dict[str, Any]) -> Said | None:
+    count = _number(body, "logprobs")
+    return Said("`logprobs` must be a positive value.", "logprobs", count) if count < 0 else None
+
+
+def _top_logprobs(body: dict[str, Any]) -> Said | None:
+    top = _number(body, "top_logprobs")
+    if top < -1:
+        return Said("`top_logprobs` must be a positive value or -1.", "top_logprobs", top)
+    if top and not body.get("logprobs"):
+        return Said("when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs")
+    return None
+
+
+def _stream(body: dict[str, Any], _: bool) -> Said | None:  # noqa: FBT001 - likewise
+    has_options = body.get("stream_options") and not body.get("stream")
+    return Said(STREAM_OPTIONS, "stream_options") if has_options else None
+
+
+def _format(body: dict[str, Any], _: bool) -> Said | None:  # noqa: FBT001 - likewise
+    wanted = body.get("response_format")
+    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+        return None
+    if wanted.get("json_schema") is not None:
+        return None
+    reason = "When response_format type is 'json_schema', the 'json_schema' field must be provided."
+    return Said(reason, "response_format")
+
+
+def _number(body: dict[str, Any], name: str) -> int | float:
+    """Return a field that is a number; 0 for what is none, of which another check speaks."""
+    value = body.get(name)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+
+
+def _value_error(said: Said, body: dict[str, Any]) -> str:
+    kind = "ValueError" if said.param is None else "VLLMValidationError"
+    known = problem("value_error", ("body",), f"Value error, {said.shown}", body)
+    return f"{known[:-1]}, 'ctx': {{'error': {kind}({said.text!r})}}}}"
 
 
 def _invalid(path: str, problems: list[str], param: str | None = None) -> Rejected:
@@ -184,40 +189,3 @@ def _invalid(path: str, problems: list[str], param: str | None = None) -> Reject
         f'  File "{SOURCE}", line {line}, in {function}\n    POST {path} [{", ".join(problems)}]'
     )
     return Rejected(400, "Bad Request", f"{noun}:\n{lines}\n{where}", param)
-
-
-def _named(param: str, message: str, value: Any = None) -> Rejected:
-    shown = message.rpartition(" ")[2].rstrip(".") if value is None else value
-    text = f"{message} (parameter={param}, value={shown})"
-    return Rejected(400, "BadRequestError", text, param)
-
-
-def _is_integer(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.strip().lstrip("+-").isdigit()
-    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _is_switch(value: Any) -> bool:
-    return str(value).lower() in (
-        "true",
-        "false",
-        "0",
-        "1",
-        "on",
-        "off",
-        "yes",
-        "no",
-        "t",
-        "f",
-        "y",
-        "n",
-    )

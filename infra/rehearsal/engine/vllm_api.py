@@ -11,7 +11,8 @@ from .http_server import Request, Response, json_response
 from .metrics import Totals, vllm_metrics
 from .openai_api import VLLM, Job, Rejected, engine_request, error_response, new_id, understand
 from .openai_shape import shape
-from .request_checks import check_sampling, checked_body
+from .request_checks import checked_body
+from .sampling_checks import check_sampling
 from .settings import Settings
 
 Generate = Callable[[int, dict[str, Any]], Awaitable[dict[str, Any]]]

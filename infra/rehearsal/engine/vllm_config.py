@@ -8,13 +8,21 @@ import zlib
 from typing import Any
 
 from . import ascend_config, catalogue, kv_transfer, memory, parallel
-from .checkpoint import Checkpoint, read_checkpoint
+from .checkpoint import Checkpoint, check_architecture, read_checkpoint
 from .command_line import Arguments, parse
 from .environment import check_internal_port, check_names, is_on, read_addresses
 from .failures import Failed, Refused, assertion, invalid
 from .json_fields import UnknownGraphMode, validation_error
 from .registered_names import check_chat_template, check_registered
 from .settings import Features, Release, Settings
+from .value_checks import (
+    check_batches,
+    check_configuration_file,
+    check_executor,
+    check_memory_share,
+    check_model_values,
+    check_optimisation,
+)
 from .vllm_arguments import rewrite
 from .world import BLACKWELL, World
 
@@ -32,7 +40,6 @@ EAGLE3_TYPES = [
     "nemotron_h",
 ]
 ROCM_UNSUPPORTED = ("awq_marlin_24", "humming", "moe_wna16")
-DEFAULT_CONTEXT_TOKENS = 8192
 MOST_AITER_HEADS = 128
 
 
@@ -45,6 +52,7 @@ def parse_arguments(argv: list[str], release: Release) -> tuple[Arguments, list[
     """
     version = release.numbers
     fields = catalogue.read_fields(release.version)
+    check_configuration_file(argv)
     rewritten = rewrite(argv, has_number_suffixes=version >= (0, 18))
     flags = catalogue.read_flags("vllm", release.version)
     try:
@@ -82,19 +90,24 @@ def configure(
     check_internal_port(environ)
     check_registered(args, catalogue.read_fields(release.version), release)
     _check_vendor(release, world)
+    check_model_values(args)
     model = args["model_tag"] or args["model"] or "Qwen/Qwen3-0.6B"
     checkpoint = read_checkpoint(model, environ)
+    if release.engine == "vllm":
+        check_architecture(checkpoint, catalogue.read_architectures(release.version))
     _check_quantization(args, release, checkpoint, world)
     max_model_len = _max_model_len(args, checkpoint, environ)
     place = parallel.resolve(args, version, is_moe=checkpoint.num_experts > 0, world=world)
     _check_swap_space(args, version, world)
-    _check_memory_share(args)
+    check_memory_share(args)
     _check_speculation(args, version, checkpoint)
-    _check_batches(args, max_model_len)
+    check_batches(args, max_model_len)
     _check_heads(args, version, checkpoint, world, environ)
     parallel.check_microbatching(args)
     kv = kv_transfer.read_kv_transfer(args, version, is_ascend=release.engine == "vllm-ascend")
     _check_graph_sizes(args)
+    check_optimisation(args)
+    check_executor(args)
     if release.engine == "vllm-ascend":
         ascend_config.check_quantization(args, checkpoint)
         keys = catalogue.read_additional_keys(release.plugin)
@@ -186,23 +199,6 @@ def _max_model_len(args: Arguments, checkpoint: Checkpoint, environ: dict[str, s
     return int(wanted)
 
 
-def _check_memory_share(args: Arguments) -> None:
-    """CacheConfig's bounds."""
-    share = float(args["gpu_memory_utilization"])
-    if 0 < share <= 1:
-        return
-    kind, bound = (
-        ("greater_than", "greater than 0")
-        if share <= 0
-        else ("less_than_equal", "less than or equal to 1")
-    )
-    raise Failed(
-        "ValidationError",
-        "1 validation error for CacheConfig\ngpu_memory_utilization\n"
-        f"  Input should be {bound} [type={kind}, input_value={share}, input_type=float]",
-    )
-
-
 def _check_swap_space(args: Arguments, version: parallel.Version, world: World) -> None:
     if version >= (0, 18) or args["swap_space"] is None or world.host_memory_gib is None:
         return
@@ -235,6 +231,12 @@ def _check_speculation(args: Arguments, version: parallel.Version, checkpoint: C
             "SpeculativeConfig",
             "A speculative model was provided, but `num_speculative_tokens` was not provided",
         )
+    if tokens is None and config.get("method") in ("ngram", "ngram_gpu"):
+        raise invalid(
+            "SpeculativeConfig",
+            "num_speculative_tokens must be provided with speculative model unless the draft model config contains "
+            "an n_predict parameter.",
+        )
     if config.get("model"):
         read_checkpoint(config["model"], dict(os.environ))
     is_kimi = not any(name in checkpoint.model_type for name in EAGLE3_TYPES)
@@ -243,29 +245,6 @@ def _check_speculation(args: Arguments, version: parallel.Version, checkpoint: C
             "SpeculativeConfig",
             f"eagle3 is only supported for {EAGLE3_TYPES} models. Got "
             f"self.target_model_config.hf_text_config.model_type={checkpoint.model_type!r}",
-        )
-
-
-def _check_batches(args: Arguments, max_model_len: int) -> None:
-    sequences, tokens = args["max_num_seqs"], args["max_num_batched_tokens"]
-    is_chunked = args["enable_chunked_prefill"] is not False
-    if tokens is None:
-        tokens = (
-            DEFAULT_CONTEXT_TOKENS if is_chunked else max(max_model_len, DEFAULT_CONTEXT_TOKENS)
-        )
-        tokens = max(tokens, sequences or 0)
-    if not is_chunked and tokens < max_model_len:
-        raise invalid(
-            "SchedulerConfig",
-            f"max_num_batched_tokens ({tokens}) is smaller than max_model_len ({max_model_len}). This "
-            "effectively limits the maximum sequence length to max_num_batched_tokens and makes vLLM "
-            "reject longer sequences. Please increase max_num_batched_tokens or decrease max_model_len.",
-        )
-    if sequences is not None and tokens < sequences:
-        raise invalid(
-            "SchedulerConfig",
-            f"max_num_batched_tokens ({tokens}) must be greater than or equal to max_num_seqs "
-            f"({sequences}).",
         )
 
 

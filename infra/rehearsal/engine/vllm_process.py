@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import connectors
-from .checkpoint import check_weights, num_shards
+from .checkpoint import check_loader, check_weights, num_shards
 from .command_line import Arguments
 from .engine_core import Connector, EngineCore, make_site
 from .failures import Failed, SideChannelTaken, write_error
@@ -94,6 +94,8 @@ class Process:
         for shift in range(count):
             try:
                 listener = bind(settings.host, settings.port + shift, shares=True)
+            except OverflowError:
+                raise Failed("OverflowError", "bind(): port must be 0-65535.") from None
             except OSError as error:
                 reason = (
                     "Address already in use" if error.errno == errno.EADDRINUSE else error.strerror
@@ -156,6 +158,7 @@ class Process:
         speculation = self._args["speculative_config"]
         if isinstance(speculation, dict) and speculation.get("model"):
             paths.append(speculation["model"])
+        check_loader(str(self._args["load_format"]))
         for path in paths:
             check_weights(path)
         count = max(1, num_shards(paths[0]))
@@ -197,6 +200,8 @@ class Process:
                     make_site(core, settings.kv, site)
                 )
                 core.connector.listen()
+            if self._group is not None and settings.checkpoint.num_experts:
+                core.step = self._group.step
             self._cores[rank] = core
         self._open_bootstrap()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import signal
 import time
 import urllib.request
 from pathlib import Path
@@ -72,6 +73,23 @@ def test_a_dead_rank_stalls_the_others_but_not_their_health(
     assert "rank 1 is gone" in leader.output()
     with pytest.raises(OSError, match="timed out"):
         _ask_briefly(first)
+
+
+def test_a_rank_that_stands_still_holds_up_the_others_until_it_goes_on(
+    lab: Lab, kimi: Path, tmp_path: Path
+) -> None:
+    state, (first, second, rpc) = make_state(tmp_path / "h"), free_ports(3)
+    leader = lab.start(state, external(kimi, 0, first, rpc), env=mask(0))
+    follower = lab.start(state, external(kimi, 1, second, rpc), env=mask(1))
+    wait_healthy(leader, first)
+    wait_healthy(follower, second)
+    for stopped, asked in ((follower, first), (leader, second)):
+        stopped.process.send_signal(signal.SIGSTOP)
+        assert call(asked, "/health")[0] == 200
+        with pytest.raises(OSError, match="timed out"):
+            _ask_briefly(asked)
+        stopped.process.send_signal(signal.SIGCONT)
+        assert chat(asked, "Hello", max_tokens=2)[0] == 200
 
 
 def _ask_briefly(port: int) -> None:
