@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from infra.checks.foreign import Judgement
 from infra.errors import Problem
 from infra.plan.foreign.imported_recipe import ImportedRecipe
+from infra.plan.foreign.source import NotUnderstood
 from infra.render.plan_listing import plan_listing
 
 _UNKNOWN = "unknown accelerator"
@@ -61,18 +62,26 @@ def import_listing(recipe: ImportedRecipe, judgement: Judgement) -> str:
         lines.append(f"  {note.what} {note.value}: {note.why}{where}")
     if recipe.not_understood:
         lines += ["", "not understood"]
-        lines += [
-            f"  line {row.line}: {row.text}: {row.why}"
-            if row.text
-            else f"  line {row.line}: {row.why}"
-            for row in recipe.not_understood
-        ]
+        lines += _not_understood(recipe.not_understood)
     if judgement.not_judged:
         lines += ["", "not judged"]
         lines += [
             f"  {len(row.rules)} rules, because {row.because}" for row in judgement.not_judged
         ]
     return "\n".join(lines) + "\n"
+
+
+def _not_understood(rows: Iterable[NotUnderstood]) -> list[str]:
+    """What was not understood, each thing once with all of its lines."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        lines = places.setdefault((row.text, row.why), [])
+        if row.line not in lines:
+            lines.append(row.line)
+    return [
+        f"  line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}: {text}{': ' * bool(text)}{why}"
+        for (text, why), lines in places.items()
+    ]
 
 
 def report_table(folder: str, rows: Sequence[ReportRow]) -> str:

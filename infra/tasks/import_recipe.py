@@ -25,7 +25,7 @@ from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 
 MAX_FILES = 5_000
-_SUFFIXES = (".sh", ".bash", ".yaml", ".yml", ".md")
+_SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml", ".md", ".rst")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,12 @@ Unknown = Literal["release", "accelerator", "checkpoint", "addresses", "whole"]
 _MIN_NAME = 4
 
 
+# Words of a node selector that name a chip, in the vendors' spellings.
+_CHIP = re.compile(
+    r"(?i)\b(?:nvidia|amd|instinct|tesla)[-_ ]\w|\b(?:[ablhgv]+\d{2,3}|rtx[-_ ]?\w+|mi\d{3}\w?)\b"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
     """Something that the file does not say in so many words, and where it was taken from."""
@@ -95,11 +101,15 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
     if named is None:
         unknown.add("accelerator")
         accelerator = _stand_in(catalog, vendor or _vendor_of(release))
-        why = "nothing in the file names one: rules about it are not judged; give --accelerator"
+        lacking = _accelerator_lacking(recipe)
+        why = f"{lacking}: rules about it are not judged; give --accelerator"
         notes.append(Assumption(what="accelerator", value="unknown", why=why))
     else:
         accelerator = catalog.accelerator(named.value)
         notes.append(named)
+    if recipe.uses_ray:
+        why = "Ray lends a process those of other hosts; they are shown on its own"
+        notes.append(Assumption(what="devices", value="of a Ray cluster", why=why))
     checkpoint = _checkpoint(launches, told, catalog, (notes, unknown))
     image = next(
         (
@@ -182,6 +192,16 @@ def _accelerator_named(
             return None
         return Assumption(what="accelerator", value=found, why="the file names it")
     return _accelerator_hinted(recipe, catalog, images) or _of_name(file_name, ids)
+
+
+def _accelerator_lacking(recipe: Recipe) -> str:
+    """Why no accelerator is known: none is named, or one that the catalogue lacks."""
+    if recipe.accelerator is not None:
+        return f"the catalogue has no {recipe.accelerator}"
+    for hint in recipe.hints:
+        if _CHIP.search(hint.text):
+            return f"the catalogue has no {hint.text} (line {hint.line})"
+    return "nothing in the file names one"
 
 
 def _of_name(file_name: str, ids: Iterable[str]) -> Assumption | None:

@@ -12,13 +12,19 @@ from infra.plan.foreign.ascend_nightly import (
     read_external,
     read_internal,
 )
+from infra.plan.foreign.guide_blocks import Markup
 from infra.plan.foreign.manifests import is_manifest, read_manifests
+from infra.plan.foreign.mentions import NOT_FOLLOWED, engine_mentions
 from infra.plan.foreign.script import EntryPoints, read_guide, read_script
 from infra.plan.foreign.slurm_recipe import is_slurm_recipe, read_slurm_recipe
 from infra.plan.foreign.source import Recipe, refused
 from infra.plan.foreign.yaml_pages import Page, read_pages
 
-_GUIDES = (".md", ".markdown")
+_GUIDES: Mapping[str, Markup] = {
+    ".md": "Markdown",
+    ".markdown": "Markdown",
+    ".rst": "reStructuredText",
+}
 _YAML = (".yaml", ".yml")
 
 
@@ -33,7 +39,7 @@ def read_format(
     """
     suffix = path.suffix.lower()
     if suffix in _GUIDES:
-        return read_guide(text, settings, entrypoints)
+        return read_guide(text, settings, entrypoints, _GUIDES[suffix])
     if suffix not in _YAML:
         return read_script(text, settings, entrypoints, path.parent)
     pages, notes = read_pages(text, str(path))
@@ -42,7 +48,10 @@ def read_format(
 
 
 def _of_pages(
-    path: Path, pages: list[Page], settings: Mapping[str, str], entrypoints: EntryPoints
+    path: Path,
+    pages: list[Page],
+    settings: Mapping[str, str],
+    entrypoints: EntryPoints,
 ) -> Recipe:
     root = pages[0].root if pages else None
     if root is not None and is_internal(root):
@@ -55,4 +64,7 @@ def _of_pages(
         return read_manifests(pages, settings, entrypoints)
     what = "It is YAML of no format that I know."
     fix = "Give a Kubernetes manifest, an srt-slurm recipe or a vllm-ascend multi-node file."
-    raise refused(path, what, fix, rule="no-engine")
+    mentions = engine_mentions("\n".join(pages[0].rows)) if pages else None
+    if mentions is None:
+        raise refused(path, what, fix, rule="no-engine")
+    raise refused(path, f"{what} {mentions.said}", NOT_FOLLOWED, mentions.line, rule="not-followed")

@@ -12,10 +12,12 @@ from infra.catalog.load import Catalog
 from infra.catalog.read_releases import read_release, read_versions
 from infra.engines.command_line import canonical_flag
 from infra.engines.recognition import is_wrapped, recognise
+from infra.errors import ProblemsFound
 from infra.plan.foreign.assemble import Assembled, assemble, stack_name
 from infra.plan.foreign.assumed import Facts, Told, settle
 from infra.plan.foreign.engine_release import ENGINE_NAMES
 from infra.plan.foreign.formats import read_format
+from infra.plan.foreign.mentions import NOT_FOLLOWED, engine_mentions
 from infra.plan.foreign.script import EntryPoints, repository_of
 from infra.plan.foreign.seats import Seat, is_secret, read_seat
 from infra.plan.foreign.shell_words import ShellTroubleError
@@ -63,8 +65,7 @@ def import_recipe(
         raise refused(path, f"It is not followed: {error.why}.", fix, error.line) from error
     launches = [launch for launch in recipe.launches if _is_engine(launch)]
     if not launches:
-        line = recipe.not_understood[0].line if recipe.not_understood else None
-        raise refused(path, _nothing_started(recipe), _NO_ENGINE_FIX, line, rule="no-engine")
+        raise _nothing_started(path, recipe, text)
     facts = settle(recipe, told, catalog, path.name)
     kept, notes = _one_engine(recipe, facts)
     seats, more = _seats(kept, facts, catalog)
@@ -101,14 +102,24 @@ _NO_ENGINE_FIX = (
 )
 
 
-def _nothing_started(recipe: Recipe) -> str:
+def _nothing_started(path: Path, recipe: Recipe, text: str) -> ProblemsFound:
+    """Where a program is named all the same, else the first thing that was not understood.
+
+    A page may name one in its prose: then there is nothing to follow.
+    """
     what = f"This {recipe.format} starts no engine that I know."
+    mentions = None if recipe.is_collection else engine_mentions(text)
+    if mentions is not None:
+        said = f"{what} {mentions.said}"
+        return refused(path, said, NOT_FOLLOWED, mentions.line, rule="not-followed")
+    line = None
     if recipe.not_understood:
         first = recipe.not_understood[0]
+        line = first.line
         what += f" Not understood: line {first.line}, {first.text or 'statement'}: {first.why}"
         more = len(recipe.not_understood) - 1
         what += f" (and {more} more)." if more else "."
-    return what
+    return refused(path, what, _NO_ENGINE_FIX, line, rule="no-engine")
 
 
 def _is_engine(launch: Launch) -> bool:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from infra.engines.recognition import Program, recognise
 from infra.plan.foreign.container_run import ContainerRun, read_container_run
+from infra.plan.foreign.guide_blocks import Markup, shell_blocks
 from infra.plan.foreign.shell import Shell, Started
+from infra.plan.foreign.shell_commands import HARMLESS
 from infra.plan.foreign.shell_values import Held, Scope, Value, copy_scope
 from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, Word, read_text
 
@@ -19,10 +21,9 @@ _ENDING = ("kill", "pkill", "killall")
 _PACKAGE = re.compile(r"(vllm|sglang|vllm-ascend)(\[[\w,-]*\])?==")
 _SHELLS = ("sh", "bash", "zsh", "")
 _EXEC_VALUED = ("-e", "--env", "-u", "--user", "-w", "--workdir", "--env-file", "--detach-keys")
-_HEADING = re.compile(r"(#{1,6})\s")
-_DEEPEST = 7
-_FENCE = re.compile(r"^\s*(```+|~~~+)\s*([\w+-]*)")
-_SHELL_FENCES = ("", "bash", "sh", "shell", "console", "zsh", "shell-session")
+_WRAPPER_WORDS = 24
+# What prints, writes or asks, and starts nothing of what stands behind it.
+SILENT = HARMLESS - {"uv", "xargs", "env", "command"}
 
 # Repository of an image → what it starts by itself.
 EntryPoints = Mapping[str, tuple[str, ...]]
@@ -58,6 +59,8 @@ class ScriptReader:
         if name in RUNTIMES:
             return self._container(name, started, shell)
         program = recognise([word.text for word in started.words])
+        if program is None and name not in SILENT:
+            started, program = _behind_wrapper(started, shell)
         if program is not None:
             inside = self.inside
             env = {**(inside.env if inside else {}), **started.env}
@@ -192,6 +195,23 @@ class ScriptReader:
         return found
 
 
+def _behind_wrapper(started: Started, shell: Shell) -> tuple[Started, Program | None]:
+    """A command whose later words start an engine: `uv run vllm serve …`, `./with-libraries.sh python -m …`.
+
+    Its first words are taken for a wrapper, which is said; a text in quotation marks is one word, and stays one.
+    """
+    texts = [word.text for word in started.words]
+    for index in range(1, min(len(texts), _WRAPPER_WORDS)):
+        program = recognise(texts[index:])
+        if program is not None:
+            first = started.words[0]
+            shell.note(
+                first.line, " ".join(texts[:index]), "taken for a wrapper of what follows it"
+            )
+            return replace(started, words=started.words[index:]), program
+    return started, None
+
+
 def read_script(
     text: str, settings: Mapping[str, str], entrypoints: EntryPoints, folder: Path | None = None
 ) -> Recipe:
@@ -212,8 +232,10 @@ def read_script(
     return _recipe("shell script", reader, shell.not_understood)
 
 
-def read_guide(text: str, settings: Mapping[str, str], entrypoints: EntryPoints) -> Recipe:
-    """What the shell blocks of a Markdown page would start, in their order; see `read_script`.
+def read_guide(
+    text: str, settings: Mapping[str, str], entrypoints: EntryPoints, markup: Markup = "Markdown"
+) -> Recipe:
+    """What the shell blocks of a page would start, in their order; see `read_script`.
 
     What a block sets that starts something is its own. One that only sets something is for those behind it, up to the
     end of the section that its own section is a part of.
@@ -221,7 +243,7 @@ def read_guide(text: str, settings: Mapping[str, str], entrypoints: EntryPoints)
     reader = ScriptReader(entrypoints, is_collection=True)
     shell = Shell(scope_of(settings), reader.handle)
     before: list[tuple[int, Scope]] = []
-    for block in _shell_blocks(text):
+    for block in shell_blocks(text, markup):
         while before and block.above < before[-1][0]:
             shell.scope = before.pop()[1]
         kept, count = copy_scope(shell.scope), len(reader.launches)
@@ -231,7 +253,7 @@ def read_guide(text: str, settings: Mapping[str, str], entrypoints: EntryPoints)
             shell.scope = kept
         else:
             before.append((block.level, kept))
-    return _recipe("Markdown page", reader, shell.not_understood)
+    return _recipe(f"{markup} page", reader, shell.not_understood)
 
 
 def scope_of(settings: Mapping[str, str]) -> Scope:
@@ -266,43 +288,3 @@ def _script_of(command: tuple[Word, ...]) -> Word | None:
         if re.fullmatch(r"-[a-z]*c", word.text) and index + 1 < len(command):
             return command[index + 1]
     return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Block:
-    """A fenced block of shell.
-
-    Args:
-        line: where its content begins.
-        level: of the heading that it stands under, 0 before the first.
-        above: the smallest level of a heading since the block before it, `_DEEPEST` without one.
-    """
-
-    line: int
-    text: str
-    level: int
-    above: int
-
-
-def _shell_blocks(text: str) -> list[_Block]:
-    blocks: list[_Block] = []
-    begun: tuple[int, str] | None = None
-    kept: list[str] = []
-    level, above = 0, _DEEPEST
-    for number, row in enumerate(text.split("\n"), start=1):
-        fence = _FENCE.match(row)
-        heading = _HEADING.match(row)
-        if begun is None and heading:
-            level = len(heading[1])
-            above = min(above, level)
-        elif begun is None and fence:
-            begun, kept = (number + 1, fence[2].lower()), []
-        elif begun is not None and fence and not fence[2]:
-            if begun[1] in _SHELL_FENCES:
-                block = _Block(line=begun[0], text="\n".join(kept), level=level, above=above)
-                blocks.append(block)
-                above = _DEEPEST
-            begun = None
-        elif begun is not None:
-            kept.append(re.sub(r"^(\s*)[$#] (?=\S)", r"\1", row) if begun[1] == "console" else row)
-    return blocks
