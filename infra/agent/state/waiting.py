@@ -9,6 +9,7 @@ from ..item import Item, Reading
 UNITS = ("moe-*-engine@*.service", "moe-*-router@*.service")
 # How the first process of every pod with engines is started (render/pod_template.py).
 POD_LAUNCHER = b"/etc/moe-infra/launch.py\0run\0"
+POD = "a pod"
 RUNNING_STATES = "active,activating,deactivating,reloading"
 MAX_NAMED = 3
 ASK_S = 15.0
@@ -56,9 +57,10 @@ class Permission:
         named = ", ".join(self._running[:MAX_NAMED])
         more = len(self._running) - MAX_NAMED
         others = " and {} more".format(more) if more > 0 else ""
-        return "waits for a drain: {}{} runs here and would be hurt; `fab down` first".format(
-            named, others
-        )
+        is_pod = self._running[-1].startswith(POD)  # they are named last
+        advice = "scale its set to 0 first" if is_pod else "`fab down` first"
+        what = "waits for a drain: {}{} runs here and would be hurt; {}"
+        return what.format(named, others, advice)
 
 
 def permission_of(request: Dict[str, object], host: Host) -> Permission:
@@ -90,5 +92,5 @@ def running_pods(host: Host) -> List[str]:
         except OSError:  # it has ended meanwhile
             continue
         if POD_LAUNCHER in command:
-            found.append("a pod (process {})".format(name))
+            found.append("{} (process {})".format(POD, name))
     return found
