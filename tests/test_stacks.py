@@ -29,6 +29,7 @@ SHIPPED = (
     "a3-longctx-dp2tp8",
     "a3-longctx-tp16",
     "b200-sglang-tp8",
+    "eks-b200-tp8",
     "gb200-2p1d",
     "gb200-nvfp4-tp4",
     "gb200-tp4",

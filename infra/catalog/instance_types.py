@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import StrictInt, StrictStr, ValidationError, model_validator
+from pydantic import StrictBool, StrictInt, StrictStr, ValidationError, model_validator
 
 from infra.catalog.load import CatalogueError, UnknownIdError
 from infra.catalog.network_cards import (
@@ -55,6 +55,7 @@ class InstanceType(SourcedEntry):
     cards: NetworkCards
     layouts: dict[LayoutPolicy, tuple[InterfaceRow, ...]]
     image: MachineImage
+    is_in_local_zone: StrictBool = False
 
     @model_validator(mode="after")
     def _lays_out_what_can_be_launched(self) -> InstanceType:

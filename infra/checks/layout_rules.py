@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.checks import (
+    clouds,
     experts,
     fabric_domains,
     launch_modes,
@@ -110,6 +111,11 @@ LAYOUT_RULES: Mapping[str, Rule] = {
         source="llm-d, wide expert parallelism; DeepEP README (CUDA IPC within a node)",
         releases="vllm",
         check=fabric_domains.ranks_share_pod,
+    ),
+    "eks-local-zone": Rule(
+        severity="error",
+        source='AWS, EKS User Guide, "Amazon EKS and AWS Local Zones", two copies that contradict each other',
+        check=clouds.nodes_in_ordinary_zone,
     ),
     "port-twice": Rule(
         severity="error",

@@ -25,6 +25,7 @@ class Account:
 
     Args:
         reservation_id: None on demand.
+        key_name: None where nobody logs in to the machines.
         ami: None for the current image of the instance type.
         user: SSH login; None for the image's own.
         interface: name that the image gives to the primary network interface.
@@ -41,7 +42,7 @@ class Account:
     region: str
     zone_id: str
     reservation_id: str | None
-    key_name: str
+    key_name: str | None
     ami: str | None
     user: str | None
     interface: str
@@ -63,6 +64,8 @@ class Demand:
 
     Args:
         num_addresses: what its hosts take from their subnet, all together.
+        has_login: whether its machines are logged in to, and start from an image of their own: those of a cluster are
+            not, and their image is the cluster's business.
     """
 
     stack: str
@@ -71,6 +74,7 @@ class Demand:
     num_addresses: int
     uses_lustre: bool
     wants_load_balancer: bool
+    has_login: bool = True
 
     def num_new_addresses(self, num_standing: int) -> int:
         """Addresses that hosts will yet take, when so many stand and have taken theirs."""
@@ -92,6 +96,7 @@ class _Key:
     example: str
     meaning: str
     is_required: bool = False
+    is_of_login: bool = False
 
     @property
     def full_name(self) -> str:
@@ -118,7 +123,7 @@ _KEYS = (
         pattern=r".{1,255}",
         example="my-key",
         meaning="the EC2 key pair whose private key your SSH agent holds",
-        is_required=True,
+        is_of_login=True,
     ),
     _Key(
         name="reservation_id",
@@ -207,11 +212,11 @@ def read_account(values: Mapping[str, str], demand: Demand) -> Account:
         region=known["aws:region"],
         zone_id=known["zone_id"],
         reservation_id=known.get("reservation_id") if demand.is_reserved else None,
-        key_name=known["key_name"],
+        key_name=known.get("key_name"),
         ami=known.get("ami"),
         user=known.get("ssh_user"),
         interface=known["interface"],
-        ssh_from=known.get("ssh_from_cidr"),
+        ssh_from=known.get("ssh_from_cidr") if demand.has_login else None,
         vpc_cidr=ipaddress.IPv4Network(known["vpc_cidr"]),
         weights_bucket=known.get("weights_bucket"),
         weights_mount=known.get("weights_mount"),
@@ -234,9 +239,22 @@ def gateway_subnet(vpc_cidr: ipaddress.IPv4Network) -> ipaddress.IPv4Network:
     return list(vpc_cidr.subnets())[1]
 
 
+def control_subnets(
+    vpc_cidr: ipaddress.IPv4Network,
+) -> tuple[ipaddress.IPv4Network, ipaddress.IPv4Network, ipaddress.IPv4Network]:
+    """The upper half where a cluster is in it: the gateways' block, and two for the cluster's control plane."""
+    gateways, rest = gateway_subnet(vpc_cidr).subnets()
+    first, second = rest.subnets()
+    return gateways, first, second
+
+
 def _key_problem(key: _Key, known: Mapping[str, str], demand: Demand) -> Problem | None:
     value = known.get(key.name)
-    is_required = key.is_required or (key.name == "reservation_id" and demand.is_reserved)
+    is_required = (
+        key.is_required
+        or (key.is_of_login and demand.has_login)
+        or (key.name == "reservation_id" and demand.is_reserved)
+    )
     if value is None and is_required:
         return _problem(key.full_name, f"Not set: {key.meaning}.", key.example, demand)
     if value is not None and not re.fullmatch(key.pattern, value):

@@ -23,13 +23,13 @@ from infra.spec.stack import Weights
 # The AMIs with EFA set aside 5128 pages of 2 MiB; EKS user guide, node EFA: pods ask for this much.
 EFA_HUGE_PAGES_MIB = 5120
 NONE = "none"
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+NAMESPACE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL = re.compile(
     r"([a-z0-9.-]+/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?=([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?"
 )
 _RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9][\w.-]*=[1-9]\d*")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_NODE_TUNING: Mapping[str, NodeTuningChoice] = {name: name for name in get_args(NodeTuningChoice)}
+NODE_TUNING: Mapping[str, NodeTuningChoice] = {name: name for name in get_args(NodeTuningChoice)}
 _OWNER_LABELS = ("owner", "cost_center")
 _NODE_STORAGE = (None, "local", "shared-mount")
 
@@ -101,7 +101,7 @@ def read_cluster(
             huge_pages_mib=EFA_HUGE_PAGES_MIB if EFA_RESOURCE in network else 0,
             weights=_weights(known, demand.weights),
             labels=owner_labels(known),
-            node_tuning=_NODE_TUNING[known.get("node_tuning", "apply")],
+            node_tuning=NODE_TUNING[known.get("node_tuning", "apply")],
         ),
     )
 
@@ -163,7 +163,7 @@ def _required(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
 def _malformed(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
     problems = []
     namespace = known.get("namespace", demand.stack)
-    if not _NAME.fullmatch(namespace):
+    if not NAMESPACE_NAME.fullmatch(namespace):
         what = f"{namespace} is not a name of a namespace."
         problems.append(cluster_problem(demand.stack, "namespace", what, "serving"))
     selector = known.get("node_selector")
@@ -176,8 +176,8 @@ def _malformed(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]
         what = f"{network} is not a list of resources, NAME=COUNT with commas between, nor {NONE}."
         problems.append(cluster_problem(demand.stack, "network_resource", what, "rdma/hca=8"))
     tuning = known.get("node_tuning", "apply")
-    if tuning not in _NODE_TUNING:
-        what = f"{tuning} is nothing to do about nodes; it takes {', '.join(_NODE_TUNING)}."
+    if tuning not in NODE_TUNING:
+        what = f"{tuning} is nothing to do about nodes; it takes {', '.join(NODE_TUNING)}."
         problems.append(cluster_problem(demand.stack, "node_tuning", what, "none"))
     return [*problems, *label_problems(demand.stack, known)]
 

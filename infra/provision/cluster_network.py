@@ -8,7 +8,7 @@ import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import ec2, vpc
 
-from infra.provision.account import Account, gateway_subnet, host_subnet
+from infra.provision.account import Account, control_subnets, gateway_subnet, host_subnet
 from infra.provision.found import FoundSubnet
 from infra.provision.naming import Tags
 from infra.provision.zone import Zone
@@ -28,6 +28,8 @@ class NetworkSettings:
         gateway_subnet: the operator's own for load balancers; None for that of hosts.
         outlives_hosts: whether a file system stands in the hosts' subnet that stays in the account: what it
             cannot be without stays, too.
+        control_zones: ids of the two zones for the control plane of a cluster; empty without one.
+        services: that are reached through interface endpoints.
     """
 
     account: Account
@@ -36,6 +38,8 @@ class NetworkSettings:
     gateway_subnet: FoundSubnet | None
     outlives_hosts: bool
     tags: Tags
+    control_zones: tuple[str, ...] = ()
+    services: tuple[str, ...] = SESSION_MANAGER_SERVICES
 
     @property
     def blocks(self) -> str:
@@ -49,7 +53,7 @@ class ClusterNetwork(pulumi.ComponentResource):
     Hosts have no public address; they reach out through a NAT gateway. In a Local Zone the gateway
     and the endpoints stand in the parent zone. `way_out` is what a host's first boot waits for,
     `member_rules` what anything that talks EFA waits for. In a subnet that exists, the way out and
-    the endpoints are its owner's.
+    the endpoints are its owner's. `control_subnet_ids` are those made for a cluster's control plane, private too.
     """
 
     def __init__(self, name: str, settings: NetworkSettings) -> None:
@@ -61,6 +65,7 @@ class ClusterNetwork(pulumi.ComponentResource):
         self.subnet_id: pulumi.Input[str]
         self.gateway_subnet_id: pulumi.Input[str]
         self.way_out: tuple[pulumi.Resource, ...] = ()
+        self.control_subnet_ids: tuple[pulumi.Input[str], ...] = ()
         if settings.subnet is None:
             self._make_network(settings)
         else:
@@ -68,7 +73,7 @@ class ClusterNetwork(pulumi.ComponentResource):
             self.gateway_subnet_id = (settings.gateway_subnet or settings.subnet).id
         host_group, self.member_rules = self._host_group(settings.account.ssh_from)
         if settings.subnet is None:
-            self._endpoints(settings.account.region, host_group)
+            self._endpoints(settings, host_group)
         self.host_group_id = host_group.id
         self.register_outputs({})
 
@@ -82,14 +87,41 @@ class ClusterNetwork(pulumi.ComponentResource):
             tags=self._tags.of("vpc"),
             opts=self._lasting,
         )
-        self._hosts, self._gateways = self._subnets(account, settings.zone)
+        self._hosts, self._gateways = self._subnets(settings)
         self._host_routes = self._route_table("hosts", self._hosts)
         self.way_out = (self._internet(),)
         self.vpc_id = self._vpc.id
         self.subnet_id, self.gateway_subnet_id = self._hosts.id, self._gateways.id
+        self.control_subnet_ids = self._control_subnets(settings)
 
-    def _subnets(self, account: Account, zone: Zone) -> tuple[ec2.Subnet, ec2.Subnet]:
+    def _control_subnets(self, settings: NetworkSettings) -> tuple[pulumi.Output[str], ...]:
+        """A private subnet in each zone of a cluster's control plane."""
+        blocks = control_subnets(settings.account.vpc_cidr)[1:]
+        found = []
+        for number, (zone_id, block) in enumerate(
+            zip(settings.control_zones, blocks, strict=False)
+        ):
+            name = f"control-{number}"
+            subnet = ec2.Subnet(
+                name,
+                vpc_id=self._vpc.id,
+                availability_zone_id=zone_id,
+                cidr_block=str(block),
+                tags=self._tags.of(name),
+                opts=self._child,
+            )
+            ec2.RouteTableAssociation(
+                name, route_table_id=self._host_routes.id, subnet_id=subnet.id, opts=self._child
+            )
+            found.append(subnet.id)
+        return tuple(found)
+
+    def _subnets(self, settings: NetworkSettings) -> tuple[ec2.Subnet, ec2.Subnet]:
         """The subnet of hosts in the zone of the capacity, and the one of gateways."""
+        account, zone = settings.account, settings.zone
+        upper = gateway_subnet(account.vpc_cidr)
+        if settings.control_zones:
+            upper = control_subnets(account.vpc_cidr)[0]
         opted_in: list[pulumi.Resource] = []
         if zone.is_local:
             group = ec2.AvailabilityZoneGroup(
@@ -108,7 +140,7 @@ class ClusterNetwork(pulumi.ComponentResource):
             "gateways",
             vpc_id=self._vpc.id,
             availability_zone_id=zone.gateway_zone_id,
-            cidr_block=str(gateway_subnet(account.vpc_cidr)),
+            cidr_block=str(upper),
             tags=self._tags.of("gateways"),
             opts=self._child,
         )
@@ -188,8 +220,9 @@ class ClusterNetwork(pulumi.ComponentResource):
             self._let_in("ssh", group, port=22, source={"cidr_ipv4": ssh_from})
         return group, (ingress, egress)
 
-    def _endpoints(self, region: str, host_group: ec2.SecurityGroup) -> None:
-        """S3 through the routes, Session Manager through interfaces that only hosts may dial."""
+    def _endpoints(self, settings: NetworkSettings, host_group: ec2.SecurityGroup) -> None:
+        """S3 through the routes, other services through interfaces that only hosts may dial."""
+        region = settings.account.region
         ec2.VpcEndpoint(
             "s3",
             vpc_id=self._vpc.id,
@@ -199,6 +232,8 @@ class ClusterNetwork(pulumi.ComponentResource):
             tags=self._tags.of("s3"),
             opts=self._child,
         )
+        if not settings.services:
+            return
         group = self._group("endpoints", "interface endpoints of one stack", self._child)
         self._let_in(
             "endpoints",
@@ -206,7 +241,7 @@ class ClusterNetwork(pulumi.ComponentResource):
             port=443,
             source={"referenced_security_group_id": host_group.id},
         )
-        for service in SESSION_MANAGER_SERVICES:
+        for service in settings.services:
             ec2.VpcEndpoint(
                 service,
                 vpc_id=self._vpc.id,

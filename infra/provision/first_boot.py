@@ -35,6 +35,8 @@ _MOUNT = """\
 echo {line} >> /etc/fstab
 mount "$weights"
 """
+# Of a file system, that its bucket's objects lie below.
+LUSTRE_FOLDER = "weights"
 _LUSTRE_OPTIONS = "defaults,noatime,flock,_netdev,nofail"
 # AWS, EFS User Guide, "Recommended NFS mount options", checked 2026-11-20.
 _NFS_OPTIONS = (
@@ -67,7 +69,7 @@ def mount_script(path: str, source: str) -> str:
 
 def lustre_source(dns_name: str, mount_name: str) -> str:
     """The weights' folder of an FSx file system, as `mount` names it."""
-    return f"{dns_name}@tcp:/{mount_name}/weights"
+    return f"{dns_name}@tcp:/{mount_name}/{LUSTRE_FOLDER}"
 
 
 def user_data(script: str) -> str:

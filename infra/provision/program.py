@@ -9,7 +9,7 @@ from typing import assert_never
 import pulumi
 
 from infra.catalog.load import Catalog
-from infra.errors import InfraError, StackError
+from infra.errors import InfraError
 from infra.plan.compile import resolve_topology
 from infra.plan.topology import Topology
 from infra.provision.existing_hosts import existing_inventory
@@ -61,11 +61,9 @@ def provision(root: Path, name: str, catalog: Catalog) -> pulumi.Input[dict[str,
 
             return provision_existing_kubernetes(stack, topology, catalog)
         case "aws-eks":
-            raise StackError(
-                f"{stack.file} platform",
-                f"{platform} cannot be provisioned yet.",
-                "Use aws-ec2, existing-hosts with an inventory, or existing-kubernetes.",
-            )
+            from infra.provision.aws_eks import provision_aws_eks  # noqa: PLC0415 - loads both packages
+
+            return provision_aws_eks(stack, topology, catalog, size_bytes)
         case _:
             assert_never(platform)
 

@@ -65,7 +65,7 @@ class Survey:
     load_balancer: FoundLoadBalancer | None
 
 
-class _Asking:
+class Asking:
     """Questions to the cloud, and the problems that their answers are."""
 
     def __init__(self, stack: str) -> None:
@@ -107,28 +107,31 @@ def survey_account(
     Raises:
         ProblemsFound: everything that is not there or does not fit; nothing was registered.
     """
-    asking = _Asking(demand.stack)
+    asking = Asking(demand.stack)
     zone = _find_zone(asking, account)
     if zone is None:  # without it nothing else can be judged
         raise ProblemsFound(tuple(asking.problems))
-    images = {each.id: _find_image(asking, account, each) for each in instance_types}
+    images = {
+        each.id: _find_image(asking, account, each) for each in instance_types if demand.has_login
+    }
     if not zone.is_local:
         for each in instance_types:
             _find_offering(asking, account, each)
     _find_reservation(asking, account, demand, zone, instance_types)
-    asking.ask(
-        "moe-infra:key_name",
-        f"key pair {account.key_name} in {account.region}",
-        "my-key",
-        lambda: ec2.get_key_pair(key_name=account.key_name),
-    )
+    if demand.has_login:
+        asking.ask(
+            "moe-infra:key_name",
+            f"key pair {account.key_name} in {account.region}",
+            "my-key",
+            lambda: ec2.get_key_pair(key_name=account.key_name),
+        )
     _find_bucket(asking, account)
-    subnet = _find_subnet(asking, "subnet_id", account.subnet_id)
+    subnet = find_subnet(asking, "subnet_id", account.subnet_id)
     if subnet is not None:
         asking.note(*subnet_problems(subnet, zone, demand))
         if subnet.num_standing is None and (shortage := address_shortage(subnet, demand)):
             pulumi.log.warn(f"{shortage} Which of them stand already, you may not ask.")
-    gateway = _find_subnet(asking, "gateway_subnet_id", account.gateway_subnet_id)
+    gateway = find_subnet(asking, "gateway_subnet_id", account.gateway_subnet_id)
     asking.note(*gateway_problems(subnet, gateway, zone, demand))
     found = _find_load_balancer(asking, account, load_balancer, subnet)
     if asking.problems:
@@ -142,7 +145,7 @@ def survey_account(
     )
 
 
-def _find_zone(asking: _Asking, account: Account) -> Zone | None:
+def _find_zone(asking: Asking, account: Account) -> Zone | None:
     """The zone of the capacity; a Local Zone need not be opted into yet."""
     found = asking.ask(
         "moe-infra:zone_id",
@@ -161,9 +164,7 @@ def _find_zone(asking: _Asking, account: Account) -> Zone | None:
     )
 
 
-def _find_image(
-    asking: _Asking, account: Account, instance_type: InstanceType
-) -> FoundImage | None:
+def _find_image(asking: Asking, account: Account, instance_type: InstanceType) -> FoundImage | None:
     """The pinned image, else the one that the instance type's public parameter names today."""
     image_id = account.ami
     if image_id is None:
@@ -190,7 +191,7 @@ def _find_image(
     return FoundImage(id=image_id, root_device=str(found.root_device_name))
 
 
-def _find_offering(asking: _Asking, account: Account, instance_type: InstanceType) -> None:
+def _find_offering(asking: Asking, account: Account, instance_type: InstanceType) -> None:
     wanted = [{"name": "instance-type", "values": [instance_type.id]}]
     found = asking.ask(
         "moe-infra:zone_id",
@@ -209,7 +210,7 @@ def _find_offering(asking: _Asking, account: Account, instance_type: InstanceTyp
 
 
 def _find_reservation(
-    asking: _Asking,
+    asking: Asking,
     account: Account,
     demand: Demand,
     zone: Zone,
@@ -267,7 +268,7 @@ def _read_plain_reservation(identity: str) -> FoundReservation:
     )
 
 
-def _find_bucket(asking: _Asking, account: Account) -> None:
+def _find_bucket(asking: Asking, account: Account) -> None:
     bucket = account.weights_bucket
     if bucket is not None:
         asking.ask(
@@ -278,7 +279,8 @@ def _find_bucket(asking: _Asking, account: Account) -> None:
         )
 
 
-def _find_subnet(asking: _Asking, key: str, identity: str | None) -> FoundSubnet | None:
+def find_subnet(asking: Asking, key: str, identity: str | None) -> FoundSubnet | None:
+    """A subnet that the operator has made; None where none is named or it was not found."""
     if identity is None:
         return None
     found = asking.ask(
@@ -300,7 +302,7 @@ def _find_subnet(asking: _Asking, key: str, identity: str | None) -> FoundSubnet
     )
 
 
-def _count_standing(asking: _Asking, key: str, subnet_id: str) -> int | None:
+def _count_standing(asking: Asking, key: str, subnet_id: str) -> int | None:
     """Machines of the stack that hold addresses of a subnet: after a launch that failed in the middle, some do."""
     wanted = [
         {"name": "subnet-id", "values": [subnet_id]},
@@ -316,7 +318,7 @@ def _count_standing(asking: _Asking, key: str, subnet_id: str) -> int | None:
 
 
 def _find_load_balancer(
-    asking: _Asking, account: Account, arn: str | None, subnet: FoundSubnet | None
+    asking: Asking, account: Account, arn: str | None, subnet: FoundSubnet | None
 ) -> FoundLoadBalancer | None:
     if arn is None:
         return None

@@ -11,7 +11,7 @@ from pulumi_aws import efs, fsx, s3
 from infra.catalog.figures import StorageKind
 from infra.provision.account import Account
 from infra.provision.cluster_network import ClusterNetwork
-from infra.provision.first_boot import lustre_source
+from infra.provision.first_boot import LUSTRE_FOLDER, lustre_source
 from infra.provision.naming import Tags, partition
 from infra.spec.stack import Weights
 
@@ -55,7 +55,8 @@ class WeightStore(pulumi.ComponentResource):
 
     What is created is protected, and stays in the account even when it leaves the state. `place` is
     what `inventory.weights` exports; `bucket_arn` is None where no bucket is read, `mount` what hosts
-    mount under the weights' path, None where they use their own disks or the image does it.
+    mount under the weights' path, None where they use their own disks or the image does it; `lustre` is the file
+    system, where it is one.
     """
 
     def __init__(self, name: str, settings: StoreSettings, network: ClusterNetwork) -> None:
@@ -64,6 +65,7 @@ class WeightStore(pulumi.ComponentResource):
         self._kept = ResourceOptions(parent=self, protect=True, retain_on_delete=True)
         self.bucket_arn: pulumi.Output[str] | None = None
         self.mount: pulumi.Input[str] | None = None
+        self.lustre: fsx.LustreFileSystem | None = None
         self.place: dict[str, pulumi.Input[object]] = {
             "storage": settings.storage,
             "path": settings.path,
@@ -127,13 +129,14 @@ class WeightStore(pulumi.ComponentResource):
         fsx.DataRepositoryAssociation(
             "weights",
             file_system_id=system.id,
-            file_system_path="/weights",
+            file_system_path=f"/{LUSTRE_FOLDER}",
             data_repository_path=source,
             batch_import_meta_data_on_create=True,
             s3={"auto_import_policy": {"events": ["NEW", "CHANGED", "DELETED"]}},
             tags=self._settings.tags.of("weights"),
             opts=self._kept,
         )
+        self.lustre = system
         self.place["file_system"] = system.id
         # By these the next run sees a change that the file system cannot make.
         self.place["lustre"] = {

@@ -21,18 +21,36 @@ class LustreVolume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BucketCopy:
+    """Weights that a pod copies from a bucket to its node's own disks before its engines start.
+
+    Args:
+        source: `s3://BUCKET/PREFIX/`; below it lies `<checkpoint>/<revision>`, as on hosts.
+        node_folder: of the node, that takes them.
+        image: with the AWS command line.
+    """
+
+    source: str
+    node_folder: str
+    image: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsVolume:
     """Where a pod finds the weights.
 
     Args:
-        kind: `node` for a folder that every node has; `claim` for a claim that exists in the namespace.
+        kind: `node` for a folder that every node has; `claim` for a claim that exists in the namespace; `copy` for
+            the node's own disks.
         claim: its name, "" for the other kinds.
         lustre: None for the other kinds.
+        copy: None for the other kinds.
     """
 
-    kind: Literal["node", "claim", "lustre"]
+    kind: Literal["node", "claim", "lustre", "copy"]
     claim: str = ""
     lustre: LustreVolume | None = None
+    copy: BucketCopy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +65,7 @@ class ClusterFacts:
         weights: where they are.
         labels: what the owner wants to see on every object (`owner`, `cost_center`).
         node_tuning: whether nodes are tuned, brought back to what was found, or left alone.
+        service_account: of pods with engines, "" where they need none: what it may do in the cloud, they may.
     """
 
     namespace: str
@@ -56,3 +75,4 @@ class ClusterFacts:
     weights: WeightsVolume
     labels: Mapping[str, str]
     node_tuning: NodeTuningChoice
+    service_account: str = ""

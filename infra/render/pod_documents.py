@@ -69,7 +69,7 @@ def pod_documents(
         launcher=launcher,
         endpoints=read_endpoints(plan, catalog),
     )
-    found = [*_weights(stack), *_domain(stack)]
+    found = [*_service_account(stack), *_weights(stack), *_domain(stack)]
     found += unit_set(stack) if stack.is_unit else replica_sets(stack)
     for process in plan.processes:
         if process.kind == "router":
@@ -143,6 +143,15 @@ def _clients(stack: PodStack) -> Iterable[PodObject]:
     ports = [{"name": "http", "port": port, "targetPort": port}]
     spec = {"type": "ClusterIP", "selector": labels, "ports": ports}
     yield make_object(CLIENTS, "v1", "Service", stack.metadata(name), spec)
+
+
+def _service_account(stack: PodStack) -> Iterable[PodObject]:
+    """What pods with engines are in the cloud, where they are anything."""
+    name = stack.cluster.service_account
+    if name:
+        metadata = stack.metadata(name)
+        document: Document = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+        yield PodObject(name="engines", document=document)
 
 
 def _weights(stack: PodStack) -> Iterable[PodObject]:

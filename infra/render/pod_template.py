@@ -16,6 +16,7 @@ from infra.render.host_state import runnable_image
 from infra.render.pod_objects import stack_labels
 from infra.render.pod_processes import GRACE_S, WAIT_S, Document
 from infra.render.reserved_ports import RESERVED_PORTS_ID, reserved_ports_text
+from infra.render.weights_copy import copy_container
 
 LAUNCHER_FOLDER = "/etc/moe-infra"
 LAUNCHER = f"{LAUNCHER_FOLDER}/launch.py"
@@ -130,6 +131,10 @@ def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Contain
         spec["affinity"] = _same_domain(
             plan.stack, str(access.domain_label), is_exclusive=node.is_exclusive
         )
+    if cluster.service_account:
+        spec["serviceAccountName"] = cluster.service_account
+    if cluster.weights.copy is not None:
+        spec["initContainers"] = [copy_container(plan, cluster.weights.copy)]
     return spec
 
 
@@ -259,6 +264,8 @@ def _launch_volumes(container: Container) -> tuple[list[Document], list[Document
 
 
 def _weights(plan: Plan, weights: WeightsVolume) -> Mapping[str, object]:
+    if weights.copy is not None:
+        return {"hostPath": {"path": weights.copy.node_folder, "type": "DirectoryOrCreate"}}
     if weights.kind == "node":
         return {"hostPath": {"path": plan.weights_path, "type": "Directory"}}
     name = weights.claim if weights.kind == "claim" else f"{plan.stack}-{WEIGHTS_CLAIM}"

@@ -23,6 +23,7 @@ from infra.catalog.load import Catalog
 from infra.provision.previous import READ_OUTPUTS
 from infra.provision.program import provision
 from infra.rehearsal.cloud import operations
+from infra.rehearsal.cloud.cluster_objects import put_object
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.lookups import look_up
 from infra.rehearsal.cloud.scratch_project import prepare_account, read_config
@@ -36,7 +37,7 @@ with warnings.catch_warnings():
     # pulumi-aws warns of its own deprecated classes when a module of it is loaded
     warnings.simplefilter("ignore", DeprecationWarning)
     for module in (
-        *(aws.cloudcontrol, aws.ec2, aws.efs, aws.fsx, aws.iam, aws.lb),
+        *(aws.cloudcontrol, aws.ec2, aws.efs, aws.eks, aws.fsx, aws.iam, aws.kms, aws.lb),
         *(aws.s3, aws.ssm, aws.vpc),
     ):
         hasattr(module, "loads_with_its_first_attribute")
@@ -87,6 +88,7 @@ class _EmulatedCloud(Mocks):
         self.previous = previous
         self.resources: dict[tuple[str, str], dict[str, Any]] = {}
         self.components: set[tuple[str, str]] = set()
+        self.kubeconfig = ""
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str, dict[str, Any]]:
         if not args.custom:
@@ -95,14 +97,30 @@ class _EmulatedCloud(Mocks):
         inputs = plain(args.inputs)
         assert isinstance(inputs, dict)
         urn = f"urn:pulumi:test::{PROJECT_NAME}::{args.typ}::{args.name}"
+        if args.typ.startswith("kubernetes:") or args.typ.endswith(":kubernetes"):
+            return self._new_object(args, inputs, urn)
         failures = operations.check(args.typ, urn, inputs, {})
         if failures:
             raise RefusedError("Check", str(failures))
+        self._remember(args, inputs)
+        resource = operations.create(self.store, self.region, urn, inputs)
+        return resource.id, resource.outputs
+
+    def _new_object(
+        self, args: MockResourceArgs, inputs: dict[str, Any], urn: str
+    ) -> tuple[str, dict[str, Any]]:
+        """An object of a cluster's API, or the provider that reaches it."""
+        self._remember(args, inputs)
+        if args.typ.startswith("pulumi:providers:"):
+            self.kubeconfig = inputs["kubeconfig"]
+            return args.name, inputs
+        made = put_object(self.store, self.kubeconfig, urn, args.typ, inputs)
+        return made.id, made.outputs
+
+    def _remember(self, args: MockResourceArgs, inputs: dict[str, Any]) -> None:
         key = (args.typ.rpartition(":")[2], args.name)
         assert key not in self.resources, f"{key} is registered twice"
         self.resources[key] = inputs
-        resource = operations.create(self.store, self.region, urn, inputs)
-        return resource.id, resource.outputs
 
     def call(self, args: MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         if args.token == READ_OUTPUTS:

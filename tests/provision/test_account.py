@@ -8,6 +8,7 @@ import yaml
 from infra.errors import ProblemsFound
 from infra.provision.account import CONFIG_NAMES, Demand, gateway_subnet, host_subnet, read_account
 from infra.provision.cluster_config import CLUSTER_CONFIG_NAMES
+from infra.provision.eks_config import EKS_CONFIG_NAMES
 from infra.spec.load import PROJECT
 
 DEMAND = Demand(
@@ -39,7 +40,7 @@ def problems(values: dict[str, str], demand: Demand = DEMAND) -> dict[str, str]:
 
 
 def test_pulumi_yaml_declares_exactly_the_keys_that_are_read_each_with_type_and_meaning() -> None:
-    assert set(DECLARED) == {*CONFIG_NAMES, *CLUSTER_CONFIG_NAMES}
+    assert set(DECLARED) == {*CONFIG_NAMES, *CLUSTER_CONFIG_NAMES, *EKS_CONFIG_NAMES}
     assert all({"type", "description", "default"} <= set(each) for each in DECLARED.values())
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.errors import ProblemsFound, StackError
+from infra.errors import ProblemsFound
 from infra.spec.load import PROJECT, load_stack, stack_names
-from infra.spec.stack import KUBERNETES
 
 Record = Callable[..., Any]
 
@@ -50,15 +49,6 @@ def test_existing_hosts_without_an_inventory_are_one_message(
         record("mi300x-tp8", root=root)
 
 
-def test_a_platform_that_comes_later_is_refused_by_name(record: Record, tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    (folder / "stacks").mkdir(parents=True)
-    document = {"extends": "h200-tp8", "platform": "aws-eks"}
-    (folder / "stacks" / "mine.yaml").write_text(yaml.safe_dump(document))
-    with pytest.raises(StackError, match="aws-eks cannot be provisioned yet"):
-        record("mine", root=folder)
-
-
 def test_every_provisioned_stack_ships_its_account_facts_and_no_other_does() -> None:
     platforms = {name: load_stack(name).spec.platform for name in stack_names()}
     provisioned = {name for name, platform in platforms.items() if platform != "existing-hosts"}
@@ -74,9 +64,11 @@ def test_every_provisioned_stack_ships_its_account_facts_and_no_other_does() -> 
 def test_account_facts_hold_no_secret_salt_or_reservation(path: Path) -> None:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert set(document) == {"config"}
-    is_of_pods = load_stack(path.stem.removeprefix("Pulumi.")).spec.platform in KUBERNETES
-    of_aws = {"aws:region", "moe-infra:zone_id"}
-    assert set(document["config"]) == ({"moe-infra:node_selector"} if is_of_pods else of_aws)
+    platform = load_stack(path.stem.removeprefix("Pulumi.")).spec.platform
+    of_cloud = {"aws:region", "moe-infra:zone_id"}
+    of_cluster = {"moe-infra:node_selector"}
+    is_theirs = platform == "existing-kubernetes"
+    assert set(document["config"]) == (of_cluster if is_theirs else of_cloud)
 
 
 def test_the_program_is_small() -> None:

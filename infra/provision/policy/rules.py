@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.catalog.instance_types import instance_type_names, read_instance_type
-from infra.provision.policy.declared import Declared, map_of, text_of
+from infra.provision.policy.declared import UNKNOWN, Declared, map_of, text_of
 
 INGRESS_RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS_RULE = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
@@ -24,6 +24,7 @@ BUCKET = "aws:s3/bucket:Bucket"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 EFS = "aws:efs/fileSystem:FileSystem"
+CLUSTER = "aws:eks/cluster:Cluster"
 LOAD_BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 
 EVERYONE = ("0.0.0.0/0", "::/0")
@@ -35,7 +36,7 @@ ONLY_RESERVED = "capacity-reservations-only"
 TAGGED = frozenset(
     {
         *(INGRESS_RULE, EGRESS_RULE, SECURITY_GROUP, TEMPLATE, INSTANCE, SUBNET, BUCKET, LUSTRE),
-        *(ASSOCIATION, EFS, LOAD_BALANCER, VOLUME),
+        *(ASSOCIATION, EFS, LOAD_BALANCER, VOLUME, CLUSTER),
         "aws:ec2/eip:Eip",
         "aws:ec2/internetGateway:InternetGateway",
         "aws:ec2/natGateway:NatGateway",
@@ -43,8 +44,13 @@ TAGGED = frozenset(
         "aws:ec2/routeTable:RouteTable",
         "aws:ec2/vpc:Vpc",
         "aws:ec2/vpcEndpoint:VpcEndpoint",
+        "aws:eks/accessEntry:AccessEntry",
+        "aws:eks/addon:Addon",
+        "aws:eks/nodeGroup:NodeGroup",
+        "aws:eks/podIdentityAssociation:PodIdentityAssociation",
         "aws:iam/instanceProfile:InstanceProfile",
         "aws:iam/role:Role",
+        "aws:kms/key:Key",
         "aws:lb/listener:Listener",
         "aws:lb/targetGroup:TargetGroup",
     }
@@ -84,8 +90,27 @@ def find_open_ports(resource: Declared) -> Findings:
     for block in blocks:
         if block in EVERYONE:
             yield f"{block} may dial it; engines and routers answer whoever reaches them. Name your own network."
+    if resource.type == CLUSTER:
+        yield from _open_api(resource.map("vpcConfig"))
     if resource.type == LOAD_BALANCER and resource.text("internal") != "true":
         yield "It faces the internet: set internal."
+
+
+def _open_api(network: Mapping[str, object]) -> Findings:
+    """A cluster's API that everybody may dial: AWS opens it unless it is told otherwise."""
+    blocks = _texts(network, "publicAccessCidrs")
+    is_open = not blocks or any(block in EVERYONE for block in blocks)
+    is_unknown = network.get("publicAccessCidrs") is UNKNOWN
+    if is_open and not is_unknown and text_of(network, "endpointPublicAccess") != "false":
+        yield "Everybody may dial the cluster's API: name your own blocks in publicAccessCidrs, or make it private."
+
+
+def find_plain_secrets(resource: Declared) -> Findings:
+    """Clusters whose secrets are not encrypted with a key of the account's own."""
+    if resource.type == CLUSTER:
+        encrypted = _texts(resource.map("encryptionConfig"), "resources")
+        if "secrets" not in encrypted:
+            yield "Its secrets are not encrypted with a key of yours: set encryptionConfig for secrets."
 
 
 def find_old_metadata(resource: Declared) -> Findings:
@@ -198,6 +223,11 @@ ONE_RULES: tuple[OneRule, ...] = (
         name="encrypted-volumes",
         description="Volumes and file systems are encrypted.",
         judge=find_plain_volumes,
+    ),
+    OneRule(
+        name="encrypted-secrets",
+        description="A cluster's secrets are encrypted with a key of the account.",
+        judge=find_plain_secrets,
     ),
     OneRule(
         name="no-public-address",

@@ -44,4 +44,13 @@ ASSUMED: tuple[Assumption, ...] = (
         what="UltraServer blocks are looked up as capacity blocks are.",
         if_wrong="The look-up is refused with the provider's words before anything is made.",
     ),
+    Assumption(
+        what="A managed node group takes a launch template with `efa-only` interfaces, and two security groups on "
+        "each.",
+        if_wrong="The node group is refused with EKS's words; the cluster stands, and `addressed` is the way out.",
+    ),
+    Assumption(
+        what="A node group that enters a capacity block is looked at for room as machines are.",
+        if_wrong="The group's creation waits and fails after its time limit; the next `up` goes on.",
+    ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.rehearsal.cloud.store import Resource, Store
@@ -92,6 +92,7 @@ class Kind:
         replaces: properties that cannot change in place, besides those that `published_schemas` knows.
         auto_name: the property that gets a name when the program gives none.
         links: other resources that must exist, and that cannot be deleted before this one.
+        belongings: what the cloud made with it, or keeps in it, and deletes with it.
     """
 
     noun: str
@@ -99,6 +100,7 @@ class Kind:
     replaces: frozenset[str] = frozenset()
     auto_name: str | None = None
     links: tuple[Link, ...] = ()
+    belongings: Callable[[Store, Resource], Sequence[Resource]] = lambda _store, _resource: ()
 
 
 def values_at(values: object, path: str) -> Iterator[object]:

@@ -13,7 +13,15 @@ from infra.rehearsal.cloud.machine_kinds import INSTANCE, RESERVED_ADDRESSES, ad
 from infra.rehearsal.cloud.network_kinds import SUBNET
 from infra.rehearsal.cloud.storage_kinds import BUCKET
 from infra.rehearsal.cloud.store import Reservation, Resource, Store
-from infra.rehearsal.cloud.world import IMAGES, PARAMETERS, ZONES, is_offered
+from infra.rehearsal.cloud.world import (
+    ADDONS,
+    IMAGES,
+    KUBERNETES_VERSIONS,
+    NODE_IMAGES,
+    PARAMETERS,
+    ZONES,
+    is_offered,
+)
 
 RESERVATION_TYPE = "AWS::EC2::CapacityReservation"
 
@@ -77,9 +85,10 @@ def _availability_zone(question: Question) -> dict[str, object]:
 
 def _parameter(question: Question) -> dict[str, object]:
     name = question.text("name")
-    if name not in PARAMETERS:
+    known = {**NODE_IMAGES, **{each: value for each, (value, _) in PARAMETERS.items()}}
+    if name not in known:
         raise _missing("SSM Parameter", name)
-    value = question.store.account.parameters.get(name, PARAMETERS[name][0])
+    value = question.store.account.parameters.get(name, known[name])
     return {
         "id": name,
         "arn": f"arn:aws:ssm:{question.region}::parameter{name}",
@@ -249,6 +258,38 @@ def _load_balancer(question: Question) -> dict[str, object]:
     }
 
 
+def _availability_zones(question: Question) -> dict[str, object]:
+    """The region's zones; of the kind that a filter names, else those that need no opting in."""
+    kinds = question.filter("zone-type") or ("availability-zone",)
+    found = [
+        zone for zone in ZONES.values() if zone.region == question.region and zone.type in kinds
+    ]
+    return {
+        "id": question.region,
+        "names": [zone.name for zone in found],
+        "zoneIds": [zone.zone_id for zone in found],
+        "groupNames": sorted({zone.group for zone in found}),
+    }
+
+
+def _addon_version(question: Question) -> dict[str, object]:
+    addon, version = question.text("addonName"), question.text("kubernetesVersion")
+    offered = question.store.account.addons.get(addon, ADDONS.get(addon))
+    if offered is None or version not in KUBERNETES_VERSIONS:
+        raise _missing("EKS Add-On version", f"{addon},{version}")
+    return {"id": addon, "version": offered}
+
+
+def _caller(question: Question) -> dict[str, object]:
+    account = question.store.account
+    return {
+        "id": account.account_id,
+        "accountId": account.account_id,
+        "arn": f"arn:aws:sts::{account.account_id}:assumed-role/{account.caller_role}/operator",
+        "userId": "AROAREHEARSAL:operator",
+    }
+
+
 def _missing(noun: str, name: str) -> RefusedError:
     return RefusedError("NotFound", f"reading {noun} ({name}): couldn't find resource")
 
@@ -261,7 +302,10 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:ec2/getInstances:getInstances": _instances,
     "aws:ec2/getKeyPair:getKeyPair": _key_pair,
     "aws:ec2/getSubnet:getSubnet": _subnet,
+    "aws:eks/getAddonVersion:getAddonVersion": _addon_version,
     "aws:index/getAvailabilityZone:getAvailabilityZone": _availability_zone,
+    "aws:index/getAvailabilityZones:getAvailabilityZones": _availability_zones,
+    "aws:index/getCallerIdentity:getCallerIdentity": _caller,
     "aws:lb/getLoadBalancer:getLoadBalancer": _load_balancer,
     "aws:s3/getBucket:getBucket": _bucket,
     "aws:ssm/getParameter:getParameter": _parameter,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.rehearsal.cloud import (
+    cluster_kinds,
     identity_kinds,
     load_balancer_kinds,
     machine_kinds,
     network_kinds,
+    node_group_kinds,
     storage_kinds,
 )
 from infra.rehearsal.cloud.kind import Kind, Made, RefusedError, Request, find_linked, values_at
@@ -26,6 +28,8 @@ KINDS: Mapping[str, Kind] = {
     **machine_kinds.KINDS,
     **storage_kinds.KINDS,
     **load_balancer_kinds.KINDS,
+    **cluster_kinds.KINDS,
+    **node_group_kinds.KINDS,
 }
 
 
@@ -133,6 +137,8 @@ def delete(store: Store, identity: str, urn: str) -> None:
                 ):
                     what = f"deleting {KINDS[token].noun} ({identity}): {other.id} depends on it"
                     raise RefusedError("DependencyViolation", what)
+        for each in KINDS[token].belongings(store, resource):
+            store.remove(each.type, each.id)
         store.remove(token, identity)
 
 

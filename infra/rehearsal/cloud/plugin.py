@@ -19,6 +19,7 @@ import grpc  # type: ignore[import-untyped]  # its types are a package of their 
 from infra.rehearsal.cloud.store import FOLDER_VARIABLE
 
 PARENT_CHECK_S = 1.0
+KIND_VARIABLE = "MOE_REHEARSAL_PROVIDER"
 # For the engine to take one line; it has just started this program, and may be as busy as the machine is.
 SAYING_S = 30.0
 SAYING = "EMULATION: no cloud is touched, no machine is rented; resources are files in {folder}"
@@ -39,14 +40,16 @@ def load_messages() -> None:
         sys.modules[name] = module
 
 
-def main() -> None:
-    """Serve until the engine lets go."""
+def main(kind: str = "aws") -> None:
+    """Serve until the engine lets go, as the provider of a kind: `aws`, or `kubernetes` for the clusters' objects."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         raise SystemExit(f"{FOLDER_VARIABLE} is not set: it names the folder of the emulated cloud")
     engine = os.getppid()
     load_messages()
-    from infra.rehearsal.cloud.servicer import CloudServicer  # noqa: PLC0415 - see load_messages
+    # after load_messages, and each only in the process that needs it
+    from infra.rehearsal.cloud.cluster_servicer import ClusterServicer  # noqa: PLC0415
+    from infra.rehearsal.cloud.servicer import CloudServicer  # noqa: PLC0415
 
     done = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,12 +58,13 @@ def main() -> None:
         futures.ThreadPoolExecutor(max_workers=16),
         options=[("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)],
     )
-    server.add_generic_rpc_handlers((CloudServicer(Path(folder)).handlers(),))
+    servicer = (ClusterServicer if kind == "kubernetes" else CloudServicer)(Path(folder))
+    server.add_generic_rpc_handlers((servicer.handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 1 and kind == "aws":
         tell(sys.argv[1], SAYING.format(folder=folder), SAYING_S)
     # An engine that is killed tells nobody; whoever inherits its children is not it.
     while not done.wait(PARENT_CHECK_S) and os.getppid() == engine:
@@ -88,4 +92,4 @@ def tell(engine: str, message: str, limit_s: float) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(os.environ.get(KIND_VARIABLE, "aws"))

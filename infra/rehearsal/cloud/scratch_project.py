@@ -15,6 +15,7 @@ from infra.catalog.load import Catalog
 from infra.errors import PrerequisiteError
 from infra.plan.compile import resolve_topology
 from infra.rehearsal.cloud.machine_facts import machine_facts
+from infra.rehearsal.cloud.plugin import KIND_VARIABLE
 from infra.rehearsal.cloud.store import FOLDER_VARIABLE, Account, Reservation, write_account
 from infra.rehearsal.cloud.world import ZONES, CloudZone, is_offered
 from infra.spec.load import PROJECT, load_stack
@@ -23,8 +24,9 @@ PASSPHRASE = "rehearsal"  # noqa: S105 - guards nothing but files of one rehears
 KEY_NAME = "rehearsal"
 # The simulated operator stands inside the network: hosts are dialled at their own addresses.
 SSH_FROM = "10.0.0.0/8"
+# And outside of it for a cluster's API.
+API_FROM = "198.51.100.0/24"
 RESERVATION = "cr-0123456789abcdef0"
-PROVIDER = "pulumi-resource-aws"
 _PACK = "infra/provision/policy"
 _PULUMI_FILES = (
     *("Pulumi.yaml", "infra/__main__.py"),
@@ -139,6 +141,11 @@ def prepare_account(
         "moe-infra:key_name": KEY_NAME,
         "moe-infra:ssh_from_cidr": SSH_FROM,
     }
+    if loaded.spec.platform == "aws-eks":
+        config |= {
+            "moe-infra:api_from_cidr": API_FROM,
+            "moe-infra:cluster_admins": f"arn:aws:iam::{Account().account_id}:role/{Account().caller_role}",
+        }
     reservations = {}
     wanted = loaded.spec.capacity.kind if loaded.spec.capacity else None
     kind = wanted or (machine.capacity_kinds[0] if machine else "on-demand")
@@ -174,12 +181,12 @@ def _environment(scratch: Path, pulumi_bin: Path) -> dict[str, str]:
     programs, home, state = scratch / "bin", scratch / "home", scratch / "state"
     for each in (programs, home, state):
         each.mkdir()
-    provider = programs / PROVIDER
-    provider.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -P -m infra.rehearsal.cloud.plugin "$@"\n',
-        encoding="utf-8",
-    )
-    provider.chmod(0o755)
+    for kind in ("aws", "kubernetes"):
+        provider = programs / f"pulumi-resource-{kind}"
+        start = f'exec "{sys.executable}" -P -m infra.rehearsal.cloud.plugin "$@"'
+        text = f"#!/bin/sh\n{KIND_VARIABLE}={kind}; export {KIND_VARIABLE}\n{start}\n"
+        provider.write_text(text, encoding="utf-8")
+        provider.chmod(0o755)
     path = os.pathsep.join((str(programs), str(pulumi_bin), os.environ.get("PATH", os.defpath)))
     return {
         "PATH": path,

@@ -50,17 +50,7 @@ class CloudServicer:
             "Delete": (pb.DeleteRequest, self._delete),
             "Cancel": (empty_pb2.Empty, lambda _: empty_pb2.Empty()),
         }
-        return grpc.method_handlers_generic_handler(
-            SERVICE,
-            {
-                name: grpc.unary_unary_rpc_method_handler(
-                    _refusing(answer),
-                    request_deserializer=message.FromString,
-                    response_serializer=lambda response: response.SerializeToString(),
-                )
-                for name, (message, answer) in methods.items()
-            },
-        )
+        return method_handlers(methods)
 
     def _plugin_info(self, _: Any) -> Any:
         return plugin_pb2.PluginInfo(version=f"{package_version()}+emulation")
@@ -126,6 +116,21 @@ class CloudServicer:
     def _delete(self, request: Any) -> Any:
         operations.delete(self._store, request.id, request.urn)
         return empty_pb2.Empty()
+
+
+def method_handlers(methods: Mapping[str, tuple[Any, _Answer]]) -> grpc.GenericRpcHandler:
+    """The protocol's handlers, by method: the message that it takes, and what answers it."""
+    return grpc.method_handlers_generic_handler(
+        SERVICE,
+        {
+            name: grpc.unary_unary_rpc_method_handler(
+                _refusing(answer),
+                request_deserializer=message.FromString,
+                response_serializer=lambda response: response.SerializeToString(),
+            )
+            for name, (message, answer) in methods.items()
+        },
+    )
 
 
 def _refusing(answer: _Answer) -> Callable[[Any, grpc.ServicerContext], Any]:

@@ -48,6 +48,8 @@ class Account:
     Args:
         images: architecture by id, of images that are the operator's own.
         parameters: values of public parameters that have moved on since `world` was written.
+        addons: default versions of cluster add-ons that have moved on since `world` was written.
+        caller_role: the role by which the operator acts.
         forbidden: look-ups that the operator may not make (`getKeyPair`).
         instances_before_capacity_runs_out: a fault for tests: so many instances can be launched, the
             next is refused; None for no fault.
@@ -58,6 +60,8 @@ class Account:
     buckets: tuple[str, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
+    addons: Mapping[str, str] = field(default_factory=dict)
+    caller_role: str = "rehearsal"
     forbidden: tuple[str, ...] = ()
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
     instances_before_capacity_runs_out: int | None = None

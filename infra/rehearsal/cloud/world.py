@@ -87,6 +87,7 @@ INTERFACE_SERVICES = (
 MANAGED_POLICIES = (
     "AmazonSSMManagedInstanceCore",
     "AmazonEC2ContainerRegistryPullOnly",
+    "AmazonEKSClusterPolicy",
     "AmazonEKSWorkerNodePolicy",
     "AmazonEKS_CNI_Policy",
     "AmazonS3ReadOnlyAccess",
@@ -109,6 +110,36 @@ PARAMETERS: Mapping[str, tuple[str, str]] = {
 }
 """Public parameter → image id, architecture of the image."""
 IMAGES: Mapping[str, str] = dict(PARAMETERS.values())
+
+# EKS on a day: Kubernetes versions under standard or extended support, the default version of each add-on, zones that
+# take no control plane (EKS User Guide, "Kubernetes versions", "Subnet requirements and considerations").
+KUBERNETES_VERSIONS = ("1.33", "1.34", "1.35")
+ADDONS: Mapping[str, str] = {
+    "vpc-cni": "v1.20.4-eksbuild.2",
+    "kube-proxy": "v1.35.0-eksbuild.2",
+    "coredns": "v1.12.4-eksbuild.1",
+    "eks-pod-identity-agent": "v1.3.10-eksbuild.1",
+    "aws-fsx-csi-driver": "v1.9.0-eksbuild.1",
+}
+NO_CONTROL_PLANE = ("use1-az3", "usw1-az2", "cac1-az3")
+# Machines without accelerators, and the image that a node group starts them from.
+ORDINARY_MACHINES: Mapping[str, str] = {
+    "m7i.2xlarge": "AL2023_x86_64_STANDARD",
+    "m7g.2xlarge": "AL2023_ARM_64_STANDARD",
+}
+_NODE_IMAGE = (
+    "/aws/service/eks/optimized-ami/{version}/amazon-linux-2023/{architecture}/{kind}/recommended/"
+    "release_version"
+)
+NODE_IMAGES: Mapping[str, str] = {
+    _NODE_IMAGE.format(
+        version=version, architecture=architecture, kind=kind
+    ): f"{version}.0-20260101"
+    for version in KUBERNETES_VERSIONS
+    for architecture in ("x86_64", "arm64")
+    for kind in ("nvidia", "standard")
+}
+"""Public parameter → release of a node's image."""
 
 
 def is_offered(instance_type: str, zone: CloudZone) -> bool:

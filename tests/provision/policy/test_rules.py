@@ -19,6 +19,10 @@ def declared(kind: str, *, protected: bool = False, **properties: Any) -> Declar
     return Declared(type=kind, name="mine", properties=properties, is_protected=protected)
 
 
+def cluster(network: dict[str, Any], **properties: Any) -> Declared:
+    return declared(rules.CLUSTER, vpcConfig=network, **properties)
+
+
 def template(**properties: Any) -> Declared:
     return declared(rules.TEMPLATE, **properties)
 
@@ -65,6 +69,10 @@ REFUSED: list[tuple[Judge, Declared, str]] = [
     ),
     (rules.find_open_ports, declared(rules.LOAD_BALANCER), "faces the internet"),
     (rules.find_open_ports, declared(rules.LOAD_BALANCER, internal=False), "faces the internet"),
+    (rules.find_open_ports, cluster({}), "Everybody may dial"),
+    (rules.find_open_ports, cluster({"publicAccessCidrs": [OWN, ALL]}), "Everybody may dial"),
+    (rules.find_plain_secrets, cluster({}), "not encrypted"),
+    (rules.find_plain_secrets, cluster({}, encryptionConfig={"resources": []}), "not encrypted"),
     (rules.find_old_metadata, template(), "IMDSv1 answers"),
     (rules.find_old_metadata, template(**OPTIONAL), "IMDSv1 answers"),
     (rules.find_old_metadata, declared(rules.INSTANCE, ami="ami-1"), "IMDSv1 answers"),
@@ -157,6 +165,10 @@ ALLOWED: list[tuple[Judge, Declared]] = [
     (rules.find_open_ports, declared(rules.OLD_RULE, type="egress", cidrBlocks=[ALL])),
     (rules.find_open_ports, declared(rules.SECURITY_GROUP, ingress=[{"cidrBlocks": [OWN]}])),
     (rules.find_open_ports, declared(rules.LOAD_BALANCER, internal=True)),
+    (rules.find_open_ports, cluster({"publicAccessCidrs": [OWN]})),
+    (rules.find_open_ports, cluster({"publicAccessCidrs": UNKNOWN})),
+    (rules.find_open_ports, cluster({"endpointPublicAccess": False})),
+    (rules.find_plain_secrets, cluster({}, encryptionConfig={"resources": ["secrets"]})),
     (rules.find_old_metadata, template(**REQUIRED)),
     (rules.find_old_metadata, declared(rules.INSTANCE, launchTemplate={"id": UNKNOWN})),
     (rules.find_old_metadata, declared(rules.INSTANCE, ami="ami-1", **REQUIRED)),

@@ -1,0 +1,193 @@
+"""Managed node groups of the emulated cloud: what a launch template may not say, and which capacity they enter.
+
+Refusals follow the EKS User Guide: "Customize managed nodes with launch templates", "Create a managed node group with
+Capacity Blocks for ML", checked 2026-11-22.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+
+from infra.rehearsal.cloud.cluster_kinds import (
+    BAD,
+    IN_CLUSTER,
+    NODE_GROUP,
+    cluster_of,
+    eks_arn,
+    map_of,
+)
+from infra.rehearsal.cloud.identity_kinds import ROLE
+from infra.rehearsal.cloud.interface_rules import layout_refusals, read_interfaces
+from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, values_at
+from infra.rehearsal.cloud.machine_facts import MachineFacts, machine_facts
+from infra.rehearsal.cloud.machine_kinds import TEMPLATE
+from infra.rehearsal.cloud.network_kinds import SUBNET
+from infra.rehearsal.cloud.store import Resource
+from infra.rehearsal.cloud.world import ORDINARY_MACHINES, ZONES, is_offered
+
+_BLOCK = "CAPACITY_BLOCK"
+_CAPACITY_TYPES = ("ON_DEMAND", "SPOT", _BLOCK)
+_ACCELERATED = {"x86_64": "AL2023_x86_64_NVIDIA", "aarch64": "AL2023_ARM_64_NVIDIA"}
+
+
+def _make_node_group(request: Request) -> Made:
+    cluster = cluster_of(request)
+    template = _template(request)
+    name = request.text("nodeGroupName")
+    for sentence in (
+        *_group_refusals(request, cluster),
+        *_template_refusals(template),
+        *_machine_refusals(request, template),
+    ):
+        raise RefusedError(BAD, sentence)
+    _check_capacity(request, template)
+    scaling = f"eks-{name}-{request.digits[:8]}"
+    computed = {
+        "arn": eks_arn(request, "nodegroup", f"{request.text('clusterName')}/{name}"),
+        "status": "ACTIVE",
+        "version": request.text("version") or cluster.inputs.get("version"),
+        "resources": [{"autoscalingGroups": [{"name": scaling}]}],
+    }
+    if not request.text("releaseVersion"):
+        computed["releaseVersion"] = f"{cluster.inputs.get('version')}.0-20260101"
+    hidden = {"reservation": _reservation_id(template)}
+    return Made(id=f"{request.text('clusterName')}:{name}", computed=computed, hidden=hidden)
+
+
+def _template(request: Request) -> Mapping[str, object]:
+    """The launch template's version that a group names."""
+    template = request.linked(TEMPLATE, "launchTemplate.id")
+    versions = template.hidden["versions"] if template is not None else {}
+    version = request.text("launchTemplate.version")
+    if not isinstance(versions, dict) or version not in versions:
+        raise RefusedError(BAD, f"There is no version {version} of the launch template.")
+    return map_of(versions[version])
+
+
+def _group_refusals(request: Request, cluster: Resource) -> Iterator[str]:
+    capacity = request.text("capacityType") or "ON_DEMAND"
+    sizes = map_of(request.inputs.get("scalingConfig"))
+    least, wanted, most = (
+        int(str(sizes.get(key))) for key in ("minSize", "desiredSize", "maxSize")
+    )
+    if capacity not in _CAPACITY_TYPES:
+        yield f"capacityType {capacity} is not one of {', '.join(_CAPACITY_TYPES)}"
+    if not least <= wanted <= most:
+        yield f"Desired capacity {wanted} must be between {least} and {most}."
+    if request.text("version") not in {"", cluster.inputs.get("version")}:
+        yield f"The cluster runs {cluster.inputs.get('version')}, the nodes would run {request.text('version')}."
+    zones = {
+        str(found.outputs["availabilityZoneId"])
+        for value in values_at(request.inputs, "subnetIds[]")
+        if (found := request.store.get(SUBNET, str(value))) is not None
+    }
+    if capacity == _BLOCK and len(zones) != 1:
+        yield "A node group on a capacity block has subnets of its zone alone."
+    old = request.old
+    if (
+        old is not None
+        and capacity == _BLOCK
+        and old.inputs.get("version") != request.inputs.get("version")
+        and wanted
+    ):
+        yield "The desired size of a node group on a capacity block must be 0 for an upgrade."
+
+
+def _template_refusals(template: Mapping[str, object]) -> Iterator[str]:
+    if template.get("iamInstanceProfile"):
+        yield "Launch template should not specify an instance profile. The noderole in your request will be used."
+    if any(values_at(template, "networkInterfaces[].subnetId")):
+        yield "Launch template should not specify subnets in its network interfaces."
+    groups = any(values_at(template, "networkInterfaces[].securityGroups[]"))
+    if groups and template.get("vpcSecurityGroupIds"):
+        yield "Security groups are given to the instance or to its interfaces, not to both."
+    if template.get("networkInterfaces") and not groups:
+        yield "Interfaces without security groups do not reach the control plane."
+    text = base64.b64decode(str(template.get("userData") or "")).decode()
+    if text and not text.startswith("MIME-Version: 1.0"):
+        yield "User data was not in the MIME multipart format."
+
+
+def _machine_refusals(request: Request, template: Mapping[str, object]) -> Iterator[str]:
+    name, image = str(template.get("instanceType") or ""), request.text("amiType")
+    machine = machine_facts(name)
+    if machine is None:
+        if name not in ORDINARY_MACHINES:
+            yield f"The instance type {name} does not exist."
+        elif image != ORDINARY_MACHINES[name]:
+            yield f"{name} does not start {image}."
+        return
+    if image != _ACCELERATED[machine.architecture]:
+        yield f"{name} does not start {image}."
+    yield from _zone_refusals(request, machine)
+    yield from layout_refusals(machine, read_interfaces(template.get("networkInterfaces")))
+
+
+def _zone_refusals(request: Request, machine: MachineFacts) -> Iterator[str]:
+    for value in values_at(request.inputs, "subnetIds[]"):
+        subnet = request.store.get(SUBNET, str(value))
+        if subnet is not None:
+            zone = ZONES[str(subnet.outputs["availabilityZoneId"])]
+            if not is_offered(machine.name, zone):
+                yield f"Your requested instance type ({machine.name}) is not supported in {zone.name}."
+
+
+def _reservation_id(template: Mapping[str, object]) -> str:
+    path = "capacityReservationSpecification.capacityReservationTarget.capacityReservationId"
+    return str(next(values_at(template, path), ""))
+
+
+def _check_capacity(request: Request, template: Mapping[str, object]) -> None:
+    """Whether the template enters the reservation as the group says, and the reservation has room."""
+    is_block = request.text("capacityType") == _BLOCK
+    market = str(next(values_at(template, "instanceMarketOptions.marketType"), ""))
+    identity = _reservation_id(template)
+    if is_block != (market == "capacity-block"):
+        raise RefusedError(BAD, f"capacityType and marketType '{market}' contradict each other.")
+    if is_block and any(values_at(template, "placement.groupName")):
+        raise RefusedError(BAD, "Capacity Blocks do not support placement groups.")
+    machine = machine_facts(str(template.get("instanceType") or ""))
+    if not identity:
+        if machine is not None and "on-demand" not in machine.capacity_kinds:
+            raise RefusedError("Unsupported", f"{machine.name} can be launched into a block only.")
+        return
+    reservation = request.store.account.reservations.get(identity)
+    if reservation is None:
+        what = f"The capacity reservation '{identity}' does not exist."
+        raise RefusedError("InvalidCapacityReservationId.NotFound", what)
+    subnet = request.store.get(SUBNET, str(next(values_at(request.inputs, "subnetIds[]"), "")))
+    zone_id = str(subnet.outputs["availabilityZoneId"]) if subnet is not None else ""
+    wanted = int(str(map_of(request.inputs.get("scalingConfig")).get("desiredSize")))
+    for is_wrong, sentence in (
+        (reservation.state != "active", f"The reservation is {reservation.state}"),
+        (
+            reservation.instance_type != template.get("instanceType"),
+            f"It holds {reservation.instance_type}",
+        ),
+        (
+            reservation.zone_id != zone_id,
+            f"It is in {reservation.zone_id}, the subnet in {zone_id}",
+        ),
+        (reservation.num_instances < wanted, f"It holds {reservation.num_instances} instances"),
+    ):
+        if is_wrong:
+            raise RefusedError("AsgInstanceLaunchFailures", f"{sentence} ({identity}).")
+
+
+KINDS: Mapping[str, Kind] = {
+    NODE_GROUP: Kind(
+        noun="EKS Node Group",
+        make=_make_node_group,
+        replaces=frozenset(
+            {"clusterName", "nodeRoleArn", "subnetIds", "amiType", "capacityType", "nodeGroupName"}
+        ),
+        auto_name="nodeGroupName",
+        links=(
+            IN_CLUSTER,
+            Link(path="subnetIds[]", token=SUBNET, code=BAD),
+            Link(path="nodeRoleArn", token=ROLE, handle="arn", code=BAD),
+            Link(path="launchTemplate.id", token=TEMPLATE, code=BAD),
+        ),
+    ),
+}

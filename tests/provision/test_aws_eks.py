@@ -1,0 +1,294 @@
+"""A stack on a cluster of its own: what is made, and that its pods fit on its nodes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.catalog.instance_types import read_instance_type
+from infra.rehearsal.cloud.store import Store
+from tests.provision.belongings import own_stack, their_network
+from tests.provision.kubernetes_program import put_kubectl, run_program, whole_cluster
+
+Record = Callable[..., Any]
+STACK = "eks-b200-tp8"
+WAIVED = {"waive": [{"rule": "eks-local-zone", "reason": "AWS has confirmed it"}]}
+GB200 = {"platform": "aws-eks", "weights": {"storage": "s3-to-nvme"}, **WAIVED}
+
+
+def pods(recorded: Any) -> list[dict[str, Any]]:
+    """Specifications of all pods with engines."""
+    sets = recorded.of_type("LeaderWorkerSet").values()
+    return [each["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"] for each in sets]
+
+
+def group(recorded: Any) -> dict[str, Any]:
+    found: dict[str, Any] = recorded.of_type("NodeGroup")["accelerators"]
+    return found
+
+
+def template(recorded: Any) -> dict[str, Any]:
+    found: dict[str, Any] = recorded.of_type("LaunchTemplate")["accelerators"]
+    return found
+
+
+def policies_of(recorded: Any, role: str) -> set[str]:
+    name = recorded.of_type("Role")[role]["name"]
+    attached = recorded.of_type("RolePolicyAttachment").values()
+    return {each["policyArn"].rpartition("/")[2] for each in attached if each["role"] == name}
+
+
+def test_nodes_are_as_many_as_hosts_and_come_from_the_capacity_block_alone(record: Record) -> None:
+    recorded = record(STACK)
+    nodes, launched = group(recorded), template(recorded)
+    assert nodes["capacityType"] == "CAPACITY_BLOCK"
+    assert set(nodes["scalingConfig"].values()) == {1}
+    assert launched["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert launched["capacityReservationSpecification"] == {
+        "capacityReservationPreference": "capacity-reservations-only",
+        "capacityReservationTarget": {"capacityReservationId": "cr-0123456789abcdef0"},
+    }
+    assert "placement" not in launched
+    assert recorded.of_type("PlacementGroup") == {}
+    (subnet,) = nodes["subnetIds"]
+    assert recorded.of_type("Subnet")["hosts"]["availabilityZoneId"] == "use2-az1"
+    assert subnet not in recorded.of_type("Cluster")["cluster"]["vpcConfig"]["subnetIds"]
+
+
+def test_a_template_of_managed_nodes_leaves_out_what_eks_refuses(record: Record) -> None:
+    for launched in record(STACK).of_type("LaunchTemplate").values():
+        assert "iamInstanceProfile" not in launched
+        assert "imageId" not in launched
+        assert all("subnetId" not in each for each in launched.get("networkInterfaces", ()))
+        assert base64.b64decode(launched["userData"]).decode().startswith("MIME-Version: 1.0")
+        assert launched["metadataOptions"]["httpTokens"] == "required"
+
+
+@pytest.mark.parametrize("layout", ["ip-saving", "maximum"])
+@pytest.mark.parametrize(
+    ("accelerator", "name"),
+    [("b200", "p6-b200.48xlarge"), ("b300", "p6-b300.48xlarge"), ("h200", "p5en.48xlarge")],
+)
+def test_interfaces_are_those_of_the_layout(
+    record: Record, tmp_path: Path, accelerator: str, name: str, layout: str
+) -> None:
+    capacity = {"kind": "capacity-block", "network_layout": layout}
+    root = own_stack(tmp_path, STACK, accelerator=accelerator, capacity=capacity)
+    rows = template(record("mine", root=root))["networkInterfaces"]
+    made = [(row["networkCardIndex"], row["deviceIndex"], row["interfaceType"]) for row in rows]
+    wanted = read_instance_type(name).interfaces(layout)  # type: ignore[arg-type]  # of the parameters
+    assert made == [(each.card, each.device, each.type) for each in wanted]
+    assert all(len(row["securityGroups"]) == 2 for row in rows)
+
+
+def test_on_demand_nodes_of_several_hosts_share_a_placement_group(
+    record: Record, tmp_path: Path
+) -> None:
+    recorded = record("mine", root=own_stack(tmp_path, "h200-2n-tp16", platform="aws-eks"))
+    assert group(recorded)["capacityType"] == "ON_DEMAND"
+    assert template(recorded)["placement"]["groupName"].startswith("nodes-")
+
+
+def test_pods_fit_on_the_nodes(record: Record, tmp_path: Path) -> None:
+    recorded = record("mine", root=own_stack(tmp_path, "h200-2n-tp16", platform="aws-eks"))
+    nodes = group(recorded)
+    num_efa = sum(
+        row["interfaceType"] != "interface" for row in template(recorded)["networkInterfaces"]
+    )
+    for pod in pods(recorded):
+        assert pod["nodeSelector"].items() <= nodes["labels"].items()
+        (taint,) = nodes["taints"]
+        (toleration,) = pod["tolerations"]
+        assert (toleration["key"], toleration["operator"]) == (taint["key"], "Exists")
+        limits = pod["containers"][0]["resources"]["limits"]
+        assert limits == {
+            "nvidia.com/gpu": "8",
+            "vpc.amazonaws.com/efa": str(num_efa),
+            "hugepages-2Mi": "5120Mi",
+        }
+    assert (
+        sum(
+            each["spec"]["leaderWorkerTemplate"]["size"]
+            for each in recorded.of_type("LeaderWorkerSet").values()
+        )
+        == nodes["scalingConfig"]["desiredSize"]
+    )
+    assert "efa-device-plugin" in recorded.of_type("Release")
+
+
+def test_the_workload_is_the_one_of_a_cluster_that_exists(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands, images, devices and probes are the same; where weights lie and which nodes are chosen is not."""
+    lustre = {"weights": {"storage": "fsx-lustre"}}
+    ours = record("mine", root=own_stack(tmp_path, "h200-2n-tp16", platform="aws-eks", **lustre))
+    fields = {"platform": "existing-kubernetes", **lustre}
+    answers = whole_cluster()
+    resources = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "16"}
+    path = "/api/v1/nodes?labelSelector=moe-infra/pool%3Daccelerators"
+    answers[path] = {
+        "items": [
+            {**each, "status": {**each["status"], "allocatable": resources}}
+            for each in _nodes(answers)
+        ]
+    }
+    put_kubectl(tmp_path / "bin", answers)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    theirs = run_program(
+        "mine",
+        tmp_path / "bin",
+        root=own_stack(tmp_path, "h200-2n-tp16", **fields),
+        node_selector="moe-infra/pool=accelerators",
+        network_resource="vpc.amazonaws.com/efa=16",
+        fsx_id="fs-0123456789abcdef0",
+        fsx_dns_name="fs.example.com",
+        fsx_mount_name="abcdefgh",
+    )
+    there = {
+        (kind.rpartition(":")[2], name): each
+        for (kind, name), each in theirs.resources.items()
+        if "apiVersion" in each
+    }
+    here = {key: each for key, each in ours.resources.items() if "apiVersion" in each}
+    volume = ("PersistentVolume", "weights")
+    assert here.pop(volume)["spec"]["csi"]["driver"] == there.pop(volume)["spec"]["csi"]["driver"]
+    assert here == there
+
+
+def _nodes(answers: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = next(
+        each["items"] for path, each in answers.items() if "nodes?" in path
+    )
+    return found
+
+
+def test_a_stack_moves_by_one_field(record: Record, tmp_path: Path) -> None:
+    recorded = record("mine", root=own_stack(tmp_path, "b200-sglang-tp8", platform="aws-eks"))
+    assert recorded.inventory["platform"] == "aws-eks"
+    assert recorded.inventory["weights"] == record("b200-sglang-tp8").inventory["weights"]
+
+
+def test_roles_are_given_what_they_need_and_no_more(record: Record) -> None:
+    recorded = record(STACK)
+    assert policies_of(recorded, "control-plane") == {"AmazonEKSClusterPolicy"}
+    assert policies_of(recorded, "nodes") == {
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+    }
+    assert policies_of(recorded, "vpc-cni") == {"AmazonEKS_CNI_Policy"}
+    assert policies_of(recorded, "weights") == set()
+    inline = {
+        name: {
+            action
+            for statement in json.loads(each["policy"])["Statement"]
+            for action in (
+                statement["Action"]
+                if isinstance(statement["Action"], list)
+                else [statement["Action"]]
+            )
+        }
+        for name, each in recorded.of_type("RolePolicy").items()
+    }
+    assert inline == {
+        "read-weights": {"s3:ListBucket", "s3:GetBucketLocation", "s3:GetObject"},
+        "use-key": {"kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"},
+    }
+
+
+def test_pods_read_the_bucket_as_themselves(record: Record) -> None:
+    recorded = record(STACK)
+    (identity,) = recorded.of_type("PodIdentityAssociation").values()
+    (account,) = recorded.of_type("ServiceAccount").values()
+    (pod,) = pods(recorded)
+    assert identity["serviceAccount"] == account["metadata"]["name"] == pod["serviceAccountName"]
+    assert identity["namespace"] == account["metadata"]["namespace"]
+    (copying,) = pod["initContainers"]
+    assert copying["env"] == [
+        {"name": "WEIGHTS_SOURCE", "value": recorded.inventory["weights"]["source"]}
+    ]
+    assert recorded.of_type("Key")["secrets"]["enableKeyRotation"] is True
+
+
+def test_a_public_block_dials_the_api_over_the_internet_and_nobody_else(record: Record) -> None:
+    recorded = record(STACK, api_from_cidr="203.0.113.0/24")
+    reached = recorded.of_type("Cluster")["cluster"]["vpcConfig"]
+    assert reached["publicAccessCidrs"] == ["203.0.113.0/24"]
+    assert reached["endpointPrivateAccess"] is True
+    rules = recorded.of_type("SecurityGroupIngressRule")
+    assert all("cidrIpv4" not in each for each in rules.values())
+
+
+def test_a_private_block_dials_the_api_inside_the_network_alone(record: Record) -> None:
+    recorded = record(STACK, prepare=their_subnets, api_from_cidr="10.9.0.0/16")
+    reached = recorded.of_type("Cluster")["cluster"]["vpcConfig"]
+    assert reached["endpointPublicAccess"] is False
+    assert "publicAccessCidrs" not in reached
+    rule = recorded.of_type("SecurityGroupIngressRule")["api-in"]
+    assert (rule["cidrIpv4"], rule["fromPort"]) == ("10.9.0.0/16", 443)
+
+
+def their_subnets(store: Store) -> dict[str, str]:
+    zones = ("use2-az1", "use2-az1", "use2-az2")
+    hosts, first, second = their_network(store, region="us-east-2", zones=zones)
+    return {"subnet_id": hosts.id, "control_subnet_ids": f"{first.id},{second.id}"}
+
+
+def test_a_network_of_theirs_is_used_and_none_is_made(record: Record) -> None:
+    recorded = record(STACK, prepare=their_subnets)
+    assert recorded.of_type("Vpc") == recorded.of_type("Subnet") == {}
+    reached = recorded.of_type("Cluster")["cluster"]["vpcConfig"]
+    assert group(recorded)["subnetIds"] != reached["subnetIds"][:1]
+    system = recorded.of_type("NodeGroup")["system"]
+    assert system["subnetIds"] == reached["subnetIds"][:1]
+
+
+def test_addons_are_pinned_and_pods_have_prefixes_of_addresses(record: Record) -> None:
+    addons = record(STACK).of_type("Addon")
+    assert set(addons) == {"vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent"}
+    assert all(each["addonVersion"].startswith("v") for each in addons.values())
+    settings = json.loads(addons["vpc-cni"]["configurationValues"])
+    assert settings["env"]["ENABLE_PREFIX_DELEGATION"] == "true"
+
+
+def test_lustre_is_mounted_through_its_driver(record: Record, tmp_path: Path) -> None:
+    root = own_stack(tmp_path, STACK, weights={"storage": "fsx-lustre"})
+    recorded = record("mine", root=root)
+    assert "aws-fsx-csi-driver" in recorded.of_type("Addon")
+    volume = recorded.of_type("PersistentVolume")["weights"]["spec"]["csi"]
+    assert volume["volumeHandle"] == recorded.inventory["weights"]["file_system"]
+    assert volume["volumeAttributes"]["mountname"].endswith("/weights")
+    assert "<<" not in json.dumps(list(recorded.resources.values()))
+    assert recorded.of_type("PodIdentityAssociation") == {}
+
+
+def test_a_shared_mount_is_mounted_before_the_node_joins(record: Record, tmp_path: Path) -> None:
+    root = own_stack(tmp_path, STACK, weights={"storage": "shared-mount"})
+    export = "fs-0123456789abcdef0.efs.us-east-2.amazonaws.com:/"
+    recorded = record("mine", root=root, weights_mount=export)
+    script = base64.b64decode(template(recorded)["userData"]).decode()
+    assert f"{export} /models nfs4" in script
+    (pod,) = pods(recorded)
+    assert {"name": "weights", "hostPath": {"path": "/models", "type": "Directory"}} in pod[
+        "volumes"
+    ]
+
+
+def test_gb200_gets_its_domain_and_nodes_of_its_architecture(
+    record: Record, tmp_path: Path
+) -> None:
+    recorded = record("mine", root=own_stack(tmp_path, "k8s-gb200-2p1d", **GB200))
+    assert group(recorded)["amiType"] == "AL2023_ARM_64_NVIDIA"
+    assert group(recorded)["capacityType"] == "CAPACITY_BLOCK"
+    assert recorded.of_type("LaunchTemplate")["system"]["instanceType"] == "m7g.2xlarge"
+    driver = recorded.of_type("Release")["dra-driver"]["values"]
+    assert driver["resources"] == {"gpus": {"enabled": False}, "computeDomains": {"enabled": True}}
+    assert len(recorded.of_type("ComputeDomain")) == 1
+    zones = {name: each["availabilityZoneId"] for name, each in recorded.of_type("Subnet").items()}
+    assert zones["hosts"] == "use1-dfw2-az1"
+    assert {"use1-az6"} < {zones["control-0"], zones["control-1"], zones["gateways"]}
+    assert any("eks-local-zone" in said or "Local Zone" in said for said in recorded.said)
