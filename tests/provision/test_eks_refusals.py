@@ -42,6 +42,8 @@ ROLE = "arn:aws:iam::000000000000:role/rehearsal"
         ({"kubernetes_version": "1.99"}, "There is no add-on vpc-cni", "kubernetes_version 1.35"),
         ({"vpc_cidr": "10.64.0.0/24"}, "too small for a cluster", "config set vpc_cidr 10.64.0.0/16"),
         ({"namespace": "My_Team"}, "is not a name of a namespace", "config set namespace serving"),
+        ({"node_tuning": "later"}, "is none of apply, rollback, none", "config set node_tuning"),
+        ({"owner": "two words"}, "cannot be a label", "config set owner"),
         ({"control_subnet_ids": "subnet-1"}, "is not two ids of subnets", "control_subnet_ids"),
         ({"reservation_id": ""}, "Not set: the capacity reservation", "reservation_id cr-"),
         ({"zone_id": "use2-az2"}, "is in us-east-2a; zone use2-az2", "config set zone_id"),

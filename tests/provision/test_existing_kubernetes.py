@@ -22,6 +22,7 @@ from tests.provision.kubernetes_program import (
     WEBHOOKS,
     Made,
     put_kubectl,
+    readable,
     run_program,
     whole_cluster,
 )
@@ -68,27 +69,12 @@ def test_the_objects_of_a_stack_are_those_of_its_golden_file(
 ) -> None:
     own = {"root": stack_file(tmp_path, **IN_ONE), **NODES} if golden == UNIT else {}
     made = provisioned("mine" if own else golden, **own)
-    text = json.dumps(readable(made), indent=1, sort_keys=True) + "\n"
+    text = json.dumps(readable(made.resources), indent=1, sort_keys=True) + "\n"
     path = GOLDEN / f"{golden}.json"
     if update_golden:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8"), "pytest --update-golden writes it anew"
-
-
-def readable(made: Made) -> list[dict[str, Any]]:
-    """Every resource; programs are files of their own, and what they are told is part of the golden file."""
-    told = of_kind(made, "ConfigMap").get("node-tuning-settings", {})
-    name = told.get("metadata", {}).get("name", "none")
-    # the agent changes with every release, and the name with it
-    document = json.loads(json.dumps(list(made.resources.items())).replace(name, "TUNING"))
-    rows = []
-    for (typ, resource), inputs in sorted(document):
-        data = inputs.get("data", {})
-        for file, text in data.items():
-            data[file] = json.loads(text) if file.endswith(".json") else "..."
-        rows.append({"type": typ, "name": resource, "inputs": inputs})
-    return rows
 
 
 def test_every_golden_file_is_of_a_stack() -> None:

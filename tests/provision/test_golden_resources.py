@@ -6,7 +6,6 @@ Read the difference as the person who pays for the machines.
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from infra.spec.load import PROJECT, load_stack
+from tests.provision.kubernetes_program import readable as readable_objects
 
 Record = Callable[..., Any]
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cloud"
@@ -78,15 +78,6 @@ def test_the_resources_of_a_stack_are_those_of_its_golden_file(
     assert text == path.read_text(encoding="utf-8"), "pytest --update-golden writes it anew"
 
 
-def readable_object(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """An object as a reader wants it: the launcher is a file of its own, what it is told is part of the golden file."""
-    shown = copy.deepcopy(dict(inputs))
-    if "processes.json" in shown.get("data", {}):
-        shown["data"]["launch.py"] = "..."
-        shown["data"]["processes.json"] = json.loads(shown["data"]["processes.json"])
-    return shown
-
-
 @pytest.mark.parametrize("stack", ON_EKS)
 def test_the_cluster_and_the_objects_of_a_stack_are_those_of_its_golden_files(
     record: Record, stack: str, update_golden: bool
@@ -94,13 +85,10 @@ def test_the_cluster_and_the_objects_of_a_stack_are_those_of_its_golden_files(
     recorded = record(stack)
     objects = {key: each for key, each in recorded.resources.items() if "apiVersion" in each}
     cloud = {key: each for key, each in recorded.resources.items() if key not in objects}
-    rows = [
-        {"type": kind, "name": name, "inputs": readable_object(inputs)}
-        for (kind, name), inputs in sorted(objects.items())
-    ]
     texts = {
         GOLDEN / f"{stack}.json": golden_text(replace(recorded, resources=cloud)),
-        OBJECTS / f"{stack}.json": json.dumps(rows, indent=1, sort_keys=True) + "\n",
+        OBJECTS / f"{stack}.json": json.dumps(readable_objects(objects), indent=1, sort_keys=True)
+        + "\n",
     }
     for path, text in texts.items():
         if update_golden:
