@@ -69,7 +69,6 @@ def _make_cluster(request: Request) -> Made:
         "vpcConfig": vpc_config,
         "endpoint": f"https://{digits(name).upper()}.gr7.{request.region}.eks.amazonaws.com",
         "certificateAuthority": {"data": authority},
-        "status": "ACTIVE",
         "platformVersion": "eks.1",
         "createdAt": "2026-01-01T00:00:00Z",
     }
@@ -172,7 +171,9 @@ def _make_access_entry(request: Request) -> Made:
     if not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+", arn):
         raise RefusedError(BAD, f"The specified principalArn {arn} is invalid.")
     identity = f"{request.text('clusterName')}:{arn}"
-    return Made(id=identity, computed={"accessEntryArn": f"{request.digits}", "userName": arn})
+    computed: dict[str, object] = {"userName": arn, "type": "STANDARD", "kubernetesGroups": []}
+    computed["accessEntryArn"] = eks_arn(request, "access-entry", f"{identity}/{request.digits}")
+    return Made(id=identity, computed=computed)
 
 
 def _make_access_policy(request: Request) -> Made:
@@ -193,18 +194,9 @@ def _make_pod_identity(request: Request) -> Made:
 
 
 def cluster_of(request: Request) -> Resource:
-    """The cluster that `clusterName` names.
-
-    Raises:
-        RefusedError: there is none.
-    """
+    """The cluster that `clusterName` names; links have seen that there is one."""
     name = request.text("clusterName")
-    found = next(
-        (each for each in request.store.of_type(CLUSTER) if each.inputs.get("name") == name), None
-    )
-    if found is None:
-        raise RefusedError("ResourceNotFoundException", f"No cluster found for name: {name}.")
-    return found
+    return next(each for each in request.store.of_type(CLUSTER) if each.inputs.get("name") == name)
 
 
 def map_of(value: object) -> Mapping[str, object]:
@@ -217,7 +209,6 @@ KINDS: Mapping[str, Kind] = {
     CLUSTER: Kind(
         noun="EKS Cluster",
         make=_make_cluster,
-        replaces=frozenset({"name", "roleArn", "encryptionConfig"}),
         auto_name="name",
         belongings=_belongings,
         links=(
@@ -228,7 +219,6 @@ KINDS: Mapping[str, Kind] = {
     ADDON: Kind(
         noun="EKS Add-On",
         make=_make_addon,
-        replaces=frozenset({"clusterName", "addonName"}),
         links=(
             IN_CLUSTER,
             Link(path="podIdentityAssociations[].roleArn", token=ROLE, handle="arn", code=BAD),
@@ -237,19 +227,16 @@ KINDS: Mapping[str, Kind] = {
     ACCESS_ENTRY: Kind(
         noun="EKS Access Entry",
         make=_make_access_entry,
-        replaces=frozenset({"clusterName", "principalArn", "type"}),
         links=(IN_CLUSTER,),
     ),
     ACCESS_POLICY: Kind(
         noun="EKS Access Policy Association",
         make=_make_access_policy,
-        replaces=frozenset({"clusterName", "principalArn", "policyArn", "accessScope"}),
         links=(IN_CLUSTER,),
     ),
     POD_IDENTITY: Kind(
         noun="EKS Pod Identity Association",
         make=_make_pod_identity,
-        replaces=frozenset({"clusterName", "namespace", "serviceAccount"}),
         links=(IN_CLUSTER, Link(path="roleArn", token=ROLE, handle="arn", code=BAD)),
     ),
 }

@@ -27,7 +27,6 @@ from infra.rehearsal.cloud.store import Resource
 from infra.rehearsal.cloud.world import ORDINARY_MACHINES, ZONES, is_offered
 
 _BLOCK = "CAPACITY_BLOCK"
-_CAPACITY_TYPES = ("ON_DEMAND", "SPOT", _BLOCK)
 _ACCELERATED = {"x86_64": "AL2023_x86_64_NVIDIA", "aarch64": "AL2023_ARM_64_NVIDIA"}
 
 
@@ -45,7 +44,7 @@ def _make_node_group(request: Request) -> Made:
     scaling = f"eks-{name}-{request.digits[:8]}"
     computed = {
         "arn": eks_arn(request, "nodegroup", f"{request.text('clusterName')}/{name}"),
-        "status": "ACTIVE",
+        "instanceTypes": request.inputs.get("instanceTypes") or [],  # the template's
         "version": request.text("version") or cluster.inputs.get("version"),
         "resources": [{"autoscalingGroups": [{"name": scaling}]}],
     }
@@ -71,8 +70,6 @@ def _group_refusals(request: Request, cluster: Resource) -> Iterator[str]:
     least, wanted, most = (
         int(str(sizes.get(key))) for key in ("minSize", "desiredSize", "maxSize")
     )
-    if capacity not in _CAPACITY_TYPES:
-        yield f"capacityType {capacity} is not one of {', '.join(_CAPACITY_TYPES)}"
     if not least <= wanted <= most:
         yield f"Desired capacity {wanted} must be between {least} and {most}."
     if request.text("version") not in {"", cluster.inputs.get("version")}:
@@ -148,6 +145,8 @@ def _check_capacity(request: Request, template: Mapping[str, object]) -> None:
     if is_block and any(values_at(template, "placement.groupName")):
         raise RefusedError(BAD, "Capacity Blocks do not support placement groups.")
     machine = machine_facts(str(template.get("instanceType") or ""))
+    if is_block and not identity:
+        raise RefusedError(BAD, "A capacity block needs a capacity reservation target.")
     if not identity:
         if machine is not None and "on-demand" not in machine.capacity_kinds:
             raise RefusedError("Unsupported", f"{machine.name} can be launched into a block only.")
@@ -179,9 +178,6 @@ KINDS: Mapping[str, Kind] = {
     NODE_GROUP: Kind(
         noun="EKS Node Group",
         make=_make_node_group,
-        replaces=frozenset(
-            {"clusterName", "nodeRoleArn", "subnetIds", "amiType", "capacityType", "nodeGroupName"}
-        ),
         auto_name="nodeGroupName",
         links=(
             IN_CLUSTER,

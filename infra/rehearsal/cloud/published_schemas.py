@@ -104,6 +104,23 @@ TYPES: Mapping[str, SameThing] = {
     ),
     "aws:lb/targetGroup:TargetGroup": SameThing(name="AWS::ElasticLoadBalancingV2::TargetGroup"),
     "aws:lb/listener:Listener": SameThing(name="AWS::ElasticLoadBalancingV2::Listener"),
+    "aws:kms/key:Key": SameThing(
+        name="AWS::KMS::Key",
+        renamed={"KeySpec": "customerMasterKeySpec", "PendingWindowInDays": "deletionWindowInDays"},
+    ),
+    "aws:eks/cluster:Cluster": SameThing(
+        name="AWS::EKS::Cluster", renamed={"ResourcesVpcConfig": "vpcConfig"}
+    ),
+    "aws:eks/nodeGroup:NodeGroup": SameThing(
+        name="AWS::EKS::Nodegroup", renamed={"NodeRole": "nodeRoleArn", "Subnets": "subnetIds"}
+    ),
+    "aws:eks/addon:Addon": SameThing(name="AWS::EKS::Addon"),
+    "aws:eks/accessEntry:AccessEntry": SameThing(
+        name="AWS::EKS::AccessEntry", renamed={"Username": "userName"}
+    ),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": SameThing(
+        name="AWS::EKS::PodIdentityAssociation"
+    ),
 }
 
 # Properties that CloudFormation replaces for although EC2 has a call that changes them: ModifySecurityGroupRules,
@@ -131,6 +148,10 @@ BEYOND: Mapping[str, frozenset[str]] = {
     "aws:ec2/eip:Eip": frozenset({"domain"}),
     "aws:ec2/placementGroup:PlacementGroup": frozenset({"name"}),
     "aws:ec2/routeTableAssociation:RouteTableAssociation": frozenset({"gatewayId"}),
+    # DisassociateAccessPolicy and AssociateAccessPolicy alone; the latter changes the scope
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": frozenset(
+        {"clusterName", "principalArn", "policyArn"}
+    ),
     "aws:fsx/lustreFileSystem:LustreFileSystem": frozenset({"deploymentType", "efaEnabled"}),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": frozenset({"role", "policyArn"}),
     "aws:lb/targetGroupAttachment:TargetGroupAttachment": frozenset(

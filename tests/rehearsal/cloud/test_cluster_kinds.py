@@ -1,0 +1,224 @@
+"""What the emulated EKS refuses, and lets through."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra.rehearsal.cloud.cluster_kinds import (
+    ACCESS_ENTRY,
+    ACCESS_POLICY,
+    ADDON,
+    CLUSTER,
+    KEY,
+    NODE_GROUP,
+    POD_IDENTITY,
+)
+from infra.rehearsal.cloud.identity_kinds import PROFILE, ROLE
+from infra.rehearsal.cloud.machine_kinds import TEMPLATE
+from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET, VPC
+from infra.rehearsal.cloud.operations import check, delete
+from tests.rehearsal.cloud.conftest import BLOCK, interface
+
+if TYPE_CHECKING:
+    from infra.rehearsal.cloud.store import Resource
+    from tests.rehearsal.cloud.conftest import Cloud
+
+TRUST = json.dumps({"Statement": []})
+PARTS = base64.b64encode(b"MIME-Version: 1.0\n").decode()
+ENTERED = {
+    "capacityReservationSpecification": {
+        "capacityReservationTarget": {"capacityReservationId": BLOCK}
+    },
+    "instanceMarketOptions": {"marketType": "capacity-block"},
+}
+
+
+class Eks:
+    """A cluster in zones 1 and 2 with a subnet for nodes in zone 2, where the account's block is."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.vpc = cloud.make(VPC, cidrBlock="10.0.0.0/16")
+        self.subnets = [self.subnet(number, f"use1-az{number}") for number in (1, 2)]
+        self.nodes = self.subnet(3, "use1-az2")
+        self.role = cloud.make(ROLE, assumeRolePolicy=TRUST)
+        self.group = cloud.make(SECURITY_GROUP, vpcId=self.vpc.id)
+
+    def subnet(self, number: int, zone: str) -> Resource:
+        block = f"10.0.{number}.0/24"
+        return self.cloud.make(SUBNET, vpcId=self.vpc.id, cidrBlock=block, availabilityZoneId=zone)
+
+    def cluster_inputs(self, **changed: Any) -> dict[str, Any]:
+        network = {
+            "subnetIds": [each.id for each in self.subnets],
+            "endpointPrivateAccess": True,
+            "endpointPublicAccess": False,
+            **changed.pop("vpcConfig", {}),
+        }
+        whole = {"name": "mine", "version": "1.35", "roleArn": self.role.outputs["arn"]}
+        return {**whole, "vpcConfig": network, **changed}
+
+    def cluster(self) -> Resource:
+        return self.cloud.make(CLUSTER, **self.cluster_inputs())
+
+    def template(self, **changed: Any) -> Resource:
+        rows = [{**interface(self.nodes, self.group), "subnetId": None}]
+        inputs: dict[str, Any] = {
+            "instanceType": "p5en.48xlarge",
+            "networkInterfaces": rows,
+            "userData": PARTS,
+            **ENTERED,
+        }
+        return self.cloud.make(TEMPLATE, **{**inputs, **changed})
+
+    def group_inputs(self, template: Resource, **changed: Any) -> dict[str, Any]:
+        whole: dict[str, Any] = {
+            "clusterName": "mine",
+            "nodeRoleArn": self.role.outputs["arn"],
+            "subnetIds": [self.nodes.id],
+            "amiType": "AL2023_x86_64_NVIDIA",
+            "capacityType": "CAPACITY_BLOCK",
+            "scalingConfig": {"desiredSize": 1, "minSize": 1, "maxSize": 1},
+            "launchTemplate": {"id": template.id, "version": "1"},
+        }
+        return {**whole, **changed}
+
+
+@pytest.fixture
+def eks(cloud: Cloud) -> Eks:
+    return Eks(cloud)
+
+
+def test_a_cluster_has_an_endpoint_and_a_group_that_go_with_it(cloud: Cloud, eks: Eks) -> None:
+    cluster = eks.cluster()
+    reached = cluster.outputs["vpcConfig"]
+    assert isinstance(reached, dict)
+    group = str(reached["clusterSecurityGroupId"])
+    assert cloud.store.get(SECURITY_GROUP, group) is not None
+    assert str(cluster.outputs["endpoint"]).endswith(".us-east-1.eks.amazonaws.com")
+    delete(cloud.store, cluster.id, cluster.urn)
+    assert cloud.store.get(SECURITY_GROUP, group) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"version": "1.20"}, "unsupported Kubernetes version 1.20"),
+        ({"vpcConfig": {"endpointPrivateAccess": False}}, "cannot be disabled at the same time"),
+        ({"vpcConfig": {"publicAccessCidrs": ["198.51.100.0/24"]}}, "public access is disabled"),
+        (
+            {"encryptionConfig": {"provider": {"keyArn": "arn:none"}, "resources": ["secrets"]}},
+            "keyArn in encryptionConfig",
+        ),
+    ],
+)
+def test_a_cluster_that_eks_refuses(
+    cloud: Cloud, eks: Eks, changed: dict[str, Any], says: str
+) -> None:
+    assert says in cloud.refusal(CLUSTER, **eks.cluster_inputs(**changed))
+
+
+def test_a_control_plane_wants_two_zones_that_take_one(cloud: Cloud, eks: Eks) -> None:
+    one = {"subnetIds": [eks.subnets[1].id, eks.nodes.id]}
+    assert "two different AZs" in cloud.refusal(CLUSTER, **eks.cluster_inputs(vpcConfig=one))
+    other = {"subnetIds": [eks.subnets[0].id, eks.subnet(4, "use1-az3").id]}
+    said = cloud.refusal(CLUSTER, **eks.cluster_inputs(vpcConfig=other))
+    assert "use1-az3 does not support a control plane" in said
+
+
+def test_a_secrets_key_of_the_account_is_taken(cloud: Cloud, eks: Eks) -> None:
+    key = cloud.make(KEY, enableKeyRotation=True)
+    used = {"provider": {"keyArn": key.outputs["arn"]}, "resources": ["secrets"]}
+    assert cloud.make(CLUSTER, **eks.cluster_inputs(encryptionConfig=used)).id == "mine"
+
+
+def test_a_node_group_enters_a_capacity_block(cloud: Cloud, eks: Eks) -> None:
+    eks.cluster()
+    group = cloud.make(NODE_GROUP, **eks.group_inputs(eks.template()))
+    assert group.outputs["version"] == "1.35"
+
+
+@pytest.mark.parametrize(
+    ("template", "group", "says"),
+    [
+        ({"iamInstanceProfile": "PROFILE"}, {}, "should not specify an instance profile"),
+        ({"networkInterfaces": "WITH SUBNET"}, {}, "should not specify subnets"),
+        ({"vpcSecurityGroupIds": "GROUP"}, {}, "not to both"),
+        ({"userData": base64.b64encode(b"#!/bin/sh\n").decode()}, {}, "MIME multipart"),
+        ({"instanceMarketOptions": None}, {}, "contradict each other"),
+        ({"placement": {"groupName": "x"}}, {}, "do not support placement groups"),
+        ({"capacityReservationSpecification": None}, {}, "needs a capacity reservation target"),
+        ({}, {"capacityType": "ON_DEMAND"}, "contradict each other"),
+        ({}, {"scalingConfig": 2}, "It holds 1 instances"),
+        ({}, {"amiType": "AL2023_ARM_64_NVIDIA"}, "does not start AL2023_ARM_64_NVIDIA"),
+        ({}, {"version": "1.34"}, "the nodes would run 1.34"),
+        ({}, {"clusterName": "other"}, "clusterName: 'other' does not exist"),
+    ],
+)
+def test_a_node_group_that_eks_refuses(
+    cloud: Cloud, eks: Eks, template: dict[str, Any], group: dict[str, Any], says: str
+) -> None:
+    eks.cluster()
+    if "iamInstanceProfile" in template:
+        profile = cloud.make(PROFILE, role=eks.role.id)
+        template = {"iamInstanceProfile": {"arn": profile.outputs["arn"]}}
+    if template.get("networkInterfaces"):
+        template = {"networkInterfaces": [interface(eks.nodes, eks.group)]}
+    if "vpcSecurityGroupIds" in template:
+        template = {"vpcSecurityGroupIds": [eks.group.id]}
+    if "placement" in template:
+        template = {"placement": {"groupName": cloud.placement_group().id}}
+    if group.get("scalingConfig") == 2:
+        group = {"scalingConfig": {"desiredSize": 2, "minSize": 2, "maxSize": 2}}
+    made = eks.template(**template)
+    assert says in cloud.refusal(NODE_GROUP, **eks.group_inputs(made, **group))
+
+
+def test_nodes_stand_in_the_zone_of_their_block(cloud: Cloud, eks: Eks) -> None:
+    eks.cluster()
+    said = cloud.refusal(
+        NODE_GROUP, **eks.group_inputs(eks.template(), subnetIds=[eks.subnets[0].id])
+    )
+    assert "It is in use1-az2, the subnet in use1-az1" in said
+
+
+def test_words_that_eks_does_not_know_are_refused_by_its_schema(eks: Eks) -> None:
+    eks.cluster()
+    inputs = eks.group_inputs(eks.template(), capacityType="SPOTTY")
+    ((path, reason),) = check(NODE_GROUP, "urn::x", inputs, {})
+    assert (path, "CAPACITY_BLOCK" in reason) == ("capacityType", True)
+
+
+def test_addons_that_want_nodes_wait_for_them(cloud: Cloud, eks: Eks) -> None:
+    eks.cluster()
+    assert cloud.make(ADDON, clusterName="mine", addonName="vpc-cni")
+    said = cloud.refusal(ADDON, clusterName="mine", addonName="coredns")
+    assert "has no node to run on" in said
+    cloud.make(NODE_GROUP, **eks.group_inputs(eks.template()))
+    assert cloud.make(ADDON, clusterName="mine", addonName="coredns")
+    assert "is not supported" in cloud.refusal(ADDON, clusterName="mine", addonName="no-such")
+    said = cloud.refusal(ADDON, clusterName="mine", addonName="kube-proxy", configurationValues="{")
+    assert "is not JSON" in said
+
+
+def test_an_administrator_is_entered_first(cloud: Cloud, eks: Eks) -> None:
+    eks.cluster()
+    arn = "arn:aws:iam::000000000000:role/me"
+    right = {"clusterName": "mine", "principalArn": arn, "accessScope": {"type": "cluster"}}
+    policy = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+    assert "has no access entry" in cloud.refusal(ACCESS_POLICY, **right, policyArn=policy)
+    assert "is invalid" in cloud.refusal(ACCESS_ENTRY, clusterName="mine", principalArn="me")
+    cloud.make(ACCESS_ENTRY, clusterName="mine", principalArn=arn)
+    assert cloud.make(ACCESS_POLICY, **right, policyArn=policy)
+
+
+def test_pods_take_a_role_that_exists(cloud: Cloud, eks: Eks) -> None:
+    eks.cluster()
+    identity = {"clusterName": "mine", "namespace": "mine", "serviceAccount": "engines"}
+    assert "does not exist" in cloud.refusal(POD_IDENTITY, **identity, roleArn="arn:none")
+    made = cloud.make(POD_IDENTITY, **identity, roleArn=eks.role.outputs["arn"])
+    assert made.outputs["associationId"]
