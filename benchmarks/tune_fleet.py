@@ -13,7 +13,8 @@ from lab_fleet import LabFleet, inventory_text
 from infra.catalog.load import Catalog
 from infra.launch.fleet import Answers, Request
 from infra.launch.host_tuning import TuningMode, TuningOrder, tune
-from infra.remote.agent_call import agent_command, agent_input
+from infra.remote.agent_call import agent_command, framed_request
+from infra.remote.agent_modules import agent_program
 from infra.render.host_state import tuning_state
 from infra.tasks.options import Options
 from infra.tasks.reached_hosts import host_states
@@ -88,7 +89,8 @@ def floor(fleet: Fleet, mode: TuningMode) -> list[str]:
     if not folder.is_dir():
         folder.mkdir()
         for name, request in _requests(fleet, mode).items():
-            (folder / name).write_bytes(agent_input(request, timeout_s=TIMEOUT_S))
+            asked = framed_request({"deadline_s": TIMEOUT_S, **request})
+            (folder / name).write_bytes(agent_program(request) + asked)
         (folder / "names").write_text("\n".join(fleet.names))
         # the end of standard input ends the request here, so nothing has to hold it open
         (folder / "command").write_text(agent_command(sudo=True, mode="piped"))

@@ -41,6 +41,9 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
 Any request but a stream may carry others along (`also`: a list of requests). They are answered after it, one by one;
 their reports stand in its report, `also` too: so what is known of a host before a start costs one execution.
 
+A request for which modules were not carried is answered by `lacks`, their names, beside an error: the same request with
+them under `modules` is answered as if they had been there. Nothing has been changed then.
+
 Any request may bring a lease (`{"stack", "token", …}`, see `lease`): it is taken or renewed before
 the operation, and given back after it when it says `release`. Held by somebody else, nothing is done
 and the report is `{"error": {"what", "fix", "lease": {operator, command, since, …}}}`.

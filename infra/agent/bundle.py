@@ -94,12 +94,12 @@ def _imports(name: str, text: str) -> List[str]:
     return modules
 
 
-def own_program(module: str) -> str:
-    """The program of the agent that is running, with what one operation's module needs.
+def own_program(*modules: str) -> str:
+    """The program of the agent that is running, with what some modules need.
 
     It does not depend on how much of the agent was carried here, so that every carrier stores the same bytes.
     """
-    return program(needed(_own_sources(), ["conversation", module]))
+    return program(needed(_own_sources(), ["conversation", *modules]))
 
 
 def watcher_program() -> str:

@@ -13,6 +13,7 @@ import zlib
 from typing import Any, Callable, Dict, List, Optional, cast
 
 from .host import Host, Refused
+from .item import NotCarried
 from .lease import RENEW_S, LeaseRefused, keep_lease, release_lease, renew_lease
 
 SCHEMA_VERSION = 1
@@ -145,6 +146,9 @@ def _reported(operation: str, work: Callable[[], Report]) -> Report:
     """What the work returns; a failure is a report too."""
     try:
         return work()
+    except NotCarried as error:
+        what = "modules of the agent are missing: {}".format(error)
+        return dict(failure(what, "Carry all of it."), lacks=error.modules)
     except Refused as error:
         report = failure(str(error), "Nothing was changed.")
         if isinstance(error, LeaseRefused):

@@ -3,7 +3,6 @@
 import base64
 import binascii
 import contextlib
-import difflib
 import hashlib
 import os
 import stat
@@ -157,6 +156,8 @@ def missing_folders(path: str) -> List[str]:
 
 def file_difference(item: Item, reading: Reading) -> str:
     """A unified diff of the content; a secret's content is never shown."""
+    import difflib  # noqa: PLC0415 - seldom asked for, and dear to load
+
     if item.text("secret") is not None:
         return "(a secret, not shown)"
     before = _lines(reading.parts.get(item.target))

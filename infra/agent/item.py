@@ -1,6 +1,7 @@
 """Items: what a host must hold, what it holds, and how an item ended."""
 
-from typing import Callable, Dict, List, NamedTuple, Optional
+import importlib
+from typing import Callable, Dict, List, NamedTuple, Optional, cast
 
 from .host import Host
 
@@ -79,22 +80,48 @@ class Reading(NamedTuple):
         ]
 
 
-class Kind(NamedTuple):
-    """A mechanism.
+class NotCarried(Exception):
+    """Modules that a request needs were not carried here; whoever asked may send them.
 
     Args:
-        read: looks at the host; raises OSError or Refused.
-        write: brings one part to a state, wanted or original; raises OSError or Refused.
+        modules: their names, as `bundle` has them.
+    """
+
+    def __init__(self, modules: List[str]) -> None:
+        """Keep the names."""
+        super().__init__(", ".join(modules))
+        self.modules = modules
+
+
+class Kind(NamedTuple):
+    """A mechanism; what it is done by is loaded when it is first used.
+
+    Args:
+        reader: `module:function` that looks at the host.
+        writer: that brings one part to a state, wanted or original.
         refusal: how an item ends that refuses or keeps its value.
         recorded: whether rollback brings it back.
         survives_reboot: whether the written value is there after a reboot by itself.
     """
 
-    read: Callable[[Host, Item], Reading]
-    write: Callable[[Host, Item, str, object], None]
+    reader: str
+    writer: str
     refusal: str
     recorded: bool
     survives_reboot: bool
+
+    def read(self, host: Host, item: Item) -> Reading:
+        """Look at the host; raises OSError or Refused."""
+        return cast(Reading, _function(self.reader)(host, item))
+
+    def write(self, host: Host, item: Item, part: str, value: object) -> None:
+        """Bring one part to a state; raises OSError or Refused."""
+        _function(self.writer)(host, item, part, value)
+
+    @property
+    def modules(self) -> List[str]:
+        """Where both stand."""
+        return sorted({name.partition(":")[0] for name in (self.reader, self.writer)})
 
 
 def parse_item(document: Dict[str, object]) -> Item:
@@ -122,6 +149,16 @@ def same(one: object, other: object) -> bool:
 def absent_reading(item: Item, why: str) -> Reading:
     """An item that this host does not have."""
     return Reading(None, {}, item.want, {}, absent=why)
+
+
+def _function(name: str) -> Callable[..., object]:
+    """A function by `module:name`."""
+    module, _, function = name.partition(":")
+    try:
+        found = importlib.import_module("." + module, __package__)
+    except ModuleNotFoundError as error:
+        raise NotCarried([module]) from error
+    return cast(Callable[..., object], getattr(found, function))
 
 
 def _without_content(state: object) -> object:

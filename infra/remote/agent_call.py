@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.resources
 import json
 import re
 import shlex
-import threading
 import zlib
 from collections.abc import Mapping
 from typing import Literal, cast
 
-from infra.agent.bundle import WATCHER, needed, program, texts_in, without_comments
-from infra.agent.conversation import MARKER, OPERATIONS, OVER_TIME, STREAMS
+from infra.agent.conversation import MARKER, OVER_TIME
 from infra.errors import HostsFailed
+from infra.remote.agent_modules import whole_program
 from infra.remote.failures import (
     AgentFailed,
     LeaseHeld,
@@ -50,7 +47,6 @@ _BECOME_ROOT = (
     'set -- sudo %s "$p"; else set -- "$p"; fi'
 )
 _WITHOUT_PASSWORD, _WITH_PASSWORD = "-n", f"-S -p {PROMPT}"
-_PACKING = threading.Lock()  # many hosts ask for the program at the same moment
 _NOT_ALLOWED = ("not in the sudoers file", "not allowed to", "may not run sudo")
 _WRONG_PASSWORD = b"incorrect password attempt"
 # By what the host says: the kind of failure, the fact, the fix.
@@ -121,13 +117,13 @@ def call_agent(
 
 
 def agent_input(request: Mapping[str, object], *, timeout_s: float) -> bytes:
-    """What `agent_command` reads: the program, then the request.
+    """What `agent_command` reads: the program with all that may be needed, then the request.
 
     Args:
         request: operation and its keys; bytes under `body` follow the rest as they are.
         timeout_s: when the agent ends itself and what it started.
     """
-    return agent_program(request) + framed_request({"deadline_s": timeout_s, **request})
+    return whole_program(request) + framed_request({"deadline_s": timeout_s, **request})
 
 
 def framed_request(request: Mapping[str, object]) -> bytes:
@@ -165,57 +161,6 @@ def without_error(name: str, report: dict[str, object]) -> dict[str, object]:
     if isinstance(error, dict):
         raise AgentFailed(name, f"{error.get('what')}.", str(error.get("fix")))
     return report
-
-
-def agent_program(request: Mapping[str, object]) -> bytes:
-    """The agent as it travels: a length line, then its one-file program, compressed; packed once.
-
-    It carries what the request's operation needs and nothing else, without docstrings and comments: every
-    doubling beyond the first 14 KB that TCP sends at once costs a distant host another round trip.
-    """
-    with _PACKING:
-        return _packed_program(_roots(request))
-
-
-def agent_modules(request: Mapping[str, object]) -> Mapping[str, str]:
-    """The modules that a request's operation needs, as they travel: text by name."""
-    with _PACKING:
-        return _carried(_roots(request))
-
-
-def _roots(request: Mapping[str, object]) -> tuple[str, ...]:
-    return ("conversation", *_modules_of(request))
-
-
-def _modules_of(request: Mapping[str, object]) -> tuple[str, ...]:
-    """The modules that a request asks for by name, those of the requests that it carries with it included."""
-    operation = request.get("operation")
-    name = {**OPERATIONS, **STREAMS}.get(str(operation))
-    modules: tuple[str, ...] = (name.lstrip("."),) if name is not None else ()
-    if operation == "state" and request.get("groups") != ["tuning"]:
-        modules = (*modules, WATCHER)  # a file item may be the watcher
-    also = request.get("also")
-    for one in also if isinstance(also, list | tuple) else ():
-        modules = (*modules, *_modules_of(one))
-    return modules
-
-
-@functools.cache
-def _packed_program(roots: tuple[str, ...]) -> bytes:
-    packed = zlib.compress(program(_carried(roots)).encode())
-    return b"%d\n" % len(packed) + packed
-
-
-@functools.cache
-def _carried(roots: tuple[str, ...]) -> dict[str, str]:
-    modules = needed(_texts(), roots)
-    return {name: without_comments(text) for name, text in modules.items()}
-
-
-@functools.cache
-def _texts() -> dict[str, str]:
-    """The agent's modules by name."""
-    return texts_in(str(importlib.resources.files("infra.agent")))
 
 
 def agent_command(*, sudo: bool, asks: bool = False, mode: Mode = "framed") -> str:

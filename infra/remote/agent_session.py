@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from infra.remote.agent_call import (
     REPORT,
     agent_command,
-    agent_modules,
-    agent_program,
     call_agent,
     failure_of,
     framed_request,
     judge_dialogue,
     without_error,
 )
+from infra.remote.agent_modules import agent_modules, agent_program, lacking
 from infra.remote.host import SshHost
 from infra.remote.sudo import Dialogue, SudoPassword
 from infra.remote.talking import SshTalk
@@ -64,15 +63,23 @@ class AgentSession:
             self._busy.release()
 
     def _answered(self, request: Mapping[str, object], timeout_s: float) -> dict[str, object]:
-        talk = self._living_talk()
         try:
-            if talk is None:
-                return self._first_turn(request, timeout_s)
-            return self._next_turn(talk, request, timeout_s)
+            report = self._turn_of(self._living_talk(), request, timeout_s)
+            missing = lacking(report)
+            if missing and self._talk is not None:  # what that host has recorded asks for more
+                report = self._next_turn(self._talk, request, timeout_s, missing)
         except BaseException:
             if self._talk is not None:
                 self._talk.close()
             raise
+        return report
+
+    def _turn_of(
+        self, talk: SshTalk | None, request: Mapping[str, object], timeout_s: float
+    ) -> dict[str, object]:
+        if talk is None:
+            return self._first_turn(request, timeout_s)
+        return self._next_turn(talk, request, timeout_s)
 
     def _living_talk(self) -> SshTalk | None:
         """The agent that waits for its next request, where there is one: nothing is said to a dead one."""
@@ -96,9 +103,13 @@ class AgentSession:
             dialogue.close()
 
     def _next_turn(
-        self, talk: SshTalk, request: Mapping[str, object], timeout_s: float
+        self,
+        talk: SshTalk,
+        request: Mapping[str, object],
+        timeout_s: float,
+        further: Iterable[str] = (),
     ) -> dict[str, object]:
-        needed = agent_modules(request)
+        needed = agent_modules(request, further)
         missing = {name: needed[name] for name in needed.keys() - self._carried}
         asked = {"deadline_s": timeout_s, "modules": missing, **request}
         report = self._turn(talk, framed_request(asked), timeout_s)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from infra.agent.conversation import STREAM
 from infra.remote.agent_call import (
     agent_command,
-    agent_program,
     failure_of,
     find_report,
     framed_request,
     judge_dialogue,
 )
+from infra.remote.agent_modules import agent_program
 from infra.remote.failures import AgentFailed
 from infra.remote.outcome import Host, Stream
 from infra.remote.sudo import Dialogue, SudoPassword

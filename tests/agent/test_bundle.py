@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import subprocess
@@ -22,6 +23,7 @@ from infra.agent.bundle import (
 from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.files import read_file
 from infra.agent.item import parse_item
+from infra.agent.kinds.table import KINDS
 from tests.agent.stubborn_host import StubbornHost
 
 AGENT = Path(__file__).parents[2] / "infra" / "agent"
@@ -85,6 +87,31 @@ def test_what_is_carried_of_a_module_is_its_statements_on_their_lines(path: Path
     assert carried.count("\n") == text.count("\n")
     assert re.search(r"^ *# ", carried, re.MULTILINE) is None
     assert without_comments(carried) == carried
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_names_functions_of_modules_that_are_there(name: str) -> None:
+    for function in (KINDS[name].reader, KINDS[name].writer):
+        module, _, called = function.partition(":")
+        assert callable(getattr(importlib.import_module(f"infra.agent.{module}"), called))
+
+
+def test_a_request_for_which_modules_are_missing_names_all_of_them(tmp_path: Path) -> None:
+    carried = needed(sources_in(str(AGENT)), ["conversation", "state.operation"])
+    (tmp_path / "agent.py").write_text(program(carried))
+    items = [{"id": kind, "kind": kind, "want": "1"} for kind in ("mtu", "sysctl", "pcie-acs")]
+    request = {"schema_version": 1, "operation": "state", "mode": "apply", "stack": "s"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(tmp_path / "agent.py")],
+        input=json.dumps({**request, "items": items}),
+        env={"MOE_INFRA_ROOT": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    report = json.loads(done.stdout)
+    assert report["lacks"] == ["kinds.links", "kinds.pcie_acs"]
+    assert "error" in report
 
 
 def test_the_stored_program_depends_on_the_watchers_modules_alone() -> None:

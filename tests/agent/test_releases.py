@@ -132,7 +132,7 @@ def test_killed_between_record_and_write_a_replacement_can_still_be_taken_back(
 ) -> None:
     install(host, "one", "aaaaaa")
     with monkeypatch.context() as patched:
-        patched.setattr("infra.agent.state.operation.lay_out", killed)
+        patched.setattr("infra.agent.state.laying_out.lay_out", killed)
         with pytest.raises(SystemExit):
             install(host, "two", "bbbbbb")
     rows = host.state("rollback", [], groups=["files"], forgets_releases=True)

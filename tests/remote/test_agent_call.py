@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from infra.catalog.load import Catalog
 from infra.errors import HostsFailed
 from infra.remote.agent_call import (
     agent_command,
     agent_input,
-    agent_program,
     call_agent,
     find_report,
     framed_request,
     read_answer,
 )
+from infra.remote.agent_modules import agent_program
 from infra.remote.failures import (
     AgentFailed,
     LostConnection,
@@ -29,6 +30,8 @@ from infra.remote.failures import (
     SudoRefused,
 )
 from infra.remote.outcome import Host, Outcome, Reply, Stream
+from infra.render.host_state import hosts_state
+from infra.render.wanted_tuning import Tuning
 from tests.remote.fake_host import FakeHost
 
 BIN = "/usr/bin:/bin"
@@ -86,10 +89,19 @@ def test_the_program_is_the_same_every_time() -> None:
 
 
 def test_the_program_carries_what_the_operation_needs_and_no_more() -> None:
-    tuning = {"operation": "state", "mode": "check", "groups": ["tuning"]}
-    sizes = [len(agent_program(request)) for request in (READ, tuning)]
-    assert sizes[0] < 14 << 10  # at once, behind a connection's first window of ten segments
-    assert sizes[1] < 42 << 10  # in two flights
+    assert len(agent_program(READ)) < 14 << 10  # at once, in a connection's first ten segments
+
+
+@pytest.mark.parametrize("profile", Catalog().ids("tuning"))
+def test_a_check_of_tuning_and_its_program_travel_in_two_flights(profile: str) -> None:
+    state = hosts_state("h", Tuning(profile=Catalog().tuning(profile)))
+    request = {
+        "operation": "state",
+        "mode": "check",
+        "groups": ["tuning"],
+        "items": [item.as_document() for item in state.items],
+    }
+    assert len(agent_program(request) + framed_request(request)) < 39 << 10
 
 
 def shells() -> list[str]:

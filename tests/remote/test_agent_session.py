@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from infra.agent.bundle import program
+from infra.remote import agent_modules as modules
 from infra.remote import agent_session
-from infra.remote.agent_call import agent_modules
+from infra.remote.agent_modules import agent_modules
 from infra.remote.agent_session import AgentSession, _ReportReader
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import AgentFailed, LostConnection, OverTime
@@ -65,6 +66,19 @@ def wait_until_gone(process: int) -> None:
     while is_there(process):
         assert time.monotonic() < deadline, "the agent stays"
         time.sleep(0.02)
+
+
+def test_what_turns_out_to_be_missing_is_sent_and_the_request_answered(
+    opened: SshHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modules, "parts_of", lambda _: [])
+    item = {"id": "mtu", "kind": "mtu", "target": "lo", "want": None}
+    request = {"operation": "state", "mode": "check", "stack": "s", "items": [item]}
+    session = AgentSession(opened)
+    assert "kinds.links" not in modules.agent_modules(request)
+    along = session.ask({**READ, "also": [request]}, timeout_s=LIMIT_S)["also"]
+    assert isinstance(along, list)
+    assert [row["id"] for row in along[0]["items"]] == ["mtu"]
 
 
 def test_one_agent_answers_all_requests_and_learns_what_it_needs(opened: SshHost) -> None:

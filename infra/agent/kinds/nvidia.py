@@ -1,7 +1,6 @@
 """NVIDIA items: persistence mode as the driver tells it, and the node list of the IMEX daemon."""
 
 import base64
-import ipaddress
 from typing import Dict, List
 
 from ..files import state_of, text_state, write_file
@@ -104,6 +103,8 @@ def parse_nodes(text: str) -> List[str]:
     Raises:
         Refused: a line that is no address.
     """
+    import ipaddress  # noqa: PLC0415 - dear to load, for one kind of host
+
     nodes = []
     for line in text.splitlines():
         word = line.partition("#")[0].strip()

@@ -2,7 +2,7 @@
 
 import os
 
-from ..host import Host, Refused
+from ..host import Host
 from ..item import Item, Reading, absent_reading
 from ..staging.manifest import MANIFEST, foreign_repository, parse_manifest, wrong_files
 from .images import says_missing
@@ -81,8 +81,3 @@ def _preload_in_image(host: Host, item: Item) -> Reading:
         return Reading("unusable", {}, item.want, {}, locked=words)
     note = "{} is usable in {} with {} KiB pages".format(item.target, reference, pages)
     return Reading(item.want or "usable", {}, item.want, {}, note=note)
-
-
-def write_nothing(_host: Host, item: Item, _part: str, _value: object) -> None:
-    """Refuse: items of this kind are only looked at."""
-    raise Refused("{} is only looked at".format(item.id))

@@ -1,92 +1,90 @@
-"""The closed set of kinds of items, by name."""
+"""The closed set of kinds of items, by name; the modules behind them are loaded by the items that are there."""
 
-from ..files import read_file, write_file
-from ..item import Kind
-from ..services import read_service, write_service
-from .boot_settings import (
-    read_kernel_arguments,
-    read_numa_policy,
-    write_kernel_arguments,
-)
-from .clock_service import read_clock, write_clock
-from .engine_limits import read_login_limits, read_unit_limits
-from .gpu_settings import read_gpu_setting, write_gpu_setting
-from .images import bring_image, read_environment, read_image
-from .kernel_knobs import (
-    read_choice,
-    read_migration_cost,
-    read_nfs_read_ahead,
-    read_reserved_ports,
-    read_sysctl,
-    read_sysfs,
-    write_knob,
-)
-from .kernel_modules import (
-    read_module,
-    read_module_options,
-    write_module,
-    write_module_options,
-)
-from .links import read_mtu, write_mtu
-from .nvidia import read_imex_nodes, read_persistence, write_imex_nodes, write_persistence
-from .package_holds import read_holds, write_hold
-from .payloads import read_preload, read_weights, write_nothing
-from .pcie_acs import read_acs, write_acs
+import importlib
+from typing import Iterable, List
+
+from ..item import Kind, NotCarried
+
+KNOBS = "kinds.kernel_knobs"
+KNOB_WRITER = KNOBS + ":write_knob"
+FILE_WRITER = "files:write_file"
+NO_WRITER = "kinds.looked_at:write_nothing"
+
+
+def _knob(reader: str) -> Kind:
+    """A value of the kernel's."""
+    return _live(KNOBS, reader, "write_knob")
+
+
+def _live(module: str, reader: str, writer: str) -> Kind:
+    """What a reboot undoes."""
+    names = (module + ":" + reader, module + ":" + writer)
+    return Kind(*names, refusal="blocked", recorded=True, survives_reboot=False)
+
+
+def _lasting(reader: str, writer: str) -> Kind:
+    """What a reboot leaves as it is."""
+    return Kind(reader, writer, refusal="blocked", recorded=True, survives_reboot=True)
+
+
+def _payload(reader: str, writer: str = NO_WRITER, refusal: str = "failed") -> Kind:
+    """What is not taken back: only looked at, or shared with others."""
+    return Kind(reader, writer, refusal, recorded=False, survives_reboot=True)
+
 
 KINDS = {
-    "sysctl": Kind(read_sysctl, write_knob, "blocked", recorded=True, survives_reboot=False),
-    "sysfs": Kind(read_sysfs, write_knob, "blocked", recorded=True, survives_reboot=False),
-    "choice": Kind(read_choice, write_knob, "blocked", recorded=True, survives_reboot=False),
-    "migration-cost": Kind(
-        read_migration_cost, write_knob, "blocked", recorded=True, survives_reboot=False
+    "sysctl": _knob("read_sysctl"),
+    "sysfs": _knob("read_sysfs"),
+    "choice": _knob("read_choice"),
+    "migration-cost": _knob("read_migration_cost"),
+    "reserved-ports": _knob("read_reserved_ports"),
+    "nfs-read-ahead": _knob("read_nfs_read_ahead"),
+    "service": _live("services", "read_service", "write_service"),
+    "mtu": _live("kinds.links", "read_mtu", "write_mtu"),
+    "clock": _live("kinds.clock_service", "read_clock", "write_clock"),
+    "gpu-persistence": _live("kinds.nvidia", "read_persistence", "write_persistence"),
+    "gpu-setting": _live("kinds.gpu_settings", "read_gpu_setting", "write_gpu_setting"),
+    "pcie-acs": _live("kinds.pcie_acs", "read_acs", "write_acs"),
+    "kernel-module": _lasting(
+        "kinds.kernel_modules:read_module", "kinds.kernel_modules:write_module"
     ),
-    "reserved-ports": Kind(
-        read_reserved_ports, write_knob, "blocked", recorded=True, survives_reboot=False
+    "module-options": _lasting(
+        "kinds.kernel_modules:read_module_options", "kinds.kernel_modules:write_module_options"
     ),
-    "service": Kind(read_service, write_service, "blocked", recorded=True, survives_reboot=False),
-    "nfs-read-ahead": Kind(
-        read_nfs_read_ahead, write_knob, "blocked", recorded=True, survives_reboot=False
+    "package-hold": _lasting("kinds.package_holds:read_holds", "kinds.package_holds:write_hold"),
+    "imex-nodes": _lasting("kinds.nvidia:read_imex_nodes", "kinds.nvidia:write_imex_nodes"),
+    "kernel-arguments": _lasting(
+        "kinds.boot_settings:read_kernel_arguments", "kinds.boot_settings:write_kernel_arguments"
     ),
-    "mtu": Kind(read_mtu, write_mtu, "blocked", recorded=True, survives_reboot=False),
-    "clock": Kind(read_clock, write_clock, "blocked", recorded=True, survives_reboot=False),
-    "gpu-persistence": Kind(
-        read_persistence, write_persistence, "blocked", recorded=True, survives_reboot=False
+    "numa-policy": _lasting("kinds.boot_settings:read_numa_policy", FILE_WRITER),
+    "login-limits": _lasting("kinds.engine_limits:read_login_limits", FILE_WRITER),
+    "file": Kind(
+        "files:read_file", FILE_WRITER, refusal="failed", recorded=True, survives_reboot=True
     ),
-    "gpu-setting": Kind(
-        read_gpu_setting, write_gpu_setting, "blocked", recorded=True, survives_reboot=False
-    ),
-    "pcie-acs": Kind(read_acs, write_acs, "blocked", recorded=True, survives_reboot=False),
-    "kernel-module": Kind(
-        read_module, write_module, "blocked", recorded=True, survives_reboot=True
-    ),
-    "module-options": Kind(
-        read_module_options, write_module_options, "blocked", recorded=True, survives_reboot=True
-    ),
-    "package-hold": Kind(read_holds, write_hold, "blocked", recorded=True, survives_reboot=True),
-    "imex-nodes": Kind(
-        read_imex_nodes, write_imex_nodes, "blocked", recorded=True, survives_reboot=True
-    ),
-    "kernel-arguments": Kind(
-        read_kernel_arguments,
-        write_kernel_arguments,
-        "blocked",
-        recorded=True,
-        survives_reboot=True,
-    ),
-    "numa-policy": Kind(
-        read_numa_policy, write_file, "blocked", recorded=True, survives_reboot=True
-    ),
-    "login-limits": Kind(
-        read_login_limits, write_file, "blocked", recorded=True, survives_reboot=True
-    ),
-    "unit-limits": Kind(
-        read_unit_limits, write_nothing, "blocked", recorded=False, survives_reboot=True
-    ),
-    "preload": Kind(read_preload, write_nothing, "blocked", recorded=False, survives_reboot=True),
-    "file": Kind(read_file, write_file, "failed", recorded=True, survives_reboot=True),
-    "image": Kind(read_image, bring_image, "failed", recorded=False, survives_reboot=True),
-    "environment": Kind(
-        read_environment, write_nothing, "failed", recorded=False, survives_reboot=True
-    ),
-    "weights": Kind(read_weights, write_nothing, "failed", recorded=False, survives_reboot=True),
+    "unit-limits": _payload("kinds.engine_limits:read_unit_limits", refusal="blocked"),
+    "preload": _payload("kinds.payloads:read_preload", refusal="blocked"),
+    "image": _payload("kinds.images:read_image", "kinds.images:bring_image"),
+    "environment": _payload("kinds.images:read_environment"),
+    "weights": _payload("kinds.payloads:read_weights"),
 }
+
+
+def modules_of(kinds: Iterable[str]) -> List[str]:
+    """The modules of some kinds, by their names in the agent; kinds that do not exist have none."""
+    return sorted({module for name in kinds if name in KINDS for module in KINDS[name].modules})
+
+
+def bring(kinds: Iterable[str]) -> None:
+    """Load the modules of some kinds, before anything is changed.
+
+    Raises:
+        NotCarried: some are not here.
+    """
+    missing = []
+    for module in modules_of(kinds):
+        try:
+            importlib.import_module(".." + module, __package__)
+        except ModuleNotFoundError:
+            missing.append(module)
+    if missing:
+        raise NotCarried(missing)

@@ -1,19 +1,18 @@
 """The operation `state`: observe, compare, apply, verify; check and apply are one path."""
 
-from typing import Dict, List, Optional, Tuple
+import importlib
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..host import Host, Refused
 from ..item import Item, Kind, Reading, parse_item
+from ..kinds.table import KINDS, bring
 from ..lock import host_lock
 from .declared import is_declared, joined_with, without
-from .kept_releases import finish_release, forget_releases, summary
 from .lasting import persistent_steps
-from .laying_out import lay_out
 from .reload_guard import forbids_reload, held_back, is_rewritten, why_not_reload
 from .report import Row, row_of
 from .rollback import HOST_SCOPE, Record, load_record, remembered_step, save_record
 from .steps import Step, change, difference, observe, promise
-from .taking_back import prune, take_back
 from .waiting import Permission, permission_of
 
 MODES = ("check", "apply", "boot", "rollback", "remove")
@@ -31,15 +30,20 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     documents = _documents(request)
     with host_lock(host, str(request.get("operator") or "somebody"), writes=mode != "check"):
         if mode in ("rollback", "remove"):
-            rows, reload_needed = take_back(request, host, [parse_item(d) for d in documents])
+            bring(KINDS)  # whatever has been recorded
+            items = [parse_item(document) for document in documents]
+            rows, reload_needed = _part("taking_back").take_back(request, host, items)
         else:
             rows, reload_needed = _converge(request, host, documents)
             if request.get("prunes") and not _has_failed(rows):
-                pruned, is_unit = prune(request, host, [parse_item(d) for d in documents])
+                items = [parse_item(document) for document in documents]
+                pruned, is_unit = _part("taking_back").prune(request, host, items)
                 rows, reload_needed = rows + pruned, reload_needed or is_unit
         reloaded = reload_needed and mode != "boot" and _reload_units(host, rows, request)
         forgotten = [] if _has_failed(rows) else _settle_releases(request, host)
-        told = summary(host, stack) if request.get("tells_releases") else {}
+        told: Dict[str, object] = {}
+        if request.get("tells_releases"):
+            told = _part("kept_releases").summary(host, stack)
         if forgotten:
             told = dict(told, forgotten_releases=forgotten)
     return dict(told, schema_version=1, items=rows, daemon_reloaded=reloaded)
@@ -48,10 +52,16 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
 def _settle_releases(request: Dict[str, object], host: Host) -> List[str]:
     """Keep or forget releases, once all of a request has been done; the hashes that were forgotten."""
     if request["mode"] == "apply" and isinstance(request.get("keep"), dict):
-        finish_release(host, str(request["stack"]))
+        _part("kept_releases").finish_release(host, str(request["stack"]))
     elif request["mode"] == "rollback" and request.get("forgets_releases"):
-        return forget_releases(host, str(request["stack"]))
+        forgotten: List[str] = _part("kept_releases").forget_releases(host, str(request["stack"]))
+        return forgotten
     return []
+
+
+def _part(name: str) -> Any:  # whatever the module holds
+    """A module that only some requests need: `parts.parts_of` tells which."""
+    return importlib.import_module("." + name, __package__)
 
 
 def _has_failed(rows: List[Row]) -> bool:
@@ -79,6 +89,8 @@ def _converge(
     permission = permission_of(request, host)
     record = Record([], [], {}) if mode == "boot" else load_record(host, HOST_SCOPE)
     joined = joined_with(documents, without(record.declared, owner))
+    declared_kinds = [str(one.get("kind")) for each in record.declared.values() for one in each]
+    bring([*(str(document.get("kind")) for document in joined.documents), *declared_kinds])
     steps = [observe(host, document) for document in joined.documents]
     notes: Dict[str, str] = {}
     tuning = [document for document in documents if document.get("group", "tuning") == "tuning"]
@@ -104,7 +116,8 @@ def _converge(
             raise Refused(hurts)
         before = {scope: load_record(host, scope) for scope in (owner, HOST_SCOPE)}
         _remember(host, owner, record, [steps[place] for place in pending])
-        undone = lay_out(host, request, {place: steps[place] for place in pending}, before)
+        waiting = {place: steps[place] for place in pending}
+        undone = _part("laying_out").lay_out(host, request, waiting, before)
         rows.update(undone)
         pending = [place for place in pending if place not in undone]
     reload_needed = False

@@ -11,6 +11,7 @@ from ..files import HEAD, file_item
 from ..host import Host
 from ..item import Item, Reading
 from ..kinds.kernel_knobs import RESERVED_PORTS, sysctl_path
+from ..kinds.table import modules_of
 
 SYSCTL_FILE = "/etc/sysctl.d/60-moe-infra.conf"
 UNIT = "moe-infra-tuning.service"
@@ -49,9 +50,8 @@ def persistent_items(pairs: List[Pair], shadowed: Set[str]) -> List[Dict[str, ob
         items.append(file_item(SYSCTL_FILE, sysctl_text(sysctls).encode("utf-8")))
     if others:
         request = json.dumps(_boot_request(others), indent=1, sort_keys=True) + "\n"
-        items.append(
-            file_item(STORED_AGENT, own_program("state.operation").encode("utf-8"), "0755")
-        )
+        program = own_program("state.operation", *modules_of(item.kind for item in others))
+        items.append(file_item(STORED_AGENT, program.encode("utf-8"), "0755"))
         items.append(file_item(STORED_REQUEST, request.encode("utf-8")))
         items.append(dict(file_item(UNIT_FILE, unit_text().encode("utf-8")), unit=True))
         items.append(dict(file_item(ENABLED_LINK, b""), link=UNIT_FILE, unit=True))

@@ -5,8 +5,7 @@ from typing import Dict, List, NamedTuple, Optional
 from ..files import file_difference
 from ..host import Host, Refused
 from ..item import Item, Kind, Reading, parse_item
-from ..kinds.kernel_knobs import write_knob
-from ..kinds.table import KINDS
+from ..kinds.table import KINDS, KNOB_WRITER
 from .report import Row, reason, row_of
 
 SEEN_LATER = "engines that run see it after their next start"
@@ -62,7 +61,7 @@ def change(host: Host, step: Step, note: str) -> Row:
     if not still and not problem:
         why = _joined(item.why, note, _later(item), after.locked or "")
         return row_of(item, "changed", (before.value, before.wanted, after.value), why)
-    keeper = "the kernel" if kind.write is write_knob else "the host"
+    keeper = "the kernel" if kind.writer == KNOB_WRITER else "the host"
     why = problem or "{} kept {} although the write succeeded".format(keeper, after.value)
     return row_of(item, kind.refusal, (before.value, before.wanted, after.value), why)
 

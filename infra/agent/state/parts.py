@@ -1,0 +1,20 @@
+"""Which modules a request to the state needs beside those that all of them do."""
+
+from typing import Dict, List
+
+from ..kinds.table import KINDS, modules_of
+
+
+def parts_of(request: Dict[str, object]) -> List[str]:
+    """Their names in the agent: those of its items' kinds, and those of its mode."""
+    mode, listed = request.get("mode"), request.get("items")
+    takes_back = mode in ("rollback", "remove")
+    items = listed if isinstance(listed, list) else []
+    found = modules_of(KINDS if takes_back else [str(one.get("kind")) for one in items])
+    if takes_back or request.get("prunes"):
+        found.append("state.taking_back")
+    if mode == "apply":
+        found.append("state.laying_out")
+    if any(request.get(key) for key in ("keep", "tells_releases", "forgets_releases")):
+        found.append("state.kept_releases")
+    return found
