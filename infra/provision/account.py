@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pulumi
+from pulumi.runtime.config import is_config_secret
 
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
@@ -182,10 +183,24 @@ CONFIG_NAMES = (*(key.name for key in _KEYS if ":" not in key.name), *_FURTHER_N
 
 
 def read_values() -> dict[str, str]:
-    """The configuration of the selected stack as Pulumi gives it, by full key."""
+    """The configuration of the selected stack as Pulumi gives it, by full key.
+
+    Raises:
+        ProblemsFound: values that are set as secrets.
+    """
     own, cloud = pulumi.Config(PROJECT_NAME), pulumi.Config("aws")
     values = {f"{PROJECT_NAME}:{name}": own.get(name) or "" for name in CONFIG_NAMES}
-    return {**values, "aws:region": cloud.get("region") or ""}
+    values = {**values, "aws:region": cloud.get("region") or ""}
+    problems = secret_problems(filter(is_config_secret, values), pulumi.get_stack())
+    if problems:
+        raise ProblemsFound(problems)
+    return values
+
+
+def secret_problems(keys: Iterable[str], stack: str) -> tuple[Problem, ...]:
+    """Account facts that were set as secrets: whoever did so takes for hidden what is not."""
+    what = "It is set as a secret, and what is made of it is readable: tags, state, inventory."
+    return tuple(account_problem(key, what, "VALUE --plaintext", stack) for key in keys)
 
 
 def read_account(values: Mapping[str, str], demand: Demand) -> Account:

@@ -6,7 +6,14 @@ import pytest
 import yaml
 
 from infra.errors import ProblemsFound
-from infra.provision.account import CONFIG_NAMES, Demand, gateway_subnet, host_subnet, read_account
+from infra.provision.account import (
+    CONFIG_NAMES,
+    Demand,
+    gateway_subnet,
+    host_subnet,
+    read_account,
+    secret_problems,
+)
 from infra.provision.cluster_config import CLUSTER_CONFIG_NAMES
 from infra.provision.eks_config import EKS_CONFIG_NAMES
 from infra.spec.load import PROJECT
@@ -60,6 +67,11 @@ def test_everything_that_is_missing_is_told_at_once_with_the_command_to_type() -
     }
     fix = "Type: pulumi config set reservation_id cr-0123456789abcdef0 --stack gb200-2p1d"
     assert found["moe-infra:reservation_id"].endswith(fix)
+
+
+def test_what_is_set_as_a_secret_would_be_readable() -> None:
+    (problem,) = secret_problems(["moe-infra:owner"], "mine")
+    assert problem.fix == "Type: pulumi config set owner VALUE --plaintext --stack mine"
 
 
 def test_on_demand_machines_need_no_reservation() -> None:
