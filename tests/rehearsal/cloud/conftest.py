@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import yaml
 
 from infra.errors import PrerequisiteError
 from infra.rehearsal.cloud import operations
@@ -19,9 +21,16 @@ from infra.rehearsal.cloud.network_kinds import (
     SUBNET,
     VPC,
 )
-from infra.rehearsal.cloud.scratch_project import ScratchProject, find_pulumi, make_scratch_project
+from infra.rehearsal.cloud.scratch_project import (
+    KEY_NAME,
+    RESERVATION,
+    ScratchProject,
+    find_pulumi,
+    make_scratch_project,
+)
 from infra.rehearsal.cloud.store import Account, Reservation, Resource, Store, write_account
 from tests.rehearsal.cloud.command import STACK
+from tests.rehearsal.cloud.operations_page import NEXT, Typist
 
 IMAGE = "ami-000000000000000e0"  # x86_64
 ARM_IMAGE = "ami-000000000000000e3"
@@ -139,3 +148,19 @@ def make_project(pulumi_bin: Path, tmp_path: Path) -> Callable[..., ScratchProje
 def cloud(tmp_path: Path) -> Cloud:
     write_account(tmp_path, ACCOUNT)
     return Cloud(folder=tmp_path, store=Store(tmp_path))
+
+
+@pytest.fixture
+def typist(make_project: Callable[..., ScratchProject]) -> Typist:
+    """Somebody who has bought a block of UltraServers and set nothing up."""
+    project = make_project()
+    path = project.folder / "stacks" / f"Pulumi.{STACK}.yaml"
+    document = yaml.safe_load(path.read_text())
+    for key in ("moe-infra:key_name", "moe-infra:reservation_id"):
+        del document["config"][key]
+    path.write_text(yaml.safe_dump(document))
+    return Typist(
+        project,
+        Path(sys.executable).with_name("fab"),
+        {"KEY": KEY_NAME, "RESERVATION": RESERVATION, "NEXT_RESERVATION": NEXT},
+    )

@@ -1,0 +1,109 @@
+"""The pages of docs/operations.md about AWS, typed as they stand: real command line, emulated cloud."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.rehearsal.cloud.scratch_project import ScratchProject
+from infra.spec.load import PROJECT
+from infra.tasks.table import GROUPS
+from tests.rehearsal.cloud.command import resources
+
+PAGES = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
+HEADING = "## On AWS: "
+NEXT = "cr-0fedcba9876543210"  # bought for the time after the first reservation
+
+
+def page(title: str) -> list[str]:
+    """The commands of a page, in order: its indented lines, without what is behind a `#`."""
+    (text,) = [
+        part.partition("\n")[2]
+        for part in PAGES.split(f"\n{HEADING}")[1:]
+        if part.partition("\n")[0] == title
+    ]
+    text = text.partition("\n## ")[0]
+    return [
+        line.strip().partition("  #")[0] for line in text.splitlines() if line.startswith("    ")
+    ]
+
+
+def titles() -> list[str]:
+    """The pages about AWS."""
+    return [part.partition("\n")[0] for part in PAGES.split(f"\n{HEADING}")[1:]]
+
+
+@dataclass
+class Typist:
+    """Types commands of a page in a scratch project, and keeps what was said.
+
+    Args:
+        names: what stands for the capital words of a page.
+        elsewhere: commands of `fab` that need hosts: only that they can be typed is looked at.
+    """
+
+    project: ScratchProject
+    fab: Path
+    names: Mapping[str, str]
+    said: dict[str, str] = field(default_factory=dict)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def type(self, lines: Sequence[str]) -> None:
+        """Type lines one after the other; each must end well."""
+        for line in lines:
+            words = [self._meant(word) for word in shlex.split(line)]
+            if words[0] == "fab" and words[1] != "inventory":
+                assert_can_be_typed(words[1:])
+                self.elsewhere.append(line)
+                continue
+            done = self.run(words)
+            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+            self.said[line] = done.stdout + done.stderr
+
+    def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run one command in the project's folder; `fab` in that of its fabfile."""
+        return subprocess.run(
+            self._command(list(words)),
+            cwd=PROJECT if words[0] == "fab" else self.project.folder,
+            env=dict(self.project.environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def _meant(self, word: str) -> str:
+        return self.names.get(word, word)
+
+    def _command(self, words: list[str]) -> list[str]:
+        if words[0] == "fab":
+            return [str(self.fab), *words[1:], "--to", str(self.project.folder / "inventory.yml")]
+        if words[0] == "scripts/init-stack":  # what the script runs once everything is installed
+            return ["pulumi", "stack", "init", words[1], "--no-select", "--non-interactive"]
+        if words[:2] in (["pulumi", "up"], ["pulumi", "destroy"], ["pulumi", "refresh"]):
+            return [*words, "--yes", "--skip-preview", "--non-interactive", "--color", "never"]
+        return [*words, "--non-interactive", "--color", "never"]
+
+
+def assert_can_be_typed(words: Sequence[str]) -> None:
+    """The task and its options are ones that `fab` has."""
+    entries = {entry.name: entry for _, group in GROUPS for entry in group}
+    known = {f"--{option.name}" for option in entries[words[0]].options}
+    assert {word for word in words if word.startswith("--")} <= known, words
+
+
+def deploy(typist: Typist) -> None:
+    """What the first page leaves behind, without its looks and its hosts."""
+    lines = page("a first deployment")
+    typist.type(
+        [line for line in lines if line.startswith(("scripts", "pulumi config", "pulumi up"))]
+    )
+
+
+def instances(typist: Typist) -> set[str]:
+    """The ids of the machines that stand."""
+    return {path.stem for path in resources(typist.project.cloud, "Instance")}
