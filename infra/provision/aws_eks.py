@@ -67,7 +67,7 @@ def provision_aws_eks(
         kubeconfig=made.cluster.kubeconfig,
         # by its name it is the same cluster, whatever else of the kubeconfig changes
         cluster_identifier=made.cluster.cluster.arn,
-        opts=ResourceOptions(parent=made.cluster, depends_on=list(made.cluster.admins)),
+        opts=ResourceOptions(parent=made.cluster, depends_on=list(made.cluster.reachable)),
     )
     software = EksSoftware(
         topology.stack,
@@ -130,6 +130,7 @@ def _nodes(decided: Decided, made: _Made) -> tuple[pulumi.Resource, ...]:
         role_arn=made.access.node_arn,
         group_ids=(),
         release=decided.cluster.image_releases.get("standard"),
+        keeps_release=decided.keeps_versions,
         ready=(*made.cluster.ready, *made.network.way_out),
     )
     node = parts.system_nodes.of(instance_type.architecture)

@@ -45,8 +45,9 @@ class ClusterSettings:
 class EksCluster(pulumi.ComponentResource):
     """The control plane, its access entries, and the add-ons without which no node becomes ready.
 
-    `ready` is what nodes wait for; `group_id` the security group that control plane and nodes share; `kubeconfig`
-    is a document that logs in through the AWS command line. `add_rest` makes the add-ons that want nodes.
+    `ready` is what nodes wait for, `reachable` what the API's first caller does; `group_id` the security group that
+    control plane and nodes share; `kubeconfig` a document that logs in through the AWS command line. `add_rest` makes
+    the add-ons that want nodes.
     """
 
     def __init__(self, name: str, settings: ClusterSettings, access: EksAccess) -> None:
@@ -56,9 +57,9 @@ class EksCluster(pulumi.ComponentResource):
         self.cluster = self._control_plane()
         self.group_id = self.cluster.vpc_config.cluster_security_group_id
         self.kubeconfig = kubeconfig(self.cluster, settings.region)
-        self.admins = tuple(self._admin(arn) for arn in settings.facts.admins)
+        self.reachable: tuple[pulumi.Resource, ...] = tuple(map(self._admin, settings.facts.admins))
         if not settings.facts.is_dialled_publicly:
-            self._let_in(settings.facts.api_from)
+            self.reachable += (self._let_in(settings.facts.api_from),)
         self.ready = tuple(self._addon(each, ()) for each in settings.addons if each.before_nodes)
         self.register_outputs({})
 
@@ -113,9 +114,9 @@ class EksCluster(pulumi.ComponentResource):
             opts=self._child,
         )
 
-    def _let_in(self, block: ipaddress.IPv4Network) -> None:
+    def _let_in(self, block: ipaddress.IPv4Network) -> vpc.SecurityGroupIngressRule:
         """Let a private block dial the API inside the network."""
-        vpc.SecurityGroupIngressRule(
+        return vpc.SecurityGroupIngressRule(
             "api-in",
             security_group_id=self.group_id,
             cidr_ipv4=str(block),

@@ -23,11 +23,10 @@ from infra.provision.eks_rules import (
     efa_count,
     local_zone_problem,
     storage_problem,
-    upgrade_problem,
 )
 from infra.provision.eks_survey import AddonDemand, ClusterSurvey, survey_for_cluster
 from infra.provision.naming import Tags
-from infra.provision.previous import read_previous_version, read_previous_weights
+from infra.provision.previous import read_previous_weights
 from infra.provision.survey import Survey, survey_account
 from infra.provision.weight_rules import change_problems, storage_problems
 from infra.provision.weight_store import StoreSettings, choose_store
@@ -76,7 +75,6 @@ class _Wanted:
     account: Account
     facts: EksFacts
     demand: Demand
-    standing_version: str
     parts: EksParts
 
 
@@ -116,7 +114,7 @@ def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
         addons=addons,
         charts=wanted.parts.charts_for(needs),
         chart_values={"efa-device-plugin": known},
-        keeps_versions=wanted.standing_version == wanted.facts.kubernetes_version,
+        keeps_versions=cluster.standing_version == wanted.facts.kubernetes_version,
         content=workload_content(stack, wanted.plan, facts, catalog),
         tags=tags,
     )
@@ -126,7 +124,6 @@ def _read(stack: LoadedStack, topology: Topology, plan: Plan) -> _Wanted:
     """The configuration; all that is missing or wrong in it at once."""
     name, spec = stack.name, stack.spec
     capacity = plan_capacity(topology, spec.capacity)
-    standing = read_previous_version(name)
     demand = Demand(
         stack=name,
         capacity=capacity.kind,
@@ -144,8 +141,6 @@ def _read(stack: LoadedStack, topology: Topology, plan: Plan) -> _Wanted:
             small_network_problem(account, name),
             storage_problem(spec.weights, account.weights_mount, name),
         )
-    if facts is not None:
-        problems += _some(upgrade_problem(standing, facts, capacity.kind, name))
     if problems or account is None or facts is None:
         raise ProblemsFound(tuple(problems))
     return _Wanted(
@@ -156,7 +151,6 @@ def _read(stack: LoadedStack, topology: Topology, plan: Plan) -> _Wanted:
         account=account,
         facts=facts,
         demand=demand,
-        standing_version=standing,
         parts=read_eks_parts(),
     )
 
@@ -181,6 +175,7 @@ def _ask(
     )
     demand = AddonDemand(
         stack=name,
+        capacity=wanted.capacity.kind,
         architecture=wanted.instance_type.architecture,
         addons=addons,
         parts=wanted.parts,

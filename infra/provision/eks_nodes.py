@@ -41,7 +41,8 @@ class Place:
     Args:
         subnet_id: in the zone of the capacity.
         group_ids: security groups of each interface; empty for the cluster's own.
-        release: of the image; None for the newest. A newer one replaces no node that runs.
+        release: of the image; None for the newest.
+        keeps_release: whether nodes that run keep theirs: a newer one replaces none, another Kubernetes version all.
         ready: what must be there before the first node.
     """
 
@@ -50,6 +51,7 @@ class Place:
     role_arn: pulumi.Input[str]
     group_ids: tuple[pulumi.Input[str], ...]
     release: str | None
+    keeps_release: bool
     ready: tuple[pulumi.Resource, ...]
 
 
@@ -212,7 +214,7 @@ def _node_group(  # noqa: PLR0913 - what the two groups differ in
         opts=ResourceOptions(
             parent=parent,
             depends_on=list(place.ready),
-            ignore_changes=["releaseVersion"],
+            ignore_changes=["releaseVersion"] if place.keeps_release else [],
             delete_before_replace=True,
         ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from infra.catalog.eks import ClusterAddon, EksParts
@@ -14,6 +14,7 @@ from infra.errors import Problem
 from infra.provision.account import account_problem
 from infra.provision.eks_config import EksFacts, eks_problem
 from infra.provision.found import FoundSubnet
+from infra.provision.naming import STACK_TAG
 from infra.provision.zone import Zone
 from infra.spec.stack import Waiver, Weights
 
@@ -102,7 +103,7 @@ def upgrade_problem(
     """A change of the Kubernetes version that a standing cluster cannot make.
 
     Args:
-        standing: version of the last inventory, "" for a new stack.
+        standing: version of the cluster that stands, "" without one.
         facts: with the wanted one.
         capacity: of the nodes.
         stack: its name.
@@ -123,6 +124,15 @@ def upgrade_problem(
         )
         return account_problem("moe-infra:kubernetes_version", what, standing, stack)
     return None
+
+
+def owner_problem(tags: Mapping[str, str], stack: str) -> Problem | None:
+    """A cluster of the stack's name that is not the stack's."""
+    if tags.get(STACK_TAG) == stack:
+        return None
+    what = f"A cluster {stack} stands in the region, and it is not this stack's."
+    fix = "Give the stack's file another name, or use platform existing-kubernetes."
+    return _stack_problem("account-fact", "platform", what, fix, stack)
 
 
 def control_subnet_problems(

@@ -8,6 +8,7 @@ import pulumi_aws as aws
 from pulumi_aws import eks, ssm
 
 from infra.catalog.eks import ClusterAddon, EksParts
+from infra.catalog.instance_types import CapacityKind
 from infra.errors import Problem
 from infra.provision.account import Account
 from infra.provision.eks_config import EksFacts, admin_problem
@@ -16,6 +17,8 @@ from infra.provision.eks_rules import (
     addon_problems,
     control_subnet_problems,
     control_zones,
+    owner_problem,
+    upgrade_problem,
     zone_problem,
 )
 from infra.provision.found import FoundSubnet
@@ -35,12 +38,14 @@ class ClusterSurvey:
     Args:
         addon_versions: by add-on; those that nobody could be asked about are left out.
         image_releases: releases of the nodes' images, by kind (`nvidia`, `standard`); as above.
+        standing_version: Kubernetes version of the stack's cluster; "" where none stands, or nobody may ask.
         zones: ids of the two zones for the control plane; empty with subnets of the operator's own.
         problems: everything that does not fit.
     """
 
     addon_versions: dict[str, str]
     image_releases: dict[str, str]
+    standing_version: str
     zones: tuple[str, ...]
     problems: tuple[Problem, ...]
 
@@ -50,6 +55,7 @@ class AddonDemand:
     """What a stack's cluster asks of the account."""
 
     stack: str
+    capacity: CapacityKind
     architecture: str
     addons: tuple[ClusterAddon, ...]
     parts: EksParts
@@ -73,6 +79,8 @@ def survey_for_cluster(
     """
     asking = Asking(demand.stack)
     _find_caller(asking, facts)
+    standing = _find_standing(asking)
+    asking.note(upgrade_problem(standing, facts, demand.capacity, demand.stack))
     offered = tuple(_find_addon(asking, each, facts) for each in demand.addons)
     asking.note(*addon_problems(tuple(filter(None, offered)), facts, demand.stack))
     zones: tuple[str, ...] = ()
@@ -93,6 +101,7 @@ def survey_for_cluster(
     return ClusterSurvey(
         addon_versions={each.addon.name: each.version for each in offered if each is not None},
         image_releases=_find_images(asking, facts, demand.architecture),
+        standing_version=standing,
         zones=zones,
         problems=tuple(asking.problems),
     )
@@ -107,6 +116,26 @@ def _find_caller(asking: Asking, facts: EksFacts) -> None:
     )
     if caller is not None:
         asking.note(admin_problem(caller, facts, asking.stack))
+
+
+def _find_standing(asking: Asking) -> str:
+    """The Kubernetes version of the stack's cluster, "" without one; a cluster of somebody else's is a problem."""
+    key, example = "moe-infra:kubernetes_version", "1.35"
+    names = asking.ask(
+        key, "answer on which clusters stand", example, lambda: eks.get_clusters().names
+    )
+    if asking.stack not in (names or ()):
+        return ""
+    found = asking.ask(
+        key,
+        f"answer on cluster {asking.stack}",
+        example,
+        lambda: eks.get_cluster(name=asking.stack),
+    )
+    if found is None:
+        return ""
+    asking.note(owner_problem(found.tags or {}, asking.stack))
+    return str(found.version)
 
 
 def _find_addon(asking: Asking, addon: ClusterAddon, facts: EksFacts) -> FoundAddon | None:

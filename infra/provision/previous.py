@@ -13,18 +13,8 @@ READ_OUTPUTS = "pulumi:pulumi:readStackOutputs"
 
 def read_previous_weights(stack: str) -> Mapping[str, object]:
     """The `weights` of the stack's own last inventory; empty for a stack that no `up` has finished yet."""
-    return _part(stack, "weights")
-
-
-def read_previous_version(stack: str) -> str:
-    """The Kubernetes version of the stack's own cluster in its last inventory, "" without one."""
-    return str(_part(stack, "cluster").get("kubernetes_version") or "")
-
-
-def _part(stack: str, name: str) -> Mapping[str, object]:
-    """A map of the last inventory, empty where there is none."""
-    place = f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
-    answer = pulumi.runtime.invoke(READ_OUTPUTS, {"name": place}).value or {}
+    name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"
+    answer = pulumi.runtime.invoke(READ_OUTPUTS, {"name": name}).value or {}
     inventory = (answer.get("outputs") or {}).get("inventory")
-    part = inventory.get(name) if isinstance(inventory, Mapping) else None
-    return part if isinstance(part, Mapping) else {}
+    weights = inventory.get("weights") if isinstance(inventory, Mapping) else None
+    return weights if isinstance(weights, Mapping) else {}

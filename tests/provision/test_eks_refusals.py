@@ -15,7 +15,8 @@ from infra.errors import ProblemsFound
 from infra.provision.eks_config import EksFacts, admin_problem
 from infra.provision.eks_rules import control_zones, local_zone_problem, upgrade_problem
 from infra.provision.zone import Zone
-from infra.rehearsal.cloud.store import Store
+from infra.rehearsal.cloud.cluster_kinds import CLUSTER
+from infra.rehearsal.cloud.store import Resource, Store
 from tests.provision.belongings import own_stack, their_network
 
 Record = Callable[..., Any]
@@ -164,12 +165,29 @@ def test_a_cluster_goes_up_one_version_at_a_time_and_blocks_only_when_empty(
     assert problem is None or (what or "") in problem.what
 
 
-def test_an_upgrade_of_standing_nodes_of_a_block_is_refused_by_the_last_inventory(
-    record: Record,
-) -> None:
-    previous = {"hosts": [{}], "weights": {}, "cluster": {"kubernetes_version": "1.34"}}
+def standing(stack: str) -> Callable[[Store], dict[str, str]]:
+    """A cluster of the stack's name that stands in the account, and belongs to a stack."""
+
+    def put(store: Store) -> dict[str, str]:
+        inputs: dict[str, object] = {"name": STACK, "tags": {"moe-infra:stack": stack}}
+        outputs: dict[str, object] = {"version": "1.34"}
+        resource = Resource(
+            type=CLUSTER, id=STACK, urn="", inputs=inputs, outputs=outputs, hidden={}
+        )
+        store.put(resource)
+        return {}
+
+    return put
+
+
+def test_an_upgrade_of_nodes_of_a_block_that_run_is_refused(record: Record) -> None:
     with pytest.raises(ProblemsFound, match=r"destroy --exclude-protected --stack eks-b200-tp8"):
-        record(STACK, previous=previous)
+        record(STACK, prepare=standing(STACK))
+
+
+def test_a_cluster_of_that_name_that_is_not_the_stack_s_is_refused(record: Record) -> None:
+    with pytest.raises(ProblemsFound, match="it is not this stack's"):
+        record(STACK, prepare=standing("another"), kubernetes_version="1.34")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.rehearsal.cloud.cluster_kinds import CLUSTER
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.load_balancer_kinds import LOAD_BALANCER
 from infra.rehearsal.cloud.machine_kinds import INSTANCE, RESERVED_ADDRESSES, addresses_of
@@ -280,6 +281,17 @@ def _addon_version(question: Question) -> dict[str, object]:
     return {"id": addon, "version": offered}
 
 
+def _clusters(question: Question) -> dict[str, object]:
+    return {"id": question.region, "names": [each.id for each in question.store.of_type(CLUSTER)]}
+
+
+def _cluster(question: Question) -> dict[str, object]:
+    found = question.store.get(CLUSTER, question.text("name"))
+    if found is None:
+        raise _missing("EKS Cluster", question.text("name"))
+    return {**found.outputs, "id": found.id, "tags": found.inputs.get("tags") or {}}
+
+
 def _caller(question: Question) -> dict[str, object]:
     account = question.store.account
     return {
@@ -303,6 +315,8 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:ec2/getKeyPair:getKeyPair": _key_pair,
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:eks/getAddonVersion:getAddonVersion": _addon_version,
+    "aws:eks/getCluster:getCluster": _cluster,
+    "aws:eks/getClusters:getClusters": _clusters,
     "aws:index/getAvailabilityZone:getAvailabilityZone": _availability_zone,
     "aws:index/getAvailabilityZones:getAvailabilityZones": _availability_zones,
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,

@@ -36,6 +36,8 @@ group = aws("ec2/securityGroup:SecurityGroup", "group", vpcId=vpc.id)
 aws("vpc/securityGroupIngressRule:SecurityGroupIngressRule", "world", securityGroupId=group.id,
     cidrIpv4="0.0.0.0/0", ipProtocol="tcp", fromPort=22, toPort=22)
 aws("s3/bucket:Bucket", "weights")
+aws("eks/cluster:Cluster", "cluster", roleArn="arn:aws:iam::000000000000:role/mine", tags=TAGS,
+    vpcConfig={"subnetIds": [subnet.id], "publicAccessCidrs": ["198.51.100.0/24"]})
 aws("ec2/launchTemplate:LaunchTemplate", "hosts", instanceType="p6e-gb200.36xlarge",
     networkInterfaces=[{"subnetId": subnet.id, "securityGroups": [group.id]}])
 """
