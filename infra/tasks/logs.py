@@ -6,6 +6,8 @@ import functools
 import json
 import time
 from collections.abc import Callable
+from itertools import repeat
+from operator import add, floordiv
 from typing import TypeVar
 
 from infra.errors import HostsFailed, StackError
@@ -20,7 +22,6 @@ from infra.tasks.recorded_hosts import ReachedStack, open_recorded
 
 DEFAULT_LINES = 50
 _SECOND_US = 1_000_000
-_MILLISECONDS = [f".{number:03d} " for number in range(1000)]
 _Key = TypeVar("_Key")
 
 
@@ -32,8 +33,8 @@ def run(options: Options, output: Output) -> int:
         merge = LogMerge(_host_logs(reached, query, output))
         shown = _Shown(output, reached.name)
         try:
-            for batch in merge.batches():
-                shown.show(batch)
+            for texts in merge.texts(shown.shape):
+                shown.show(texts)
         finally:
             merge.close()
     failures = merge.failures
@@ -114,15 +115,17 @@ class _Shown:
         self._stack = stack
         self._num_lines = 0
 
-    def show(self, lines: LogLines) -> None:
+    def shape(self, lines: LogLines) -> list[str]:
+        """Lines as they are shown."""
+        return (documents_of if self._output.wants_json else texts_of)(lines)
+
+    def show(self, texts: list[str]) -> None:
         """Some more lines."""
-        if not len(lines):
-            return
         if self._output.wants_json:
-            self._write_json(lines)
+            self._write_json(texts)
         else:
-            self._output.data(text_of(lines))
-        self._num_lines += len(lines)
+            self._output.data("\n".join(texts))
+        self._num_lines += len(texts)
 
     def end(self, *, ok: bool, missing: dict[str, str]) -> None:
         """The rest of the document.
@@ -139,17 +142,10 @@ class _Shown:
             self._output.stdout.write("], " + json.dumps(rest, ensure_ascii=False)[1:] + "\n")
             self._output.stdout.flush()
 
-    def _write_json(self, lines: LogLines) -> None:
-        rows = (
-            {"time": time_us / _SECOND_US, "process": process, "message": message}
-            for time_us, process, message in zip(
-                lines.times, lines.processes, lines.messages, strict=True
-            )
-        )
-        text = ", ".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    def _write_json(self, documents: list[str]) -> None:
         head = {"schema_version": SCHEMA_VERSION, "stack": self._stack}
         begin = json.dumps(head)[:-1] + ', "lines": ['
-        self._output.stdout.write((", " if self._num_lines else begin) + text)
+        self._output.stdout.write((", " if self._num_lines else begin) + ", ".join(documents))
 
 
 class _Made(dict[_Key, str]):
@@ -164,18 +160,33 @@ class _Made(dict[_Key, str]):
         return text
 
 
-def text_of(lines: LogLines) -> str:
-    """`2026-11-20 14:00:00.123 decode-0/3   message`, in UTC; one line each."""
+def texts_of(lines: LogLines) -> list[str]:
+    """`2026-11-20 14:00:00.123 decode-0/3   message`, in UTC; one text each."""
     seconds: _Made[int] = _Made(_second_stamp)
     names: _Made[str] = _Made("{:<12} ".format)
-    return "\n".join(
-        [
-            f"{seconds[at // _SECOND_US]}{_MILLISECONDS[at // 1000 % 1000]}{names[process]}{message}"
-            for at, process, message in zip(
-                lines.times, lines.processes, lines.messages, strict=True
-            )
-        ]
+
+    def stamp(milliseconds: int) -> str:
+        return f"{seconds[milliseconds // 1000]}.{milliseconds % 1000:03} "
+
+    moments = map(floordiv, lines.times, repeat(1000))
+    if len(set(lines.processes)) == 1:
+        name = names[lines.processes[0]]
+        heads: _Made[int] = _Made(lambda at: stamp(at) + name)
+        return list(map(add, map(heads.__getitem__, moments), lines.messages))
+    stamps: _Made[int] = _Made(stamp)
+    whose = map(names.__getitem__, lines.processes)
+    pieces = zip(map(stamps.__getitem__, moments), whose, lines.messages, strict=True)
+    return list(map("".join, pieces))
+
+
+def documents_of(lines: LogLines) -> list[str]:
+    """Each line as a JSON document of its own."""
+    columns = zip(lines.times, lines.processes, lines.messages, strict=True)
+    rows = (
+        {"time": time_us / _SECOND_US, "process": process, "message": message}
+        for time_us, process, message in columns
     )
+    return [json.dumps(row, ensure_ascii=False) for row in rows]
 
 
 def _second_stamp(seconds: int) -> str:

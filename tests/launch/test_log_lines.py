@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.launch.logs.lines import LogLines, in_order
-from infra.tasks.logs import text_of
+from infra.tasks.logs import texts_of
 
 
 def some(name: str, *times: int) -> LogLines:
@@ -26,15 +26,24 @@ def test_what_was_taken_may_be_changed() -> None:
 
 
 def test_lines_of_one_moment_stay_in_their_order() -> None:
-    found = in_order([some("a", 3, 5, 5), some("b", 1, 5), LogLines.none()])
-    assert found.messages == ["b1", "a3", "a5", "a5", "b5"]
-    assert found.processes == ["b", "a", "a", "a", "b"]
-    assert in_order([]) == LogLines.none()
+    found = in_order([some("a", 3, 5, 5), some("b", 1, 5), LogLines.none()], shown)
+    assert found == ["b b1", "a a3", "a a5", "a a5", "b b5"]
+    assert in_order([LogLines.none(), some("a", 1)], shown) == ["a a1"]
+    assert in_order([], shown) == []
+
+
+def shown(lines: LogLines) -> list[str]:
+    return [f"{name} {text}" for name, text in zip(lines.processes, lines.messages, strict=True)]
 
 
 def test_a_line_is_shown_with_its_time_in_utc_and_its_process() -> None:
-    lines = LogLines([1795193977793999, 1795193978000000], ["decode-0/3", "b"], ["one", ""])
-    assert text_of(lines).split("\n") == [
+    times, processes = [1795193977793999, 1795193978000000], ["decode-0/3", "b"]
+    assert texts_of(LogLines(times, processes, ["one", ""])) == [
         "2026-11-20 16:59:37.793 decode-0/3   one",
         "2026-11-20 16:59:38.000 b            ",
     ]
+    assert texts_of(LogLines(times, ["b", "b"], ["one", ""])) == [
+        "2026-11-20 16:59:37.793 b            one",
+        "2026-11-20 16:59:38.000 b            ",
+    ]
+    assert texts_of(LogLines.none()) == []

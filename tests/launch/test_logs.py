@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 
 from infra.errors import StackError
+from infra.launch.logs.lines import LogLines
 from infra.launch.logs.reading import WAITING_BATCHES, LogMerge, LogQuery, judge_query
 from infra.launch.logs.stream import HostLog
 from infra.remote.failures import AgentFailed, LostConnection, Unreachable
@@ -72,9 +73,13 @@ def lines(name: str, *stamps: int, is_last: bool = True) -> bytes:
     )
 
 
+def messages(some: LogLines) -> list[str]:
+    return some.messages
+
+
 def merged(*scripts: Script) -> tuple[list[str], LogMerge]:
     merge = LogMerge([script.log() for script in scripts])
-    found = [message for batch in merge.batches() for message in batch.messages]
+    found = [message for texts in merge.texts(messages) for message in texts]
     merge.close()
     return found, merge
 
@@ -156,7 +161,7 @@ def test_a_host_that_is_ahead_waits_for_the_others() -> None:
 
     endless = Script("a", (lines("a", n, is_last=False) for n in range(1, 400)))
     merge = LogMerge([endless.log(), Script("b", slow()).log()])
-    batches = merge.batches()
+    batches = merge.texts(messages)
     taken: list[int] = []
 
     def let_go() -> None:
@@ -164,7 +169,7 @@ def test_a_host_that_is_ahead_waits_for_the_others() -> None:
         release.set()
 
     threading.Timer(0.3, let_go).start()
-    found = [message for batch in batches for message in batch.messages]
+    found = [message for texts in batches for message in texts]
     merge.close()
     assert WAITING_BATCHES <= taken[0] <= WAITING_BATCHES + 2
     assert len(found) == 400
@@ -178,7 +183,7 @@ def test_closing_ends_a_reader_that_waits() -> None:
 
     script = Script("a", endless())
     merge = LogMerge([script.log(follow=True)])
-    assert next(merge.batches())
+    assert next(merge.texts(messages))
     merge.close()
     assert script.is_closed.is_set()
 

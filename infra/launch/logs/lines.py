@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+
+Shape = Callable[["LogLines"], list[str]]
+"""What is shown of some lines, one text each."""
 
 
 @dataclass(slots=True)
@@ -48,14 +51,15 @@ class LogLines:
         return taken
 
 
-def in_order(parts: Sequence[LogLines]) -> LogLines:
-    """All of them in the order of time; lines of one moment stay as they are."""
+def in_order(parts: Sequence[LogLines], shape: Shape) -> list[str]:
+    """All of them in the order of time, each as it is shown; lines of one moment stay as they are.
+
+    Args:
+        parts: of one host each. A part is shaped before it is put in order: most of its neighbours are then alike.
+        shape: what is shown of each line of a part.
+    """
+    texts = list(chain.from_iterable(map(shape, parts)))
+    if sum(map(bool, map(len, parts))) <= 1:
+        return texts
     times = list(chain.from_iterable(part.times for part in parts))
-    processes = list(chain.from_iterable(part.processes for part in parts))
-    messages = list(chain.from_iterable(part.messages for part in parts))
-    order = sorted(range(len(times)), key=times.__getitem__)
-    return LogLines(
-        list(map(times.__getitem__, order)),
-        list(map(processes.__getitem__, order)),
-        list(map(messages.__getitem__, order)),
-    )
+    return list(map(texts.__getitem__, sorted(range(len(times)), key=times.__getitem__)))

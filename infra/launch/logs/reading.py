@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from infra.errors import InfraError, StackError
-from infra.launch.logs.lines import LogLines, in_order
+from infra.launch.logs.lines import LogLines, Shape, in_order
 from infra.launch.logs.stream import Batch, HostLog, RecordedId
 from infra.remote.failures import HostFailure
 from infra.render.host_paths import release_path
@@ -102,22 +102,22 @@ class LogMerge:
         for thread in self._threads:
             thread.start()
 
-    def batches(self) -> Iterator[LogLines]:
-        """Lines, oldest first; what has been written is merged exactly, what comes then nearly.
+    def texts(self, shape: Shape) -> Iterator[list[str]]:
+        """Lines as they are shown, oldest first; what has been written is merged exactly, what comes then nearly.
 
         A host that fails ends alone; see `failures`.
         """
         while not self._is_over():
             self._take(None)
             if any(source.holds_up for source in self._sources.values()):
-                ready = self._in_order()
+                ready = self._ready()
             else:
                 until = time.monotonic() + HOLD_S
                 while not self._is_over() and self._take(max(until - time.monotonic(), 0.0)):
                     pass
-                ready = self._in_order()
-            if ready:
-                yield ready
+                ready = self._ready()
+            if any(ready):
+                yield in_order(ready, shape)
 
     @property
     def failures(self) -> tuple[HostFailure, ...]:
@@ -174,12 +174,12 @@ class LogMerge:
     def _is_over(self) -> bool:
         return all(source.is_over for source in self._sources.values())
 
-    def _in_order(self) -> LogLines:
+    def _ready(self) -> list[LogLines]:
         """The lines that no line still to come can stand before; all of them when none is waited for."""
         sources = self._sources.values()
         awaited = [source for source in sources if source.holds_up]
         if any(not source.lines for source in awaited):
-            return LogLines.none()
+            return []
         # a clock that was set back puts later lines before this one: those come as soon as they are known
         first = min(awaited, key=lambda source: source.lines.times[-1], default=None)
         limit = first.lines.times[-1] if first is not None else None
@@ -191,7 +191,7 @@ class LogMerge:
             else:
                 ready.append(lines.take(limit))
             source.let_go()
-        return in_order(ready)
+        return ready
 
 
 def judge_query(query: LogQuery) -> None:
