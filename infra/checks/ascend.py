@@ -20,6 +20,18 @@ SINCE_DECODE_ONLY = (0, 23, 0)
 SINCE_NO_CONTEXTS = (0, 26, 0)
 V2_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 SINCE_VISION = (0, 18, 0)
+# Read by int() whenever the plugin is configured: vllm_ascend/envs.py, ascend_config.py@0.22.1rc1, 0.23.0, 0.26.0rc1.
+NUMBER_VARIABLES = (
+    "MSMONITOR_USE_DAEMON",
+    "VLLM_ASCEND_BALANCE_SCHEDULING",
+    "VLLM_ASCEND_ENABLE_FLASHCOMM1",
+    "VLLM_ASCEND_ENABLE_FUSED_MC2",
+    "VLLM_ASCEND_ENABLE_MATMUL_ALLREDUCE",
+    "VLLM_ASCEND_ENABLE_MLAPO",
+    "VLLM_ASCEND_ENABLE_NZ",
+    "VLLM_ASCEND_FLASHCOMM2_PARALLEL_SIZE",
+    "VLLM_ASCEND_FUSION_OP_TRANSPOSE_KV_CACHE_BY_BLOCK",
+)
 DEFAULT_BLOCK = 128
 # Mooncake takes its rpc ports at random from here (MC_MIN_RPC_PORT, MC_MAX_RPC_PORT).
 MOONCAKE_RPC = (15000, 17000)
@@ -60,7 +72,9 @@ def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
         if has_vision and _plugin(view) < SINCE_VISION:
             what = f"FLASHCOMM1 of vllm-ascend {view.release.version} refuses models with vision."
         elif tensor <= 1:
-            what = f"FLASHCOMM1 needs tensor parallelism above 1; it is {tensor}."
+            what = (
+                f"FLASHCOMM1 needs tensor parallelism above 1; --tensor-parallel-size is {tensor}."
+            )
         elif not view.flags(process).get("enable-expert-parallel"):
             what, other = (
                 "FLASHCOMM1 needs expert parallelism.",
@@ -73,6 +87,20 @@ def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
             fix = f'{other or "Add"} env: {{{FLASH_COMM}: "0"}} there.'
             field = f"roles.{process.role}.env.{FLASH_COMM}"
             yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def numbers_are_numbers(view: PlanView) -> Iterator[Finding]:
+    """Variables that vllm-ascend reads as numbers hold whole numbers: `1`, and not `true`."""
+    if _plugin(view) < SINCE_ROLES:
+        return
+    known = view.catalog.environment_names(view.release.envs_catalogues).names
+    for process in _on_ascend(view):
+        for name in NUMBER_VARIABLES:
+            value = process.env.get(name)
+            if value is not None and name in known and not _is_whole(value):
+                what = f"{name} is {value!r}, and no whole number."
+                field = f"roles.{process.role}.env.{name}"
+                yield Finding(field=field, what=what, fix="Write 0 or 1.", process=process.id)
 
 
 def balance_scheduling_mixed(view: PlanView) -> Iterator[Finding]:
@@ -275,6 +303,15 @@ def _additional(view: PlanView, process: Process) -> Mapping[str, object]:
 
 def _kv_role(view: PlanView, process: Process) -> object:
     return view.kv_config(process).get("kv_role")
+
+
+def _is_whole(text: str) -> bool:
+    """Whether Python's int() takes a text."""
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_on(view: PlanView, process: Process, key: str, variable: str) -> bool:

@@ -33,8 +33,8 @@ def all2all_backend_runs(view: PlanView) -> Iterator[Finding]:
 
 
 def overlapped_batches_transport(view: PlanView) -> Iterator[Finding]:
-    """Dual-batch overlap runs on a DeepEP transport alone."""
-    if view.family != "vllm":
+    """Dual-batch overlap runs on a DeepEP transport alone; vllm-ascend has switched it off since 0.22."""
+    if view.family != "vllm" or view.ignores_overlap():
         return
     for process in view.variants:
         flags = view.flags(process)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
@@ -30,7 +30,8 @@ HASHED_FLAGS = (
     "cp-kv-cache-interleave-size",
     "dcp-kv-cache-interleave-size",
 )
-
+# Of these, what says whether batches overlap.
+OVERLAP_FLAGS = ("enable-dbo", "ubatch-size")
 
 # Read in config/parallel.py: 0.17.0 and 0.22.1 hold decode contexts against tensor ranks alone, 0.33.0 (run) against
 # prefill contexts too; releases between were not read.
@@ -42,6 +43,14 @@ SIZE_FLAGS = (
     "decode-context-parallel-size",
     "nnodes",
 )
+# What says which ranks a process holds.
+PLACE_FLAGS = (
+    "data-parallel-rank",
+    "data-parallel-start-rank",
+    "data-parallel-size-local",
+    "node-rank",
+)
+MOST_TOLD = 4
 
 
 def sizes_positive(view: PlanView) -> Iterator[Finding]:
@@ -122,11 +131,9 @@ def ranks_complete(view: PlanView) -> Iterator[Finding]:
         ):
             if ranks:
                 listed = ", ".join(map(str, sorted(ranks)[:8]))
-                culprit = next(
-                    (p.id for p in members if set(view.readings[p.id].dp_ranks) & set(ranks)),
-                    members[0].id,
-                )
-                what = f"{group}: rank{'s' * (len(ranks) > 1)} {listed} of {size} {verb}."
+                holders = [p for p in members if set(view.readings[p.id].dp_ranks) & set(ranks)]
+                culprit = (*holders, *members)[0].id
+                what = f"{group}: rank{'s' * (len(ranks) > 1)} {listed} of {size} {verb}{_places(view, holders)}."
                 told = (
                     "node-rank" if view.family == "sglang" else "data-parallel-rank or -start-rank"
                 )
@@ -134,21 +141,35 @@ def ranks_complete(view: PlanView) -> Iterator[Finding]:
                 yield Finding(field=field, what=what, fix=fix, process=culprit)
 
 
+def _places(view: PlanView, holders: Sequence[Process]) -> str:
+    """The flags by which processes hold their ranks, with the values; of the first few of them."""
+    told = [
+        f"{process.id} has --{name} {value}"
+        for process in holders
+        for name in PLACE_FLAGS
+        if (value := view.flags(process).get(name)) is not None
+    ]
+    return f" ({'; '.join(told[:MOST_TOLD])})" if told else ""
+
+
 def group_flags_equal(view: PlanView) -> Iterator[Finding]:
     """What vLLM hashes in its handshake is equal on all ranks of a group."""
     if view.family != "vllm":
         return
+    ignored = OVERLAP_FLAGS if view.ignores_overlap() else ()
+    hashed = [name for name in HASHED_FLAGS if name not in ignored]
     for group, members in view.groups.items():
         first = view.flags(members[0])
         for process in members[1:]:
             flags = view.flags(process)
-            for name in HASHED_FLAGS:
-                if flags.get(name) != first.get(name):
+            for name in hashed:
+                if flags.get(name) == first.get(name):
+                    continue
+                if view.in_effect(members[0], name) != view.in_effect(process, name):
                     what = f"{group}: --{name} is {first.get(name)} on {members[0].id} and {flags.get(name)} here."
                     fix = "Give all ranks of a group the same parallel flags: the handshake compares their hash."
-                    yield Finding(
-                        field=f"roles.{process.role}.flags", what=what, fix=fix, process=process.id
-                    )
+                    field = f"roles.{process.role}.flags"
+                    yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def headless_followers(view: PlanView) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "kv-role-deprecated",
             "kv-connector",
             "additional-config-key",
+            "number-variable",
             "flash-comm-layout",
             "balance-scheduling",
             "recompute-scheduler",
@@ -85,6 +86,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "unread-variable",
             "kv-connector",
             "additional-config-key",
+            "number-variable",
         }
     ),
     "accelerator": frozenset(

@@ -22,6 +22,12 @@ class Service:
     moved_by: str
 
 
+# By role, the flag of both router wheels that lists an endpoint.
+LISTS: Mapping[str, str] = {
+    "prefill": "--prefill",
+    "decode": "--decode",
+    "unified": "--worker-urls",
+}
 # By router of the catalogue: the numbers that take a sign, and of sglang-router those that it reads only with another
 # history back end. Each whole number was given -1 (sglang-router 0.3.2, vllm-router 0.1.17, run 2026-11-22).
 SIGNED_NUMBERS: Mapping[str, frozenset[str]] = {
@@ -183,22 +189,18 @@ def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
         dialled = {(dial.address, dial.port) for dial in reading.dials if dial.name == "http"}
         served = {}
         for process in view.engines:
-            if (
-                view.readings[process.id].http_port is None
-                or view.size(process, "node-rank", 0) > 0
-            ):
+            if view.readings[process.id].http_port is None or not view.answers_requests(process):
                 continue
             http = next(bind for bind in view.readings[process.id].binds if bind.name == "http")
             address = view.addresses[process.host]
             served.update({(address, http.port + i): process for i in range(http.count)})
         for address, port in sorted(served.keys() - dialled):
-            what = f"The router misses http://{address}:{port} ({served[address, port].id})."
-            yield Finding(
-                field="router",
-                what=what,
-                fix="List every endpoint of both roles.",
-                process=router.id,
-            )
+            process, url = served[address, port], f"http://{address}:{port}"
+            what = f"The router misses {url} ({process.id})."
+            fix = "List every endpoint of both roles."
+            if view.router_name(router) in SIGNED_NUMBERS:
+                fix = f"Add {LISTS.get(process.role, LISTS['unified'])} {url}."
+            yield Finding(field="router", what=what, fix=fix, process=router.id)
         for address, port in sorted(dialled - served.keys()):
             what = f"The router lists http://{address}:{port}, where no process serves."
             fix = "Remove it, or give the process that is meant this port."

@@ -30,7 +30,7 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
         ours, theirs = view.flags(prefill).get(name), view.flags(decode).get(name)
         if name == "page-size" and None in (ours, theirs):
             continue  # the attention back end chooses where none is given
-        if ours != theirs:
+        if view.in_effect(prefill, name) != view.in_effect(decode, name):
             what = f"--{name} is {ours} on prefill and {theirs} on decode: the KV handshake would fail."
             yield Finding(
                 field=f"roles.decode.flags.{name}",
@@ -183,7 +183,8 @@ def _told_sizes(view: PlanView) -> Iterator[tuple[Process, str, _Sizes, _Sizes]]
 
 
 def _wrong_sizes(process: Process, role: str, given: _Sizes, actual: _Sizes) -> Finding:
-    what = f"{role}.dp_size, tp_size are {given[0]}, {given[1]}; one {role} instance has {actual[0]}, {actual[1]}."
+    what = f"{role}.dp_size, tp_size are {given[0]}, {given[1]}; one {role} instance has {actual[0]}, {actual[1]} "
+    what += "(--data-parallel-size, --tensor-parallel-size)."
     fix = "They are per instance, not totals."
     return Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
 

@@ -62,7 +62,7 @@ RELEASE_RULES: Mapping[str, Rule] = {
     ),
     "server-arguments": Rule(
         severity="error",
-        source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        source="sglang srt/server_args.py@0.5.9, arg_groups/*_hook.py@0.5.23; 0.5.9 (run; tests/cases/verdicts/)",
         releases="sglang",
         check=sglang.arguments_agree,
     ),

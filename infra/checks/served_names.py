@@ -23,7 +23,7 @@ def served_names_shared(view: PlanView) -> Iterator[Finding]:
         told: set[tuple[str, frozenset[str]]] = set()
         first: tuple[Process, frozenset[str]] | None = None
         for process in processes:
-            names = _names(view, process) if _answers(view, process) else frozenset()
+            names = _names(view, process) if view.answers_requests(process) else frozenset()
             if not names:
                 continue
             common = names if first is None else first[1] & names
@@ -32,13 +32,6 @@ def served_names_shared(view: PlanView) -> Iterator[Finding]:
             elif first is not None and (process.role, names) not in told:
                 told.add((process.role, names))
                 yield _differs(view, process, names, first)
-
-
-def _answers(view: PlanView, process: Process) -> bool:
-    """Whether a process takes requests for a model."""
-    if view.family == "sglang":
-        return view.size(process, "node-rank", 0) == 0
-    return not view.flags(process).get("headless")
 
 
 def _names(view: PlanView, process: Process) -> frozenset[str]:

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.json_values import value_problems
+from infra.plan.process import Process
 
 
 def json_values_known(view: PlanView) -> Iterator[Finding]:
@@ -35,16 +36,32 @@ def parsers_registered(view: PlanView) -> Iterator[Finding]:
             fix = "Add it, or remove the former."
             field = f"roles.{process.role}.flags.tool-call-parser"
             yield Finding(field=field, what=what, fix=fix, process=process.id)
-        asked = (
-            ("tool-call-parser", tool if is_used else None, view.fields.tool_call_parsers),
-            ("reasoning-parser", flags.get("reasoning-parser"), view.fields.reasoning_parsers),
-        )
-        for name, value, known in asked:
-            if value is not None and value not in known:
-                what = f"{view.plan.engine.name} {view.plan.engine.version} has no {name} {value}."
-                field = f"roles.{process.role}.flags.{name}"
-                fix = f"Use one of {', '.join(sorted(known))}."
-                yield Finding(field=field, what=what, fix=fix, process=process.id)
+        yield from _unregistered(view, process, "reasoning-parser", view.fields.reasoning_parsers)
+    for process in _calling_tools(view):
+        yield from _unregistered(view, process, "tool-call-parser", view.fields.tool_call_parsers)
+
+
+def _calling_tools(view: PlanView) -> Iterator[Process]:
+    """One process of each role and tool parser that looks the parser up: a headless one does not."""
+    seen: set[tuple[str, object]] = set()
+    for process in view.engines:
+        flags = view.flags(process)
+        key = (process.role, flags.get("tool-call-parser"))
+        is_used = flags.get("enable-auto-tool-choice") and view.answers_requests(process)
+        if is_used and key not in seen:
+            seen.add(key)
+            yield process
+
+
+def _unregistered(
+    view: PlanView, process: Process, name: str, known: frozenset[str]
+) -> Iterator[Finding]:
+    value = view.flags(process).get(name)
+    if value is not None and value not in known:
+        what = f"{view.plan.engine.name} {view.plan.engine.version} has no {name} {value}."
+        field = f"roles.{process.role}.flags.{name}"
+        fix = f"Use one of {', '.join(sorted(known))}."
+        yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def quantization_registered(view: PlanView) -> Iterator[Finding]:

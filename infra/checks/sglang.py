@@ -14,9 +14,11 @@ MAPS_REFUSED = (
     9,
 )  # the last release in the catalogue that splits a map of devices at its commas: sglang#20241
 
+DRAFTING = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")  # what drafts by a model, and takes its sizes
+
 
 def arguments_agree(view: PlanView) -> Iterator[Finding]:
-    """What SGLang's ServerArgs assert about sizes, pages, overlap and prefill/decode holds."""
+    """What SGLang's ServerArgs assert about sizes, pages, overlap, drafts, experts and prefill/decode holds."""
     if view.family != "sglang":
         return
     for process in view.variants:
@@ -53,13 +55,54 @@ def _problems(
         yield "enable-two-batch-overlap", what, "Set moe-a2a-backend, or remove it."
     devices = [name.strip() for name in str(flags.get("disaggregation-ib-device") or "").split(",")]
     is_map = devices[0].startswith("{") and version > MAPS_REFUSED
-    if len(devices) != len(set(devices)) and not is_map:
+    if _reads_devices(flags) and len(devices) != len(set(devices)) and not is_map:
         what = f"disaggregation-ib-device names a device twice: {', '.join(devices)}."
         yield "disaggregation-ib-device", what, "Name each once."
     decode = as_int(flags.get("disaggregation-decode-tp"), 0)
     if decode and mode == "decode":
         what = "disaggregation-decode-tp is for prefill: it says how wide its decode peers are."
         yield "disaggregation-decode-tp", what, "Remove it there."
-    elif decode and max(tensor, decode) % min(tensor, decode):
+    elif decode and mode == "prefill" and max(tensor, decode) % min(tensor, decode):
         what = f"decode's {decode} and prefill's {tensor} tensor-parallel ranks are no multiples of each other."
         yield "disaggregation-decode-tp", what, "Use sizes of which one divides the other."
+    address = flags.get("dist-init-addr")
+    if address is not None and not str(address).rpartition(":")[2].isdigit():
+        what = f"--dist-init-addr {address} is no address with a port."
+        yield "dist-init-addr", what, "Write HOST:PORT of the first node."
+    yield from _draft_problems(flags)
+    yield from _balancing_problems(flags, tensor)
+
+
+def _reads_devices(flags: Mapping[str, object]) -> bool:
+    """Whether SGLang looks at the names of RDMA devices: Mooncake alone moves blocks by them."""
+    moves_blocks = flags.get("disaggregation-mode") in ("prefill", "decode")
+    backend = flags.get("disaggregation-transfer-backend", "mooncake")
+    encodes = flags.get("encoder-transfer-backend") == "mooncake"
+    return (moves_blocks and backend == "mooncake") or encodes
+
+
+def _draft_problems(flags: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """The sizes of a draft's tree are chosen by SGLang all together, or by nobody but the operator."""
+    if flags.get("speculative-algorithm") not in DRAFTING or flags.get("speculative-adaptive"):
+        return
+    steps, width, tokens = (
+        "speculative-num-steps",
+        "speculative-eagle-topk",
+        "speculative-num-draft-tokens",
+    )
+    fix = f"Set --{steps}, --{width} and --{tokens}, or none of them: SGLang then chooses."
+    given = " and ".join(f"--{name}" for name in (width, tokens) if flags.get(name) is not None)
+    if flags.get(steps) is None and given:
+        yield steps, f"{given} stands without --{steps}.", fix
+    elif flags.get(steps) is not None and flags.get(width) is None:
+        yield width, f"--{steps} stands without --{width}.", fix
+
+
+def _balancing_problems(flags: Mapping[str, object], tensor: int) -> Iterator[tuple[str, str, str]]:
+    """Experts are balanced over the devices that share them; a transport between experts takes all."""
+    has_transport = flags.get("moe-a2a-backend", "none") != "none"
+    devices = tensor if has_transport else as_int(flags.get("expert-parallel-size"), 1)
+    is_joining = flags.get("ep-join-mode") == "scale"  # since 0.5.16
+    if flags.get("enable-eplb") and devices <= 1 and not is_joining:
+        what = f"--enable-eplb balances experts over --ep-size devices, and that is {devices}."
+        yield "enable-eplb", what, "Set expert_parallel: true, or remove enable-eplb."

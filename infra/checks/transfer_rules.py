@@ -141,6 +141,12 @@ TRANSFER_RULES: Mapping[str, Rule] = {
         releases="vllm-ascend; layer_sharding 0.22.0 and later",
         check=ascend.decode_only_settings,
     ),
+    "number-variable": Rule(
+        severity="error",
+        source="vllm_ascend/envs.py, ascend_config.py@0.22.1rc1 (run), 0.23.0, 0.26.0rc1",
+        releases="vllm-ascend 0.22.0 and later",
+        check=ascend.numbers_are_numbers,
+    ),
     "launch-blocking": Rule(
         severity="error", source=_ASCEND, releases="vllm-ascend", check=ascend.graphs_not_blocked
     ),

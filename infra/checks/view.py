@@ -174,6 +174,15 @@ class PlanView:
         """Parsed flags of a process."""
         return self.readings[process.id].flags
 
+    def in_effect(self, process: Process, name: str) -> object:
+        """What a flag of a process is, or the release's default where it is left out; None for what is off."""
+        fact = self.catalog.flags(self.release.flags_catalogue).by_name.get(name)
+        default = None if fact is None else fact.default
+        value = self.flags(process).get(name)
+        if isinstance(value, Mapping) and isinstance(default, Mapping):
+            return {**default, **value}
+        return (default if value is None else value) or None
+
     def size(self, process: Process, name: str, default: int = 1) -> int:
         """A whole-number flag of a process, no less than 1 where it counts from one."""
         value = as_int(self.flags(process).get(name), default)
@@ -187,6 +196,19 @@ class PlanView:
     def fields(self) -> FieldCatalogue | None:
         """What the release's JSON flags may hold; None where it has none."""
         return self.catalog.fields(self.release.flags_catalogue)
+
+    def answers_requests(self, process: Process) -> bool:
+        """Whether a process takes requests for a model: none that is headless, or behind the first node of its server.
+
+        vLLM reads no rank of a node where there is one node; SGLang takes any but 0 for a follower.
+        """
+        spans = self.family == "sglang" or self.size(process, "nnodes") > 1
+        follows = spans and self.size(process, "node-rank", 0) > 0
+        return not follows and not self.flags(process).get("headless")
+
+    def ignores_overlap(self) -> bool:
+        """Whether the engine puts dual-batch overlap back to off: vllm-ascend since 0.22 (platform.py@0.22.1rc1)."""
+        return self.release.engine == "vllm-ascend" and self.version() >= (0, 22, 0)
 
     def accelerator(self, process: Process) -> Accelerator:
         """The accelerator that a process runs on."""

@@ -158,3 +158,40 @@ def test_a_follower_may_call_the_model_what_it_likes(stack: str, follower: str) 
 )
 def test_an_attention_back_end_that_runs_is_taken(stack: str, name: str) -> None:
     assert rules_of(stack, flag("unified-0/0", "--attention-backend", name)) == rules_of(stack)
+
+
+def variable(process: str, name: str, value: str) -> PlanEdit:
+    return PlanEdit(process=process, env=name, value=value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "stack", "edit"),
+    [
+        # what is left out has its default
+        ("group-flags-differ", "a3-2p1d", flag("decode-0/0", "--tensor-parallel-size", None)),
+        ("roles-disagree", GB200, flag("decode/*", "--dtype", "auto")),
+        # no answer is parsed where no client asks
+        ("parser-name", "h200-2n-tp16", flag("unified-1/0", "--tool-call-parser", "none-such")),
+        # vLLM reads the rank of a node only among several
+        ("router-endpoints", GB200, flag("decode-0/1", "--node-rank", "1")),
+        # vllm-ascend switches it off
+        ("overlap-transport", "a3-dp4tp4", flag("unified-0/0", "--enable-dbo", "")),
+        # nothing of the process reads it
+        ("port-variable", "h200-tp8", variable("unified-0/0", "VLLM_NIXL_SIDE_CHANNEL_PORT", "x")),
+        ("port-variable", MOONCAKE, variable("prefill-0/0", "VLLM_MOONCAKE_BOOTSTRAP_PORT", "x")),
+        (
+            "server-arguments",
+            "sglang-replicas",
+            flag("unified-0/0", "--disaggregation-decode-tp", "3"),
+        ),
+        (
+            "server-arguments",
+            "sglang-pd-nixl",
+            flag("decode-0/0", "--disaggregation-ib-device", "a,a"),
+        ),
+    ],
+)
+def test_what_the_pinned_releases_take_is_not_refused(
+    rule: str, stack: str, edit: PlanEdit
+) -> None:
+    assert rule not in rules_of(stack, edit)

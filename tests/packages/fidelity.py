@@ -10,7 +10,9 @@ from pathlib import Path
 
 import yaml
 
+from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
+from infra.engines.registry import ENGINES
 from infra.errors import Problem
 from infra.packages.verdicts.ours import judged_with
 from infra.packages.verdicts.questions import (
@@ -22,6 +24,7 @@ from infra.packages.verdicts.questions import (
 from infra.packages.verdicts.records import RECORDS, Record, Row, read_records
 from infra.plan.process import Plan
 from infra.rehearsal.engine.failures import Failed, Refused
+from tests.packages.fidelity_names import named_in, names_the_same
 from tests.rehearsal.engine.shipped import configured, engine_world, write_checkpoints
 
 CATALOG = Catalog()
@@ -35,14 +38,20 @@ class Compared:
     """One damaged command.
 
     Args:
+        damaged: the flag or variable that is damaged.
         ours: what blocks it in `fab check`.
         simulated: why the simulated engine's configuration refuses it; empty when it is built, None for a router.
+        named: what the release's refusal names, or what is damaged; see `named_in`.
+        misses: the names of it that `fab check` has not; empty when it refuses nothing.
     """
 
     release: str
     row: Row
+    damaged: str
     ours: tuple[Problem, ...]
     simulated: str | None
+    named: tuple[frozenset[str], ...]
+    misses: tuple[frozenset[str], ...]
 
 
 @cache
@@ -89,12 +98,46 @@ def compare_broken(folder: Path) -> Iterator[Compared]:
                 continue
             question = damaged()[(record.release, *row.key)]
             plan = plans()[row.stack]
+            ours = judged_with(plan, row.process, question.argv, question.env, CATALOG)
+            named = named_or_damaged(row.verdict.says, question)
             yield Compared(
                 release=record.release,
                 row=row,
-                ours=judged_with(plan, row.process, question.argv, question.env, CATALOG),
+                damaged=question.subject,
+                ours=ours,
                 simulated=simulated(plan, question, folder / row.stack),
+                named=named,
+                misses=_missed(named, ours, question) if ours else (),
             )
+
+
+def named_or_damaged(says: str, question: Question) -> tuple[frozenset[str], ...]:
+    """What a refusal names; of flags and variables, the damaged one will do in place of what it led to."""
+    flags = flags_of(question)
+    first, *others = named_in(says, flags, question.env) or (frozenset[str](),)
+    if not first:
+        return ()
+    known = flags.by_option.get(question.subject)
+    damaged = question.subject.lstrip("-") if known is None else known[0].name
+    return (first | {damaged}, *others)
+
+
+def flags_of(question: Question) -> FlagCatalogue:
+    """The flags of the release that answers."""
+    if question.package in ENGINES:
+        release = CATALOG.release(question.package, question.version)
+        return CATALOG.flags(release.flags_catalogue)
+    return CATALOG.flags(question.release)
+
+
+def _missed(
+    named: Sequence[frozenset[str]], ours: Sequence[Problem], question: Question
+) -> tuple[frozenset[str], ...]:
+    """What the release names, and none of our refusals does."""
+    text = "\n".join(f"{problem.field} {problem.what} {problem.fix}" for problem in ours)
+    fields = next((each.owned_flags for n, each in ENGINES.items() if n == question.package), {})
+    flags = flags_of(question)
+    return tuple(each for each in named if not names_the_same(text, (each,), flags, fields))
 
 
 def simulated(plan: Plan, question: Question, folder: Path) -> str | None:
@@ -121,19 +164,31 @@ def one_line(text: str, folder: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Excuse:
+    """One rule, and of which flags and variables damaged it may say something else than the release."""
+
+    rule: str
+    damaged: frozenset[str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons:
     """Why a verdict may differ from the release's own.
 
     Args:
         machine: refusals that are due to the machine that was asked and not to the release, as patterns of `release
             change`, with reasons.
-        later: rule → why the release's configuration does not see what the rule refuses.
+        later: rules with the flags and variables whose damage they refuse, and why the release's configuration does
+            not see it.
+        names: rules with the flags and variables of whose damage they say it in other words, and why.
         rules: commands that the release refuses and the rules do not, as patterns of `release change`, with reasons.
         simulator: likewise, where the simulated engine's verdict is another one.
     """
 
     machine: Sequence[Mapping[str, str]]
-    later: Mapping[str, str]
+    later: Sequence[Excuse]
+    names: Sequence[Excuse]
     rules: Sequence[Mapping[str, str]]
     simulator: Sequence[Mapping[str, str]]
 
@@ -141,7 +196,17 @@ class Reasons:
 @cache
 def reasons() -> Reasons:
     document = yaml.safe_load(REASONS.read_text(encoding="utf-8"))
+    for kind in ("later", "names"):
+        document[kind] = [
+            Excuse(rule=each["rule"], damaged=frozenset(each["damaged"]), reason=each["reason"])
+            for each in document[kind]
+        ]
     return Reasons(**document)
+
+
+def excused(rule: str, damaged: str, listed: Sequence[Excuse]) -> str:
+    """Why a rule may say something else when that is damaged; empty when nothing is listed."""
+    return next((e.reason for e in listed if e.rule == rule and damaged in e.damaged), "")
 
 
 def reason_for(compared: Compared, listed: Sequence[Mapping[str, str]]) -> str:
@@ -161,10 +226,20 @@ def rules_differ(compared: Compared) -> str:
         if compared.ours or machines_refusal(compared):
             return ""
         return reason_for(compared, reasons().rules) or "unexplained: no rule refuses it"
-    unexplained = [p.rule for p in compared.ours if p.rule not in reasons().later]
+    found = {p.rule: excused(p.rule, compared.damaged, reasons().later) for p in compared.ours}
+    unexplained = [rule for rule, reason in found.items() if not reason]
     if unexplained:
-        return f"unexplained: {', '.join(unexplained)}"
-    return "; ".join(dict.fromkeys(reasons().later[p.rule] for p in compared.ours))
+        return f"unexplained: {', '.join(unexplained)} when {compared.damaged} is damaged"
+    return "; ".join(dict.fromkeys(found.values()))
+
+
+def names_differ(compared: Compared) -> str:
+    """Why our refusal does not name what the release's does: a reason, `unexplained …`, or nothing."""
+    if not compared.misses or machines_refusal(compared):
+        return ""
+    found = [excused(p.rule, compared.damaged, reasons().names) for p in compared.ours]
+    missed = ", ".join(" or ".join(sorted(names)) for names in compared.misses)
+    return next(filter(None, found), f"unexplained: it does not name {missed}")
 
 
 def simulator_differs(compared: Compared) -> str:

@@ -9,6 +9,7 @@ from infra.packages.verdicts.records import Record
 from tests.packages.fidelity import (
     Compared,
     machines_refusal,
+    names_differ,
     plans,
     rules_differ,
     shipped,
@@ -21,7 +22,7 @@ HEAD = """\
 What the released engines and routers themselves say. `scripts/verify-engines` runs their own code, without an
 accelerator, on commands of the stacks and on damaged ones, and records the answers in `tests/cases/verdicts/`;
 `pytest tests/packages/test_fidelity.py --update-golden` compares them with the rules and the simulated engine and
-writes this page. Not every pinned release is recorded: see the first table.
+writes this page.
 
 - **parse**: the program's own argument parser, and what it checks of the arguments by themselves.
 - **config**: the code that builds its configuration (`create_engine_config`, `ServerArgs`, the routers' constructors).
@@ -97,15 +98,17 @@ def _shipped(records: Sequence[Record]) -> str:
 
 
 def _broken(records: Sequence[Record], compared: Sequence[Compared]) -> str:
-    refused_by = "the release refuses | of these the rules | and the simulated engine"
+    refused_by = "the release refuses | of these the rules | and the simulated engine | rules name what it names"
     lines = [
         "## Damaged commands",
         "",
         "Refusals that are due to the machine that was asked, and not to the release, stand in a column of their own",
-        "and count for nothing else; the table below has the reasons.",
+        "and count for nothing else; the table below has the reasons. Where a release's refusal names flags, variables",
+        "or fields of JSON flags, that of the rules has to name one of them, or what was damaged: so many do, of those",
+        "that could.",
         "",
         f"| release | commands | due to the machine | {refused_by} | differences |",
-        "|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for record in records:
         mine = [each for each in compared if each.release == record.release]
@@ -114,10 +117,12 @@ def _broken(records: Sequence[Record], compared: Sequence[Compared]) -> str:
         ours = sum(1 for each in refused if each.ours)
         simulated = sum(1 for each in refused if each.simulated)
         played = "not played" if all(each.simulated is None for each in mine) else str(simulated)
-        different = sum(1 for each in mine if rules_differ(each) or simulator_differs(each))
+        naming = [each for each in refused if each.ours and each.named]
+        precise = sum(1 for each in naming if not each.misses)
+        different = sum(1 for each in mine if _differences(each))
         lines.append(
             f"| {record.release} | {len(mine)} | {len(machines)} | {len(refused)} | {ours} | {played} "
-            f"| {different} |"
+            f"| {precise} of {len(naming)} | {different} |"
         )
     return "\n".join([*lines, "", ""])
 
@@ -136,9 +141,7 @@ def _rows(compared: Sequence[Compared]) -> str:
         why = (
             f"a fact of the recording machine: {machines}"
             if machines
-            else "; ".join(
-                dict.fromkeys(w for w in (rules_differ(each), simulator_differs(each)) if w)
-            )
+            else "; ".join(_differences(each))
         )
         if each.row.verdict.is_accepted and not why:
             continue
@@ -151,6 +154,12 @@ def _rows(compared: Sequence[Compared]) -> str:
             f"| {says} | {rules or 'accept'} | {played} | {why} |"
         )
     return "\n".join([*lines, ""])
+
+
+def _differences(each: Compared) -> list[str]:
+    """Why the rules, their words or the simulated engine differ from the release; each reason once."""
+    reasons = (rules_differ(each), names_differ(each), simulator_differs(each))
+    return list(dict.fromkeys(reason for reason in reasons if reason))
 
 
 def _cell(text: str) -> str:

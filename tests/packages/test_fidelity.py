@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ from infra.spec.load import PROJECT
 from tests.packages.fidelity import (
     CATALOG,
     Compared,
+    Excuse,
     compare_broken,
     damaged,
     machines_refusal,
+    names_differ,
     plans,
     reasons,
     records,
@@ -34,31 +37,24 @@ PAGE = PROJECT / "docs" / "fidelity.md"
 ASK_AGAIN = "scripts/verify-engines --release {release}, then read the difference"
 
 
-# Pinned by stacks, and without a record: docs/decisions.md 51, the README and the CHANGELOG name them.
-UNASKED = {"sglang-0.5.9", "vllm-0.22.1", "vllm-ascend-0.22.1rc1"}
-
-
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Compared, ...]:
     return tuple(compare_broken(tmp_path_factory.mktemp("checkpoints")))
 
 
-def test_every_pinned_release_has_a_record_but_those_that_are_named() -> None:
+def test_every_pinned_release_has_a_record() -> None:
     pinned = {question.release for question in shipped().values()}
-    assert pinned - {record.release for record in records()} == UNASKED
+    assert {record.release for record in records()} == pinned
 
 
 def test_every_command_that_was_asked_was_accepted_by_its_release() -> None:
-    """For releases that have a record: the very command that a stack renders today has a verdict, a good one."""
-    asked = {record.release for record in records()}
+    """The very command that a stack renders today has a verdict, a good one."""
     verdicts = {
         (record.release, *row.key, row.digest): row.verdict
         for record in records()
         for row in record.shipped
     }
-    wanted = {
-        (*key, question.digest) for key, question in shipped().items() if question.release in asked
-    }
+    wanted = {(*key, question.digest) for key, question in shipped().items()}
     assert set(verdicts) == wanted, ASK_AGAIN.format(release=min(set(verdicts) ^ wanted)[0])
     assert [(key, verdict.says) for key, verdict in verdicts.items() if verdict.says] == []
 
@@ -130,6 +126,18 @@ def test_the_simulated_engine_refuses_what_the_releases_refuse(
 
 
 @pytest.mark.slow  # likewise
+def test_a_rule_names_the_flag_that_the_releases_refusal_names(
+    compared: tuple[Compared, ...],
+) -> None:
+    unexplained = [
+        (each.release, each.row.key, each.row.verdict.says, difference, [str(p) for p in each.ours])
+        for each in compared
+        if (difference := names_differ(each)).startswith("unexplained")
+    ]
+    assert unexplained == []
+
+
+@pytest.mark.slow  # likewise
 def test_no_reason_is_kept_for_a_difference_that_is_gone(compared: tuple[Compared, ...]) -> None:
     used = Counter(
         part
@@ -138,11 +146,20 @@ def test_no_reason_is_kept_for_a_difference_that_is_gone(compared: tuple[Compare
         if part
     )
     listed = [
-        *reasons().later.values(),
-        *(each["reason"] for each in (*reasons().machine, *reasons().rules, *reasons().simulator)),
+        each["reason"] for each in (*reasons().machine, *reasons().rules, *reasons().simulator)
     ]
-    joined = "; ".join(used)
-    assert [reason for reason in listed if reason not in joined] == []
+    assert [reason for reason in listed if reason not in "; ".join(used)] == []
+    refused_later = {
+        (problem.rule, each.damaged)
+        for each in compared
+        if each.row.verdict.is_accepted
+        for problem in each.ours
+    }
+    said_otherwise = {
+        (problem.rule, each.damaged) for each in compared if each.misses for problem in each.ours
+    }
+    assert pairs(reasons().later) - refused_later == set()
+    assert pairs(reasons().names) - said_otherwise == set()
 
 
 @pytest.mark.slow  # likewise
@@ -153,6 +170,11 @@ def test_the_page_is_what_the_records_say(
     if update_golden:
         PAGE.write_text(text, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == text, "run with --update-golden, then read the diff"
+
+
+def pairs(excuses: Sequence[Excuse]) -> set[tuple[str, str]]:
+    """Each rule with each flag or variable of whose damage an excuse speaks."""
+    return {(each.rule, damaged) for each in excuses for damaged in each.damaged}
 
 
 def _package(release: str) -> str:

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from infra.errors import StackError
 from infra.packages.verdicts.__main__ import deciding_files, main
 from infra.packages.verdicts.asking import Verdict, answers_file, ask
 from infra.packages.verdicts.checkpoints import checkpoint_files, write_checkpoints
+from infra.packages.verdicts.interview import words_of
 from infra.packages.verdicts.questions import (
     Question,
     broken_questions,
@@ -27,7 +29,13 @@ from infra.packages.verdicts.questions import (
     stack_files,
 )
 from infra.packages.verdicts.records import read_records, record_of, record_text
-from infra.packages.verdicts.scratch import Scratch, built_on, requirements_of, unpack
+from infra.packages.verdicts.scratch import (
+    Scratch,
+    built_on,
+    prepare,
+    requirements_of,
+    unpack,
+)
 from infra.spec.load import PROJECT
 
 # What a process does that is asked by nobody: it ends before its command has come to an end.
@@ -130,7 +138,9 @@ def test_the_checkpoints_that_commands_name_can_be_written(
     assert "kimi-k2.5-eagle3" in names  # named inside a JSON value
 
 
-@pytest.mark.parametrize("package", ["vllm", "sglang", "vllm-router", "sglang-router"])
+@pytest.mark.parametrize(
+    "package", ["vllm", "vllm-ascend", "sglang", "vllm-router", "sglang-router"]
+)
 def test_answers_are_kept_as_long_as_every_module_that_decides_them_is_as_it_was(
     package: str,
 ) -> None:
@@ -161,6 +171,51 @@ def test_a_process_that_ends_without_an_answer_has_refused_nothing(tmp_path: Pat
     verdict = Verdict(level=row["level"], says=row["says"])
     assert verdict == Verdict(level="not answered", says="ended without an answer: Killed")
     assert (verdict.is_answered, verdict.is_accepted, verdict.is_refused) == (False, False, False)
+
+
+def test_an_error_that_says_nothing_is_taken_down_with_the_statement_that_failed(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "arguments.py"
+    source.write_text(
+        "def check(size):\n"
+        "    assert size > 1\n"
+        "def compare(size):\n    return size > 1\n"
+        "def refuse(size):\n    raise TypeError('--size is needed')\n"
+        "def explain(size):\n    assert size, 'size is none'\n"
+    )
+    code: dict[str, Any] = {}
+    exec(compile(source.read_text(), str(source), "exec"), code)  # noqa: S102 - what stands above
+    said = {}
+    for name, size in (("check", 1), ("compare", None), ("refuse", 1), ("explain", None)):
+        try:
+            code[name](size)
+        except (AssertionError, TypeError) as error:
+            said[name] = words_of(error)
+    assert "size > 1" in said.pop("check")  # Pythons differ in where they see an assertion fail
+    assert said == {
+        "compare": "'>' not supported between instances of 'NoneType' and 'int' [return size > 1]",
+        "refuse": "--size is needed",
+        "explain": "size is none",
+    }
+
+
+def test_a_plugin_is_asked_in_the_environment_of_what_it_sits_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("vllm-1", "plugin-2"):
+        wheel = tmp_path / name / "wheel" / f"{name}-py3-none-any.whl"
+        wheel.parent.mkdir(parents=True)
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr(
+                zipfile.ZipInfo(f"{name}.dist-info/METADATA", (2026, 6, 4, 0, 0, 0)), ""
+            )
+    installed = tmp_path / "python"
+    monkeypatch.setattr("infra.packages.verdicts.scratch._environment", lambda *_: installed)
+    scratch = prepare("plugin", "2", tmp_path, lambda _: None, ("vllm", "1"))
+    assert scratch.python == installed
+    assert scratch.folders == (tmp_path / "plugin-2" / "package", tmp_path / "vllm-1" / "package")
+    assert set(scratch.wheels) == {"vllm-1-py3-none-any.whl", "plugin-2-py3-none-any.whl"}
 
 
 def test_the_routers_own_parser_and_constructor_answer(catalog: Catalog, tmp_path: Path) -> None:

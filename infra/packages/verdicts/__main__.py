@@ -49,8 +49,11 @@ _SPEAKERS = {
     "sglang": ("in_sglang",),
     "sglang-router": ("in_routers",),
     "vllm": ("in_vllm",),
+    "vllm-ascend": ("in_vllm_ascend", "in_vllm"),
     "vllm-router": ("in_routers",),
 }
+
+_SITS_ON = {"vllm-ascend": "vllm"}
 
 
 def main(words: Sequence[str]) -> int:
@@ -141,13 +144,21 @@ def _asked_of(questions: Sequence[Question], catalog: Catalog, asked: argparse.N
     first = questions[0]
     into: Path = asked.into
     into.mkdir(parents=True, exist_ok=True)
-    scratch = prepare(first.package, first.version, into, _say)
+    scratch = prepare(first.package, first.version, into, _say, _below(first, catalog))
     folder = into / "asked" / _fingerprint(first.package)
     if asked.compare:  # an answer that is kept says nothing about the release of today
         answers_file(folder, first.release).unlink(missing_ok=True)
     write_checkpoints(folder / "models", named_checkpoints(questions, catalog), catalog)
     verdicts = ask(scratch, questions, catalog, folder, _say)
     return record_of(first.release, scratch.wheels, questions, verdicts)
+
+
+def _below(question: Question, catalog: Catalog) -> tuple[str, str] | None:
+    """Package and version that a plugin sits on; None of what sits on nothing."""
+    if question.package not in _SITS_ON:
+        return None
+    base = catalog.release(question.package, question.version).base_version
+    return None if base is None else (_SITS_ON[question.package], base)
 
 
 def _fingerprint(package: str) -> str:

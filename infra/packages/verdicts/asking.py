@@ -19,7 +19,7 @@ from infra.packages.verdicts.scratch import Say, Scratch
 from infra.spec.load import PROJECT
 
 _CAPABILITIES = {"hopper": (9, 0), "blackwell": (10, 0), "cdna3": (9, 4), "cdna4": (9, 5)}
-_CHIPS = {"cdna3": "gfx942", "cdna4": "gfx950"}
+_CHIPS = {"cdna3": "gfx942", "cdna4": "gfx950", "ascend-a2": "A2", "ascend-a3": "A3"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

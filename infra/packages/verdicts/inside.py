@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.packages.verdicts import in_routers, in_sglang, in_vllm
+from infra.packages.verdicts import in_routers, in_sglang, in_vllm, in_vllm_ascend
 from infra.packages.verdicts.interview import AllAsked, Interview
 
 # A speaker imports its release and takes the way that the release's program takes, up to what needs an accelerator;
 # on the way it asks for the next command.
 SPEAKERS: Mapping[str, Callable[[dict[str, Any], Interview], None]] = {
     "vllm": in_vllm.speak,
+    "vllm-ascend": in_vllm_ascend.speak,
     "sglang": in_sglang.speak,
     "vllm-router": in_routers.speak_vllm_router,
     "sglang-router": in_routers.speak_sglang_router,

@@ -10,6 +10,7 @@ import faulthandler
 import gc
 import importlib
 import json
+import linecache
 import os
 import re
 import signal
@@ -25,6 +26,9 @@ NOT_ANSWERED = "not answered"
 _LONGEST_S = 120
 _LONGEST_MESSAGE = 300
 _PROGRESS_EVERY = 25
+
+# Mostly raised by the language and not by the release: what they say names no flag, the statement that failed does.
+_WORDLESS = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ZeroDivisionError)
 
 
 class Reached(BaseException):
@@ -96,7 +100,7 @@ class Interview:
             if error.code not in (None, 0):
                 kind, text = "SystemExit", str(error.code)
         elif error is not None and not isinstance(error, Reached):
-            kind, text = type(error).__name__, str(error)
+            kind, text = type(error).__name__, words_of(error)
             traceback.print_exception(error)
         new = [name for name in sys.modules if name not in self._known]
         self._imports.write_text("\n".join(new), encoding="utf-8")
@@ -134,6 +138,19 @@ class Interview:
         text = re.sub(r" at 0x[0-9a-f]+", "", text)
         text = re.sub(r", input_value=ArgsKwargs.*", "", text, flags=re.DOTALL)
         return " ".join(text.split())[:_LONGEST_MESSAGE]
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says; behind it, where the release did not choose the words, the statement that failed."""
+    text = str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    if not isinstance(error, _WORDLESS) or (isinstance(error, AssertionError) and text):
+        return text
+    last = frames[-1]
+    first = last.lineno or 1
+    lines = linecache.getlines(last.filename)[first - 1 : last.end_lineno or first]
+    statement = " ".join("".join(lines).split())
+    return text if statement.startswith("raise") else f"{text} [{statement}]".strip()
 
 
 def _ends(child: int) -> bool:

@@ -82,7 +82,9 @@ class Needs:
     before: str
 
 
-def prepare(package: str, version: str, into: Path, say: Say) -> Scratch:
+def prepare(
+    package: str, version: str, into: Path, say: Say, below: tuple[str, str] | None = None
+) -> Scratch:
     """Download a release and install what it needs; what is there already is kept.
 
     Args:
@@ -90,6 +92,8 @@ def prepare(package: str, version: str, into: Path, say: Say) -> Scratch:
         version: an exact version.
         into: the folder of all scratch environments.
         say: takes lines of progress.
+        below: package and version that a plugin sits on: it is asked in the environment of that, for what it needs
+            itself is drivers and compiled kernels.
 
     Raises:
         StackError: the registry has no such release, or its requirements cannot be installed.
@@ -104,6 +108,10 @@ def prepare(package: str, version: str, into: Path, say: Say) -> Scratch:
         python = _environment(folder / "environment", needs, whose, say)
         return Scratch(python=python, folders=(), wheels=wheels)
     own = unpack(wheel, folder / "package")
+    if below is not None:
+        base = prepare(*below, into, say)
+        folders = (own, *base.folders)
+        return Scratch(python=base.python, folders=folders, wheels={**base.wheels, **wheels})
     needs = Needs(requirements=requirements_of(own), before=built_on(wheel))
     python = _environment(folder / "environment", needs, whose, say)
     return Scratch(python=python, folders=(own,), wheels=wheels)

@@ -8,6 +8,7 @@ from typing import Any
 _MASKS = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),
     "amd": ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    "ascend": ("ASCEND_RT_VISIBLE_DEVICES",),
 }
 
 

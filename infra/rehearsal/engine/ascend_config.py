@@ -25,6 +25,13 @@ RECOMPUTE_DECODE_MESSAGE = (
     "recompute_scheduler_enable can only be enabled on PD-disaggregated D nodes "
     "(kv_role='kv_consumer', but got kv_role={role!r}), and is not supported in PD-mixed mode."
 )
+# vllm_ascend/envs.py@0.22.1rc1: what its configuration reads by int().
+NUMBER_VARIABLES = (
+    "MSMONITOR_USE_DAEMON", "VLLM_ASCEND_BALANCE_SCHEDULING", "VLLM_ASCEND_ENABLE_FLASHCOMM1",
+    "VLLM_ASCEND_ENABLE_FUSED_MC2", "VLLM_ASCEND_ENABLE_MATMUL_ALLREDUCE", "VLLM_ASCEND_ENABLE_MLAPO",
+    "VLLM_ASCEND_ENABLE_NZ", "VLLM_ASCEND_FLASHCOMM2_PARALLEL_SIZE",
+    "VLLM_ASCEND_FUSION_OP_TRANSPOSE_KV_CACHE_BY_BLOCK",
+)  # fmt: skip
 
 
 def plugin_version(text: str) -> Version:
@@ -59,6 +66,27 @@ class View(NamedTuple):
         return self.kv.role if self.kv is not None else None
 
 
+def check_additional(args: Arguments) -> None:
+    """Check the plugins' own configuration: what is no JSON is a text to vLLM's parser, and no map to its classes.
+
+    Raises:
+        Failed: it is no map.
+    """
+    if isinstance(args["additional_config"], str):
+        raise Failed(
+            "ValidationError",
+            "1 validation error for VllmConfig\nadditional_config\n"
+            "  Input should be a valid dictionary [type=dict_type, input_type=str]",
+        )
+
+
+def without_overlap(args: Arguments, version: Version) -> Arguments:
+    """Return the arguments without dual-batch overlap, which the plugin puts back to off since 0.22."""
+    if version < (0, 22):
+        return args
+    return Arguments({**args.values, "enable_dbo": False, "ubatch_size": 0}, args.given)
+
+
 def check_ascend(view: View, plugin: str, known_keys: frozenset[str]) -> list[str]:
     """Check a configuration as the plugin's platform code does.
 
@@ -70,6 +98,8 @@ def check_ascend(view: View, plugin: str, known_keys: frozenset[str]) -> list[st
     """
     version = plugin_version(plugin)
     unknown = [key for key in view.additional if key not in known_keys]
+    if version >= (0, 22):
+        _check_numbers(view.environ)
     if view.kv is not None:
         check_ascend_sizes(view.kv, view.parallel)
     _check_graphs(view)
@@ -81,6 +111,16 @@ def check_ascend(view: View, plugin: str, known_keys: frozenset[str]) -> list[st
     _check_flash_comm(view, version)
     _check_decode_only(view)
     return [f"unknown key in additional_config: {key}" for key in unknown]
+
+
+def _check_numbers(environ: dict[str, str]) -> None:
+    for name in NUMBER_VARIABLES:
+        text = environ.get(name, "0")
+        try:
+            int(text)
+        except ValueError:
+            reason = f"invalid literal for int() with base 10: {text!r}"
+            raise invalid("VllmConfig", reason) from None
 
 
 def _check_graphs(view: View) -> None:

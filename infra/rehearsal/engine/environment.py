@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .failures import Failed
+from .failures import Failed, invalid
 
 TRUE_WORDS = ("1", "true", "True", "TRUE", "on", "yes")
 
@@ -34,8 +34,10 @@ def check_names(environ: dict[str, str], known: frozenset[str], *, is_strict: bo
     return warnings
 
 
-def check_internal_port(environ: dict[str, str]) -> None:
+def check_internal_port(environ: dict[str, str], *, has_ranks: bool) -> None:
     """Check ``VLLM_PORT``, which a Kubernetes service named ``vllm`` sets to a URI.
+
+    Data-parallel ranks draw ports when they are configured; what has no ranks draws the first in its core.
 
     Raises:
         Failed: vLLM's own ValueError.
@@ -52,20 +54,26 @@ def check_internal_port(environ: dict[str, str]) -> None:
                 "appears to be a URI. This may be caused by a Kubernetes service discovery issue,"
                 "check the warning in: https://docs.vllm.ai/en/stable/serving/env_vars.html"
             )
-        raise Failed("ValueError", f"VLLM_PORT '{text}' {reason}", "EngineCore") from None
+        message = f"VLLM_PORT '{text}' {reason}"
+        failure = invalid("ParallelConfig", message)
+        raise (failure if has_ranks else Failed("ValueError", message, "EngineCore")) from None
 
 
-def read_addresses(environ: dict[str, str], own_address: str) -> Addresses:
+def read_addresses(environ: dict[str, str], own_address: str, connector: str) -> Addresses:
     """Return where the process binds and advertises its KV transfer.
 
     Raises:
-        Failed: a port is no number.
+        Failed: the port of the connector is no number: the engine's core reads it when it makes the connector.
     """
+    ports = {"nixl": "VLLM_NIXL_SIDE_CHANNEL_PORT", "mooncake": "VLLM_MOONCAKE_BOOTSTRAP_PORT"}
+    read = {
+        name: environ[name] for kind, name in ports.items() if kind == connector and name in environ
+    }
     return Addresses(
         host=environ.get("VLLM_HOST_IP") or own_address,
         side_channel_host=environ.get("VLLM_NIXL_SIDE_CHANNEL_HOST", "localhost"),
-        side_channel_port=_integer(environ, "VLLM_NIXL_SIDE_CHANNEL_PORT", 5600),
-        bootstrap_port=_integer(environ, "VLLM_MOONCAKE_BOOTSTRAP_PORT", 8998),
+        side_channel_port=_integer(read, "VLLM_NIXL_SIDE_CHANNEL_PORT", 5600),
+        bootstrap_port=_integer(read, "VLLM_MOONCAKE_BOOTSTRAP_PORT", 8998),
     )
 
 
@@ -81,4 +89,4 @@ def _integer(environ: dict[str, str], name: str, default: int) -> int:
         return int(text)
     except ValueError:
         message = f"invalid literal for int() with base 10: '{text}'"
-        raise Failed("ValueError", message) from None
+        raise Failed("ValueError", message, "EngineCore") from None

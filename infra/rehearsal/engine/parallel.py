@@ -335,6 +335,8 @@ def _check_parallel_config(
         raise invalid(
             name, f"tp_size={tensor} must be divisible by{space}dcp_size={parallel.context}."
         )
+    if backend is None and needed < 1:  # neither one worker nor several
+        raise invalid("VllmConfig", "Unknown distributed executor backend: None")
 
 
 def _check_expert_balancing(args: Arguments, parallel: Parallel, world: World) -> None:

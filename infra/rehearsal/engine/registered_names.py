@@ -20,7 +20,8 @@ def check_registered(args: Arguments, fields: JsonFields, release: Release) -> N
         Failed: vLLM's own KeyError or ValueError.
     """
     tool, reasoning = args["tool_call_parser"], args["reasoning_parser"]
-    if args["enable_auto_tool_choice"] and tool not in fields.tool_call_parsers:
+    has_server = not args["headless"]
+    if args["enable_auto_tool_choice"] and has_server and tool not in fields.tool_call_parsers:
         names = ",".join(fields.tool_call_parsers)
         reason = f"'invalid tool call parser: {tool} (chose from {{ {names} }})'"
         raise Failed("KeyError", reason)

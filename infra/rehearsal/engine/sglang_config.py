@@ -23,7 +23,7 @@ INFINIBAND_FOLDER = "/sys/class/infiniband"
 CHAT_TEMPLATES = frozenset(
     {"chatml", "llama-2", "llama-4", "vicuna_v1.1", "deepseek-vl2", "kimi-vl", "qwen2-vl"}
 )
-FULL_EXPERT_BACKENDS = ("deepep", "mooncake", "ascend_fuseep", "flashinfer", "mori")
+DRAFTING = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 
 
 class Node(NamedTuple):
@@ -77,6 +77,7 @@ def configure(args: Arguments, release: Release, world: World) -> tuple[Settings
     pipeline = _either(args, "pp_size", "pipeline_parallel_size")
     served = args["served_model_name"] or path
     _check_parallel(args, version, node, (tensor, pipeline))
+    _check_speculation(args)
     _check_disaggregation(args, node, tensor)
     _check_model(args, checkpoint, world, tensor)
     if ":" in served:
@@ -123,12 +124,11 @@ def _either(args: Arguments, short: str, long: str) -> int:
 def _node(args: Arguments) -> Node:
     address = args["dist_init_addr"]
     parts = address.rsplit(":", 1) if address else []
-    if address and (parts[1:] == [] or not parts[1].isdigit()):
-        raise assertion("please provide --dist-init-addr as host:port of head node")
     data_parallel = max(
         _either(args, "dp_size", "data_parallel_size"), int(args["attn_dp_size"] or 1)
     )
     has_attention = bool(args["enable_dp_attention"]) or int(args["attn_dp_size"] or 1) > 1
+    _check_address(parts, has_attention=has_attention and data_parallel > 1)
     return Node(
         dist_address=(parts[0], int(parts[1])) if parts else None,
         num_nodes=int(args["nnodes"]),
@@ -140,6 +140,15 @@ def _node(args: Arguments) -> Node:
         devices=0,
         page_size=int(args["page_size"] or 1),
     )
+
+
+def _check_address(parts: list[str], *, has_attention: bool) -> None:
+    """Attention ranks derive ports from the first node's; else torch is the first to look at it, in a scheduler."""
+    if has_attention and len(parts) == 1:
+        raise assertion("please provide --dist-init-addr as host:port of head node")
+    if parts and not (len(parts) > 1 and parts[1].isdigit()):
+        message = f"invalid literal for int() with base 10: {parts[-1]!r}"
+        raise Failed("ValueError", message, "" if has_attention else "Scheduler")
 
 
 def _check_parallel(args: Arguments, version: Version, node: Node, sizes: tuple[int, int]) -> None:
@@ -163,6 +172,24 @@ def _check_parallel(args: Arguments, version: Version, node: Node, sizes: tuple[
         )
     if version >= (0, 5, 23) and tensor % int(args["dcp_size"] or 1):
         raise assertion("tp_size must be divisible by dcp_size")
+    shares_experts = args["moe_a2a_backend"] != "none"
+    experts = tensor if shares_experts else _either(args, "ep_size", "expert_parallel_size")
+    if args["enable_eplb"] and experts <= 1 and args["ep_join_mode"] != "scale":
+        raise assertion("")
+
+
+def _check_speculation(args: Arguments) -> None:
+    """The three sizes of a draft's tree: all are chosen, or none is given."""
+    if args["speculative_algorithm"] not in DRAFTING or args["speculative_adaptive"]:
+        return
+    steps, width, tokens = (
+        args[f"speculative_{name}"] for name in ("num_steps", "eagle_topk", "num_draft_tokens")
+    )
+    if steps is None and (width is not None or tokens is not None):
+        raise assertion("")
+    if steps is not None and width is None:
+        message = "'>' not supported between instances of 'NoneType' and 'int'"
+        raise Failed("TypeError", message, process="")
 
 
 def _check_disaggregation(args: Arguments, node: Node, tensor: int) -> None:

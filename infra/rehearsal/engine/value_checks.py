@@ -117,6 +117,19 @@ def check_executor(args: Arguments) -> None:
         raise invalid("VllmConfig", "not enough values to unpack (expected 2, got 1)")
 
 
+def check_draft_tokens(tokens: object) -> None:
+    """SpeculativeConfig's bound.
+
+    Raises:
+        Failed: pydantic's report.
+    """
+    if isinstance(tokens, int) and tokens < 1:
+        row = Wrong(
+            "num_speculative_tokens", "Input should be greater than 0", "greater_than", tokens
+        )
+        raise wrong_values("SpeculativeConfig", [row])
+
+
 def check_memory_share(args: Arguments) -> None:
     """CacheConfig's bounds.
 

@@ -18,6 +18,7 @@ from .settings import Features, Release, Settings
 from .value_checks import (
     check_batches,
     check_configuration_file,
+    check_draft_tokens,
     check_executor,
     check_memory_share,
     check_model_values,
@@ -82,12 +83,14 @@ def configure(
         Failed: vLLM or the plugin refuses the configuration.
     """
     version = release.numbers
+    if release.engine == "vllm-ascend":
+        args = ascend_config.without_overlap(args, version)
     warnings = check_names(
         environ,
         _known_variables(release),
         is_strict=bool(args["fail_on_environ_validation"]),
     )
-    check_internal_port(environ)
+    check_internal_port(environ, has_ranks=int(args["data_parallel_size"]) > 1)
     check_registered(args, catalogue.read_fields(release.version), release)
     _check_vendor(release, world)
     check_model_values(args)
@@ -108,6 +111,7 @@ def configure(
     _check_graph_sizes(args)
     check_optimisation(args)
     check_executor(args)
+    ascend_config.check_additional(args)
     if release.engine == "vllm-ascend":
         ascend_config.check_quantization(args, checkpoint)
         keys = catalogue.read_additional_keys(release.plugin)
@@ -237,6 +241,7 @@ def _check_speculation(args: Arguments, version: parallel.Version, checkpoint: C
             "num_speculative_tokens must be provided with speculative model unless the draft model config contains "
             "an n_predict parameter.",
         )
+    check_draft_tokens(tokens)
     if config.get("model"):
         read_checkpoint(config["model"], dict(os.environ))
     is_kimi = not any(name in checkpoint.model_type for name in EAGLE3_TYPES)
@@ -326,7 +331,7 @@ def _settings(
         if place.mode == "multi-port"
         else None,
         parallel=place,
-        addresses=read_addresses(environ, world.address),
+        addresses=read_addresses(environ, world.address, "none" if kv is None else kv.connector),
         kv=kv,
         features=Features(
             tool_parser=args["tool_call_parser"],
