@@ -63,7 +63,7 @@ def test_good_commands_are_taken(kimi: Path, tmp_path: Path, version: str, flags
             "Duplicate IB devices specified: mlx5_0,mlx5_0",
         ),
         (
-            "--tp 8 --dist-init-addr 10.0.0.1",
+            "--tp 8 --dp 2 --enable-dp-attention --dist-init-addr 10.0.0.1",
             "please provide --dist-init-addr as host:port of head node",
         ),
     ],
