@@ -65,8 +65,8 @@ def _problems(
     elif decode and mode == "prefill" and max(tensor, decode) % min(tensor, decode):
         what = f"decode's {decode} and prefill's {tensor} tensor-parallel ranks are no multiples of each other."
         yield "disaggregation-decode-tp", what, "Use sizes of which one divides the other."
-    address = flags.get("dist-init-addr")
-    if address is not None and not str(address).rpartition(":")[2].isdigit():
+    address = str(flags.get("dist-init-addr", ":0"))
+    if "$" not in address and not address.rpartition(":")[2].isdigit():
         what = f"--dist-init-addr {address} is no address with a port."
         yield "dist-init-addr", what, "Write HOST:PORT of the first node."
     yield from _draft_problems(flags)
@@ -98,10 +98,15 @@ def _draft_problems(flags: Mapping[str, object]) -> Iterator[tuple[str, str, str
         yield width, f"--{steps} stands without --{width}.", fix
 
 
+def _number_or_many(value: object) -> int:
+    """A size; of one that a shell fills in, more than one."""
+    return as_int(value, 2)
+
+
 def _balancing_problems(flags: Mapping[str, object], tensor: int) -> Iterator[tuple[str, str, str]]:
     """Experts are balanced over the devices that share them; a transport between experts takes all."""
     has_transport = flags.get("moe-a2a-backend", "none") != "none"
-    devices = tensor if has_transport else as_int(flags.get("expert-parallel-size"), 1)
+    devices = tensor if has_transport else _number_or_many(flags.get("expert-parallel-size", 1))
     is_joining = flags.get("ep-join-mode") == "scale"  # since 0.5.16
     if flags.get("enable-eplb") and devices <= 1 and not is_joining:
         what = f"--enable-eplb balances experts over --ep-size devices, and that is {devices}."

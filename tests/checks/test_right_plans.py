@@ -189,6 +189,8 @@ def variable(process: str, name: str, value: str) -> PlanEdit:
             "sglang-pd-nixl",
             flag("decode-0/0", "--disaggregation-ib-device", "a,a"),
         ),
+        # a shell fills it in
+        ("server-arguments", "sglang-2n-tp16", flag("unified-0/0", "--dist-init-addr", "$HEAD")),
     ],
 )
 def test_what_the_pinned_releases_take_is_not_refused(
