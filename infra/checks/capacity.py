@@ -42,6 +42,28 @@ def context_within_model(view: PlanView) -> Iterator[Finding]:
             )
 
 
+def batches_not_empty(view: PlanView) -> Iterator[Finding]:
+    """A batch takes at least one request and one token, and a request has at least one."""
+    if view.family != "vllm":
+        return
+    for process in view.variants:
+        for flag in ("max-num-seqs", "max-num-batched-tokens", "max-num-partial-prefills"):
+            count = view.flags(process).get(flag)
+            if isinstance(count, int) and count < 1:
+                yield _too_small(process, flag, count)
+        if view.flags(process).get("max-model-len") == 0:  # -1 is the engine's own choice
+            yield _too_small(process, "max-model-len", 0)
+
+
+def _too_small(process: Process, flag: str, count: int) -> Finding:
+    return Finding(
+        field=f"roles.{process.role}.{flag.replace('-', '_')}",
+        what=f"--{flag} is {count} on {process.id}.",
+        fix="Use 1 or more, or leave it out.",
+        process=process.id,
+    )
+
+
 def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
     """A batch has room for one step of every sequence, and for a whole prompt when it is not chunked."""
     if view.family != "vllm":

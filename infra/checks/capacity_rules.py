@@ -19,6 +19,12 @@ CAPACITY_RULES: Mapping[str, Rule] = {
         source="vllm config/model.py@0.17.0, 0.22.1, 0.33.0",
         check=capacity.context_within_model,
     ),
+    "batch-size": Rule(
+        severity="error",
+        source="vllm config/scheduler.py SchedulerConfig@0.17.0, 0.22.1",
+        releases="vllm, vllm-ascend",
+        check=capacity.batches_not_empty,
+    ),
     "batched-tokens": Rule(
         severity="error",
         source="vllm config/scheduler.py, config/vllm.py, config/speculative.py@0.20.0, 0.21.0, 0.27.1",

@@ -100,16 +100,18 @@ def check_ascend(view: View, plugin: str, known_keys: frozenset[str]) -> list[st
     unknown = [key for key in view.additional if key not in known_keys]
     if version >= (0, 22):
         _check_numbers(view.environ)
+    # what the release does not read has no effect: scheduler_config before 0.26, layer_sharding from there on
+    read = {key: value for key, value in view.additional.items() if key in known_keys}
     if view.kv is not None:
         check_ascend_sizes(view.kv, view.parallel)
     _check_graphs(view)
     is_mixed = view.role in (None, "kv_both")
-    if _is_balancing(view) and not is_mixed and version >= (0, 22):
+    if _is_balancing(view, read) and not is_mixed and version >= (0, 22):
         raise Failed("ValueError", BALANCE_MESSAGE)
-    _check_recompute(view.additional, version, view.role)
+    _check_recompute(read, version, view.role)
     _check_interleave(view)
     _check_flash_comm(view, version)
-    _check_decode_only(view)
+    _check_decode_only(view, read, version)
     return [f"unknown key in additional_config: {key}" for key in unknown]
 
 
@@ -134,11 +136,11 @@ def _check_graphs(view: View) -> None:
         )
 
 
-def _is_balancing(view: View) -> bool:
-    scheduler = view.additional.get("scheduler_config") or {}
+def _is_balancing(view: View, additional: dict[str, Any]) -> bool:
+    scheduler = additional.get("scheduler_config") or {}
     key = "enable_balance_scheduling"
-    if key in scheduler or key in view.additional:
-        return bool(scheduler.get(key, view.additional.get(key)))
+    if key in scheduler or key in additional:
+        return bool(scheduler.get(key, additional.get(key)))
     return is_on(view.environ, "VLLM_ASCEND_BALANCE_SCHEDULING")
 
 
@@ -190,15 +192,16 @@ def _check_flash_comm(view: View, version: Version) -> None:
         )
 
 
-def _check_decode_only(view: View) -> None:
-    args, additional, role, parallel = view.args, view.additional, view.role, view.parallel
+def _check_decode_only(view: View, additional: dict[str, Any], version: Version) -> None:
+    args, role, parallel = view.args, view.role, view.parallel
     is_consumer = role in ("kv_consumer", "kv_both")
     if additional.get("enable_kv_nz") and not is_consumer:
         raise Failed(
             "NotImplementedError",
             "enable_kv_nz is only supported in pd scenario and can only be used in D node.",
         )
-    if additional.get("layer_sharding") and role != "kv_producer":
+    # platform.py _validate_layer_sharding_config, from 0.22 (not in 0.18.0)
+    if additional.get("layer_sharding") and role != "kv_producer" and version >= (0, 22):
         raise Failed(
             "ValueError",
             "additional_config.layer_sharding can only be enabled in PD-disaggregated's P node.",
