@@ -21,12 +21,15 @@ _COUNTED_ERRORS = re.compile(r"\d+ validation errors? for \w+$")
 # They point at another line, or accompany every end.
 _POINTERS = (
     "See root cause above",
+    "See stack trace (above) for the root cause",
     "Engine core initialization failed",
     "Failed core proc",
     "from LD_PRELOAD",
     "resource_tracker",
 )
 _ERROR_LEVEL = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^fatal|^error", re.IGNORECASE)
+# What only warns may name an error that it has got over: vLLM's limit of open files, an answer of 500.
+_MILD_LEVEL = re.compile(r"^(?:\([^)]*\)\s*)?(?:DEBUG|INFO|WARNING):?\s")
 SERVING = ("Application startup complete", "Uvicorn running on", "The server is fired up")
 MAX_WORDS = 300
 
@@ -142,6 +145,8 @@ def own_reason(log_tail: Sequence[str]) -> str:
 def is_own_error(line: str) -> bool:
     """Whether a line tells of an error that its process found by itself."""
     text = plain(line)
+    if _MILD_LEVEL.match(line.strip()):
+        return False
     if text.startswith(("File ", "moe-")) or any(pointer in text for pointer in _POINTERS):
         return False
     return bool(_PYTHON_ERROR.search(text)) or bool(

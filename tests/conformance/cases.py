@@ -1,4 +1,4 @@
-"""The cases as data: what is started, what is asked of it, and what a difference would mean for us."""
+"""Requests to a serving engine, as data."""
 
 from __future__ import annotations
 
@@ -24,19 +24,6 @@ PREFILL = {
 }
 
 Method = Literal["GET", "POST"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A command line or environment that the engine does not start with.
-
-    Args:
-        arguments: after `vllm serve MODEL --port PORT`.
-    """
-
-    name: str
-    arguments: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,73 +101,8 @@ TOOL = {
     "type": "function",
     "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
 }
+NAMED = {"type": "function", "function": {"name": "no_such"}}
 IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
-
-REFUSALS: tuple[Refusal, ...] = (
-    Refusal(name="unknown flag", arguments=("--no-such-flag", "1")),
-    Refusal(name="flag without its value", arguments=("--max-model-len",)),
-    Refusal(name="word where a number belongs", arguments=("--tensor-parallel-size", "two")),
-    Refusal(name="value that is no choice", arguments=("--all2all-backend", "fast")),
-    Refusal(
-        name="unknown KV role",
-        arguments=("--kv-transfer-config", '{"kv_connector":"NixlConnector","kv_role":"both"}'),
-    ),
-    Refusal(
-        name="KV connector without a role",
-        arguments=("--kv-transfer-config", '{"kv_connector":"NixlConnector"}'),
-    ),
-    Refusal(
-        name="unknown key of a JSON flag",
-        arguments=(
-            "--kv-transfer-config",
-            '{"kv_connector":"NixlConnector","kv_role":"kv_both","kv_rack":1}',
-        ),
-    ),
-    Refusal(
-        name="unknown KV connector",
-        arguments=("--kv-transfer-config", '{"kv_connector":"NoConnector","kv_role":"kv_both"}'),
-    ),
-    Refusal(name="JSON flag that is no JSON", arguments=("--kv-transfer-config", "{kv}")),
-    Refusal(name="longer than the model's context", arguments=("--max-model-len", "400000")),
-    Refusal(
-        name="more sequences than tokens",
-        arguments=("--max-num-seqs", "512", "--max-num-batched-tokens", "256"),
-    ),
-    Refusal(name="rank outside of the group", arguments=("-dp", "4", "--data-parallel-rank", "4")),
-    Refusal(name="rank in a group of one", arguments=("-dp", "1", "--data-parallel-rank", "0")),
-    Refusal(
-        name="more local ranks than ranks",
-        arguments=("-dp", "2", "--data-parallel-size-local", "4"),
-    ),
-    Refusal(name="hybrid without local ranks", arguments=("-dp", "4", "--data-parallel-hybrid-lb")),
-    Refusal(
-        name="rank and several local ranks",
-        arguments=("-dp", "4", "--data-parallel-rank", "1", "--data-parallel-size-local", "2"),
-    ),
-    Refusal(name="node outside of the nodes", arguments=("--nnodes", "2", "--node-rank", "2")),
-    Refusal(name="world not divisible by nodes", arguments=("-tp", "4", "--nnodes", "3")),
-    Refusal(name="balancing of experts without experts in parallel", arguments=("--enable-eplb",)),
-    Refusal(
-        name="tensor parallel that does not divide the heads",
-        arguments=("-tp", "3", "--distributed-executor-backend", "mp"),
-    ),
-    Refusal(
-        name="unknown tool parser",
-        arguments=("--enable-auto-tool-choice", "--tool-call-parser", "no_such"),
-    ),
-    Refusal(name="tools without a parser", arguments=("--enable-auto-tool-choice",)),
-    Refusal(name="unknown reasoning parser", arguments=("--reasoning-parser", "no_such")),
-    Refusal(
-        name="port out of a service's address",
-        arguments=(),
-        env={"VLLM_PORT": "tcp://192.0.2.1:8000"},
-    ),
-    Refusal(
-        name="unknown variable, validated",
-        arguments=("--fail-on-environ-validation",),
-        env={"VLLM_NO_SUCH": "1"},
-    ),
-)
 
 REQUESTS: tuple[Request, ...] = (
     get("/health"),
@@ -221,6 +143,19 @@ REQUESTS: tuple[Request, ...] = (
         body={"model": MODEL, "tokens": [4, 5]},
         hides=("prompt",),
     ),
+    get("/v1/models/tiny"),
+    get("/v1"),
+    get("/tokenize"),
+    Request(name="POST /v1/models", path="/v1/models"),
+    Request(name="POST /nowhere without the key", path="/nowhere", key=False),
+    Request(name="POST /v1/nowhere without the key", path="/v1/nowhere", key=False),
+    Request(name="tokenize nothing", path="/tokenize", body={"model": MODEL}),
+    Request(
+        name="tokenize for a model that is not served",
+        path="/tokenize",
+        body={"model": "other", "prompt": "x"},
+    ),
+    Request(name="detokenize text", path="/detokenize", body={"model": MODEL, "tokens": "x"}),
     Request(
         name="embeddings of a model that generates",
         path="/v1/embeddings",
@@ -270,6 +205,55 @@ REQUESTS: tuple[Request, ...] = (
     completion("top_p above one", top_p=2),
     completion("a limit that is a word", max_tokens="many"),
     completion("no answers", n=0),
+    completion("a model's name that is a number", model=7),
+    completion("further prompts that are empty", prompt=[[]]),
+    completion("numbers and words in a prompt", prompt=[10, "fox"]),
+    completion("a token below zero", prompt=[-1]),
+    completion("a token beyond the vocabulary", prompt=[99999]),
+    completion("token ids beyond the context", prompt=[10] * 600),
+    completion("a prompt of the whole context", prompt=[10] * CONTEXT, max_tokens=1),
+    completion(
+        "a prompt that leaves room for one token", prompt=[10] * (CONTEXT - 1), max_tokens=1
+    ),
+    completion("a stream of a prompt longer than the context", prompt=LONG, stream=True),
+    completion("a limit that is a fraction", max_tokens=1.5),
+    completion("a limit as text", max_tokens="4"),
+    completion("answers that are a word", n="two"),
+    completion("heat that is a word", temperature="hot"),
+    completion("a stream that is a word", stream="maybe"),
+    completion("options of a stream that are a list", stream=True, stream_options=[]),
+    completion("usage that is a word", stream=True, stream_options={"include_usage": "maybe"}),
+    completion("an unknown option of a stream", stream=True, stream_options={"no_such": True}),
+    completion("top_p of zero", top_p=0),
+    completion("top_k below one", top_k=-2),
+    completion("min_p above one", min_p=1.5),
+    completion("penalty of presence beyond two", presence_penalty=3),
+    completion("penalty of frequency beyond two", frequency_penalty=-3),
+    completion("penalty of repetition of zero", repetition_penalty=0),
+    completion("probabilities below none", logprobs=-2),
+    completion("more probabilities than it gives", logprobs=50),
+    completion("probabilities of the prompt in a stream", prompt_logprobs=1, stream=True),
+    completion("fewest tokens below none", min_tokens=-1),
+    completion("an empty end", stop=""),
+    completion("ends that are numbers", stop=[7]),
+    completion("ends of words", stop=["no such word", "another"]),
+    completion("a bias to a token beyond the vocabulary", logit_bias={"99999": 1}),
+    completion("a bias that is a word", logit_bias={"1": "much"}),
+    completion("allowed tokens that are none", allowed_token_ids=[]),
+    completion("a seed that is a word", seed="first"),
+    completion("a priority without priorities", priority=1),
+    completion("a suffix", suffix="end"),
+    completion("an unknown format", response_format={"type": "no_such"}),
+    completion("a format without its schema", response_format={"type": "json_schema"}),
+    completion(
+        "KV parameters of an engine without KV transfer",
+        kv_transfer_params={"do_remote_decode": True},
+    ),
+    completion("without the key", key=False),
+    completion("a key without its scheme", key=False, headers={"Authorization": KEY}),
+    completion("a key of another scheme", key=False, headers={"Authorization": f"Basic {KEY}"}),
+    completion("a key in small letters", key=False, headers={"authorization": f"bearer {KEY}"}),
+    completion("a key in another header", key=False, headers={"X-Api-Key": KEY}),
     Request(
         name="completions: no JSON",
         path=COMPLETIONS,
@@ -316,4 +300,42 @@ REQUESTS: tuple[Request, ...] = (
     chat("a model that is not served", model="other"),
     chat("a prompt longer than the context", messages=[{"role": "user", "content": LONG}]),
     chat("probabilities", logprobs=True, top_logprobs=1, hides=("choices.0.logprobs",)),
+    chat(
+        "a stream with usage at every token",
+        stream=True,
+        stream_options={**USAGE, "continuous_usage_stats": True},
+    ),
+    chat("usage without a stream", stream_options=USAGE),
+    chat("messages that are text", messages=PROMPT),
+    chat("a message that is a number", messages=[7]),
+    chat("a role that is a number", messages=[{"role": 7, "content": PROMPT}]),
+    chat("a message without content", messages=[{"role": "user"}]),
+    chat("content that is a number", messages=[{"role": "user", "content": 7}]),
+    chat("more tokens than the context", max_tokens=10 * CONTEXT),
+    chat("no tokens", max_tokens=0),
+    chat("a limit that is a word", max_tokens="many"),
+    chat("temperature below zero", temperature=-1),
+    chat("no answers", n=0),
+    chat("no model named", model=None),
+    chat("no tools", tools=[]),
+    chat("tools that are a map", tools={}),
+    chat("a tool without a name", tools=[{"type": "function", "function": {}}], tool_choice="none"),
+    chat("a tool that must be used, without tools", tool_choice="required"),
+    chat("a tool that must be used, without a parser", tools=[TOOL], tool_choice="required"),
+    chat("a tool by a name that there is not", tools=[TOOL], tool_choice=NAMED),
+    chat("an unknown choice of tools", tools=[TOOL], tool_choice="maybe"),
+    chat("probabilities that were not asked for", top_logprobs=1),
+    chat("more probabilities than it gives", logprobs=True, top_logprobs=50),
+    chat(
+        "an opened and a continued answer", continue_final_message=True, add_generation_prompt=True
+    ),
+    chat("an unknown format", response_format={"type": "no_such"}),
+    chat("settings of the template that are a list", chat_template_kwargs=[]),
+    chat("a template of its own", chat_template="{{ messages[0]['content'] }}"),
+    chat("KV parameters that are a list", kv_transfer_params=[]),
+    Request(
+        name="chat: no JSON", path=CHAT, body="{", headers={"Content-Type": "application/json"}
+    ),
+    Request(name="chat: a list", path=CHAT, body=[1]),
+    Request(name="chat: without the key", path=CHAT, body={}, key=False),
 )

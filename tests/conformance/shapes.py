@@ -21,7 +21,8 @@ _HIDDEN = {
 _OUTPUT = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"^\(\w+(?: pid=\d+)?\) ", re.MULTILINE), ""),
-    (re.compile(r"/\S*/checkpoint\b"), "<model>"),
+    (re.compile(r"/\S*/checkpoint-(?:tiny|copy)\b"), "<model>"),
+    (re.compile(r"/\S*/(?=checkpoint-)"), "<folder>/"),
     (re.compile(r'File "/\S*/(?=vllm/)'), 'File "<packages>/'),
     (re.compile(r"\b[0-9a-f]{64}\b"), "<hash>"),
     (re.compile(r"0x[0-9a-f]{6,}"), "<address>"),
@@ -31,7 +32,7 @@ _OUTPUT = (
     (re.compile(r"errors\.pydantic\.dev/[\d.]+/"), "errors.pydantic.dev/<version>/"),
 )
 _MORE_LINES = 4
-_LOGGED = re.compile(r"(?:INFO|WARNING|ERROR|DEBUG) \d\d-\d\d |\[|nanobind")
+_LOGGED = re.compile(r"(?:INFO|WARNING|ERROR|DEBUG) \d\d-\d\d |\[|nanobind|\S+: \w*Warning: ")
 _ERROR = re.compile(
     r"^(?:[\w.]+(?:Error|Exception|Interrupt)\b.*|vllm(?: serve)?: error: .*|usage: .*)$"
 )

@@ -15,9 +15,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from infra.rehearsal import tiny_model
+from tests.conformance.commands import Model
+from tests.conformance.forker import Forker
+from tests.conformance.lent_collectives import lend
 from tests.conformance.shapes import body_of
 from tests.rehearsal.engine.simulated_host import CATALOGUES, PACKAGE, make_state
 
@@ -26,6 +29,7 @@ NO_ANSWER = "no answer"
 REFUSED = "connection refused"
 CLOSED = "connection closed"
 _POLL_S = 0.1
+URGENT_NICE = -15
 
 
 class Subject(Protocol):
@@ -46,12 +50,35 @@ class Subject(Protocol):
         """Seconds after which a request counts as unanswered."""
         ...
 
+    @property
+    def hang_s(self) -> float:
+        """The same for a request to a group of which one rank does not run."""
+        ...
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds without a word after an error, after which an engine is taken to stay."""
+        ...
+
+    @property
+    def coordinator_sign(self) -> str:
+        """What rank 0 logs when others may come; empty when they may come at any time."""
+        ...
+
     def command(self, words: Sequence[str]) -> list[str]:
         """The program's words for `vllm WORDS`."""
         ...
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """Variables of an engine whose host's state may lie in `folder`."""
+        """Variables of an engine whose host's state may lie in `folder`, beside those of others."""
+        ...
+
+    def lent_collectives(self, folder: Path) -> dict[str, str]:
+        """Further variables without which several ranks cannot serve here."""
+        ...
+
+    def forker(self, folder: Path) -> Forker | None:
+        """Starts it faster than anew, for what never serves; None where anew is fast."""
         ...
 
 
@@ -62,6 +89,9 @@ class Simulated:
     name: str = "simulated"
     patience_s: float = 20.0
     answer_s: float = 2.0
+    hang_s: float = 2.0
+    quiet_s: float = 1.0
+    coordinator_sign: str = ""
 
     def command(self, words: Sequence[str]) -> list[str]:
         return [sys.executable, "-I", "-S", str(PACKAGE), "vllm", *words]
@@ -73,7 +103,17 @@ class Simulated:
             "MOE_REHEARSAL_CATALOGUES": str(CATALOGUES),
             "MOE_REHEARSAL_ENGINE": "vllm",
             "MOE_REHEARSAL_ENGINE_VERSION": VERSION,
+            "MOE_REHEARSAL_RANK_DEATH": "fail",  # the real ones' collectives are gloo's, too
+            "HF_HUB_OFFLINE": "1",
         }
+
+    def lent_collectives(self, folder: Path) -> dict[str, str]:
+        del folder
+        return {}
+
+    def forker(self, folder: Path) -> Forker | None:
+        del folder
+        return None
 
 
 @dataclass(frozen=True)
@@ -82,15 +122,19 @@ class Real:
 
     environment_folder: Path
     name: str = "real"
-    patience_s: float = 300.0
+    patience_s: float = 600.0
     answer_s: float = 60.0
+    hang_s: float = 30.0
+    quiet_s: float = 60.0
+    coordinator_sign: str = "Started DP Coordinator process"
 
     def command(self, words: Sequence[str]) -> list[str]:
         return [str(self.environment_folder / "bin" / "vllm"), *words]
 
     def environment(self, folder: Path) -> dict[str, str]:
         return {
-            "HOME": str(folder),
+            # one for all: vLLM keeps there what it has learned of a model's class, which takes it a process
+            "HOME": str(folder.parent / "home"),
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
             "TORCHDYNAMO_DISABLE": "1",
@@ -100,12 +144,55 @@ class Real:
             "VLLM_HOST_IP": "127.0.0.1",
         }
 
+    def lent_collectives(self, folder: Path) -> dict[str, str]:
+        lend(folder / "lent")
+        return {"PYTHONPATH": str(folder / "lent")}
+
+    def forker(self, folder: Path) -> Forker | None:
+        python = self.environment_folder / "bin" / "python"
+        variables = {"PATH": os.environ["PATH"], **self.environment(folder / "forker")}
+        return Forker(python, folder, variables)
+
+
+class Process(Protocol):
+    """What is used of a started program."""
+
+    @property
+    def pid(self) -> int:
+        """Of the program, which leads a group of its own."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """Its exit code, as far as it has been asked for."""
+        ...
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, waited for.
+
+        Raises:
+            subprocess.TimeoutExpired: it still runs.
+        """
+        ...
+
+    def kill(self) -> None:
+        """Kill it."""
+        ...
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal."""
+        ...
+
 
 @dataclass(slots=True)
 class Running:
     """A started engine."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     log: Path
     port: int
 
@@ -120,32 +207,64 @@ class Bench:
     subject: Subject
     folder: Path
     started: list[Running] = field(default_factory=list)
+    _forker: Forker | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def model(self) -> Path:
-        """The folder of the tiny model; its name is what outputs are cleaned of."""
-        folder = self.folder / "checkpoint"
-        if not folder.is_dir():
+    def model(self, kind: Model | Literal["copy"] = "tiny") -> str:
+        """What `vllm serve` is told to serve; a folder's name begins as outputs are cleaned of."""
+        if kind == "repository":
+            return "no-such/model"
+        folder = self.folder / f"checkpoint-{kind}"
+        if kind in ("tiny", "copy") and not folder.is_dir():
             tiny_model.write(folder)
-        return folder
+        elif kind == "empty":
+            folder.mkdir(exist_ok=True)
+        elif kind == "unknown" and not folder.is_dir():
+            tiny_model.write(folder)
+            path = folder / "config.json"
+            config = {**json.loads(path.read_text()), "architectures": ["NoSuchForCausalLM"]}
+            path.write_text(json.dumps({**config, "model_type": "no_such"}))
+        return str(folder)
 
-    def start(self, port: int, *arguments: str, env: Mapping[str, str] | None = None) -> Running:
-        """Start `vllm serve` with a model, a port and further arguments."""
+    def start(
+        self,
+        port: int,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        model: str | None = None,
+        is_judged: bool = False,
+    ) -> Running:
+        """Start `vllm serve`.
+
+        Args:
+            port: of its HTTP server.
+            arguments: further ones.
+            env: beside the subject's own.
+            model: instead of the tiny one.
+            is_judged: it is to be refused, and may be forked.
+        """
         folder = self.folder / f"engine-{next(self._numbers)}"
         folder.mkdir(parents=True)
-        words = ["serve", str(self.model()), "--port", str(port), *arguments]
+        words = ["serve", model or self.model(), "--port", str(port), *arguments]
         variables = {"PATH": os.environ["PATH"], **self.subject.environment(folder), **(env or {})}
         log = folder / "output.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                self.subject.command(words),
-                env=variables,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        command = self.subject.command(words)
+        if is_judged and self._forker is None:
+            self._forker = self.subject.forker(self.folder)
+        process: Process
+        if is_judged and self._forker is not None:
+            process = self._forker.start(command, variables, folder, log)
+        else:
+            with log.open("wb") as output:
+                process = subprocess.Popen(
+                    command,
+                    env=variables,
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
         running = Running(process, log, port)
         self.started.append(running)
         return running
@@ -169,10 +288,29 @@ class Bench:
             time.sleep(_POLL_S)
         raise AssertionError(f"{running.process.poll()}: {running.output()[-3000:]}")
 
-    def wait_left(self, running: Running) -> int | None:
+    def hurry(self, running: Running, nice: int = URGENT_NICE) -> None:
+        """Put a started engine and all of its processes before everything else here, or back with 0, as far as allowed.
+
+        Every engine is a session of its own: where Linux shares by sessions (autogroup), theirs is what counts.
+        """
+        pid = running.process.pid
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PGRP, pid, nice)
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/autogroup").write_text(str(nice))
+
+    def wait_said(self, running: Running, words: str) -> None:
+        """Wait until its output holds these words, or it has left."""
+        deadline = time.monotonic() + self.subject.patience_s
+        while words not in running.output() and running.process.poll() is None:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not said: {words}: {running.output()[-3000:]}")
+            time.sleep(_POLL_S)
+
+    def wait_left(self, running: Running, limit_s: float | None = None) -> int | None:
         """The exit code, None when it does not leave in time."""
         try:
-            return running.process.wait(self.subject.patience_s)
+            return running.process.wait(limit_s or self.subject.patience_s)
         except subprocess.TimeoutExpired:
             return None
 
@@ -215,9 +353,17 @@ class Bench:
             os.killpg(running.process.pid, signal.SIGKILL)
         running.process.wait()
 
+    def close(self) -> None:
+        """End everything."""
+        self.end_all()
+        if self._forker is not None:
+            self._forker.close()
+
     def end_all(self) -> None:
+        """End every started engine."""
         for running in self.started:
             self.end(running)
+        self.started.clear()
 
 
 def children_of(pid: int) -> dict[int, str]:

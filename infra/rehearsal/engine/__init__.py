@@ -19,7 +19,8 @@ What the package is told, by environment:
     MOE_REHEARSAL_STATE            folder with host.json and devices/; requests.jsonl is written there
     MOE_REHEARSAL_CATALOGUES       folder with packages/
     host.json: network             rdma (the default) or socket: what NCCL says with NCCL_DEBUG=INFO that it uses
-    MOE_REHEARSAL_RANK_DEATH       stall (as collectives do, the default) or exit; host.json: rank_death
+    MOE_REHEARSAL_RANK_DEATH       what others of a group do: stall (as accelerators' collectives, the default), fail
+                                   at the next request (as gloo, recorded), or exit; host.json: rank_death
     MOE_REHEARSAL_HCCN_CONF        where Mooncake's /etc/hccn.conf is looked for, in tests
 
 Beside the keys that every stand-in reads, host.json may hold overhead_gib (memory that is neither

@@ -28,6 +28,7 @@ class Checkpoint(NamedTuple):
     num_layers: int
     num_experts: int
     max_position: int
+    vocabulary: int
     is_mla: bool
     has_vision: bool
     quantization: str | None
@@ -66,6 +67,7 @@ def read_checkpoint(path: str, environ: dict[str, str]) -> Checkpoint:
         num_layers=layers,
         num_experts=int(text.get("n_routed_experts", text.get("num_experts", 0)) or 0),
         max_position=int(text.get("max_position_embeddings", 4096)),
+        vocabulary=int(text.get("vocab_size", 0)),
         is_mla=is_mla,
         has_vision="vision_config" in config,
         quantization=_quantization(path, config, text),

@@ -8,7 +8,13 @@ from . import wire
 from .blocks import BlockListener, BlockStore
 from .failures import CoreFailed, Failed, SideChannelTaken
 from .handshake import bind_zmq
-from .kv_transfer import KvTransfer, check_ascend_connector, random_id, rank_engine_id
+from .kv_transfer import (
+    KvTransfer,
+    check_ascend_connector,
+    check_backends,
+    random_id,
+    rank_engine_id,
+)
 from .log import Log
 from .loop import Future, Loop, TimedOut
 from .rdma_card import carry, mooncake_lines, ucx_endpoint_lines
@@ -87,6 +93,7 @@ class NixlConnector:
             SideChannelTaken: ZMQ's own error.
         """
         site = self._site
+        check_backends(site.kv)
         identity = {
             "engine_id": site.engine_id,
             "compatibility_hash": site.settings.compatibility_hash,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from .connectors import Finished, Site, TransferFailed
-from .failures import CoreFailed, write_error
+from .failures import CoreFailed
 from .handshake import die
 from .journal import Journal
 from .kv_transfer import KvTransfer
@@ -47,6 +47,7 @@ class EngineCore:
         self._port = port
         self._journal = Journal(self._world.state, self._world.host)
         self._is_stalled = False
+        self.is_dead = False
         kv = self._settings.kv
         # vLLM computes a bare prompt on a decode rank; an Ascend decode rank dies of it
         self._is_decode_only = (
@@ -74,7 +75,12 @@ class EngineCore:
         except CoreFailed as failure:
             if self._settings.parallel.is_headless:
                 die(failure)
-            write_error(failure.text)
+            self.is_dead = True
+            for line in (
+                "EngineCore encountered a fatal error.",
+                f"{failure.kind}: {failure.message}",
+            ):
+                self._log.complain("core.py:1167", line)
             self._loop.call_later(LEAVING_SECONDS, lambda: os._exit(0))
             return {"error": "EngineDeadError", "reason": failure.message}
 
@@ -91,8 +97,7 @@ class EngineCore:
                 "blocks reached a decode-only rank)",
                 process=f"EngineCore_DP{self.rank}",
             )
-        if self._is_stalled:
-            await Future[None]()
+        await self._be_whole()
         source = ""
         if connector is not None and params and params.get("do_remote_prefill"):
             try:
@@ -107,9 +112,20 @@ class EngineCore:
         if self.step is not None:
             with contextlib.suppress(OSError):  # who is gone stalls the group, which is seen below
                 await self.step()
+        await self._be_whole()
+        return self._finish(request, params, source)
+
+    async def _be_whole(self) -> None:
+        """Go on while every rank of the group is there.
+
+        Raises:
+            CoreFailed: one is gone, and the group's collectives are such that notice.
+        """
+        if self._is_stalled and self._world.rank_death == "fail":
+            reason = "[gloo/transport/tcp/pair.cc:547] Connection closed by peer"
+            raise CoreFailed("RuntimeError", reason, f"EngineCore_DP{self.rank}")
         if self._is_stalled:
             await Future[None]()
-        return self._finish(request, params, source)
 
     def _finish(
         self, request: dict[str, Any], params: dict[str, Any] | None, source: str

@@ -303,6 +303,9 @@ def lose_rank(world: World, log: Log, rank: int, on_stall: Callable[[], None]) -
                 "vllm.v1.engine.exceptions.EngineDeadError", f"rank {rank} is gone", "EngineCore"
             )
         )
+    if world.rank_death == "fail":
+        on_stall()
+        return
     log.caution(
         "core.py:886", f"rank {rank} is gone; collectives of this group hang (/health stays 200)"
     )

@@ -27,6 +27,11 @@ ASCEND_CONNECTORS = frozenset({
     "MooncakeConnectorV1", "MooncakeHybridConnector", "MooncakeConnectorStoreV1", "AscendStoreConnector",
     "MooncakeLayerwiseConnector", "UCMConnector", "LMCacheAscendConnector",
 })  # fmt: skip
+# The plugins of NIXL 1.5.1 and of its source tree.
+NIXL_BACKENDS = (
+    "UCX", "LIBFABRIC", "GDS", "GDS_MT", "POSIX", "OBJ", "GUSLI", "GPUNETIO", "AZURE_BLOB", "INFINIA", "HF3FS",
+    "Mooncake", "UCCL",
+)  # fmt: skip
 HCCN_CONFIGURATION = "/etc/hccn.conf"
 
 
@@ -100,6 +105,17 @@ def random_id() -> str:
     """Return a random identity in the form of a UUID; the uuid module is slow to import."""
     digits = os.urandom(16).hex()
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+
+
+def check_backends(kv: KvTransfer) -> None:
+    """Check that NIXL has a plugin of each name that it is told.
+
+    Raises:
+        Failed: NIXL's own error.
+    """
+    for name in kv.extra.get("backends", ()):
+        if name not in NIXL_BACKENDS:
+            raise Failed("KeyError", repr(name), "EngineCore")
 
 
 def check_ascend_sizes(kv: KvTransfer, parallel: Parallel) -> None:

@@ -101,16 +101,20 @@ def understand(
             "[{'type': 'json_invalid', 'loc': ('body', 0), 'msg': 'JSON decode error'}]",
         )
     model = body.get("model") or settings.served_names[0]
-    if dialect.knows_models and model not in settings.served_names:
-        raise Rejected(404, "NotFoundError", f"The model `{model}` does not exist.", "model")
+    if dialect.knows_models:
+        check_model(settings, body)
     is_chat = path.endswith("/chat/completions")
+    if dialect.wraps_errors:
+        check_support(settings, body, is_chat=is_chat)
     prompt, num_images = _prompt(body, is_chat=is_chat)
     if num_images and dialect.wraps_errors and not settings.checkpoint.has_vision:
         raise Rejected(400, "BadRequestError", f"{model} is not a multimodal model")
     if num_images and not settings.features.has_images:
         raise Rejected(400, "BadRequestError", "At most 0 image(s) may be provided in one prompt.")
     tool = _chosen_tool(settings, dialect, body)
-    num_prompt_tokens = count_tokens(prompt) + 256 * num_images
+    # an empty message is none of the tokens of a chat; of a completion it cannot be
+    num_prompt_tokens = count_tokens(prompt) if prompt or not is_chat else 0
+    num_prompt_tokens += 256 * num_images
     if is_chat:
         num_prompt_tokens += FRAME_TOKENS * len(body["messages"]) + OPENING_TOKENS
     max_tokens = _max_tokens(settings, dialect, body, num_prompt_tokens, is_chat=is_chat)
@@ -135,6 +139,49 @@ def understand(
         kv_params=body.get("kv_transfer_params"),
         body=body,
     )
+
+
+def check_model(settings: Settings, body: dict[str, Any]) -> None:
+    """Check that a named model is one that is served.
+
+    Raises:
+        Rejected: it is not.
+    """
+    model = body.get("model") or settings.served_names[0]
+    if model not in settings.served_names:
+        raise Rejected(404, "NotFoundError", f"The model `{model}` does not exist.", "model")
+
+
+def check_support(settings: Settings, body: dict[str, Any], *, is_chat: bool) -> None:
+    """What vLLM 0.22.1 has no use for, though its fields are well.
+
+    Raises:
+        Rejected: in its words.
+    """
+    if not is_chat and body.get("suffix"):
+        raise Rejected(400, "BadRequestError", "suffix is not currently supported")
+    if is_chat and body.get("chat_template") and not settings.features.takes_templates:
+        reason = (
+            "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with "
+            "untrusted chat template."
+        )
+        raise Rejected(400, "BadRequestError", reason)
+
+
+def check_tokens(settings: Settings, body: dict[str, Any]) -> None:
+    """Check token ids against the model's vocabulary.
+
+    Raises:
+        Rejected: one is beyond it, or a prompt has none.
+    """
+    prompt, size = body.get("prompt"), settings.checkpoint.vocabulary
+    ids = prompt if isinstance(prompt, list) else []
+    for each in [ids] if ids and isinstance(ids[0], int) else ids:
+        if each == []:
+            raise Rejected(400, "BadRequestError", "The decoder prompt cannot be empty")
+        beyond = [x for x in each if size and isinstance(x, int) and x >= size]
+        if beyond:
+            raise Rejected(400, "BadRequestError", f"Token id {max(beyond)} is out of vocabulary")
 
 
 def engine_request(job: Job) -> dict[str, Any]:
@@ -249,6 +296,13 @@ def _too_long(body: dict[str, Any], limit: int, output: int) -> Rejected:
             f"tokens). {end} (parameter=input_text, value={size})"
         )
         return Rejected(400, "BadRequestError", start + reason, "input_text")
+    if isinstance(prompt, list) and count_tokens(prompt) > limit:  # token ids, which it has counted
+        size = count_tokens(prompt)
+        reason = (
+            f"your prompt contains {size} input tokens, for a total of {size + output} tokens. {end} "
+            f"(parameter=input_tokens, value={size})"
+        )
+        return Rejected(400, "BadRequestError", start + reason, "input_tokens")
     least = max(limit - output, 0) + 1
     reason = (
         f"your prompt contains at least {least} input tokens, for a total of at least {least + output} tokens. "

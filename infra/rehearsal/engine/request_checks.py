@@ -15,6 +15,8 @@ SOURCE = "/usr/local/lib/python3.12/dist-packages/vllm/entrypoints/utils.py"
 ROUTES = {
     "/v1/completions": ("create_completion", 34),
     "/v1/chat/completions": ("create_chat_completion", 40),
+    "/tokenize": ("tokenize", 38),
+    "/detokenize": ("detokenize", 64),
 }
 STREAM_OPTIONS = "Stream options can only be defined when `stream=True`."
 NO_PROMPT = "Either prompt or prompt_embeds must be provided and non-empty."
@@ -71,6 +73,29 @@ def _parsed(request: Request) -> Any:
             "json_invalid", ("body", error.pos), "JSON decode error", {}, {"error": error.msg}
         )
         raise _invalid(request.path, [row]) from error
+
+
+def checked_text(request: Request) -> dict[str, Any]:
+    """Return the body of a request to turn text into tokens, or back.
+
+    Raises:
+        Rejected: it lacks what is to be turned.
+    """
+    body = _parsed(request)
+    if not isinstance(body, dict):
+        raise Rejected(500, "InternalServerError", f"{type(body).__name__!r} object")
+    problems = []
+    if request.path == "/detokenize":
+        if not isinstance(body.get("tokens"), list):
+            text = "Input should be a valid list"
+            problems = [problem("list_type", ("body", "tokens"), text, body.get("tokens"))]
+    elif "prompt" not in body and "messages" not in body:
+        where = ("body", "function-wrap[__log_extra_fields__()]")
+        names = ("prompt", "messages")
+        problems = [problem("missing", (*where, name), "Field required", body) for name in names]
+    if problems:
+        raise _invalid(request.path, problems)
+    return body
 
 
 def _check_together(path: str, body: dict[str, Any]) -> None:

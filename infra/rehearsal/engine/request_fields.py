@@ -51,6 +51,8 @@ NOUNS = {
 }
 KINDS = {"str": "string_type", "dict": "dict_type", "list": "list_type"}
 
+ATTRIBUTES = "Input should be a valid dictionary or object to extract fields from"
+
 Place = tuple[Any, ...]
 
 
@@ -198,8 +200,7 @@ def _bias(place: Place, value: Any) -> list[str]:
 
 def _options(place: Place, value: Any) -> list[str]:
     if not isinstance(value, dict):
-        said = "Input should be a valid dictionary or instance of StreamOptions"
-        return [problem("model_type", place, said, value, {"class_name": "StreamOptions"})]
+        return [problem("model_attributes_type", place, ATTRIBUTES, value)]
     names = ("include_usage", "continuous_usage_stats")
     return [
         line
@@ -262,9 +263,7 @@ def _messages(place: Place, value: Any) -> list[str]:
 def _no_message(place: Place, value: Any) -> list[str]:
     said = "Input should be a valid dictionary"
     found = [problem("dict_type", (*place, name), said, value) for name, _, _ in ROLES]
-    said += " or instance of Message"
-    context = {"class_name": "Message"}
-    return [*found, problem("model_type", (*place, "Message"), said, value, context)]
+    return [*found, problem("model_attributes_type", (*place, "Message"), ATTRIBUTES, value)]
 
 
 def _no_role(place: Place, message: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from .openai_api import Rejected
 
 MOST_PENALTY = 2
+MOST_PROBABILITIES = 20  # --max-logprobs, which nothing of ours sets
 # Name, what it may be, and what is said of the rest; `!`: the parameter is named beside it, too.
 RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
     ("n", lambda x: x >= 1, "n must be at least 1, got {int}."),
@@ -35,8 +36,12 @@ RANGES: tuple[tuple[str, Callable[[float], bool], str], ...] = (
 )
 
 
-def check_sampling(body: dict[str, Any]) -> None:
+def check_sampling(body: dict[str, Any], vocabulary: int) -> None:
     """Check the values of sampling parameters.
+
+    Args:
+        body: of the request.
+        vocabulary: the model's number of tokens, 0 where it is not known.
 
     Raises:
         Rejected: one is out of its range.
@@ -52,6 +57,8 @@ def check_sampling(body: dict[str, Any]) -> None:
     heat, count = body.get("temperature"), int(body.get("n") or 1)
     if heat is not None and float(heat) == 0 and count > 1:
         raise _bad(f"n must be 1 when using greedy sampling, got {count}.")
+    _check_probabilities(body)
+    _check_token_ids(body, vocabulary)
 
 
 def _out_of_range(name: str, said: str, value: float) -> Rejected:
@@ -60,7 +67,7 @@ def _out_of_range(name: str, said: str, value: float) -> Rejected:
     if not said.startswith("!"):
         return _bad(text)
     printed = shown["int"] if "{int}" in said else value
-    return Rejected(400, "BadRequestError", f"{text} (parameter={name}, value={printed})", name)
+    return _named(text, name, printed)
 
 
 def _check_lengths(body: dict[str, Any]) -> None:
@@ -74,6 +81,29 @@ def _check_ends(body: dict[str, Any]) -> None:
     ends = body.get("stop")
     if "" in ([ends] if isinstance(ends, str) else ends or []):
         raise _bad("stop cannot contain an empty string.")
+
+
+def _check_probabilities(body: dict[str, Any]) -> None:
+    wanted = body.get("top_logprobs") if body.get("logprobs") is True else body.get("logprobs")
+    if wanted is not None and int(wanted) > MOST_PROBABILITIES:
+        raise _named(
+            f"Requested sample logprobs of {wanted}, which is greater than max allowed: {MOST_PROBABILITIES}",
+            "logprobs",
+            wanted,
+        )
+
+
+def _check_token_ids(body: dict[str, Any], vocabulary: int) -> None:
+    beyond = [int(x) for x in body.get("logit_bias") or {} if vocabulary and int(x) >= vocabulary]
+    if beyond:
+        reason = f"token_id(s) {beyond} in logit_bias contain out-of-vocab token ids. Vocabulary size: {vocabulary}"
+        raise _named(reason, "logit_bias", beyond)
+    if body.get("allowed_token_ids") == []:
+        raise _named("allowed_token_ids is not None and empty!", "allowed_token_ids", [])
+
+
+def _named(text: str, name: str, value: Any) -> Rejected:
+    return Rejected(400, "BadRequestError", f"{text} (parameter={name}, value={value})", name)
 
 
 def _bad(text: str) -> Rejected:

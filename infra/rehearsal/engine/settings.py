@@ -37,6 +37,7 @@ class Features(NamedTuple):
     has_auto_tools: bool
     reasoning_parser: str | None
     has_images: bool
+    takes_templates: bool
     api_keys: tuple[str, ...]
     has_metrics: bool
 

@@ -314,6 +314,7 @@ def _settings(
             has_auto_tools=True,
             reasoning_parser=args["reasoning_parser"],
             has_images=checkpoint.has_vision,
+            takes_templates=True,
             api_keys=(args["api_key"],) if args["api_key"] else (),
             has_metrics=bool(args["enable_metrics"]),
         ),

@@ -9,9 +9,19 @@ from typing import Any
 from .answers import tokens_of
 from .http_server import Request, Response, json_response
 from .metrics import Totals, vllm_metrics
-from .openai_api import VLLM, Job, Rejected, engine_request, error_response, new_id, understand
+from .openai_api import (
+    VLLM,
+    Job,
+    Rejected,
+    check_model,
+    check_tokens,
+    engine_request,
+    error_response,
+    new_id,
+    understand,
+)
 from .openai_shape import shape
-from .request_checks import checked_body
+from .request_checks import checked_body, checked_text
 from .sampling_checks import check_sampling
 from .settings import Settings
 
@@ -37,8 +47,15 @@ NOT_ALLOWED = json_response({"detail": "Method Not Allowed"}, 405)
 class FrontEnd:
     """One API server: its ranks, their totals, its routes."""
 
-    def __init__(self, settings: Settings, ranks: tuple[int, ...], generate: Generate) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ranks: tuple[int, ...],
+        generate: Generate,
+        is_dead: Callable[[], bool],
+    ) -> None:
         self._settings = settings
+        self._is_dead = is_dead
         self._ranks = ranks
         self._generate = generate
         self._totals = {rank: Totals() for rank in ranks}
@@ -53,8 +70,8 @@ class FrontEnd:
             if request.method != "POST":
                 return NOT_ALLOWED
             return await self._complete(request)
-        if request.method == "POST" and request.path in ("/tokenize", "/detokenize"):
-            return self._tokenize(request)
+        if request.path in ("/tokenize", "/detokenize"):
+            return self._tokenize(request) if request.method == "POST" else NOT_ALLOWED
         return self._status(request)
 
     async def _complete(self, request: Request) -> Response:
@@ -62,7 +79,8 @@ class FrontEnd:
             body = checked_body(request)
             identity = request.headers.get("x-request-id")
             job = understand(self._settings, VLLM, request.path, body, identity)
-            check_sampling(body)
+            check_sampling(body, self._settings.checkpoint.vocabulary)
+            check_tokens(self._settings, body)
             rank = self._choose(request.headers.get(RANK_HEADER))
         except Rejected as rejected:
             return error_response(VLLM, rejected)
@@ -105,9 +123,10 @@ class FrontEnd:
 
     def _tokenize(self, request: Request) -> Response:
         try:
-            body = request.json() or {}
-        except ValueError:
-            body = {}
+            body = checked_text(request)
+            check_model(self._settings, body)
+        except Rejected as rejected:
+            return error_response(VLLM, rejected)
         text = body.get("prompt") or " ".join(
             str(m.get("content")) for m in body.get("messages", [])
         )
@@ -124,7 +143,7 @@ class FrontEnd:
         if request.path in GET_PATHS and request.method not in ("GET", "HEAD"):
             return NOT_ALLOWED
         if request.path in ("/health", "/ping"):
-            return Response(200, content_type="")
+            return Response(503 if self._is_dead() else 200, content_type="")
         documents = {
             "/load": {"server_load": sum(totals.running for totals in self._totals.values())},
             "/version": {"version": settings.release.version},
@@ -140,7 +159,7 @@ class FrontEnd:
             blocks = settings.kv_tokens // settings.block_size
             has_nixl = settings.kv is not None and settings.kv.connector == "nixl"
             text = vllm_metrics(totals, settings.served_names[0], blocks, has_nixl=has_nixl)
-            return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+            return Response(200, text.encode(), "text/plain; version=1.0.0; charset=utf-8")
         return json_response({"detail": "Not Found"}, 404)
 
     def _card(self, name: str) -> dict[str, Any]:

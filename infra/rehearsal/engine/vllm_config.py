@@ -338,6 +338,7 @@ def _settings(
             has_auto_tools=bool(args["enable_auto_tool_choice"]),
             reasoning_parser=args["reasoning_parser"] or None,
             has_images=checkpoint.has_vision and not args["language_model_only"],
+            takes_templates=bool(args["trust_request_chat_template"]),
             api_keys=tuple(keys),
             has_metrics=not args["disable_log_stats"],
         ),

@@ -27,6 +27,7 @@ from .vllm_config import fit
 from .world import World, take_devices
 
 PROGRESS_STEPS = 4
+LAST_PORT = 65535
 CONNECTORS: dict[str, Callable[[Any], Connector]] = {
     "nixl": connectors.NixlConnector,
     "ascend-mooncake": connectors.AscendMooncakeConnector,
@@ -91,11 +92,11 @@ class Process:
         count = place.local if place.mode == "multi-port" else 1
         if settings.supervisor_port is not None:
             self._supervise(settings.supervisor_port)
+        if settings.port > LAST_PORT:  # Linux would take what is left of it
+            raise Failed("OverflowError", "bind(): port must be 0-65535.")
         for shift in range(count):
             try:
                 listener = bind(settings.host, settings.port + shift, shares=True)
-            except OverflowError:
-                raise Failed("OverflowError", "bind(): port must be 0-65535.") from None
             except OSError as error:
                 reason = (
                     "Address already in use" if error.errno == errno.EADDRINUSE else error.strerror
@@ -242,12 +243,17 @@ class Process:
         else:
             fronts = [own]
         for listener, ranks in zip(self._http, fronts):  # noqa: B905 - not in Python 3.9
-            serve_http(self._loop, listener, FrontEnd(self._settings, ranks, self._generate).handle)
+            front = FrontEnd(self._settings, ranks, self._generate, self._is_dead)
+            serve_http(self._loop, listener, front.handle)
         self._is_ready = True
         if self._http:
             address = f"http://{self._settings.host}:{self._settings.port}"
             self._log.tell("launcher.py:38", f"Starting vLLM server on {address}")
             self._log.tell("on.py:62", "Application startup complete.")
+
+    def _is_dead(self) -> bool:
+        """Whether a request has made a core of this process fail."""
+        return any(core.is_dead for core in self._cores.values())
 
     async def _generate(self, rank: int, request: dict[str, Any]) -> dict[str, Any]:
         core = self._cores.get(rank)

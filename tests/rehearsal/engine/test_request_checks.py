@@ -22,7 +22,7 @@ def refusal(path: str, **fields: Any) -> str:
     content = json.dumps({**body, **fields}).encode()
     request = Request("POST", path, {}, {"content-type": "application/json"}, content)
     try:
-        check_sampling(checked_body(request))
+        check_sampling(checked_body(request), 0)
     except Rejected as rejected:
         return f"{rejected.status} {rejected.message}"
     return ""
@@ -42,7 +42,11 @@ def refusal(path: str, **fields: Any) -> str:
         (COMPLETIONS, {"prompt": [-1]}, "'msg': 'Input should be greater than or equal to 0'"),
         (COMPLETIONS, {"stop": [7]}, "('body', 'stop', 'list[str]', 0)"),
         (COMPLETIONS, {"logit_bias": {"1": "a"}}, "('body', 'logit_bias', '1')"),
-        (COMPLETIONS, {"stream": True, "stream_options": []}, "instance of StreamOptions"),
+        (
+            COMPLETIONS,
+            {"stream": True, "stream_options": []},
+            "dictionary or object to extract fields from",
+        ),
         (COMPLETIONS, {"logprobs": -2}, "`logprobs` must be a positive value."),
         (COMPLETIONS, {"cache_salt": ""}, "'cache_salt' must be a non-empty string"),
         (COMPLETIONS, {"response_format": {"type": "json_schema"}}, "field must be provided"),
