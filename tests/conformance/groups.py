@@ -30,23 +30,9 @@ def meet(bench: Bench) -> Iterator[tuple[str, Any]]:
     yield "handshake: two ranks", _met(bench)
 
 
-def differ(bench: Bench) -> Iterator[tuple[str, Any]]:
-    """Ranks whose parallel settings are not the same: told when both have warmed up, for which collectives are lent."""
-    lent = bench.subject.lent_collectives(bench.folder)
-    yield "handshake: ranks with other flags", _met(bench, "--enable-expert-parallel", env=lent)
-
-
 def headless(bench: Bench) -> Iterator[tuple[str, Any]]:
     """A rank without an HTTP server among such that have one."""
     yield "handshake: a headless rank", _met(bench, "--headless")
-
-
-def beyond(bench: Bench) -> Iterator[tuple[str, Any]]:
-    """A rank of a larger group that dials the wrong one."""
-    yield (
-        "handshake: a rank beyond the group",
-        _met(bench, "--data-parallel-size", "3", "--data-parallel-rank", "2"),
-    )
 
 
 def at_work(bench: Bench) -> Iterator[tuple[str, Any]]:

@@ -48,7 +48,7 @@ def units() -> tuple[Unit, ...]:
             text=f"{inspect.getsource(run)}{_source(asking, shapes)}",
             run=run,
         )
-        for run in (groups.meet, groups.differ, groups.headless, groups.beyond, groups.at_work)
+        for run in (groups.meet, groups.headless, groups.at_work)
     )
     return (
         *refusals,
