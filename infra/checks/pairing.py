@@ -183,9 +183,8 @@ def _told_sizes(view: PlanView) -> Iterator[tuple[Process, str, _Sizes, _Sizes]]
 
 
 def _wrong_sizes(process: Process, role: str, given: _Sizes, actual: _Sizes) -> Finding:
-    what = f"{role}.dp_size, tp_size are {given[0]}, {given[1]}; one {role} instance has {actual[0]}, {actual[1]} "
-    what += "(--data-parallel-size, --tensor-parallel-size)."
-    fix = "They are per instance, not totals."
+    what = f"{role}.dp_size, tp_size are {given[0]}, {given[1]}; one {role} instance has {actual[0]}, {actual[1]}."
+    fix = "They are per instance (--data-parallel-size, --tensor-parallel-size), not totals."
     return Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
 
 
