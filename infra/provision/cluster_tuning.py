@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infra.agent.bundle import needed, program, texts_in, without_comments
+from infra.agent.state.parts import all_parts
 from infra.catalog.load import Catalog
 from infra.plan.process import Plan
 from infra.render.cluster_facts import ClusterFacts
@@ -28,7 +29,7 @@ def tuning_objects(
     chosen = stack.spec.tuning
     enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
     texts = texts_in(str(PROJECT / "infra" / "agent"))
-    modules = needed(texts, ["conversation", "state.operation"])
+    modules = needed(texts, ["conversation", "state.operation", *all_parts()])
     tuning = NodeTuning(
         state=node_state(plan.stack, Tuning(profile=catalog.tuning(plan.tuning), enable=enable)),
         mode=facts.node_tuning,

@@ -10,11 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from infra.agent.bundle import WATCHER, needed, program, texts_in, without_comments
 from infra.agent.conversation import OPERATIONS, STREAMS
-from infra.agent.kinds.table import KINDS, modules_of
-from infra.agent.state.parts import parts_of
+from infra.agent.state.parts import all_parts, parts_of
 
-# What a request to the state may turn out to need, by what is recorded on a host.
-_WHOLE_STATE = (*modules_of(KINDS), "state.taking_back", "state.laying_out", "state.kept_releases")
 _PACKING = threading.Lock()  # many hosts ask for the program at the same moment
 
 
@@ -32,7 +29,7 @@ def agent_program(request: Mapping[str, object]) -> bytes:
 def whole_program(request: Mapping[str, object]) -> bytes:
     """The same with all that the request may turn out to need, for one that is asked only once."""
     modules = _modules_of(request)
-    further = _WHOLE_STATE if OPERATIONS["state"].lstrip(".") in modules else ()
+    further = all_parts() if OPERATIONS["state"].lstrip(".") in modules else ()
     with _PACKING:
         return _packed_program(("conversation", *modules, *further))
 

@@ -18,3 +18,8 @@ def parts_of(request: Dict[str, object]) -> List[str]:
     if any(request.get(key) for key in ("keep", "tells_releases", "forgets_releases")):
         found.append("state.kept_releases")
     return found
+
+
+def all_parts() -> List[str]:
+    """What any request may turn out to need, by what is recorded on its host."""
+    return [*modules_of(KINDS), "state.taking_back", "state.laying_out", "state.kept_releases"]
