@@ -61,6 +61,7 @@ def test_the_life_of_a_cluster_and_its_workload(
     assert made(project.cloud) == ["Bucket", "BucketPublicAccessBlock"]
 
 
+@pytest.mark.slow  # an update by the real engine
 def test_no_secret_is_in_the_kubeconfig_of_the_state(
     make_project: Callable[..., ScratchProject],
 ) -> None:
@@ -74,6 +75,7 @@ def test_no_secret_is_in_the_kubeconfig_of_the_state(
     assert set(kubeconfig["users"][0]["user"]) == {"exec"}
 
 
+@pytest.mark.slow  # an update by the real engine
 def test_wrong_facts_of_a_cluster_are_one_message_and_nothing_is_made(
     make_project: Callable[..., ScratchProject],
 ) -> None:
