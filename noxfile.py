@@ -13,7 +13,8 @@ nox.options.default_venv_backend = "none"
 
 COOL_DOWN = "7 days"  # no younger release enters the lock: most bad ones are found out by then
 COMPILE = ("uv", "pip", "compile", "pyproject.toml", "--quiet", "--no-header")
-PURE = "not slow and not lab and not pulumi"
+ORDINARY = "not slow and not kubernetes"
+PURE = f"{ORDINARY} and not lab and not pulumi"
 
 
 @nox.session
@@ -37,7 +38,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The ordinary tests; `scripts/test` also makes the environment they need."""
-    session.run("pytest", "-n", "2", "-m", "not slow", *session.posargs)
+    session.run("pytest", "-n", "2", "-m", ORDINARY, *session.posargs)
 
 
 @nox.session(venv_backend="uv")

@@ -30,7 +30,8 @@ asyncio.set_event_loop(loop)
 import pulumi
 from infra.provision.program import provision
 from infra.rehearsal.cloud.lookups import look_up
-from infra.rehearsal.cloud.scratch_project import prepare_account, read_config
+from infra.rehearsal.cloud.scratch_project import prepare_account
+from infra.rehearsal.pulumi_project import read_config
 
 root, stack, folder = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 project = yaml.safe_load((root / "Pulumi.yaml").read_text())

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from infra.catalog.load import Catalog
 from infra.engines.serving import METRICS
 from infra.errors import NotReady, PrerequisiteError
 from infra.plan.process import Plan
+from infra.rehearsal.installed import cache_folder, checksum
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import Bind
 from infra.render.host_paths import ENGINE_ENVIRONMENTS
@@ -86,18 +86,10 @@ def installed_engine(environ: Mapping[str, str], pins: Path = PINS) -> Path:
             f"It does not hold the real {ENGINE} {VERSION} that runs on this machine's processors."
         )
         raise PrerequisiteError(str(folder), what, f"Run {INSTALLER} first; it says what it needs.")
-    if stamp.read_text(encoding="utf-8").strip() != _checksum(pins):
+    if stamp.read_text(encoding="utf-8").strip() != checksum((pins,)):
         what = f"It was installed from other packages than scripts/cpu-engine/{pins.name} pins now."
         raise PrerequisiteError(str(folder), what, f"Run {INSTALLER} again: it renews it.")
     return folder
-
-
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    """This user's cache, as the scripts have it."""
-    if given := environ.get("MOE_INFRA_CACHE"):
-        return Path(given)
-    caches = environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME', '')}/.cache"
-    return Path(caches) / "moe-infra"
 
 
 def engine_binds(plan: Plan) -> tuple[Bind, ...]:
@@ -149,13 +141,6 @@ def total(metrics: str, name: str) -> float:
 
 
 _FIX = "With --keep the hosts stay: `fab logs` shows what the engines say."
-
-
-def _checksum(pins: Path) -> str:
-    """What the installer writes: `cksum` of the pins, CRC and number of bytes."""
-    with pins.open("rb") as stream:
-        done = subprocess.run(["cksum"], stdin=stream, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 def _metrics(lab: Lab, host: str, port: int) -> str:

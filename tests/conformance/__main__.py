@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.errors import InfraError
-from infra.rehearsal.real_engines import STAMP, cache_folder, installed_engine
+from infra.rehearsal.installed import cache_folder
+from infra.rehearsal.real_engines import STAMP, installed_engine
 from tests.conformance.differences import explained, places
 from tests.conformance.groups import MachineTooSlow
 from tests.conformance.page import PAGE, compared, page, recorded, write_recorded

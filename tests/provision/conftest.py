@@ -26,9 +26,10 @@ from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.cluster_objects import put_object
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.lookups import look_up
-from infra.rehearsal.cloud.scratch_project import prepare_account, read_config
+from infra.rehearsal.cloud.scratch_project import prepare_account
 from infra.rehearsal.cloud.store import Store
 from infra.rehearsal.cloud.wire import plain
+from infra.rehearsal.pulumi_project import read_config
 from infra.spec.load import PROJECT
 
 PROJECT_NAME = "moe-infra"

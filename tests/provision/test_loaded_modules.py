@@ -23,7 +23,8 @@ import pulumi
 from infra.catalog.load import Catalog
 from infra.provision.program import provision
 from infra.rehearsal.cloud.lookups import look_up
-from infra.rehearsal.cloud.scratch_project import prepare_account, read_config
+from infra.rehearsal.cloud.scratch_project import prepare_account
+from infra.rehearsal.pulumi_project import read_config
 from infra.rehearsal.cloud.store import Store
 
 root, stack, folder = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])

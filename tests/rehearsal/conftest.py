@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import PrerequisiteError
-from infra.rehearsal.cloud.scratch_project import find_pulumi
+from infra.rehearsal.installed import find_pulumi
 from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import stop_lab
 from tests.rehearsal.command import Shell

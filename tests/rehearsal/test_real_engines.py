@@ -11,12 +11,12 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.errors import PrerequisiteError
 from infra.plan.compile import compile_file
+from infra.rehearsal.installed import cache_folder
 from infra.rehearsal.real_engines import (
     INSTALLER,
     STAMP,
     VERSION,
     are_processors,
-    cache_folder,
     engine_binds,
     has_real_engines,
     installed_engine,

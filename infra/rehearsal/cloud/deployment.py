@@ -12,7 +12,8 @@ from typing import Any
 
 from infra.errors import HostsFailed
 from infra.rehearsal.cloud.machine_kinds import INSTANCE
-from infra.rehearsal.cloud.scratch_project import ScratchProject, find_pulumi, make_scratch_project
+from infra.rehearsal.cloud.scratch_project import ScratchProject, make_scratch_project
+from infra.rehearsal.installed import find_pulumi
 
 UP = ("up", "--json", "--yes", "--skip-preview", "--skip-plugin-pre-install", "--non-interactive")
 _LAST_LINES = 10

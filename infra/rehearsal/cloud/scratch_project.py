@@ -1,37 +1,33 @@
-"""A scratch copy of the project's Pulumi files, with its own state, cloud and environment."""
+"""A scratch Pulumi project in the emulated cloud: an operator's who has bought what the stack needs."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from infra.catalog.load import Catalog
-from infra.errors import PrerequisiteError
 from infra.plan.compile import resolve_topology
 from infra.rehearsal.cloud.machine_facts import machine_facts
 from infra.rehearsal.cloud.plugin import KIND_VARIABLE
 from infra.rehearsal.cloud.store import FOLDER_VARIABLE, Account, Reservation, write_account
 from infra.rehearsal.cloud.world import ZONES, CloudZone, is_offered
-from infra.spec.load import PROJECT, load_stack
+from infra.rehearsal.pulumi_project import (
+    copy_project,
+    is_initialised,
+    make_environment,
+    read_config,
+    write_config,
+)
+from infra.spec.load import load_stack
 
-PASSPHRASE = "rehearsal"  # noqa: S105 - guards nothing but files of one rehearsal
 KEY_NAME = "rehearsal"
 # The simulated operator stands inside the network: hosts are dialled at their own addresses.
 SSH_FROM = "10.0.0.0/8"
 # And outside of it for a cluster's API.
 API_FROM = "198.51.100.0/24"
 RESERVATION = "cr-0123456789abcdef0"
-_PACK = "infra/provision/policy"
-_PULUMI_FILES = (
-    *("Pulumi.yaml", "infra/__main__.py"),
-    *(f"{_PACK}/PulumiPolicy.yaml", f"{_PACK}/__main__.py"),
-)
 _RESERVED_TRAYS = 9  # the smaller UltraServer; other reservations are as large as the stack asks
 
 
@@ -52,9 +48,8 @@ class ScratchProject:
 
     @property
     def is_initialised(self) -> bool:
-        """Whether `pulumi stack init` has run: it writes a salt into the stack's configuration."""
-        path = self.folder / "stacks" / f"Pulumi.{self.stack}.yaml"
-        return "encryptionsalt" in path.read_text(encoding="utf-8")
+        """Whether `pulumi stack init` has run."""
+        return is_initialised(self.folder, self.stack)
 
 
 def make_scratch_project(
@@ -75,47 +70,14 @@ def make_scratch_project(
         config: further configuration values; they win.
     """
     folder = scratch / "project"
-    (folder / "stacks").mkdir(parents=True)
-    for name in _PULUMI_FILES:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(PROJECT / name, folder / name)
-    for path in (PROJECT / "stacks").glob("*.yaml"):
-        shutil.copy(path, folder / "stacks")
-    own = folder / "stacks" / f"{stack}.yaml"
-    if spec_file is not None:
-        own.write_text(yaml.safe_dump({"extends": str(spec_file.resolve())}), encoding="utf-8")
-    (folder / ".venv").symlink_to(sys.prefix)
+    own = copy_project(folder, stack, spec_file)
     shipped = read_config(folder, stack)
     bought = prepare_account(stack, own, scratch / "cloud", shipped, Catalog())
-    _write_config(folder, stack, {**bought, **shipped}, config)
+    write_config(folder, stack, {**bought, **shipped}, config)
     environment = _environment(scratch, pulumi_bin)
     return ScratchProject(
         stack=stack, folder=folder, cloud=scratch / "cloud", environment=environment
     )
-
-
-def find_pulumi() -> Path:
-    """The folder of the command line: on PATH, else where scripts/install-pulumi puts it.
-
-    Raises:
-        PrerequisiteError: there is none.
-    """
-    if found := shutil.which("pulumi"):
-        return Path(found).parent
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    built = sorted(cache.glob("moe-infra/pulumi-*/bin/pulumi"))
-    if built:
-        return built[-1].parent
-    raise PrerequisiteError(
-        "pulumi", "The Pulumi command line is not installed.", "Type: scripts/install-pulumi"
-    )
-
-
-def read_config(folder: Path, stack: str) -> dict[str, str]:
-    """What `stacks/Pulumi.<stack>.yaml` says under a project folder, by full key; {} without one."""
-    path = folder / "stacks" / f"Pulumi.{stack}.yaml"
-    document = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return {key: str(value) for key, value in document.get("config", {}).items()}
 
 
 def prepare_account(
@@ -167,39 +129,15 @@ def _zone(instance_type: str) -> CloudZone:
     return next(offering, next(iter(ZONES.values())))
 
 
-def _write_config(
-    folder: Path, stack: str, standing: Mapping[str, str], further: Mapping[str, str]
-) -> None:
-    """Write the stack's configuration; what the caller wants wins."""
-    own = {key if ":" in key else f"moe-infra:{key}": value for key, value in further.items()}
-    text = yaml.safe_dump({"config": {**standing, **own}})
-    (folder / "stacks" / f"Pulumi.{stack}.yaml").write_text(text, encoding="utf-8")
-
-
 def _environment(scratch: Path, pulumi_bin: Path) -> dict[str, str]:
-    """A complete environment in which the operator's own accounts and stacks do not appear."""
-    programs, home, state = scratch / "bin", scratch / "home", scratch / "state"
-    for each in (programs, home, state):
-        each.mkdir()
+    """The command line's environment, with the emulated providers on PATH."""
+    programs = scratch / "bin"
+    programs.mkdir()
     for kind in ("aws", "kubernetes"):
         provider = programs / f"pulumi-resource-{kind}"
         start = f'exec "{sys.executable}" -P -m infra.rehearsal.cloud.plugin "$@"'
         text = f"#!/bin/sh\n{KIND_VARIABLE}={kind}; export {KIND_VARIABLE}\n{start}\n"
         provider.write_text(text, encoding="utf-8")
         provider.chmod(0o755)
-    path = os.pathsep.join((str(programs), str(pulumi_bin), os.environ.get("PATH", os.defpath)))
-    return {
-        "PATH": path,
-        "HOME": str(home),
-        "LANG": os.environ.get("LANG", "C.UTF-8"),
-        # program and provider are those of this tree, whichever one the environment has installed
-        "PYTHONPATH": str(Path(__file__).resolve().parents[3]),
-        FOLDER_VARIABLE: str(scratch / "cloud"),
-        "PULUMI_HOME": str(home),
-        "PULUMI_BACKEND_URL": f"file://{state}",
-        "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
-        "PULUMI_SKIP_CONFIRMATIONS": "true",
-        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-        "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
-    }
+    environment = make_environment(scratch, (programs, pulumi_bin))
+    return {**environment, FOLDER_VARIABLE: str(scratch / "cloud")}

@@ -30,6 +30,7 @@ class Pulumi:
     folder: Path
     environment: Mapping[str, str]
     stack: str = STACK
+    limit_s: float = 120
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = ("pulumi", *words, "--stack", self.stack, "--non-interactive", "--color", "never")
@@ -40,7 +41,7 @@ class Pulumi:
                 env=dict(self.environment),
                 capture_output=True,
                 text=True,
-                timeout=120,
+                timeout=self.limit_s,
                 check=False,
             )
         except subprocess.TimeoutExpired as late:

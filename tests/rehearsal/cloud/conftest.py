@@ -25,10 +25,10 @@ from infra.rehearsal.cloud.scratch_project import (
     KEY_NAME,
     RESERVATION,
     ScratchProject,
-    find_pulumi,
     make_scratch_project,
 )
 from infra.rehearsal.cloud.store import Account, Reservation, Resource, Store, write_account
+from infra.rehearsal.installed import find_pulumi
 from tests.rehearsal.cloud.command import STACK
 from tests.rehearsal.cloud.operations_page import NEXT, Typist
 

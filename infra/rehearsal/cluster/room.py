@@ -1,0 +1,156 @@
+"""A room: a real control plane with its set controllers, simulated nodes, and the stand-in of NVIDIA's DRA driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.catalog.load import Catalog
+from infra.rehearsal.cluster.api import Api
+from infra.rehearsal.cluster.certificate import make_certificate
+from infra.rehearsal.cluster.compute_domains import (
+    SLICES,
+    DomainDriver,
+    channel_slices,
+    definitions,
+)
+from infra.rehearsal.cluster.control_plane import CONTEXT, ControlPlane, start_control_plane
+from infra.rehearsal.cluster.kubelets import Kubelets
+from infra.rehearsal.cluster.nodes import NodeGroup, node_documents
+from infra.rehearsal.cluster.programs import Programs, installed_programs
+from infra.rehearsal.cluster.set_controllers import (
+    install_definitions,
+    set_definitions,
+    start_set_controllers,
+)
+
+NODES = "/api/v1/nodes"
+CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+FABRIC = "rdma/hca"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """A cluster that runs on this machine until the room is left.
+
+    Args:
+        folder: of everything that was written, logs included.
+        groups: the simulated nodes.
+    """
+
+    folder: Path
+    plane: ControlPlane
+    kubelets: Kubelets
+    groups: Sequence[NodeGroup]
+
+    @property
+    def api(self) -> Api:
+        """Its API, as its owner."""
+        return self.plane.api
+
+    @property
+    def programs(self) -> Programs:
+        """What runs in it."""
+        return self.plane.programs
+
+    @property
+    def config(self) -> dict[str, str]:
+        """What an operator of this cluster would configure for a stack over several hosts."""
+        return {
+            "kubeconfig": str(self.plane.kubeconfig),
+            "kubernetes_context": CONTEXT,
+            "network_resource": f"{FABRIC}=4",
+        }
+
+
+def racks(catalog: Catalog, *sizes: int) -> list[NodeGroup]:
+    """Racks of GB200 trays, each an NVLink domain of so many nodes."""
+    return [
+        NodeGroup(
+            name=f"gb200-{chr(ord('a') + number)}",
+            accelerator=catalog.accelerator("gb200"),
+            count=size,
+            domain=f"rack-{chr(ord('a') + number)}.0",
+            labels={"nvidia.com/gpu.product": "NVIDIA-GB200"},
+            resources={FABRIC: "4"},
+        )
+        for number, size in enumerate(sizes)
+    ]
+
+
+def ascend_nodes(catalog: Catalog, count: int) -> NodeGroup:
+    """Hosts of Ascend A3."""
+    return NodeGroup(
+        name="a3",
+        accelerator=catalog.accelerator("ascend-a3"),
+        count=count,
+        domain=None,
+        labels={"accelerator": "huawei-Ascend910"},
+        resources={FABRIC: "4"},
+    )
+
+
+@contextmanager
+def open_room(
+    folder: Path,
+    groups: Sequence[NodeGroup],
+    *,
+    with_definitions: bool = True,
+    with_sets: bool = True,
+) -> Iterator[Room]:
+    """Start a room, and end all of it when it is left.
+
+    Args:
+        folder: new; everything that is written lies in it.
+        groups: the simulated nodes.
+        with_definitions: whether LeaderWorkerSet and ComputeDomain are known.
+        with_sets: whether the set controllers run, with their webhooks.
+
+    Raises:
+        PrerequisiteError: the programs are not built.
+        HostsFailed: one of them has not come up.
+    """
+    programs = installed_programs(os.environ)
+    folder.mkdir(mode=0o700)
+    certificate = make_certificate(folder / "certificate")
+    plane = start_control_plane(programs, folder / "cluster", certificate)
+    kubelets, driver = Kubelets(plane.api), DomainDriver(plane.api)
+    started: list[Kubelets | DomainDriver] = []
+    try:
+        for group in groups:
+            _add_nodes(plane.api, group)
+        kubelets.start()
+        started.append(kubelets)
+        if with_definitions:
+            definition, device_class = definitions()
+            install_definitions(plane, [*set_definitions(programs), definition])
+            plane.api.create(CLASSES, device_class)
+            driver.start()
+            started.append(driver)
+        if with_definitions and with_sets:
+            start_set_controllers(plane)
+        plane.wait("kube-controller-manager", lambda: _take_pods(plane.api))
+        yield Room(folder=folder, plane=plane, kubelets=kubelets, groups=tuple(groups))
+    finally:
+        plane.stop()
+        for each in started:
+            each.stop()
+        plane.api.close()
+
+
+def _add_nodes(api: Api, group: NodeGroup) -> None:
+    for node in node_documents(group):
+        api.create(NODES, node)
+        status = {"status": node["status"]}
+        api.patch(f"{NODES}/{node['metadata']['name']}/status", status, kind="strategic")
+    if group.has_domain:
+        for each in channel_slices(group):
+            api.create(SLICES, each)
+
+
+def _take_pods(api: Api) -> bool:
+    """Whether the controllers have seen that every node is ready, and taken its taint away."""
+    return not any(node["spec"].get("taints") for node in api.items(NODES))
