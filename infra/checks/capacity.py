@@ -70,11 +70,6 @@ def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
         return
     for process in view.variants:
         flags = view.flags(process)
-        for name in ("max-num-seqs", "max-num-batched-tokens"):
-            if as_int(flags.get(name), 1) < 1:
-                what, field = f"--{name} is {flags[name]}.", name.replace("-", "_")
-                field = f"roles.{process.role}.{field}"
-                yield Finding(field=field, what=what, fix="Use 1 or more.", process=process.id)
         tokens = as_int(flags.get("max-num-batched-tokens"), UNSAID)
         sequences = max(as_int(flags.get("max-num-seqs"), 0), 1)
         field = f"roles.{process.role}.max_num_batched_tokens"
