@@ -28,27 +28,34 @@ import yaml
 loop = asyncio.new_event_loop()
 asyncio.set_event_loop(loop)
 import pulumi
+from infra.catalog.load import Catalog
+from infra.provision.previous import READ_OUTPUTS
 from infra.provision.program import provision
 from infra.rehearsal.cloud.lookups import look_up
 from infra.rehearsal.cloud.scratch_project import prepare_account
+from infra.rehearsal.cloud.store import Store
 from infra.rehearsal.pulumi_project import read_config
 
 root, stack, folder = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 project = yaml.safe_load((root / "Pulumi.yaml").read_text())
 defaults = {f"moe-infra:{name}": str(each["default"]).lower() for name, each in project["config"].items()}
+catalog = Catalog()
 shipped = read_config(root, stack)
-bought = prepare_account(stack, root / "stacks" / f"{stack}.yaml", folder, shipped)
+bought = prepare_account(stack, root / "stacks" / f"{stack}.yaml", folder, shipped, catalog)
 values = {**defaults, **bought, **shipped}
+store = Store(folder)
 
 class Echo(pulumi.runtime.Mocks):
     def new_resource(self, args):
         return args.name, {"id": args.name, "arn": args.name, "privateIp": "10.64.0.9", **args.inputs}
     def call(self, args):
-        return look_up(values["aws:region"], args.token, args.args), []
+        if args.token == READ_OUTPUTS:
+            return {"outputs": {}}, []
+        return look_up(store, values["aws:region"], args.token, args.args), []
 
 pulumi.runtime.set_mocks(Echo(), project="moe-infra", stack=stack, preview=False)
 pulumi.runtime.set_all_config(values)
-loop.run_until_complete(pulumi.runtime.stack.run_pulumi_func(lambda: provision(root, stack)))
+loop.run_until_complete(pulumi.runtime.stack.run_pulumi_func(lambda: provision(root, stack, catalog)))
 """
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 
 import pytest
 
@@ -19,9 +20,25 @@ from infra.rehearsal.cloud.published_schemas import (
 )
 from infra.rehearsal.cloud.storage_kinds import ASSOCIATION, LUSTRE
 from infra.rehearsal.cloud.value_rules import value_failures
+from infra.spec.load import PROJECT
 from tests.provision.test_golden_resources import GOLDEN
 
-STORED = json.loads(FILE.read_text(encoding="utf-8"))["types"]
+FOUND = json.loads(FILE.read_text(encoding="utf-8"))
+STORED = FOUND["types"]
+
+
+def test_the_file_says_which_release_it_was_written_from() -> None:
+    form = r"cfn-lint \d+\.\d+\.\d+, schemas of \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, us-east-1"
+    assert re.fullmatch(form, FOUND["source"]), FOUND["source"]
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_the_release_is_read_from_the_line_that_says_it(quote: str) -> None:
+    dump = runpy.run_path(str(PROJECT / "scripts" / "dump-cloudformation"))
+    text = f'"""The "version"."""\n\n__version__ = {quote}1.58.0{quote}\n'
+    assert dump["released"](text) == "1.58.0"
+    with pytest.raises(SystemExit, match="there is no line"):
+        dump["released"]('version = "1.58.0"')
 
 
 def test_every_type_is_stored_and_emulated() -> None:
