@@ -13,7 +13,7 @@ from pulumi_aws import eks, vpc
 
 from infra.catalog.eks import ClusterAddon
 from infra.provision.eks_access import PODS, EksAccess
-from infra.provision.eks_config import EksFacts
+from infra.provision.eks_config import EksFacts, admin_name
 from infra.provision.naming import Tags, partition
 
 API_PORT = 443
@@ -96,7 +96,7 @@ class EksCluster(pulumi.ComponentResource):
 
     def _admin(self, arn: str) -> eks.AccessPolicyAssociation:
         """A role that may do everything in the cluster."""
-        name = f"admin-{arn.rpartition('/')[2]}"
+        name = admin_name(arn)
         entry = eks.AccessEntry(
             name,
             cluster_name=self.cluster.name,

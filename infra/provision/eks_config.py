@@ -29,7 +29,7 @@ EKS_CONFIG_NAMES = (
 # Halves, quarters and eighths of it hold hosts with their pods, gateways, and the system nodes with theirs.
 SMALLEST_NETWORK = 22
 NUM_CONTROL_SUBNETS = 2
-_ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/(?P<name>[\w+=,.@/-]+)")
+_ROLE = re.compile(r"arn:aws[a-z-]*:iam::(?P<account>\d{12}):role/(?P<name>[\w+=.@/-]+)")
 _SUBNET = re.compile(r"subnet-[0-9a-f]{8,17}")
 _VERSION = re.compile(r"1\.\d{2}")
 # Blocks that nobody dials over the internet: RFC 1918 and RFC 6598.
@@ -94,8 +94,8 @@ def read_eks(values: Mapping[str, str], stack: str) -> EksFacts:
     return EksFacts(
         kubernetes_version=known.get("kubernetes_version", read_eks_parts().kubernetes.version),
         api_from=ipaddress.IPv4Network(known["api_from_cidr"]),
-        admins=tuple(known["cluster_admins"].split(",")),
-        control_subnet_ids=tuple(filter(None, known.get("control_subnet_ids", "").split(","))),
+        admins=_entries(known["cluster_admins"]),
+        control_subnet_ids=_entries(known.get("control_subnet_ids", "")),
         namespace=known.get("namespace", stack),
         node_tuning=NODE_TUNING[known.get("node_tuning", "apply")],
     )
@@ -104,6 +104,13 @@ def read_eks(values: Mapping[str, str], stack: str) -> EksFacts:
 def eks_problem(key: str, what: str, stack: str) -> Problem:
     """A problem of one key of the cluster, with the command that sets it."""
     return account_problem(f"{PROJECT_NAME}:{key}", what, _EXAMPLES[key], stack)
+
+
+def admin_name(arn: str) -> str:
+    """A name that no other role has: account, path and name of a role that `read_eks` let through."""
+    match = _ROLE.fullmatch(arn)
+    assert match is not None  # noqa: S101 - read_eks refuses all others
+    return f"admin-{match['account']}-{match['name']}"
 
 
 def admin_problem(caller: str, facts: EksFacts, stack: str) -> Problem | None:
@@ -150,15 +157,17 @@ def _missing(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
             yield eks_problem(key, f"Not set: {meaning}.", stack)
 
 
+def _entries(text: str) -> tuple[str, ...]:
+    """What stands between the commas of a list, empty entries among it; nothing for an empty list."""
+    return tuple(entry.strip() for entry in text.split(",")) if text else ()
+
+
 def _malformed(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
-    for arn in filter(None, known.get("cluster_admins", "").split(",")):
-        if not _ROLE.fullmatch(arn):
-            yield eks_problem("cluster_admins", f"{arn} is not the ARN of an IAM role.", stack)
-    ids = known.get("control_subnet_ids", "")
-    subnets = ids.split(",") if ids else []
+    yield from _admin_list_problems(_entries(known.get("cluster_admins", "")), stack)
+    subnets = _entries(known.get("control_subnet_ids", ""))
     wrong = [each for each in subnets if not _SUBNET.fullmatch(each)]
-    if wrong or (subnets and len(set(subnets)) != NUM_CONTROL_SUBNETS):
-        what = f"{ids} is not two ids of subnets with a comma between."
+    if wrong or (subnets and not len(subnets) == len(set(subnets)) == NUM_CONTROL_SUBNETS):
+        what = f"{known['control_subnet_ids']} is not two ids of subnets with a comma between."
         yield eks_problem("control_subnet_ids", what, stack)
     if subnets and "subnet_id" not in known:
         what = "It goes with a network of yours, and no subnet_id is set."
@@ -170,6 +179,19 @@ def _malformed(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
         what = f"{tuning} is none of {', '.join(NODE_TUNING)}."
         yield eks_problem("node_tuning", what, stack)
     yield from label_problems(stack, known)
+
+
+def _admin_list_problems(arns: tuple[str, ...], stack: str) -> Iterator[Problem]:
+    for arn in dict.fromkeys(arns):
+        if not arn:
+            what = "A comma in it has no role before or behind it."
+        elif not _ROLE.fullmatch(arn):
+            what = f"{arn} is not the ARN of an IAM role."
+        elif arns.count(arn) > 1:
+            what = f"{arn} is in it {arns.count(arn)} times; once is enough."
+        else:
+            continue
+        yield eks_problem("cluster_admins", what, stack)
 
 
 def _network_problems(known: Mapping[str, str], stack: str) -> Iterator[Problem]:

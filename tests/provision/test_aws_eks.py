@@ -214,6 +214,16 @@ def test_pods_read_the_bucket_as_themselves(record: Record) -> None:
     assert recorded.of_type("Key")["secrets"]["enableKeyRotation"] is True
 
 
+def test_roles_of_one_name_are_administrators_of_their_own(record: Record) -> None:
+    roles = [
+        "arn:aws:iam::000000000000:role/rehearsal",
+        "arn:aws:iam::000000000000:role/team/rehearsal",
+        "arn:aws:iam::111111111111:role/rehearsal",
+    ]
+    entries = record(STACK, cluster_admins=", ".join(roles)).of_type("AccessEntry")
+    assert sorted(each["principalArn"] for each in entries.values()) == sorted(roles)
+
+
 def test_a_public_block_dials_the_api_over_the_internet_and_nobody_else(record: Record) -> None:
     recorded = record(STACK, api_from_cidr="203.0.113.0/24")
     reached = recorded.of_type("Cluster")["cluster"]["vpcConfig"]

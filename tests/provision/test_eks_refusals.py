@@ -21,6 +21,7 @@ from tests.provision.belongings import own_stack, their_network
 
 Record = Callable[..., Any]
 STACK = "eks-b200-tp8"
+SUBNET = "subnet-0123456789abcdef0"
 ROLE = "arn:aws:iam::000000000000:role/rehearsal"
 
 
@@ -38,6 +39,10 @@ ROLE = "arn:aws:iam::000000000000:role/rehearsal"
             "role/rehearsal runs this and is not among them",
             "config set cluster_admins",
         ),
+        ({"cluster_admins": f"{ROLE},"}, "A comma in it has no role", "config set cluster_admins"),
+        ({"cluster_admins": f",{ROLE}"}, "A comma in it has no role", "config set cluster_admins"),
+        ({"cluster_admins": ","}, "A comma in it has no role", "config set cluster_admins"),
+        ({"cluster_admins": f"{ROLE}, {ROLE}"}, "is in it 2 times", "config set cluster_admins"),
         ({"kubernetes_version": "latest"}, "is not a version such as", "kubernetes_version 1.35"),
         ({"kubernetes_version": "1.32"}, "1.33 is the least", "kubernetes_version 1.35"),
         ({"kubernetes_version": "1.99"}, "There is no add-on vpc-cni", "kubernetes_version 1.35"),
@@ -46,6 +51,11 @@ ROLE = "arn:aws:iam::000000000000:role/rehearsal"
         ({"node_tuning": "later"}, "is none of apply, rollback, none", "config set node_tuning"),
         ({"owner": "two words"}, "cannot be a label", "config set owner"),
         ({"control_subnet_ids": "subnet-1"}, "is not two ids of subnets", "control_subnet_ids"),
+        (
+            {"subnet_id": SUBNET, "control_subnet_ids": f"{SUBNET},{SUBNET[:-1]}1,{SUBNET}"},
+            "is not two ids of subnets",
+            "control_subnet_ids",
+        ),
         ({"reservation_id": ""}, "Not set: the capacity reservation", "reservation_id cr-"),
         ({"zone_id": "use2-az2"}, "is in us-east-2a; zone use2-az2", "config set zone_id"),
     ],
