@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class SshHost:
         self._options = options
         self._connection: fabric.Connection | None = None
         self._guard = threading.Lock()
+        self._sends_ahead = True
 
     @property
     def name(self) -> str:
@@ -96,6 +98,11 @@ class SshHost:
         Raises:
             LostConnection: it was lost with the connection.
         """
+        if self._sends_ahead:
+            with contextlib.suppress(
+                CommandLost
+            ):  # once more, and not ahead: nothing was asked yet
+                return self._begun(command, timeout_s=CHANNEL_S, window_bytes=window_bytes)
         try:
             return self._begun(command, timeout_s=CHANNEL_S, window_bytes=window_bytes)
         except CommandLost as error:
@@ -107,15 +114,24 @@ class SshHost:
     ) -> paramiko.Channel:
         """A channel on which a command runs.
 
+        Where one was lost that was sent ahead of its channel's number, none is any more: some server may only
+        call itself one that counts from 0.
+
         Raises:
-            CommandLost: the connection was lost, and whether the command was started is not known.
+            CommandLost: whether the command was started is not known; the connection is closed, and so it ends.
         """
         limit_s = min(timeout_s, CHANNEL_S)
-        return self._with_a_channel(
-            lambda transport: transport.start_command(
-                command, window_bytes=window_bytes, timeout_s=limit_s
+        ahead = self._sends_ahead
+        try:
+            return self._with_a_channel(
+                lambda transport: transport.start_command(
+                    command, window_bytes=window_bytes, timeout_s=limit_s, sends_ahead=ahead
+                )
             )
-        )
+        except CommandLost:
+            self._sends_ahead = False
+            self.close()
+            raise
 
     def _with_a_channel(
         self, ask: Callable[[PromptTransport], paramiko.Channel]

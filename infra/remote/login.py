@@ -59,7 +59,7 @@ class PromptTransport(ServiceRequestingTransport):
         self.auth_handler = self.get_auth_handler()
 
     def start_command(
-        self, command: str, *, window_bytes: int | None, timeout_s: float
+        self, command: str, *, window_bytes: int | None, timeout_s: float, sends_ahead: bool = True
     ) -> paramiko.Channel:
         """A channel on which a command was started.
 
@@ -67,23 +67,31 @@ class PromptTransport(ServiceRequestingTransport):
             command: shell text.
             window_bytes: how much of its output may be on its way unread, None for paramiko's own measure.
             timeout_s: until the channel is there.
+            sends_ahead: whether the first command may follow the request for its channel.
 
         Raises:
             CommandLost: the connection ended when the command had been asked for.
             paramiko.SSHException: the server gives no channel; nothing was started.
         """
-        self._following.command = command
+        self._following.command = command if sends_ahead else None
+        self._following.channel = None
         try:
             channel = self.open_session(window_size=window_bytes, timeout=timeout_s)
-            is_asked = self._following.command is None
+            is_asked = sends_ahead and self._following.command is None
         except paramiko.ChannelException:
             raise
         except (paramiko.SSHException, EOFError, OSError) as error:
-            if self._following.command is None:
+            ended = self._following.channel
+            if not sends_ahead or self._following.command is not None:
+                raise  # the command was not asked for
+            if ended is None or not ended.event_ready:
                 raise CommandLost(str(error)) from error
-            raise
+            channel, is_asked = (
+                ended,
+                True,
+            )  # paramiko forgets a channel whose command has ended already
         finally:
-            self._following.command = None
+            self._following.command = self._following.channel = None
         try:
             if is_asked:
                 inner: Any = channel  # the stubs leave this method out
@@ -108,6 +116,8 @@ class PromptTransport(ServiceRequestingTransport):
             counts = self.remote_version.startswith(COUNTS_FROM_ZERO)
             if is_first and counts and command is not None and self.is_active():
                 self._following.command = None
+                inner: Any = self  # the stubs leave its channels out
+                self._following.channel = inner._channels.get(_own_number(data))  # noqa: SLF001
                 send(_exec_request(FIRST_CHANNEL, command))
 
     def get_auth_handler(self) -> AuthOnlyHandler:
@@ -133,6 +143,14 @@ class _Login(AuthOnlyHandler):
     @auth_event.setter
     def auth_event(self, event: threading.Event | None) -> None:
         """Do without paramiko's own, which comes too late."""
+
+
+def _own_number(opening: paramiko.Message) -> int:
+    """Our number of the channel that a request opens (RFC 4254, 5.1)."""
+    read = paramiko.Message(opening.asbytes())
+    read.get_byte()
+    read.get_text()
+    return read.get_int()
 
 
 def _exec_request(channel: int, command: str) -> paramiko.Message:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import getpass
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import paramiko
@@ -14,8 +16,10 @@ import pytest
 from paramiko.common import cMSG_USERAUTH_REQUEST
 
 from infra.remote import login
+from infra.remote.connecting import SshOptions
+from infra.remote.host import open_host
 from infra.remote.login import PromptTransport
-from tests.remote.loopback_sshd import Sshd
+from tests.remote.loopback_sshd import Sshd, inventory_host
 
 FAR_S = 0.2
 
@@ -163,6 +167,53 @@ def test_a_command_that_is_lost_with_its_connection_may_have_begun(
     monkeypatch.setattr(login, "FIRST_CHANNEL", 7)  # there is none of this number
     with pytest.raises(login.CommandLost):
         output_of(transport, "echo first")
+
+
+class LateEvent(threading.Event):
+    """Whoever waits for it looks late, as on a machine with much to do."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        time.sleep(2 * FAR_S)
+        return super().wait(timeout)
+
+
+def test_a_command_that_has_ended_before_its_channel_was_looked_for_is_heard(
+    sshd: Sshd, options: SshOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = open_host(inventory_host(sshd), options)
+    transport: Any = host.open()  # the stubs leave this method out
+    own = SimpleNamespace(**{**vars(threading), "Event": LateEvent})
+    monkeypatch.setattr("paramiko.transport.threading", own)
+    forgotten = []
+    unlink = transport._unlink_channel
+
+    def forget(number: int) -> None:
+        forgotten.append(number)
+        unlink(number)
+
+    monkeypatch.setattr(transport, "_unlink_channel", forget)
+    try:
+        done = host.run("echo ended; exit 7", timeout_s=20)
+        assert (done.exit_code, done.stdout) == (7, b"ended\n")
+        assert forgotten
+    finally:
+        host.close()
+
+
+def test_a_server_that_only_calls_itself_one_that_counts_from_0_is_asked_for_the_number_then(
+    sshd: Sshd, options: SshOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "FIRST_CHANNEL", 7)
+    ran = open_host(inventory_host(sshd), options)
+    spoken = open_host(inventory_host(sshd), options)
+    try:
+        assert ran.run("echo first", timeout_s=20).exit_code is None  # unknown: it may have begun
+        assert ran.run("echo second", timeout_s=20).stdout == b"second\n"
+        talk = spoken.talk("cat")  # it waits to be told what to do: nothing was asked of it
+        talk.close()
+    finally:
+        ran.close()
+        spoken.close()
 
 
 @pytest.fixture
