@@ -13,6 +13,7 @@ from pulumi.runtime.config import is_config_secret
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
 from infra.errors import Problem, ProblemsFound
+from infra.provision.naming import OWNER_TAGS
 
 PROJECT_NAME = "moe-infra"
 RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
@@ -176,8 +177,7 @@ _FURTHER_NAMES = (
     "fsx_capacity_gib",
     "fsx_throughput",
     "fsx_efa",
-    "owner",
-    "cost_center",
+    *OWNER_TAGS,
 )
 CONFIG_NAMES = (*(key.name for key in _KEYS if ":" not in key.name), *_FURTHER_NAMES)
 
@@ -240,7 +240,7 @@ def read_account(values: Mapping[str, str], demand: Demand) -> Account:
         clients=known.get("clients_cidr"),
         lustre=_lustre(known),
         root_volume_gib=int(known["root_volume_gib"]),
-        tags={name: known[name] for name in ("owner", "cost_center") if name in known},
+        tags={name: known[name] for name in OWNER_TAGS if name in known},
     )
 
 

@@ -15,6 +15,7 @@ from infra.catalog.instance_types import CapacityKind, InstanceType
 from infra.catalog.network_cards import NetworkInterface
 from infra.provision.eks_rules import MAX_PODS
 from infra.provision.launch_template import (
+    KEPT_TAGS,
     METADATA,
     capacity_arguments,
     network_interface,
@@ -86,7 +87,7 @@ class AcceleratorGroup(pulumi.ComponentResource):
     def __init__(self, name: str, nodes: AcceleratorNodes, place: Place, tags: Tags) -> None:
         super().__init__("moe-infra:nodes:AcceleratorGroup", name)
         # by its capacity the policy pack knows whether a reservation has to be targeted
-        own = tags.of(name, capacity=nodes.capacity)
+        named = {"capacity": nodes.capacity}
         template = ec2.LaunchTemplate(
             name,
             instance_type=nodes.instance_type.id,
@@ -98,10 +99,10 @@ class AcceleratorGroup(pulumi.ComponentResource):
                 for each in nodes.interfaces
             ],
             placement={"group_name": nodes.placement_group} if nodes.placement_group else None,
-            tag_specifications=_tagged(own),
+            tag_specifications=_tagged(tags.lasting(name, **named)),
             update_default_version=True,
-            tags=own,
-            opts=ResourceOptions(parent=self),
+            tags=tags.of(name, **named),
+            opts=ResourceOptions(parent=self, ignore_changes=KEPT_TAGS),
             **capacity_arguments(nodes.capacity, nodes.reservation_id),
         )
         self.group = _node_group(
@@ -126,17 +127,17 @@ class SystemGroup(pulumi.ComponentResource):
         self, name: str, nodes: SystemNodes, node: SystemNode, place: Place, tags: Tags
     ) -> None:
         super().__init__("moe-infra:nodes:SystemGroup", name)
-        own = tags.of(name, capacity="on-demand")
+        named = {"capacity": "on-demand"}
         template = ec2.LaunchTemplate(
             name,
             instance_type=node.instance_type,
             user_data=user_data(node_config(has_disks=False), None),
             metadata_options=METADATA,
             block_device_mappings=[root_volume(nodes.volume_gib)],
-            tag_specifications=_tagged(own),
+            tag_specifications=_tagged(tags.lasting(name, **named)),
             update_default_version=True,
-            tags=own,
-            opts=ResourceOptions(parent=self),
+            tags=tags.of(name, **named),
+            opts=ResourceOptions(parent=self, ignore_changes=KEPT_TAGS),
         )
         self.group = _node_group(
             self,
@@ -177,6 +178,7 @@ def user_data(config: str, script: str | None) -> str:
 
 
 def _tagged(tags: dict[str, str]) -> list[ec2.LaunchTemplateTagSpecificationArgs]:
+    """What nodes get as they are made; tags that change later would replace them."""
     return [
         ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
         for kind in ("instance", "volume", "network-interface")

@@ -9,9 +9,14 @@ from pulumi_aws import ec2
 
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.network_cards import NetworkInterface
+from infra.provision.naming import OWNER_TAGS
 
 # Of Amazon Linux images; taken where nobody could be asked what the image's own is called.
 USUAL_ROOT_DEVICE = "/dev/xvda"
+# A template keeps the operator's tags that it was made with. Changed, they make no version of it (so AWS's provider,
+# ec2_launch_template.go, Update), but leave its number unknown until then (CustomizeDiff): a preview would replace
+# every machine.
+KEPT_TAGS = [f"tags.{name}" for name in OWNER_TAGS]
 # A hop limit of 1 keeps pods and containers from the machine's own credentials.
 METADATA: Mapping[str, str | int] = {
     "http_endpoint": "enabled",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 # By it everything of a stack is found again.
 STACK_TAG = "moe-infra:stack"
+# Configuration keys of the operator's own tags, and their names as such.
+OWNER_TAGS = ("owner", "cost_center")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +20,17 @@ class Tags:
 
     def of(self, name: str, **more: str) -> dict[str, str]:
         """All tags of one resource; `name` is shown in the console behind the stack's."""
+        return {**self.lasting(name, **more), **self.further}
+
+    def lasting(self, name: str, **more: str) -> dict[str, str]:
+        """Those without the operator's: for what a launch template hands on.
+
+        They are part of its versions, and another version replaces machines.
+        """
         return {
             "Name": f"{self.stack}/{name}",
             STACK_TAG: self.stack,
             **{f"moe-infra:{key}": value for key, value in more.items()},
-            **self.further,
         }
 
 

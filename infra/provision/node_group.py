@@ -14,6 +14,7 @@ from infra.plan.topology import TopologyHost
 from infra.provision.account import Account
 from infra.provision.found import FoundImage
 from infra.provision.launch_template import (
+    KEPT_TAGS,
     METADATA,
     USUAL_ROOT_DEVICE,
     capacity_arguments,
@@ -70,26 +71,34 @@ class NodeGroup(pulumi.ComponentResource):
         super().__init__("moe-infra:hosts:NodeGroup", name)
         template = self._launch_template(name, settings, surroundings)
         self.instances = {
-            host.name: ec2.Instance(
-                host.name,
-                launch_template={"id": template.id, "version": template.latest_version.apply(str)},
-                tags=settings.tags.of(host.name, host=host.name, roles="+".join(host.roles)),
-                opts=ResourceOptions(
-                    parent=self, depends_on=list(surroundings.ready), delete_before_replace=True
-                ),
-            )
-            for host in hosts
+            host.name: self._instance(host, template, settings, surroundings) for host in hosts
         }
         self.register_outputs({})
+
+    def _instance(
+        self,
+        host: TopologyHost,
+        template: ec2.LaunchTemplate,
+        settings: NodeSettings,
+        surroundings: Surroundings,
+    ) -> ec2.Instance:
+        tags = settings.tags.of(host.name, host=host.name, roles="+".join(host.roles))
+        return ec2.Instance(
+            host.name,
+            launch_template={"id": template.id, "version": template.latest_version.apply(str)},
+            tags=tags,
+            volume_tags=tags,  # changed in place; the template's would make another machine
+            opts=ResourceOptions(
+                parent=self, depends_on=list(surroundings.ready), delete_before_replace=True
+            ),
+        )
 
     def _launch_template(
         self, name: str, settings: NodeSettings, surroundings: Surroundings
     ) -> ec2.LaunchTemplate:
         # A "latest" image would make every preview a rolling replacement of reserved machines; so would
         # the name that it gives to its root device.
-        ignored = [] if settings.account.ami else ["imageId", "blockDeviceMappings[0].deviceName"]
-        # by its capacity the policy pack knows whether a reservation has to be targeted
-        tags = settings.tags.of(name, roles=name, capacity=settings.capacity)
+        moving = [] if settings.account.ami else ["imageId", "blockDeviceMappings[0].deviceName"]
         return ec2.LaunchTemplate(
             name,
             image_id=surroundings.image.id,
@@ -114,10 +123,14 @@ class NodeGroup(pulumi.ComponentResource):
             if surroundings.placement_group
             else None,
             tag_specifications=[
-                {"resource_type": kind, "tags": tags} for kind in ("volume", "network-interface")
+                {
+                    "resource_type": "network-interface",
+                    "tags": settings.tags.lasting(name, roles=name),
+                }
             ],
             update_default_version=True,
-            tags=tags,
-            opts=ResourceOptions(parent=self, ignore_changes=ignored),
+            # by its capacity the policy pack knows whether a reservation has to be targeted
+            tags=settings.tags.of(name, roles=name, capacity=settings.capacity),
+            opts=ResourceOptions(parent=self, ignore_changes=[*moving, *KEPT_TAGS]),
             **capacity_arguments(settings.capacity, settings.account.reservation_id),
         )

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 
 from infra.rehearsal.cloud.identity_kinds import PROFILE
 from infra.rehearsal.cloud.interface_rules import LaunchInterface, layout_refusals, read_interfaces
-from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, network, values_at
+from infra.rehearsal.cloud.kind import (
+    Inputs,
+    Kind,
+    Link,
+    Made,
+    RefusedError,
+    Request,
+    network,
+    values_at,
+)
 from infra.rehearsal.cloud.machine_facts import MachineFacts, machine_facts
 from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET, ec2_arn
 from infra.rehearsal.cloud.store import Reservation, Resource, digits
@@ -22,6 +31,11 @@ INSTANCE = "aws:ec2/instance:Instance"
 
 RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
 _WINDOW = 250  # addresses are spread over the first so many of a subnet, so that they read easily
+# Properties of a launch template that are in none of its versions: the provider makes no new one for them
+# (ec2_launch_template.go, CustomizeDiff).
+_OF_THE_TEMPLATE = frozenset(
+    {"name", "namePrefix", "tags", "defaultVersion", "updateDefaultVersion"}
+)
 _BLOCK_KINDS = ("capacity-block", "ultraserver")
 
 
@@ -62,7 +76,9 @@ def _make_template(request: Request) -> Made:
     except binascii.Error as error:
         raise RefusedError("InvalidUserData.Malformed", "User data must be base64.") from error
     old = request.old
-    version = int(str(old.outputs["latestVersion"])) + 1 if old else 1
+    version = int(str(old.outputs["latestVersion"])) if old else 0
+    if old is None or _is_new_version(old.inputs, request.inputs):
+        version += 1
     earlier = old.hidden["versions"] if old else {}
     versions = {**earlier, str(version): dict(request.inputs)} if isinstance(earlier, dict) else {}
     identity = old.id if old else f"lt-{request.digits}"
@@ -72,6 +88,11 @@ def _make_template(request: Request) -> Made:
         "defaultVersion": version if request.inputs.get("updateDefaultVersion") else 1,
     }
     return Made(id=identity, computed=computed, hidden={"versions": versions})
+
+
+def _is_new_version(old: Inputs, new: Inputs) -> bool:
+    """Whether a change is of what machines are made from; the template's own tags are not."""
+    return any(old.get(name) != new.get(name) for name in {*old, *new} - _OF_THE_TEMPLATE)
 
 
 def _make_instance(request: Request) -> Made:

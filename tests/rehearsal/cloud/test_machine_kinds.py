@@ -9,6 +9,7 @@ import pytest
 
 from infra.rehearsal.cloud.machine_kinds import INSTANCE, TEMPLATE
 from infra.rehearsal.cloud.network_kinds import ZONE_GROUP
+from infra.rehearsal.cloud.operations import update
 from infra.rehearsal.cloud.store import Store, read_account, write_account
 
 if TYPE_CHECKING:
@@ -112,6 +113,23 @@ def test_an_unknown_template_version_is_refused(cloud: Cloud) -> None:
     template = cloud.template(subnet, group)
     said = cloud.refusal(INSTANCE, launchTemplate={"id": template.id, "version": "2"})
     assert "VersionNotFound" in said
+
+
+@pytest.mark.parametrize(
+    ("changed", "version"),
+    [
+        ({"tags": {"owner": "another"}}, 1),
+        ({"keyName": None}, 2),
+        ({"tagSpecifications": [{"resourceType": "volume", "tags": {"owner": "another"}}]}, 2),
+    ],
+)
+def test_a_template_has_another_version_for_what_machines_are_made_from(
+    cloud: Cloud, changed: dict[str, object], version: int
+) -> None:
+    template = cloud.template(*cloud.network())
+    inputs = {**template.inputs, **changed}
+    made = update(cloud.store, "us-east-1", template.id, template.urn, inputs)
+    assert made.outputs["latestVersion"] == version
 
 
 def test_capacity_runs_out_where_the_account_says_so(cloud: Cloud) -> None:
