@@ -106,6 +106,7 @@ def _make_cluster(name: str, decided: Decided) -> _Made:
     read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
     region = decided.account.region
     access = EksAccess(name, AccessSettings(tags=decided.tags, region=region, read=read))
+    standing, version = decided.cluster.standing, decided.facts.kubernetes_version
     wanted = ClusterSettings(
         name=name,
         region=region,
@@ -113,7 +114,10 @@ def _make_cluster(name: str, decided: Decided) -> _Made:
         subnet_ids=network.control_subnet_ids or decided.facts.control_subnet_ids,
         addons=decided.addons,
         addon_versions=decided.cluster.addon_versions,
-        keeps_versions=decided.keeps_versions,
+        kept_addons=frozenset(
+            each.name for each in decided.addons if standing.keeps_addon(each.name, version)
+        ),
+        keeps_kubernetes=standing.keeps_kubernetes(decided.facts),
         tags=decided.tags,
     )
     cluster = EksCluster(name, wanted, access)
@@ -124,13 +128,14 @@ def _nodes(decided: Decided, made: _Made) -> tuple[pulumi.Resource, ...]:
     """Both node groups, and the add-ons that want nodes; returns all that software waits for."""
     parts, instance_type = decided.parts, decided.instance_type
     subnets = made.network.control_subnet_ids or decided.facts.control_subnet_ids
+    standing, version = decided.cluster.standing, decided.facts.kubernetes_version
     place = Place(
         cluster=made.cluster.cluster,
         subnet_id=subnets[0],
         role_arn=made.access.node_arn,
         group_ids=(),
         release=decided.cluster.image_releases.get("standard"),
-        keeps_release=decided.keeps_versions,
+        keeps_release=standing.keeps_release("system", version),
         ready=(*made.cluster.ready, *made.network.way_out),
     )
     node = parts.system_nodes.of(instance_type.architecture)
@@ -141,6 +146,7 @@ def _nodes(decided: Decided, made: _Made) -> tuple[pulumi.Resource, ...]:
         subnet_id=made.network.subnet_id,
         group_ids=group_ids,
         release=decided.cluster.image_releases.get("nvidia"),
+        keeps_release=standing.keeps_release("accelerators", version),
         ready=(*place.ready, *made.network.member_rules),
     )
     accelerators = AcceleratorGroup(
@@ -194,12 +200,16 @@ def _inventory(
     cluster = {
         "name": name,
         "region": region,
-        "kubernetes_version": decided.facts.kubernetes_version,
         "log_in": f"aws eks update-kubeconfig --name {name} --region {region}",
     }
-    return pulumi.Output.all(weights=made.weights.place, arn=made.cluster.cluster.arn).apply(
+    own = made.cluster.cluster
+    return pulumi.Output.all(weights=made.weights.place, arn=own.arn, version=own.version).apply(
         lambda known: {
             **pod_inventory(stack, topology, decided.content, weights=known["weights"]),
-            "cluster": {**cluster, "arn": known["arn"]},
+            "cluster": {
+                **cluster,
+                "kubernetes_version": known["version"],
+                "arn": known["arn"],
+            },
         }
     )

@@ -29,7 +29,8 @@ class ClusterSettings:
     Args:
         subnet_ids: of the control plane, in two zones.
         addon_versions: by add-on; one that is left out takes the cloud's default.
-        keeps_versions: whether add-ons stay as they are: their versions follow the cluster's, not the day's.
+        kept_addons: those that stay as they are: their versions follow the cluster's, not the day's.
+        keeps_kubernetes: whether the control plane stays at the version that it has.
     """
 
     name: str
@@ -38,7 +39,8 @@ class ClusterSettings:
     subnet_ids: tuple[pulumi.Input[str], ...]
     addons: tuple[ClusterAddon, ...]
     addon_versions: Mapping[str, str]
-    keeps_versions: bool
+    kept_addons: frozenset[str]
+    keeps_kubernetes: bool
     tags: Tags
 
 
@@ -91,7 +93,11 @@ class EksCluster(pulumi.ComponentResource):
             bootstrap_self_managed_addons=False,
             enabled_cluster_log_types=list(LOGS),
             tags=settings.tags.of("cluster"),
-            opts=ResourceOptions(parent=self, depends_on=list(access.ready)),
+            opts=ResourceOptions(
+                parent=self,
+                depends_on=list(access.ready),
+                ignore_changes=["version"] if settings.keeps_kubernetes else [],
+            ),
         )
 
     def _admin(self, arn: str) -> eks.AccessPolicyAssociation:
@@ -146,7 +152,7 @@ class EksCluster(pulumi.ComponentResource):
             opts=ResourceOptions(
                 parent=self,
                 depends_on=list(after),
-                ignore_changes=["addonVersion"] if self._settings.keeps_versions else [],
+                ignore_changes=["addonVersion"] if addon.name in self._settings.kept_addons else [],
             ),
         )
 

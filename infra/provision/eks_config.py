@@ -52,12 +52,14 @@ class EksFacts:
 
     Args:
         kubernetes_version: of the control plane and its nodes.
+        names_version: whether the operator names it; where not, a cluster that stands keeps its own.
         api_from: block from which the cluster's API is dialled.
         admins: ARNs of the roles that may do everything in the cluster, whoever runs `pulumi up` among them.
         control_subnet_ids: the operator's own for the control plane; empty where a network is made.
     """
 
     kubernetes_version: str
+    names_version: bool
     api_from: ipaddress.IPv4Network
     admins: tuple[str, ...]
     control_subnet_ids: tuple[str, ...]
@@ -93,6 +95,7 @@ def read_eks(values: Mapping[str, str], stack: str) -> EksFacts:
         raise ProblemsFound(problems)
     return EksFacts(
         kubernetes_version=known.get("kubernetes_version", read_eks_parts().kubernetes.version),
+        names_version="kubernetes_version" in known,
         api_from=ipaddress.IPv4Network(known["api_from_cidr"]),
         admins=_entries(known["cluster_admins"]),
         control_subnet_ids=_entries(known.get("control_subnet_ids", "")),

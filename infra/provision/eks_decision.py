@@ -45,7 +45,6 @@ class Decided:
         addons: that the cluster gets.
         charts: that are installed in it.
         chart_values: what they are told beyond the catalogue.
-        keeps_versions: whether add-ons stay at the versions that they have.
     """
 
     capacity: CapacityPlan
@@ -59,7 +58,6 @@ class Decided:
     addons: tuple[ClusterAddon, ...]
     charts: tuple[Chart, ...]
     chart_values: Mapping[str, Mapping[str, object]]
-    keeps_versions: bool
     content: WorkloadContent
     tags: Tags
 
@@ -106,7 +104,7 @@ def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
         capacity=wanted.capacity,
         instance_type=wanted.instance_type,
         account=wanted.account,
-        facts=wanted.facts,
+        facts=cluster.facts,
         parts=wanted.parts,
         store=store,
         survey=survey,
@@ -114,7 +112,6 @@ def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
         addons=addons,
         charts=wanted.parts.charts_for(needs),
         chart_values={"efa-device-plugin": known},
-        keeps_versions=cluster.standing_version == wanted.facts.kubernetes_version,
         content=workload_content(stack, wanted.plan, facts, catalog),
         tags=tags,
     )

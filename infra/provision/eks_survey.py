@@ -17,10 +17,10 @@ from infra.provision.eks_rules import (
     addon_problems,
     control_subnet_problems,
     control_zones,
-    owner_problem,
     upgrade_problem,
     zone_problem,
 )
+from infra.provision.eks_standing import StandingCluster, find_standing
 from infra.provision.found import FoundSubnet
 from infra.provision.survey import Asking, find_subnet
 from infra.provision.zone import Zone
@@ -38,14 +38,16 @@ class ClusterSurvey:
     Args:
         addon_versions: by add-on; those that nobody could be asked about are left out.
         image_releases: releases of the nodes' images, by kind (`nvidia`, `standard`); as above.
-        standing_version: Kubernetes version of the stack's cluster; "" where none stands, or nobody may ask.
+        standing: what of the stack's cluster stands.
+        facts: of the cluster, at the Kubernetes version that stands where the operator names none.
         zones: ids of the two zones for the control plane; empty with subnets of the operator's own.
         problems: everything that does not fit.
     """
 
     addon_versions: dict[str, str]
     image_releases: dict[str, str]
-    standing_version: str
+    standing: StandingCluster
+    facts: EksFacts
     zones: tuple[str, ...]
     problems: tuple[Problem, ...]
 
@@ -79,8 +81,9 @@ def survey_for_cluster(
     """
     asking = Asking(demand.stack)
     _find_caller(asking, facts)
-    standing = _find_standing(asking)
-    asking.note(upgrade_problem(standing, facts, demand.capacity, demand.stack))
+    standing = find_standing(asking, [each.name for each in demand.addons])
+    facts = standing.settle(facts)
+    asking.note(upgrade_problem(standing.version or "", facts, demand.capacity, demand.stack))
     offered = tuple(_find_addon(asking, each, facts) for each in demand.addons)
     asking.note(*addon_problems(tuple(filter(None, offered)), facts, demand.stack))
     zones: tuple[str, ...] = ()
@@ -101,7 +104,8 @@ def survey_for_cluster(
     return ClusterSurvey(
         addon_versions={each.addon.name: each.version for each in offered if each is not None},
         image_releases=_find_images(asking, facts, demand.architecture),
-        standing_version=standing,
+        standing=standing,
+        facts=facts,
         zones=zones,
         problems=tuple(asking.problems),
     )
@@ -116,26 +120,6 @@ def _find_caller(asking: Asking, facts: EksFacts) -> None:
     )
     if caller is not None:
         asking.note(admin_problem(caller, facts, asking.stack))
-
-
-def _find_standing(asking: Asking) -> str:
-    """The Kubernetes version of the stack's cluster, "" without one; a cluster of somebody else's is a problem."""
-    key, example = "moe-infra:kubernetes_version", "1.35"
-    names = asking.ask(
-        key, "answer on which clusters stand", example, lambda: eks.get_clusters().names
-    )
-    if asking.stack not in (names or ()):
-        return ""
-    found = asking.ask(
-        key,
-        f"answer on cluster {asking.stack}",
-        example,
-        lambda: eks.get_cluster(name=asking.stack),
-    )
-    if found is None:
-        return ""
-    asking.note(owner_problem(found.tags or {}, asking.stack))
-    return str(found.version)
 
 
 def _find_addon(asking: Asking, addon: ClusterAddon, facts: EksFacts) -> FoundAddon | None:

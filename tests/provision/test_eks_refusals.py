@@ -147,6 +147,7 @@ def test_too_few_addresses_for_nodes_and_their_pods_are_refused(record: Record) 
 def facts(version: str = "1.35") -> EksFacts:
     return EksFacts(
         kubernetes_version=version,
+        names_version=True,
         api_from=ipaddress.IPv4Network("198.51.100.0/24"),
         admins=("arn:aws:iam::123456789012:role/team/platform",),
         control_subnet_ids=(),
@@ -192,7 +193,7 @@ def standing(stack: str) -> Callable[[Store], dict[str, str]]:
 
 def test_an_upgrade_of_nodes_of_a_block_that_run_is_refused(record: Record) -> None:
     with pytest.raises(ProblemsFound, match=r"destroy --exclude-protected --stack eks-b200-tp8"):
-        record(STACK, prepare=standing(STACK))
+        record(STACK, prepare=standing(STACK), kubernetes_version="1.35")
 
 
 def test_a_cluster_of_that_name_that_is_not_the_stack_s_is_refused(record: Record) -> None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from infra.rehearsal.cloud.cluster_kinds import CLUSTER
+from infra.rehearsal.cloud.cluster_lookups import CLUSTER_LOOKUPS
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.load_balancer_kinds import LOAD_BALANCER
 from infra.rehearsal.cloud.machine_kinds import INSTANCE, RESERVED_ADDRESSES, addresses_of
 from infra.rehearsal.cloud.network_kinds import SUBNET
+from infra.rehearsal.cloud.question import Lookup, Question, missing
 from infra.rehearsal.cloud.storage_kinds import BUCKET
 from infra.rehearsal.cloud.store import Reservation, Resource, Store
 from infra.rehearsal.cloud.world import (
-    ADDONS,
     IMAGES,
-    KUBERNETES_VERSIONS,
     NODE_IMAGES,
     PARAMETERS,
     ZONES,
@@ -25,30 +23,6 @@ from infra.rehearsal.cloud.world import (
 )
 
 RESERVATION_TYPE = "AWS::EC2::CapacityReservation"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """One invoke: the account, its region, and the arguments."""
-
-    store: Store
-    region: str
-    args: Mapping[str, object]
-
-    def text(self, name: str) -> str:
-        """An argument as text, empty when it is not given."""
-        return str(self.args.get(name) or "")
-
-    def filter(self, name: str) -> tuple[str, ...]:
-        """The values of one of the `filters`."""
-        rows = self.args.get("filters")
-        for row in rows if isinstance(rows, list) else []:
-            if row.get("name") == name:
-                return tuple(str(value) for value in row.get("values", ()))
-        return ()
-
-
-Lookup = Callable[[Question], dict[str, object]]
 
 
 def _availability_zone(question: Question) -> dict[str, object]:
@@ -88,7 +62,7 @@ def _parameter(question: Question) -> dict[str, object]:
     name = question.text("name")
     known = {**NODE_IMAGES, **{each: value for each, (value, _) in PARAMETERS.items()}}
     if name not in known:
-        raise _missing("SSM Parameter", name)
+        raise missing("SSM Parameter", name)
     value = question.store.account.parameters.get(name, known[name])
     return {
         "id": name,
@@ -140,14 +114,14 @@ def _offerings(question: Question) -> dict[str, object]:
 def _key_pair(question: Question) -> dict[str, object]:
     name = question.text("keyName")
     if name not in question.store.account.key_pairs:
-        raise _missing("EC2 Key Pair", name)
+        raise missing("EC2 Key Pair", name)
     return {"id": name, "keyName": name, "keyPairId": "key-00000000000000000"}
 
 
 def _bucket(question: Question) -> dict[str, object]:
     name = question.text("bucket")
     if name not in question.store.account.buckets and not question.store.get(BUCKET, name):
-        raise _missing("S3 Bucket", name)
+        raise missing("S3 Bucket", name)
     return {
         "id": name,
         "bucket": name,
@@ -159,7 +133,7 @@ def _bucket(question: Question) -> dict[str, object]:
 def _reservation(question: Question, identity: str, *, is_block: bool) -> Reservation:
     found = question.store.account.reservations.get(identity)
     if found is None or (found.kind != "odcr") != is_block:
-        raise _missing("EC2 Capacity Reservation", identity)
+        raise missing("EC2 Capacity Reservation", identity)
     return found
 
 
@@ -199,7 +173,7 @@ def _subnet(question: Question) -> dict[str, object]:
     identity = question.text("id")
     found = question.store.get(SUBNET, identity)
     if found is None:
-        raise _missing("EC2 Subnet", identity)
+        raise missing("EC2 Subnet", identity)
     block = ipaddress.IPv4Network(str(found.inputs["cidrBlock"]))
     taken = {
         address
@@ -249,7 +223,7 @@ def _has(instance: Resource, name: str, values: Sequence[str]) -> bool:
 def _load_balancer(question: Question) -> dict[str, object]:
     found = question.store.get(LOAD_BALANCER, question.text("arn"))
     if found is None:
-        raise _missing("ELBv2 Load Balancer", question.text("arn"))
+        raise missing("ELBv2 Load Balancer", question.text("arn"))
     return {
         **found.outputs,
         "id": found.id,
@@ -273,25 +247,6 @@ def _availability_zones(question: Question) -> dict[str, object]:
     }
 
 
-def _addon_version(question: Question) -> dict[str, object]:
-    addon, version = question.text("addonName"), question.text("kubernetesVersion")
-    offered = question.store.account.addons.get(addon, ADDONS.get(addon))
-    if offered is None or version not in KUBERNETES_VERSIONS:
-        raise _missing("EKS Add-On version", f"{addon},{version}")
-    return {"id": addon, "version": offered}
-
-
-def _clusters(question: Question) -> dict[str, object]:
-    return {"id": question.region, "names": [each.id for each in question.store.of_type(CLUSTER)]}
-
-
-def _cluster(question: Question) -> dict[str, object]:
-    found = question.store.get(CLUSTER, question.text("name"))
-    if found is None:
-        raise _missing("EKS Cluster", question.text("name"))
-    return {**found.outputs, "id": found.id, "tags": found.inputs.get("tags") or {}}
-
-
 def _caller(question: Question) -> dict[str, object]:
     account = question.store.account
     return {
@@ -302,11 +257,8 @@ def _caller(question: Question) -> dict[str, object]:
     }
 
 
-def _missing(noun: str, name: str) -> RefusedError:
-    return RefusedError("NotFound", f"reading {noun} ({name}): couldn't find resource")
-
-
 LOOKUPS: Mapping[str, Lookup] = {
+    **CLUSTER_LOOKUPS,
     "aws:cloudcontrol/getResource:getResource": _cloud_control,
     "aws:ec2/getAmi:getAmi": _image,
     "aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation": _block,
@@ -314,9 +266,6 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:ec2/getInstances:getInstances": _instances,
     "aws:ec2/getKeyPair:getKeyPair": _key_pair,
     "aws:ec2/getSubnet:getSubnet": _subnet,
-    "aws:eks/getAddonVersion:getAddonVersion": _addon_version,
-    "aws:eks/getCluster:getCluster": _cluster,
-    "aws:eks/getClusters:getClusters": _clusters,
     "aws:index/getAvailabilityZone:getAvailabilityZone": _availability_zone,
     "aws:index/getAvailabilityZones:getAvailabilityZones": _availability_zones,
     "aws:index/getCallerIdentity:getCallerIdentity": _caller,
