@@ -1,9 +1,11 @@
 """Items: what a host must hold, what it holds, and how an item ended."""
 
 import importlib
+import sys
+from types import ModuleType
 from typing import Callable, Dict, List, NamedTuple, Optional, cast
 
-from .host import Host
+from .host import Host, Refused
 
 Parts = Dict[str, object]
 
@@ -151,14 +153,26 @@ def absent_reading(item: Item, why: str) -> Reading:
     return Reading(None, {}, item.want, {}, absent=why)
 
 
+def bring_module(name: str) -> ModuleType:
+    """A module of the agent by its name.
+
+    Raises:
+        NotCarried: it, or one that it imports, is not here.
+        Refused: this Python lacks a module of its library.
+    """
+    try:
+        return importlib.import_module("." + name, __package__)
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("{}.".format(__package__)):
+            raise NotCarried([name]) from error
+        what = "{} has no module {}: install the whole of Python's library there"
+        raise Refused(what.format(sys.executable or "its Python", error.name)) from error
+
+
 def _function(name: str) -> Callable[..., object]:
     """A function by `module:name`."""
     module, _, function = name.partition(":")
-    try:
-        found = importlib.import_module("." + module, __package__)
-    except ModuleNotFoundError as error:
-        raise NotCarried([module]) from error
-    return cast(Callable[..., object], getattr(found, function))
+    return cast(Callable[..., object], getattr(bring_module(module), function))
 
 
 def _without_content(state: object) -> object:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from infra.errors import HostsFailed, PrerequisiteError
 from infra.launch.deployment import Deployment, Pace
 from infra.launch.fleet import Report, ask_all, ask_until_known, reports_along, rows_of
-from infra.launch.handover import Look, look_requests, read_look, take_back
+from infra.launch.handover import Look, look_at, look_requests, read_look, take_back
 from infra.launch.preflight.gate import Gate, refuse_unfit
 from infra.launch.preflight.waves import beside, look
 from infra.launch.releases import HASH_SHOWN
@@ -317,6 +317,8 @@ def apply_state(
         row["state"] == "changed" for report in reports.values() for row in rows_of(report, "items")
     )
     deployment.say(f"installed on {len(reports)} hosts, {num} items changed")
+    if pulling:  # that takes minutes, and a host that was done at once was seen before them
+        return look_at(deployment)
     seen = {host: reports_along(host, report) for host, report in reports.items() if host in looks}
     return read_look(deployment, {host: along[0] for host, along in seen.items()})
 

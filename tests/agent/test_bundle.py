@@ -22,8 +22,9 @@ from infra.agent.bundle import (
 )
 from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.files import read_file
+from infra.agent.host import Refused
 from infra.agent.item import parse_item
-from infra.agent.kinds.table import KINDS
+from infra.agent.kinds.table import KINDS, bring
 from tests.agent.stubborn_host import StubbornHost
 
 AGENT = Path(__file__).parents[2] / "infra" / "agent"
@@ -112,6 +113,15 @@ def test_a_request_for_which_modules_are_missing_names_all_of_them(tmp_path: Pat
     report = json.loads(done.stdout)
     assert report["lacks"] == ["kinds.links", "kinds.pcie_acs"]
     assert "error" in report
+
+
+def test_a_python_without_all_of_its_library_is_named_and_not_taken_for_a_small_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "infra.agent.kinds.pcie_acs", raising=False)
+    monkeypatch.setitem(sys.modules, "struct", None)
+    with pytest.raises(Refused, match=r"has no module struct: install the whole"):
+        bring(["pcie-acs"])
 
 
 def test_the_stored_program_depends_on_the_watchers_modules_alone() -> None:

@@ -1,9 +1,8 @@
 """The closed set of kinds of items, by name; the modules behind them are loaded by the items that are there."""
 
-import importlib
 from typing import Iterable, List
 
-from ..item import Kind, NotCarried
+from ..item import Kind, NotCarried, bring_module
 
 KNOBS = "kinds.kernel_knobs"
 KNOB_WRITER = KNOBS + ":write_knob"
@@ -79,12 +78,13 @@ def bring(kinds: Iterable[str]) -> None:
 
     Raises:
         NotCarried: some are not here.
+        Refused: this Python lacks a module of its library.
     """
-    missing = []
+    missing = []  # type: List[str]
     for module in modules_of(kinds):
         try:
-            importlib.import_module(".." + module, __package__)
-        except ModuleNotFoundError:
-            missing.append(module)
+            bring_module(module)
+        except NotCarried as error:
+            missing += error.modules
     if missing:
         raise NotCarried(missing)
