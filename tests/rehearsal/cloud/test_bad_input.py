@@ -12,8 +12,9 @@ import yaml
 
 from infra.rehearsal.cloud.deployment import bring_up
 from infra.rehearsal.cloud.scratch_project import RESERVATION
-from infra.rehearsal.cloud.store import read_account, write_account
-from tests.rehearsal.cloud.command import STACK, Pulumi
+from infra.rehearsal.cloud.store import Store, read_account, write_account
+from tests.provision.belongings import their_network
+from tests.rehearsal.cloud.command import STACK, Pulumi, kinds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +104,47 @@ def test_zones_and_networks_that_cannot_hold_the_hosts(make_project: Make, tmp_p
     east = {"aws:region": "us-east-2", "moe-infra:zone_id": "use2-az1"}
     told = refusal(pulumi, project.cloud, east)
     assert "us-east-2 offers no p6-b300.48xlarge to this account" in told
+
+
+def test_ways_of_buying_values_that_hide_nothing_and_subnets_that_are_too_small(
+    make_project: Make, tmp_path: Path
+) -> None:
+    spec_file = tmp_path / "mine.yaml"
+    bought = {"accelerator": "b300", "capacity": {"kind": "on-demand", "network_layout": "maximum"}}
+    spec_file.write_text(yaml.safe_dump({"extends": "h200-tp8", **bought}))
+    project = make_project("mine", spec_file)
+    pulumi = started(project)
+    subnet, *_ = their_network(
+        Store(project.cloud), region="us-east-1", zones=("use1-az1",), size=28
+    )
+
+    def told(**config: str) -> str:
+        words = [f"--config=moe-infra:{key}={value}" for key, value in config.items()]
+        done = pulumi("preview", *words)
+        assert done.returncode != 0, done.stdout
+        assert "Traceback" not in done.stdout + done.stderr
+        assert set(kinds_left(project.cloud)) == {"Subnet", "Vpc"}
+        return " ".join(done.stdout.split())
+
+    said = told(subnet_id=subnet.id, zone_id="us-east-1a")
+    assert "us-east-1a is not the zone id" in said
+    assert "pulumi config set zone_id use1-az4 --stack mine" in said
+    pulumi("config", "set", "zone_id", "use1-az1")
+    said = told(subnet_id=subnet.id)
+    assert "has 11 free addresses; hosts take 17" in said
+    pulumi("config", "rm", "subnet_id")
+
+    assert pulumi("config", "set", "owner", "hush", "--secret").returncode == 0
+    assert "pulumi config set owner VALUE --plaintext --stack mine" in told()
+    assert pulumi("config", "set", "owner", "hush", "--plaintext").returncode == 0
+    own = project.folder / "stacks" / "mine.yaml"
+    document = yaml.safe_load(own.read_text())
+    for fields, what in (
+        ({"accelerator": "gb200"}, "p6e-gb200.36xlarge is not sold as on-demand. Use ultraserver"),
+        ({"accelerator": "mi355x"}, "AWS rents no mi355x"),
+    ):
+        own.write_text(yaml.safe_dump({**document, **fields}))
+        assert what in told()
 
 
 def test_lustre_is_refused_by_its_size_and_later_by_what_stands(
