@@ -321,7 +321,9 @@ def test_a_killed_client_leaves_a_container_that_gives_its_name_back_when_it_was
 ) -> None:
     result = host_shell(
         "nvidia",
-        f"{RUN} --name a {IMAGE} stay > /tmp/out & sleep 0.3; kill -KILL $!; wait $!; docker ps --format "
+        f"{RUN} --name a {IMAGE} stay > /tmp/out & client=$!; "
+        "for i in $(seq 100); do test -s /tmp/out && break; sleep 0.1; done; "
+        "kill -KILL $client; wait $client; docker ps --format "
         f"'{{{{.Names}}}}'; {RUN} --name a {IMAGE} >/tmp/out2; echo $?; docker kill a; "
         f"{RUN} --name a {IMAGE} >/tmp/out2; echo $?",
     )
