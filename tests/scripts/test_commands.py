@@ -7,6 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("rehearse", "test", "setup", "init-stack", "test-fresh-machine")
+# what pytest is told to choose
+ORDINARY, SLOW = "not slow and not kubernetes", "slow and not kubernetes"
 
 
 class Copy:
@@ -81,9 +83,9 @@ def test_rehearse_stops_where_the_set_up_failed(copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("given", "environment", "runs"),
     [
-        ((), {}, ["not slow"]),
-        (("--all",), {}, ["not slow", "slow"]),
-        ((), {"CI": "true"}, ["not slow", "slow"]),
+        ((), {}, [ORDINARY]),
+        (("--all",), {}, [ORDINARY, SLOW]),
+        ((), {"CI": "true"}, [ORDINARY, SLOW]),
     ],
 )
 def test_the_slow_tests_are_run_on_request(
@@ -99,7 +101,7 @@ def test_a_failure_among_the_ordinary_tests_is_not_forgotten_when_the_slow_ones_
     copy: Copy,
 ) -> None:
     copy.without_setup()
-    copy.program(".venv/bin/pytest", '#!/bin/bash\n[[ "$4" == slow ]]\n')
+    copy.program(".venv/bin/pytest", f'#!/bin/bash\n[[ "$4" == "{SLOW}" ]]\n')
     assert copy.run("test", "--all")[0] == 1
 
 
