@@ -23,7 +23,7 @@ from infra.catalog.load import Catalog
 from infra.provision.previous import READ_OUTPUTS
 from infra.provision.program import provision
 from infra.rehearsal.cloud import operations
-from infra.rehearsal.cloud.cluster_objects import put_object
+from infra.rehearsal.cloud.cluster_objects import create_object
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.lookups import look_up
 from infra.rehearsal.cloud.scratch_project import prepare_account
@@ -115,7 +115,7 @@ class _EmulatedCloud(Mocks):
         if args.typ.startswith("pulumi:providers:"):
             self.kubeconfig = inputs["kubeconfig"]
             return args.name, inputs
-        made = put_object(self.store, self.kubeconfig, urn, args.typ, inputs)
+        made = create_object(self.store, self.kubeconfig, urn, args.typ, inputs)
         return made.id, made.outputs
 
     def _remember(self, args: MockResourceArgs, inputs: dict[str, Any]) -> None:

@@ -50,7 +50,8 @@ ASSUMED: tuple[Assumption, ...] = (
         if_wrong="The node group is refused with EKS's words; the cluster stands, and `addressed` is the way out.",
     ),
     Assumption(
-        what="A node group that enters a capacity block is looked at for room as machines are.",
+        what="A node group whose own nodes are more than its reservation holds is refused at once; what else runs in "
+        "the reservation is not counted.",
         if_wrong="The group's creation waits and fails after its time limit; the next `up` goes on.",
     ),
 )

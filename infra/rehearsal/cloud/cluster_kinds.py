@@ -1,7 +1,7 @@
-"""Clusters of the emulated cloud: control planes, node groups, add-ons, access entries, Pod Identity, keys.
+"""Clusters of the emulated cloud: control planes, add-ons, access entries, Pod Identity, keys.
 
-Refusals follow the EKS User Guide: "Subnet requirements and considerations", "Customize managed nodes with launch
-templates", "Create a managed node group with Capacity Blocks for ML", "Pod Identity", checked 2026-11-22.
+Refusals follow the EKS User Guide: "Subnet requirements and considerations", "Pod Identity", checked 2026-11-22;
+those of what is there already the errors of the EKS API Reference (`ResourceInUseException`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,26 @@ KEY = "aws:kms/key:Key"
 IN_CLUSTER = Link(
     path="clusterName", token=CLUSTER, handle="name", code="ResourceNotFoundException"
 )
+# What there is one of in an account or a cluster, by the properties that tell it from others.
+ONE_EACH: Mapping[str, tuple[str, ...]] = {
+    CLUSTER: ("name",),
+    NODE_GROUP: ("clusterName", "nodeGroupName"),
+    ADDON: ("clusterName", "addonName"),
+    ACCESS_ENTRY: ("clusterName", "principalArn"),
+    POD_IDENTITY: ("clusterName", "namespace", "serviceAccount"),
+}
 _LEAST_ZONES = 2
 BAD = "InvalidParameterException"
+
+
+def refuse_second(request: Request, token: str) -> None:
+    """Nothing, or `RefusedError`: EKS has one of these already, whoever made it."""
+    names = ONE_EACH.get(token, ())
+    own = [request.text(name) for name in names]
+    for other in request.others(token) if names else ():
+        if [other.inputs.get(name) for name in names] == own:
+            what = f"{token.rpartition(':')[2]} already exists with name: {'/'.join(own)}"
+            raise RefusedError("ResourceInUseException", what)
 
 
 def eks_arn(request: Request, noun: str, name: str) -> str:
@@ -52,8 +70,6 @@ def _make_cluster(request: Request) -> Made:
     version, name = request.text("version"), request.text("name")
     if version not in KUBERNETES_VERSIONS:
         raise RefusedError(BAD, f"unsupported Kubernetes version {version}")
-    if any(other.inputs.get("name") == name for other in request.others(CLUSTER)):
-        raise RefusedError("ResourceInUseException", f"Cluster already exists with name: {name}")
     for sentence in _cluster_refusals(request):
         raise RefusedError(BAD, sentence)
     old = request.old

@@ -44,21 +44,32 @@ def object_changes(
     return names, replaced
 
 
+def create_object(
+    store: Store, kubeconfig: str, urn: str, token: str, inputs: dict[str, object]
+) -> Resource:
+    """Make an object in the cluster that a kubeconfig names.
+
+    Raises:
+        RefusedError: there is no such cluster, the object cannot be in it yet, or one of its name is.
+    """
+    cluster, identity = _cluster(store, kubeconfig), _identity(urn, token, inputs)
+    is_standing = token == NAMESPACE and identity in _STANDING
+    if is_standing or store.get(token, f"{cluster}:{identity}") is not None:
+        _refuse_second(token, identity)
+    return put_object(store, kubeconfig, urn, token, inputs)
+
+
 def put_object(
     store: Store, kubeconfig: str, urn: str, token: str, inputs: dict[str, object]
 ) -> Resource:
-    """Make or change an object in the cluster that a kubeconfig names.
+    """Write an object into the cluster that a kubeconfig names, over the one of its name.
 
     Raises:
         RefusedError: there is no such cluster, or the object cannot be in it yet.
     """
-    cluster = _cluster(store, kubeconfig)
-    namespace, name = _place(token, inputs)
-    if not name:
-        name = f"{urn.rpartition('::')[2]}-{digits(urn)[:8]}"
+    cluster, identity = _cluster(store, kubeconfig), _identity(urn, token, inputs)
     objects = [each for each in store.all() if each.hidden.get("cluster") == cluster]
-    _check(token, namespace, objects, store, cluster)
-    identity = f"{namespace}/{name}" if namespace else name
+    _check(token, _place(token, inputs)[0], objects, store, cluster)
     resource = Resource(
         type=token,
         id=f"{cluster}:{identity}",
@@ -69,6 +80,12 @@ def put_object(
     )
     store.put(resource)
     return resource
+
+
+def _refuse_second(token: str, identity: str) -> None:
+    if token == RELEASE:
+        raise RefusedError("AlreadyExists", f"the name of a release is still in use: {identity}")
+    raise RefusedError("AlreadyExists", f'{token.rpartition(":")[2]} "{identity}" already exists')
 
 
 def _check(token: str, namespace: str, objects: list[Resource], store: Store, cluster: str) -> None:
@@ -105,6 +122,13 @@ def _cluster(store: Store, kubeconfig: str) -> str:
         if each.outputs.get("endpoint") == server:
             return each.id
     raise RefusedError("Unreachable", f"configured Kubernetes cluster is unreachable: {server}")
+
+
+def _identity(urn: str, token: str, inputs: Mapping[str, object]) -> str:
+    """`NAMESPACE/NAME`, or the name alone; one that has none gets it from its URN."""
+    namespace, name = _place(token, inputs)
+    name = name or f"{urn.rpartition('::')[2]}-{digits(urn)[:8]}"
+    return f"{namespace}/{name}" if namespace else name
 
 
 def _place(token: str, inputs: Mapping[str, object]) -> tuple[str, str]:

@@ -9,10 +9,10 @@ import grpc  # type: ignore[import-untyped]  # its types are a package of their 
 from google.protobuf import empty_pb2  # type: ignore[import-untyped]  # as grpc
 from pulumi.runtime.proto import plugin_pb2, provider_pb2
 
-from infra.rehearsal.cloud.cluster_objects import object_changes, put_object
+from infra.rehearsal.cloud.cluster_objects import create_object, object_changes, put_object
 from infra.rehearsal.cloud.operations import type_of
 from infra.rehearsal.cloud.servicer import method_handlers
-from infra.rehearsal.cloud.store import Resource, Store
+from infra.rehearsal.cloud.store import Store
 from infra.rehearsal.cloud.wire import has_unknown, to_python, to_struct
 
 KUBECONFIG = "kubernetes:config:kubeconfig"
@@ -76,7 +76,8 @@ class ClusterServicer:
         inputs = to_python(request.properties)
         if request.preview or has_unknown(inputs):
             return provider_pb2.CreateResponse(id="", properties=to_struct(inputs))
-        made = self._put(request.urn, inputs)
+        store, token = Store(self._folder), type_of(request.urn)
+        made = create_object(store, self._kubeconfig, request.urn, token, inputs)
         return provider_pb2.CreateResponse(id=made.id, properties=to_struct(made.outputs))
 
     def _read(self, request: Any) -> Any:
@@ -91,12 +92,10 @@ class ClusterServicer:
         inputs = to_python(request.news)
         if request.preview or has_unknown(inputs):
             return provider_pb2.UpdateResponse(properties=to_struct(inputs))
-        made = self._put(request.urn, inputs)
+        store, token = Store(self._folder), type_of(request.urn)
+        made = put_object(store, self._kubeconfig, request.urn, token, inputs)
         return provider_pb2.UpdateResponse(properties=to_struct(made.outputs))
 
     def _delete(self, request: Any) -> Any:
         Store(self._folder).remove(type_of(request.urn), request.id)
         return empty_pb2.Empty()
-
-    def _put(self, urn: str, inputs: dict[str, object]) -> Resource:
-        return put_object(Store(self._folder), self._kubeconfig, urn, type_of(urn), inputs)

@@ -153,6 +153,7 @@ def _make(request: Request) -> Resource:
     verb = "creating" if request.old is None else "updating"
     try:
         _check_links(request, kind)
+        cluster_kinds.refuse_second(request, token)
         made = kind.make(request)
     except RefusedError as error:
         raise RefusedError(error.code, f"{verb} {kind.noun} ({_name(request)}): {error}") from error

@@ -20,7 +20,7 @@ from infra.rehearsal.cloud.cluster_kinds import (
 from infra.rehearsal.cloud.identity_kinds import PROFILE, ROLE
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET, VPC
-from infra.rehearsal.cloud.operations import check, delete
+from infra.rehearsal.cloud.operations import check, delete, update
 from tests.rehearsal.cloud.conftest import BLOCK, interface
 
 if TYPE_CHECKING:
@@ -203,6 +203,32 @@ def test_addons_that_want_nodes_wait_for_them(cloud: Cloud, eks: Eks) -> None:
     assert "is not supported" in cloud.refusal(ADDON, clusterName="mine", addonName="no-such")
     said = cloud.refusal(ADDON, clusterName="mine", addonName="kube-proxy", configurationValues="{")
     assert "is not JSON" in said
+
+
+def test_what_a_cluster_has_already_is_refused_and_a_change_of_it_is_not(
+    cloud: Cloud, eks: Eks
+) -> None:
+    eks.cluster()
+    role = eks.role.outputs["arn"]
+    own: dict[str, dict[str, Any]] = {
+        NODE_GROUP: eks.group_inputs(eks.template(), nodeGroupName="nodes"),
+        ADDON: {"clusterName": "mine", "addonName": "vpc-cni"},
+        ACCESS_ENTRY: {"clusterName": "mine", "principalArn": "arn:aws:iam::000000000000:role/me"},
+        POD_IDENTITY: {
+            "clusterName": "mine",
+            "namespace": "mine",
+            "serviceAccount": "engines",
+            "roleArn": role,
+        },
+    }
+    for token, inputs in own.items():
+        made = cloud.make(token, **inputs)
+        assert "ResourceInUseException" in cloud.refusal(token, **inputs)
+        changed = {**inputs, "tags": {"owner": "me"}}
+        assert update(cloud.store, "us-east-1", made.id, made.urn, changed).id == made.id
+    assert "ResourceInUseException" in cloud.refusal(CLUSTER, **eks.cluster_inputs())
+    another = {**own[POD_IDENTITY], "serviceAccount": "router"}
+    assert cloud.make(POD_IDENTITY, **another)
 
 
 def test_an_administrator_is_entered_first(cloud: Cloud, eks: Eks) -> None:

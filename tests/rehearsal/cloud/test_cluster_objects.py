@@ -13,6 +13,7 @@ from infra.rehearsal.cloud.cluster_objects import (
     CONFIG_MAP,
     NAMESPACE,
     RELEASE,
+    create_object,
     object_changes,
     put_object,
 )
@@ -35,7 +36,7 @@ def kubeconfig(server: str = SERVER) -> str:
 
 
 def put(store: Store, token: str, **inputs: Any) -> Resource:
-    return put_object(store, kubeconfig(), f"urn:pulumi:a::b::{token}::x", token, inputs)
+    return create_object(store, kubeconfig(), f"urn:pulumi:a::b::{token}::x", token, inputs)
 
 
 def in_namespace(name: str = "mine") -> dict[str, Any]:
@@ -69,6 +70,30 @@ def test_a_namespace_comes_first(store: Store) -> None:
         put(store, CONFIG_MAP, **in_namespace())
     put(store, NAMESPACE, metadata={"name": "mine"})
     assert put(store, CONFIG_MAP, **in_namespace()).id == "one:mine/x"
+
+
+@pytest.mark.parametrize(
+    ("token", "inputs"),
+    [
+        (CONFIG_MAP, in_namespace("default")),
+        (NAMESPACE, {"metadata": {"name": "mine"}}),
+        (RELEASE, LWS),
+    ],
+)
+def test_a_second_object_of_one_name_is_refused_and_a_change_is_not(
+    store: Store, token: str, inputs: dict[str, Any]
+) -> None:
+    first = put(store, token, **inputs)
+    with pytest.raises(RefusedError, match="AlreadyExists"):
+        put(store, token, **inputs)
+    changed = put_object(store, kubeconfig(), first.urn, token, {**inputs, "more": "yes"})
+    assert changed.id == first.id
+    assert [each.inputs for each in store.of_type(token)] == [{**inputs, "more": "yes"}]
+
+
+def test_a_namespace_that_every_cluster_has_cannot_be_made(store: Store) -> None:
+    with pytest.raises(RefusedError, match='Namespace "kube-system" already exists'):
+        put(store, NAMESPACE, metadata={"name": "kube-system"})
 
 
 def test_a_definition_comes_with_its_chart(store: Store) -> None:
