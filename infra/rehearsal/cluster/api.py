@@ -6,7 +6,6 @@ import http.client
 import json
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from urllib.parse import urlencode
 
 Document = dict[str, Any]  # an object of the API, as JSON has it
 
-NOT_FOUND, CONFLICT, BUSY, UNAVAILABLE = 404, 409, 429, 503
+NOT_FOUND, CONFLICT = 404, 409
+_NOT_NOW = (429, 503)
 AGAIN_S = 0.1
 _WATCH_S = 300
 _CONTENT = {
@@ -53,7 +53,12 @@ class Api:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         self._tls = ssl.create_default_context(cafile=str(certificate))
         self._own = threading.local()
+        self._is_over = threading.Event()
         self._dialled: list[http.client.HTTPSConnection] = []  # of all threads
+
+    def end(self) -> None:
+        """Let nobody follow anything any more; the server is about to go."""
+        self._is_over.set()
 
     def close(self) -> None:
         """Hang up everywhere; threads that use it must have ended."""
@@ -103,7 +108,7 @@ class Api:
 
         Raises:
             RefusedError: the server said no.
-            OSError: it does not answer.
+            OSError: it does not answer, or has no time.
         """
         body = None if document is None else json.dumps(document)
         try:
@@ -111,33 +116,38 @@ class Api:
         except http.client.HTTPException as error:
             raise OSError(f"{method} {path}: {error}") from error
         found: Document = json.loads(said) if said.startswith(b"{") else {"message": said.decode()}
+        if status in _NOT_NOW:
+            raise OSError(f"{method} {path}: {found.get('message')}")
         if status >= http.client.BAD_REQUEST:
             raise RefusedError(status, str(found.get("message")))
         return found
 
     def follow(self, path: str, handle: Callable[[str, Document], None]) -> None:
-        """Hand every object of a collection over, and each of its changes, until the server is gone.
+        """Hand every object of a collection over, and each of its changes, until `end`.
+
+        Objects come again whenever the server has hung up: `handle` must find nothing to do then.
 
         Args:
             path: of the collection.
             handle: gets `ADDED`, `MODIFIED` or `DELETED` and the object.
 
         Raises:
-            OSError: the server does not answer any more.
+            RefusedError: the server says no, and would go on to.
         """
-        while True:
+        while not self._is_over.is_set():
             try:
                 listed = self.ask("GET", path)
+                for item in listed["items"]:
+                    handle("ADDED", item)
+                for event in self._changes(path, listed["metadata"]["resourceVersion"]):
+                    handle(event["type"], event["object"])
+            except OSError:
+                self._is_over.wait(AGAIN_S)
             except RefusedError as refused:
                 # a kind that was just defined is served a moment later
-                if refused.code not in (NOT_FOUND, BUSY, UNAVAILABLE):
+                if refused.code != NOT_FOUND:
                     raise
-                time.sleep(AGAIN_S)
-                continue
-            for item in listed["items"]:
-                handle("ADDED", item)
-            for event in self._changes(path, listed["metadata"]["resourceVersion"]):
-                handle(event["type"], event["object"])
+                self._is_over.wait(AGAIN_S)
 
     def _changes(self, path: str, version: str) -> Iterator[Document]:
         """Events after a version, until the server ends the stream or has forgotten that version."""

@@ -6,7 +6,6 @@ daemons of IMEX, which the real driver starts on the nodes of a domain.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,19 +30,16 @@ class DomainDriver:
     def __init__(self, api: Api) -> None:
         """Do nothing until `start`."""
         self._api = api
-        self._thread = threading.Thread(target=self._follow, daemon=True)
+        arguments = (DOMAINS, self._handle)
+        self._thread = threading.Thread(target=api.follow, args=arguments, daemon=True)
 
     def start(self) -> None:
-        """Follow every ComputeDomain until the API server is gone; its definition must be served."""
+        """Follow every ComputeDomain; its definition must have been made."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; the API server must be gone."""
+        """Wait for its end; the API server must be gone."""
         self._thread.join(_STOP_S)
-
-    def _follow(self) -> None:
-        with contextlib.suppress(OSError):
-            self._api.follow(DOMAINS, self._handle)
 
     def _handle(self, event: str, domain: Document) -> None:
         if event == "DELETED":
@@ -59,6 +55,8 @@ class DomainDriver:
         """Make the template of a domain that is new, and let one go that is deleted."""
         metadata = domain["metadata"]
         finalizers = list(metadata.get("finalizers") or ())
+        # others change the list, too: whoever has seen an older one is refused
+        seen = {"resourceVersion": metadata["resourceVersion"]}
         own = f"{_in_namespace(domain)}/computedomains/{metadata['name']}"
         name = domain["spec"]["channel"]["resourceClaimTemplate"]["name"]
         templates = (
@@ -67,9 +65,9 @@ class DomainDriver:
         if "deletionTimestamp" in metadata:
             self._api.delete(f"{templates}/{name}")
             rest = [each for each in finalizers if each != FINALIZER]
-            self._api.patch(own, {"metadata": {"finalizers": rest}})
+            self._api.patch(own, {"metadata": {**seen, "finalizers": rest}})
         elif FINALIZER not in finalizers:
-            self._api.patch(own, {"metadata": {"finalizers": [*finalizers, FINALIZER]}})
+            self._api.patch(own, {"metadata": {**seen, "finalizers": [*finalizers, FINALIZER]}})
             self._api.create(templates, _claim_template(domain, name))
 
 

@@ -27,12 +27,12 @@ class Kubelets:
         self._waiting: dict[str, Document] = {}  # by uid: pods of which something is missing
         self._is_over = threading.Event()
         self._threads = [
-            threading.Thread(target=self._follow, daemon=True),
+            threading.Thread(target=api.follow, args=(PODS, self._handle), daemon=True),
             threading.Thread(target=self._retry, daemon=True),
         ]
 
     def start(self) -> None:
-        """Follow every pod that is bound to a node, until the API server is gone."""
+        """Follow every pod that is bound to a node."""
         for thread in self._threads:
             thread.start()
 
@@ -52,10 +52,6 @@ class Kubelets:
             if self._api.get(f"{core}/{collection}/{name}") is None
         ]
         return found + [f"claim {name}" for name in self._unallocated(pod)]
-
-    def _follow(self) -> None:
-        with contextlib.suppress(OSError):
-            self._api.follow(PODS, self._handle)
 
     def _retry(self) -> None:
         """Look again at pods that wait."""

@@ -135,6 +135,7 @@ def open_room(
         plane.wait("kube-controller-manager", lambda: _take_pods(plane.api))
         yield Room(folder=folder, plane=plane, kubelets=kubelets, groups=tuple(groups))
     finally:
+        plane.api.end()
         plane.stop()
         for each in started:
             each.stop()
