@@ -188,13 +188,26 @@ def read_values() -> dict[str, str]:
     Raises:
         ProblemsFound: values that are set as secrets.
     """
-    own, cloud = pulumi.Config(PROJECT_NAME), pulumi.Config("aws")
-    values = {f"{PROJECT_NAME}:{name}": own.get(name) or "" for name in CONFIG_NAMES}
-    values = {**values, "aws:region": cloud.get("region") or ""}
-    problems = secret_problems(filter(is_config_secret, values), pulumi.get_stack())
+    keys = (*(f"{PROJECT_NAME}:{name}" for name in CONFIG_NAMES), "aws:region")
+    return _read_keys(keys)
+
+
+def read_own_values(names: Iterable[str]) -> dict[str, str]:
+    """Values of this project's keys as Pulumi gives them, by short name; empty is not set.
+
+    Raises:
+        ProblemsFound: values that are set as secrets.
+    """
+    values = _read_keys(tuple(f"{PROJECT_NAME}:{name}" for name in names))
+    return {key.removeprefix(f"{PROJECT_NAME}:"): value for key, value in values.items()}
+
+
+def _read_keys(keys: tuple[str, ...]) -> dict[str, str]:
+    problems = secret_problems(filter(is_config_secret, keys), pulumi.get_stack())
     if problems:
         raise ProblemsFound(problems)
-    return values
+    places = {key: key.split(":", 1) for key in keys}
+    return {key: pulumi.Config(bag).get(name) or "" for key, (bag, name) in places.items()}
 
 
 def secret_problems(keys: Iterable[str], stack: str) -> tuple[Problem, ...]:
@@ -285,9 +298,7 @@ def _address_problems(known: Mapping[str, str], demand: Demand) -> list[Problem]
             what = f"{block} is not a block of your own network that may dial {whom}."
             problems.append(_problem(f"{PROJECT_NAME}:{key}", what, "10.0.0.0/8", demand))
     if known.get("gateway_subnet_id") and not known.get("subnet_id"):
-        what = "It goes with a network of yours, and no subnet_id is set."
-        example = "subnet-0123456789abcdef0"
-        problems.append(_problem(f"{PROJECT_NAME}:subnet_id", what, example, demand))
+        problems.append(lacking_subnet_problem(demand.stack))
     network = _network(known["vpc_cidr"])
     if network is None or not 16 <= network.prefixlen <= 27:  # noqa: PLR2004 - AWS's limits, less one for the halves
         what = f"{known['vpc_cidr']} is not an address block of /16 to /27."
@@ -334,7 +345,15 @@ def _network(text: str) -> ipaddress.IPv4Network | None:
         return None
 
 
-def account_problem(key: str, what: str, example: str, stack: str) -> Problem:
+def lacking_subnet_problem(stack: str) -> Problem:
+    """A key that goes with a network of the operator's is set, and no such network."""
+    what = "It goes with a network of yours, and no subnet_id is set."
+    return account_problem(f"{PROJECT_NAME}:subnet_id", what, "subnet-0123456789abcdef0", stack)
+
+
+def account_problem(
+    key: str, what: str, example: str, stack: str, rule: str = "account-fact"
+) -> Problem:
     """A problem of one configuration value, with the command that sets it.
 
     Args:
@@ -342,10 +361,11 @@ def account_problem(key: str, what: str, example: str, stack: str) -> Problem:
         what: the fact.
         example: a value of the right kind.
         stack: the stack's name.
+        rule: by which the problem is known.
     """
     name = key.removeprefix(f"{PROJECT_NAME}:")
     return Problem(
-        rule="account-fact",
+        rule=rule,
         severity="error",
         file=f"stacks/Pulumi.{stack}.yaml",
         field=key,

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-import pulumi
-
 from infra.errors import Problem, ProblemsFound
-from infra.provision.account import PROJECT_NAME
+from infra.provision.account import PROJECT_NAME, account_problem, read_own_values
+from infra.provision.naming import OWNER_TAGS
 from infra.render.cluster_facts import (
     EFA_RESOURCE,
     ClusterFacts,
@@ -23,14 +22,13 @@ from infra.spec.stack import Weights
 # The AMIs with EFA set aside 5128 pages of 2 MiB; EKS user guide, node EFA: pods ask for this much.
 EFA_HUGE_PAGES_MIB = 5120
 NONE = "none"
-NAMESPACE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_NAMESPACE_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LABEL = re.compile(
     r"([a-z0-9.-]+/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?=([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?"
 )
 _RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9][\w.-]*=[1-9]\d*")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 NODE_TUNING: Mapping[str, NodeTuningChoice] = {name: name for name in get_args(NodeTuningChoice)}
-_OWNER_LABELS = ("owner", "cost_center")
 _NODE_STORAGE = (None, "local", "shared-mount")
 
 CLUSTER_CONFIG_NAMES = (
@@ -44,7 +42,7 @@ CLUSTER_CONFIG_NAMES = (
     "fsx_dns_name",
     "fsx_mount_name",
     "node_tuning",
-    *_OWNER_LABELS,
+    *OWNER_TAGS,
 )
 
 
@@ -70,9 +68,12 @@ class ClusterDemand:
 
 
 def read_cluster_values() -> dict[str, str]:
-    """The cluster's configuration of the selected stack as Pulumi gives it, by short name."""
-    own = pulumi.Config(PROJECT_NAME)
-    return {name: own.get(name) or "" for name in (*CLUSTER_CONFIG_NAMES, "fsx_capacity_gib")}
+    """The cluster's configuration of the selected stack as Pulumi gives it, by short name.
+
+    Raises:
+        ProblemsFound: values that are set as secrets.
+    """
+    return read_own_values((*CLUSTER_CONFIG_NAMES, "fsx_capacity_gib"))
 
 
 def read_cluster(
@@ -108,33 +109,30 @@ def read_cluster(
 
 def owner_labels(known: Mapping[str, str]) -> dict[str, str]:
     """The labels that the owner wants on every object, under the names that tags have elsewhere."""
-    return {name: known[name] for name in _OWNER_LABELS if name in known}
+    return {name: known[name] for name in OWNER_TAGS if name in known}
 
 
-def label_problems(stack: str, known: Mapping[str, str]) -> list[Problem]:
-    """What cannot be the value of a label."""
-    return [
-        cluster_problem(
-            stack,
-            name,
-            f"{value!r} cannot be a label in Kubernetes: letters, digits, `.`, `_` and `-`, at most 63.",
-            "team-a",
-        )
-        for name, value in owner_labels(known).items()
-        if not _LABEL_VALUE.fullmatch(value)
-    ]
+def workload_problems(stack: str, known: Mapping[str, str]) -> list[Problem]:
+    """What the objects of a stack cannot be made with, whoever made their cluster."""
+    problems = []
+    namespace = known.get("namespace", stack)
+    if not _NAMESPACE_NAME.fullmatch(namespace):
+        what = f"{namespace} is not a name of a namespace."
+        problems.append(cluster_problem(stack, "namespace", what, "serving"))
+    tuning = known.get("node_tuning", "apply")
+    if tuning not in NODE_TUNING:
+        what = f"{tuning} is none of {', '.join(NODE_TUNING)}."
+        problems.append(cluster_problem(stack, "node_tuning", what, "none"))
+    for name, value in owner_labels(known).items():
+        if not _LABEL_VALUE.fullmatch(value):
+            what = f"{value!r} cannot be a label in Kubernetes: letters, digits, `.`, `_` and `-`, at most 63."
+            problems.append(cluster_problem(stack, name, what, "team-a"))
+    return problems
 
 
 def cluster_problem(stack: str, key: str, what: str, example: str) -> Problem:
     """A problem of one configuration key, with the command that mends it."""
-    return Problem(
-        rule="cluster-fact",
-        severity="error",
-        file=f"stacks/Pulumi.{stack}.yaml",
-        field=f"{PROJECT_NAME}:{key}",
-        what=what,
-        fix=f"Type: pulumi config set {key} {example} --stack {stack}",
-    )
+    return account_problem(f"{PROJECT_NAME}:{key}", what, example, stack, "cluster-fact")
 
 
 def _required(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
@@ -161,11 +159,7 @@ def _required(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
 
 
 def _malformed(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
-    problems = []
-    namespace = known.get("namespace", demand.stack)
-    if not NAMESPACE_NAME.fullmatch(namespace):
-        what = f"{namespace} is not a name of a namespace."
-        problems.append(cluster_problem(demand.stack, "namespace", what, "serving"))
+    problems = workload_problems(demand.stack, known)
     selector = known.get("node_selector")
     if selector is not None and not all(_LABEL.fullmatch(each) for each in selector.split(",")):
         what = f"{selector} is not a list of labels, KEY=VALUE with commas between."
@@ -175,11 +169,7 @@ def _malformed(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]
     if network != NONE and not all(_RESOURCE.fullmatch(each) for each in network.split(",")):
         what = f"{network} is not a list of resources, NAME=COUNT with commas between, nor {NONE}."
         problems.append(cluster_problem(demand.stack, "network_resource", what, "rdma/hca=8"))
-    tuning = known.get("node_tuning", "apply")
-    if tuning not in NODE_TUNING:
-        what = f"{tuning} is nothing to do about nodes; it takes {', '.join(NODE_TUNING)}."
-        problems.append(cluster_problem(demand.stack, "node_tuning", what, "none"))
-    return [*problems, *label_problems(demand.stack, known)]
+    return problems
 
 
 def _weights_problems(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:

@@ -7,13 +7,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import pulumi
-
 from infra.catalog.eks import read_eks_parts
 from infra.catalog.versions import version_numbers
 from infra.errors import Problem, ProblemsFound
-from infra.provision.account import PROJECT_NAME, Account, account_problem
-from infra.provision.cluster_config import NAMESPACE_NAME, NODE_TUNING, label_problems
+from infra.provision.account import (
+    PROJECT_NAME,
+    Account,
+    account_problem,
+    lacking_subnet_problem,
+    read_own_values,
+)
+from infra.provision.cluster_config import NODE_TUNING, workload_problems
 from infra.render.cluster_facts import NodeTuningChoice
 
 EKS_CONFIG_NAMES = (
@@ -41,8 +45,6 @@ _EXAMPLES = {
     "api_from_cidr": "198.51.100.0/24",
     "cluster_admins": "arn:aws:iam::123456789012:role/platform",
     "control_subnet_ids": "subnet-0123456789abcdef0,subnet-0123456789abcdef1",
-    "namespace": "serving",
-    "node_tuning": "apply",
 }
 
 
@@ -73,9 +75,12 @@ class EksFacts:
 
 
 def read_eks_values() -> dict[str, str]:
-    """The cluster's configuration of the selected stack as Pulumi gives it, by short name."""
-    own = pulumi.Config(PROJECT_NAME)
-    return {name: own.get(name) or "" for name in (*EKS_CONFIG_NAMES, "subnet_id", "vpc_cidr")}
+    """The cluster's configuration of the selected stack as Pulumi gives it, by short name.
+
+    Raises:
+        ProblemsFound: values that are set as secrets.
+    """
+    return read_own_values((*EKS_CONFIG_NAMES, "subnet_id", "vpc_cidr"))
 
 
 def read_eks(values: Mapping[str, str], stack: str) -> EksFacts:
@@ -173,15 +178,8 @@ def _malformed(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
         what = f"{known['control_subnet_ids']} is not two ids of subnets with a comma between."
         yield eks_problem("control_subnet_ids", what, stack)
     if subnets and "subnet_id" not in known:
-        what = "It goes with a network of yours, and no subnet_id is set."
-        yield account_problem(f"{PROJECT_NAME}:subnet_id", what, "subnet-0123456789abcdef0", stack)
-    namespace = known.get("namespace", stack)
-    if not NAMESPACE_NAME.fullmatch(namespace):
-        yield eks_problem("namespace", f"{namespace} is not a name of a namespace.", stack)
-    if (tuning := known.get("node_tuning", "apply")) not in NODE_TUNING:
-        what = f"{tuning} is none of {', '.join(NODE_TUNING)}."
-        yield eks_problem("node_tuning", what, stack)
-    yield from label_problems(stack, known)
+        yield lacking_subnet_problem(stack)
+    yield from workload_problems(stack, known)
 
 
 def _admin_list_problems(arns: tuple[str, ...], stack: str) -> Iterator[Problem]:

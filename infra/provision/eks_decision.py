@@ -139,7 +139,7 @@ def _read(stack: LoadedStack, topology: Topology, plan: Plan) -> _Wanted:
             storage_problem(spec.weights, account.weights_mount, name),
         )
     if problems or account is None or facts is None:
-        raise ProblemsFound(tuple(problems))
+        raise ProblemsFound(tuple(dict.fromkeys(problems)))  # some keys are read by both
     return _Wanted(
         stack=stack,
         plan=plan,

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+import pulumi
 import pytest
 import yaml
 
@@ -12,10 +14,11 @@ from infra.provision.account import (
     gateway_subnet,
     host_subnet,
     read_account,
+    read_values,
     secret_problems,
 )
-from infra.provision.cluster_config import CLUSTER_CONFIG_NAMES
-from infra.provision.eks_config import EKS_CONFIG_NAMES
+from infra.provision.cluster_config import CLUSTER_CONFIG_NAMES, read_cluster_values
+from infra.provision.eks_config import EKS_CONFIG_NAMES, read_eks_values
 from infra.spec.load import PROJECT
 
 DEMAND = Demand(
@@ -72,6 +75,24 @@ def test_everything_that_is_missing_is_told_at_once_with_the_command_to_type() -
 def test_what_is_set_as_a_secret_would_be_readable() -> None:
     (problem,) = secret_problems(["moe-infra:owner"], "mine")
     assert problem.fix == "Type: pulumi config set owner VALUE --plaintext --stack mine"
+
+
+@pytest.mark.parametrize("read", [read_values, read_cluster_values, read_eks_values])
+def test_no_reader_takes_a_value_that_is_set_as_a_secret(
+    read: Callable[[], dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulumi, "get_stack", lambda: "mine")
+    key, values = "moe-infra:owner", {"moe-infra:owner": "team-a"}
+    try:
+        pulumi.runtime.set_all_config(values, [])
+        found = read()
+        assert found.get("owner", found.get(key)) == "team-a"
+        pulumi.runtime.set_all_config(values, [key])
+        with pytest.raises(ProblemsFound) as caught:
+            read()
+    finally:
+        pulumi.runtime.set_all_config({}, [])
+    assert [problem.field for problem in caught.value.problems] == [key]
 
 
 def test_on_demand_machines_need_no_reservation() -> None:
