@@ -25,6 +25,8 @@ from infra.provision.eks_rules import (
     storage_problem,
 )
 from infra.provision.eks_survey import AddonDemand, ClusterSurvey, survey_for_cluster
+from infra.provision.eks_template import block_problems, wanted_template
+from infra.provision.first_boot import mount_script
 from infra.provision.naming import Tags
 from infra.provision.previous import read_previous_weights
 from infra.provision.survey import Survey, survey_account
@@ -181,6 +183,14 @@ def _ask(
     hosts = survey.subnet if survey is not None else None
     cluster = survey_for_cluster(account, wanted.facts, demand, zone, hosts)
     problems += cluster.problems
+    mount = (account.weights_mount or "") if spec.weights.storage == "shared-mount" else ""
+    template = wanted_template(
+        account,
+        wanted.capacity,
+        wanted.instance_type,
+        mount_script(store.path, mount) if mount else None,
+    )
+    problems += block_problems(cluster.standing, wanted.capacity, template, name)
     if zone is not None:
         local = local_zone_problem(zone, spec.waive, name)
         if local is not None and not local.blocks:

@@ -15,7 +15,9 @@ from infra.errors import ProblemsFound
 from infra.provision.eks_config import EksFacts, admin_problem
 from infra.provision.eks_rules import control_zones, local_zone_problem, upgrade_problem
 from infra.provision.zone import Zone
-from infra.rehearsal.cloud.cluster_kinds import CLUSTER
+from infra.rehearsal.cloud.cluster_kinds import CLUSTER, NODE_GROUP
+from infra.rehearsal.cloud.kind import RefusedError
+from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.store import Resource, Store
 from tests.provision.belongings import own_stack, their_network
 
@@ -194,6 +196,58 @@ def standing(stack: str) -> Callable[[Store], dict[str, str]]:
 def test_an_upgrade_of_nodes_of_a_block_that_run_is_refused(record: Record) -> None:
     with pytest.raises(ProblemsFound, match=r"destroy --exclude-protected --stack eks-b200-tp8"):
         record(STACK, prepare=standing(STACK), kubernetes_version="1.35")
+
+
+def running(recorded: Any, **changed: object) -> Callable[[Store], dict[str, str]]:
+    """A cluster with its nodes, as an `up` has left it; in other words of the template where they are given."""
+
+    def put(store: Store) -> dict[str, str]:
+        standing(STACK)(store)
+        inputs: dict[str, object] = {
+            **recorded.of_type("LaunchTemplate")["accelerators"],
+            **changed,
+        }
+        template = Resource(
+            type=TEMPLATE, id="lt-0123", urn="", inputs=inputs, outputs={}, hidden={}
+        )
+        store.put(template)
+        group: dict[str, Any] = {
+            "clusterName": STACK,
+            "nodeGroupName": "accelerators-0123456",
+            "scalingConfig": {"desiredSize": 1, "minSize": 1, "maxSize": 1},
+            "launchTemplate": {"id": template.id, "version": "1"},
+        }
+        outputs: dict[str, object] = {"version": "1.34"}
+        name = f"{STACK}:accelerators-0123456"
+        resource = Resource(
+            type=NODE_GROUP, id=name, urn="", inputs=group, outputs=outputs, hidden={}
+        )
+        store.put(resource)
+        return {}
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("changed", "config", "what"),
+    [
+        ({}, {"root_volume_gib": "400"}, "run with another root_volume_gib, and EKS"),
+        ({"userData": "TUlNRS1WZXJzaW9uOiAxLjAK"}, {}, "run with another first boot, and EKS"),
+        ({"instanceType": "p5en.48xlarge"}, {}, "run with another instance type, and EKS"),
+    ],
+)
+def test_another_template_for_nodes_of_a_block_that_run_is_refused(
+    record: Record, changed: dict[str, object], config: dict[str, str], what: str
+) -> None:
+    with pytest.raises(ProblemsFound, match=what) as refused:
+        record(STACK, prepare=running(record(STACK), **changed), **config)
+    assert len(refused.value.problems) == 1
+
+
+def test_nodes_of_a_block_that_stay_as_they_are_are_no_problem(record: Record) -> None:
+    """It gets as far as the cluster, which these mocks make anew."""
+    with pytest.raises(RefusedError, match="Cluster already exists"):
+        record(STACK, prepare=running(record(STACK)))
 
 
 def test_a_cluster_of_that_name_that_is_not_the_stack_s_is_refused(record: Record) -> None:

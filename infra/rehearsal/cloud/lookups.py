@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from infra.rehearsal.cloud.cluster_lookups import CLUSTER_LOOKUPS
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.load_balancer_kinds import LOAD_BALANCER
-from infra.rehearsal.cloud.machine_kinds import INSTANCE, RESERVED_ADDRESSES, addresses_of
+from infra.rehearsal.cloud.machine_kinds import INSTANCE, RESERVED_ADDRESSES, TEMPLATE, addresses_of
 from infra.rehearsal.cloud.network_kinds import SUBNET
 from infra.rehearsal.cloud.question import Lookup, Question, missing
 from infra.rehearsal.cloud.storage_kinds import BUCKET
@@ -108,6 +108,27 @@ def _offerings(question: Question) -> dict[str, object]:
         "instanceTypes": [kind for kind, _ in rows],
         "locations": [zone for _, zone in rows],
         "locationTypes": ["availability-zone-id" for _ in rows],
+    }
+
+
+def _launch_template(question: Question) -> dict[str, object]:
+    """The newest version of a template: the provider shows lists where a template takes one thing."""
+    found = question.store.get(TEMPLATE, question.text("id"))
+    if found is None:
+        raise missing("EC2 Launch Template", question.text("id"))
+    reserved = found.inputs.get("capacityReservationSpecification")
+    target = reserved.get("capacityReservationTarget") if isinstance(reserved, dict) else None
+    rows = found.inputs.get("blockDeviceMappings")
+    volumes = rows if isinstance(rows, list) else []
+    return {
+        "id": found.id,
+        "instanceType": found.inputs.get("instanceType"),
+        "userData": found.inputs.get("userData"),
+        "networkInterfaces": found.inputs.get("networkInterfaces") or [],
+        "blockDeviceMappings": [{**each, "ebs": [each["ebs"]]} for each in volumes],
+        "capacityReservationSpecifications": [{"capacityReservationTargets": [target]}]
+        if target
+        else [],
     }
 
 
@@ -265,6 +286,7 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": _offerings,
     "aws:ec2/getInstances:getInstances": _instances,
     "aws:ec2/getKeyPair:getKeyPair": _key_pair,
+    "aws:ec2/getLaunchTemplate:getLaunchTemplate": _launch_template,
     "aws:ec2/getSubnet:getSubnet": _subnet,
     "aws:index/getAvailabilityZone:getAvailabilityZone": _availability_zone,
     "aws:index/getAvailabilityZones:getAvailabilityZones": _availability_zones,

@@ -81,14 +81,20 @@ def _group_refusals(request: Request, cluster: Resource) -> Iterator[str]:
     }
     if capacity == _BLOCK and len(zones) != 1:
         yield "A node group on a capacity block has subnets of its zone alone."
-    old = request.old
-    if (
-        old is not None
-        and capacity == _BLOCK
-        and old.inputs.get("version") != request.inputs.get("version")
-        and wanted
-    ):
+    if capacity == _BLOCK and _is_upgrade_of_running(request):
         yield "The desired size of a node group on a capacity block must be 0 for an upgrade."
+
+
+def _is_upgrade_of_running(request: Request) -> bool:
+    """Whether nodes that run would change: the provider upgrades them before it sets another size."""
+    old = request.old
+    if old is None or not map_of(old.inputs.get("scalingConfig")).get("desiredSize"):
+        return False
+    paths = ("version", "releaseVersion", "launchTemplate.id", "launchTemplate.version")
+    return any(
+        request.text(path) != next((str(each) for each in values_at(old.inputs, path)), "")
+        for path in paths
+    )
 
 
 def _template_refusals(template: Mapping[str, object]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from infra.rehearsal.cloud.cluster_kinds import (
     POD_IDENTITY,
 )
 from infra.rehearsal.cloud.identity_kinds import PROFILE, ROLE
+from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET, VPC
 from infra.rehearsal.cloud.operations import check, delete, update
@@ -176,6 +177,36 @@ def test_a_node_group_that_eks_refuses(
         group = {"scalingConfig": {"desiredSize": 2, "minSize": 2, "maxSize": 2}}
     made = eks.template(**template)
     assert says in cloud.refusal(NODE_GROUP, **eks.group_inputs(made, **group))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"launchTemplate": {"version": "2"}},
+        {"releaseVersion": "1.35.0-20260301"},
+        {"launchTemplate": {"version": "2"}, "scalingConfig": 0},  # the size comes after
+    ],
+)
+def test_nodes_of_a_block_change_only_when_none_runs(
+    cloud: Cloud, eks: Eks, changed: dict[str, Any]
+) -> None:
+    eks.cluster()
+    made = eks.template()
+    inputs = eks.group_inputs(made, releaseVersion="1.35.0-20260101")
+    group = cloud.make(NODE_GROUP, **inputs)
+    first = dict(group.inputs)
+    newer = {**made.inputs, "userData": base64.b64encode(b"MIME-Version: 1.0\n\n").decode()}
+    update(cloud.store, "us-east-1", made.id, made.urn, newer)
+    other: dict[str, Any] = {**first, **changed}
+    if "launchTemplate" in changed:
+        other["launchTemplate"] = {"id": made.id, "version": "2"}
+    none = {"desiredSize": 0, "minSize": 0, "maxSize": 1}
+    if changed.get("scalingConfig") == 0:
+        other["scalingConfig"] = none
+    with pytest.raises(RefusedError, match="must be 0 for an upgrade"):
+        update(cloud.store, "us-east-1", group.id, group.urn, other)
+    update(cloud.store, "us-east-1", group.id, group.urn, {**first, "scalingConfig": none})
+    assert update(cloud.store, "us-east-1", group.id, group.urn, other)
 
 
 def test_nodes_stand_in_the_zone_of_their_block(cloud: Cloud, eks: Eks) -> None:
