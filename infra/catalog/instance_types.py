@@ -28,7 +28,23 @@ CapacityKind = Literal["on-demand", "odcr", "capacity-block", "ultraserver"]
 # Minutes before the end of a block by which its machines must be idle: AWS ends those of a capacity block from then
 # on, those of UltraServers their owner ends (AWS, EC2 User Guide, "Capacity Blocks for ML"; checked 2026-11-20).
 BLOCK_NOTICE_MINUTES: Mapping[CapacityKind, int] = {"capacity-block": 30, "ultraserver": 60}
+# Before the end of a block, Amazon EKS scales managed node groups on it to zero (EKS User Guide, "Create a managed node
+# group with Capacity Blocks for ML"; checked 2026-11-22).
+MANAGED_NODES_NOTICE_MINUTES = 40
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def notice_minutes(kind: CapacityKind, *, are_managed_nodes: bool) -> int | None:
+    """Minutes before the end of a reservation by which its machines must be idle; None where they may run on.
+
+    Args:
+        kind: how the machines are bought.
+        are_managed_nodes: whether they are of a managed node group on EKS.
+    """
+    notice = BLOCK_NOTICE_MINUTES.get(kind)
+    if notice is None or not are_managed_nodes:
+        return notice
+    return max(notice, MANAGED_NODES_NOTICE_MINUTES)
 
 
 class MachineImage(Entry):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from infra.catalog.instance_types import BLOCK_NOTICE_MINUTES, CapacityKind
+from infra.catalog.instance_types import CapacityKind, notice_minutes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +23,17 @@ class ReservationEnd:
     hours_left: float
 
 
-def reservation_end(ends: datetime, now: datetime, kind: CapacityKind) -> ReservationEnd:
+def reservation_end(
+    ends: datetime, now: datetime, kind: CapacityKind, *, are_managed_nodes: bool
+) -> ReservationEnd:
     """The end of a reservation.
 
     Args:
         ends: with a time zone.
         now: with a time zone.
         kind: how the machines are bought.
+        are_managed_nodes: whether they are of a managed node group on EKS.
     """
-    notice = timedelta(minutes=BLOCK_NOTICE_MINUTES.get(kind, 0))
+    notice = timedelta(minutes=notice_minutes(kind, are_managed_nodes=are_managed_nodes) or 0)
     hours_left = max((ends - now).total_seconds() / 3600, 0.0)
     return ReservationEnd(ends=ends, stop_by=ends - notice, hours_left=hours_left)

@@ -103,7 +103,9 @@ def _make_cluster(name: str, decided: Decided) -> _Made:
     )
     network = ClusterNetwork(name, settings)
     weights = WeightStore(name, decided.store, network)
-    read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
+    # a file system reads the bucket itself: no pod does
+    bucket_arn = weights.bucket_arn if decided.content.facts.service_account else None
+    read = WeightsRead(bucket_arn=bucket_arn, prefix=decided.store.prefix)
     region = decided.account.region
     access = EksAccess(name, AccessSettings(tags=decided.tags, region=region, read=read))
     standing, version = decided.cluster.standing, decided.facts.kubernetes_version

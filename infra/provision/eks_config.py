@@ -30,6 +30,16 @@ EKS_CONFIG_NAMES = (
     "owner",
     "cost_center",
 )
+# Of `Pulumi.yaml`, what a cluster of the stack's own has no use for, with its default: logging in, machine images, load
+# balancers, clusters that exist, and file systems over EFA, for which nodes would need a client of their own.
+UNREAD = {
+    **dict.fromkeys(("ami", "ssh_user", "ssh_from_cidr", "clients_cidr"), ""),
+    **dict.fromkeys(("gateway_subnet_id", "kubeconfig", "kubernetes_context"), ""),
+    **dict.fromkeys(("node_selector", "network_resource", "weights_claim"), ""),
+    **dict.fromkeys(("key_name", "fsx_id", "fsx_dns_name", "fsx_mount_name"), ""),
+    "interface": "eth0",
+    "fsx_efa": "false",
+}
 # Halves, quarters and eighths of it hold hosts with their pods, gateways, and the system nodes with theirs.
 SMALLEST_NETWORK = 22
 NUM_CONTROL_SUBNETS = 2
@@ -80,7 +90,7 @@ def read_eks_values() -> dict[str, str]:
     Raises:
         ProblemsFound: values that are set as secrets.
     """
-    return read_own_values((*EKS_CONFIG_NAMES, "subnet_id", "vpc_cidr"))
+    return read_own_values((*EKS_CONFIG_NAMES, *UNREAD, "subnet_id", "vpc_cidr"))
 
 
 def read_eks(values: Mapping[str, str], stack: str) -> EksFacts:
@@ -92,6 +102,7 @@ def read_eks(values: Mapping[str, str], stack: str) -> EksFacts:
     known = {name: value for name, value in values.items() if value != ""}
     problems = (
         *_missing(known, stack),
+        *_unread(known, stack),
         *_malformed(known, stack),
         *_network_problems(known, stack),
         *_version_problems(known, stack),
@@ -163,6 +174,19 @@ def _missing(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
     for key, meaning in wanted.items():
         if key not in known:
             yield eks_problem(key, f"Not set: {meaning}.", stack)
+
+
+def _unread(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
+    for key, default in UNREAD.items():
+        if known.get(key, default) != default:
+            yield Problem(
+                rule="account-fact",
+                severity="error",
+                file=f"stacks/Pulumi.{stack}.yaml",
+                field=f"{PROJECT_NAME}:{key}",
+                what=f"It is {known[key]}, and a stack on aws-eks does not read it.",
+                fix=f"Type: pulumi config rm {key} --stack {stack}",
+            )
 
 
 def _entries(text: str) -> tuple[str, ...]:

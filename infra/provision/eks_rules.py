@@ -154,10 +154,28 @@ def control_subnet_problems(
                 f"{each.id} has {each.num_free} free addresses; a control plane takes {LEAST_FREE}."
             )
             yield eks_problem("control_subnet_ids", what, stack)
+        if each.gives_public_addresses:
+            what = f"{each.id} gives its machines public addresses; control plane and nodes stand in private subnets."
+            yield eks_problem("control_subnet_ids", what, stack)
+    yield from _system_node_problems(found[:1], parts, stack)
     zones = {each.zone_id for each in found}
     if len(found) > 1 and len(zones) == 1:
         what = f"Both are in {next(iter(zones))}; a control plane wants two zones."
         yield eks_problem("control_subnet_ids", what, stack)
+
+
+def _system_node_problems(
+    first: tuple[FoundSubnet, ...], parts: EksParts, stack: str
+) -> Iterator[Problem]:
+    """Too few addresses for the nodes beside those with accelerators, which stand in the first control subnet."""
+    for each in first:
+        if each.num_standing is None:  # nobody may ask whose addresses are taken
+            continue
+        new = max(parts.system_nodes.count - each.num_standing, 0)
+        wanted = LEAST_FREE + new * (1 + POD_ADDRESSES)
+        if new and LEAST_FREE <= each.num_free < wanted:
+            what = f"{each.id} has {each.num_free} free addresses; control plane and {new} system nodes take {wanted}."
+            yield eks_problem("control_subnet_ids", what, stack)
 
 
 def control_zones(zone: Zone, others: tuple[str, ...], parts: EksParts) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.catalog.instance_types import BLOCK_NOTICE_MINUTES, InstanceType
+from infra.catalog.instance_types import InstanceType, notice_minutes
 from infra.errors import Problem
 from infra.provision.account import Account, Demand, account_problem
 from infra.provision.zone import Zone
@@ -141,12 +141,13 @@ def not_begun_problem(found: FoundReservation, demand: Demand) -> Problem | None
 
 def end_notice(found: FoundReservation, demand: Demand) -> str:
     """A sentence about the end of a reservation: what happens then, and by when to stop serving."""
-    notice = BLOCK_NOTICE_MINUTES.get(demand.capacity)
+    notice = notice_minutes(demand.capacity, are_managed_nodes=not demand.has_login)
     if (
         notice is None
     ):  # AWS, EC2 User Guide, "Capacity Reservations": instances go on, outside of it
         return f"{found.id} ends at {found.end}; its machines go on, on demand and without a claim."
-    who = "give them back yourself" if demand.capacity == "ultraserver" else "AWS ends them then"
+    ends_them = "AWS ends them then" if demand.has_login else "EKS scales their group to zero then"
+    who = "give them back yourself" if demand.capacity == "ultraserver" else ends_them
     return (
         f"{found.id} ends at {found.end}; stop serving on its machines {notice} minutes before: {who} "
         f"(pulumi destroy --exclude-protected --stack {demand.stack})."

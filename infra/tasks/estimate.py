@@ -57,7 +57,10 @@ def run(options: Options, output: Output) -> int:
     ]
     price = estimates[0].price
     _refuse_reserved(price, asked.num_reserved, estimates[0].num_hosts)
-    end = reservation_end(until, datetime.now(UTC), price.kind) if until and price.kind else None
+    end = None
+    if until and price.kind:
+        is_eks = stack.spec.platform == "aws-eks"
+        end = reservation_end(until, datetime.now(UTC), price.kind, are_managed_nodes=is_eks)
     fuller = _fuller(options, stack, price, catalog)
     picture = options.text("picture")
     if picture is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,19 @@ def test_pods_read_the_bucket_as_themselves(record: Record) -> None:
     assert recorded.of_type("Key")["secrets"]["enableKeyRotation"] is True
 
 
+def test_the_end_of_a_block_is_told_with_the_notice_of_managed_nodes(record: Record) -> None:
+    def ending(store: Store) -> dict[str, str]:
+        ends = {
+            name: replace(each, end="2026-12-01T11:30:00Z")
+            for name, each in store.account.reservations.items()
+        }
+        store.account = replace(store.account, reservations=ends)
+        return {}
+
+    said = record(STACK, prepare=ending).said
+    assert any("40 minutes before: EKS scales their group to zero" in each for each in said)
+
+
 def test_roles_of_one_name_are_administrators_of_their_own(record: Record) -> None:
     roles = [
         "arn:aws:iam::000000000000:role/rehearsal",
@@ -274,6 +288,7 @@ def test_lustre_is_mounted_through_its_driver(record: Record, tmp_path: Path) ->
     assert volume["volumeAttributes"]["mountname"].endswith("/weights")
     assert " of the weights>>" not in json.dumps(list(recorded.resources.values()))
     assert recorded.of_type("PodIdentityAssociation") == {}
+    assert "weights" not in recorded.of_type("Role")
 
 
 def test_a_shared_mount_is_mounted_before_the_node_joins(record: Record, tmp_path: Path) -> None:

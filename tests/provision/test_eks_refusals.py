@@ -16,8 +16,8 @@ from infra.provision.eks_config import EksFacts, admin_problem
 from infra.provision.eks_rules import control_zones, local_zone_problem, upgrade_problem
 from infra.provision.zone import Zone
 from infra.rehearsal.cloud.cluster_kinds import CLUSTER, NODE_GROUP
-from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
+from infra.rehearsal.cloud.network_kinds import SUBNET as SUBNET_TYPE
 from infra.rehearsal.cloud.store import Resource, Store
 from tests.provision.belongings import own_stack, their_network
 
@@ -45,6 +45,10 @@ ROLE = "arn:aws:iam::000000000000:role/rehearsal"
         ({"cluster_admins": f",{ROLE}"}, "A comma in it has no role", "config set cluster_admins"),
         ({"cluster_admins": ","}, "A comma in it has no role", "config set cluster_admins"),
         ({"cluster_admins": f"{ROLE}, {ROLE}"}, "is in it 2 times", "config set cluster_admins"),
+        ({"ami": "ami-0123456789abcdef0"}, "does not read it", "config rm ami"),
+        ({"interface": "ens5"}, "does not read it", "config rm interface"),
+        ({"kubernetes_context": "mine"}, "does not read it", "config rm kubernetes_context"),
+        ({"fsx_efa": "true"}, "does not read it", "config rm fsx_efa"),
         ({"kubernetes_version": "latest"}, "is not a version such as", "kubernetes_version 1.35"),
         ({"kubernetes_version": "1.32"}, "1.33 is the least", "kubernetes_version 1.35"),
         ({"kubernetes_version": "1.99"}, "There is no add-on vpc-cni", "kubernetes_version 1.35"),
@@ -138,6 +142,24 @@ def in_zones(*zones: str, size: int = 24) -> Callable[[Store], dict[str, str]]:
 def test_control_subnets_stand_in_two_zones(record: Record) -> None:
     with pytest.raises(ProblemsFound, match=r"Both are in use2-az2; a control plane wants two"):
         record(STACK, prepare=in_zones("use2-az1", "use2-az2", "use2-az2"))
+
+
+def test_the_first_control_subnet_holds_the_system_nodes_too(record: Record) -> None:
+    """Two nodes of 49 addresses each, and 6 of the control plane; a subnet of 64 leaves 59."""
+    with pytest.raises(ProblemsFound, match="has 59 free addresses; control plane and 2 system"):
+        record(STACK, prepare=in_zones("use2-az1", "use2-az1", "use2-az2", size=26))
+
+
+def test_control_subnets_are_private(record: Record) -> None:
+    def public(store: Store) -> dict[str, str]:
+        values = in_zones("use2-az1", "use2-az1", "use2-az2")(store)
+        subnet = store.get(SUBNET_TYPE, values["control_subnet_ids"].split(",")[1])
+        assert subnet is not None
+        store.put(replace(subnet, inputs={**subnet.inputs, "mapPublicIpOnLaunch": True}))
+        return values
+
+    with pytest.raises(ProblemsFound, match="gives its machines public addresses"):
+        record(STACK, prepare=public)
 
 
 def test_too_few_addresses_for_nodes_and_their_pods_are_refused(record: Record) -> None:
@@ -245,9 +267,13 @@ def test_another_template_for_nodes_of_a_block_that_run_is_refused(
 
 
 def test_nodes_of_a_block_that_stay_as_they_are_are_no_problem(record: Record) -> None:
-    """It gets as far as the cluster, which these mocks make anew."""
-    with pytest.raises(RefusedError, match="Cluster already exists"):
-        record(STACK, prepare=running(record(STACK)))
+    with pytest.raises(ProblemsFound) as refused:
+        record(
+            STACK,
+            prepare=running(record(STACK)),
+            cluster_admins=ROLE.replace("rehearsal", "others"),
+        )
+    assert [each.field for each in refused.value.problems] == ["moe-infra:cluster_admins"]
 
 
 def test_a_cluster_of_that_name_that_is_not_the_stack_s_is_refused(record: Record) -> None:

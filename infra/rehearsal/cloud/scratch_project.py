@@ -100,14 +100,14 @@ def prepare_account(
     config = {
         "aws:region": zone.region,
         "moe-infra:zone_id": zone.zone_id,
-        "moe-infra:key_name": KEY_NAME,
-        "moe-infra:ssh_from_cidr": SSH_FROM,
     }
     if loaded.spec.platform == "aws-eks":
         config |= {
             "moe-infra:api_from_cidr": API_FROM,
             "moe-infra:cluster_admins": f"arn:aws:iam::{Account().account_id}:role/{Account().caller_role}",
         }
+    else:
+        config |= {"moe-infra:key_name": KEY_NAME, "moe-infra:ssh_from_cidr": SSH_FROM}
     reservations = {}
     wanted = loaded.spec.capacity.kind if loaded.spec.capacity else None
     kind = wanted or (machine.capacity_kinds[0] if machine else "on-demand")
