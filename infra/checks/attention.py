@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from infra.catalog.packages import AttentionBackend
 from infra.catalog.schema import Accelerator, Vendor
@@ -10,18 +11,46 @@ from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_map
 from infra.plan.process import Process
 
+Version = tuple[int, int, int]
+Releases = tuple[Version, Version | None]
+
 # vLLM's names of the platforms; its plugin for Ascend chooses a back end of its own, whatever is asked for.
 PLATFORMS: Mapping[Vendor, str] = {"nvidia": "cuda", "amd": "rocm"}
-# SGLang asserts these before it loads anything (srt/server_args.py@0.5.9; later in srt/arg_groups/overrides.py).
-ON_BLACKWELL: Mapping[str, tuple[str, ...]] = {
-    "trtllm_mla": ("attention-backend", "decode-attention-backend"),
-    "tokenspeed_mla": ("attention-backend", "decode-attention-backend"),
-    "trtllm_mha": (
-        "attention-backend",
-        "decode-attention-backend",
-        "prefill-attention-backend",
-    ),
-}
+BOTH, DECODE, PREFILL = (
+    "attention-backend",
+    "decode-attention-backend",
+    "prefill-attention-backend",
+)
+EVERY_RELEASE: Releases = ((0, 0, 0), None)
+
+
+class Limit(NamedTuple):
+    """Where SGLang refuses an attention back end before it loads anything.
+
+    Args:
+        backend: its name.
+        releases: the first, and the first after them; None for no end.
+        asked: groups of flags without dashes; of each group the first that is given counts.
+        generations: of the accelerators on which it runs.
+    """
+
+    backend: str
+    releases: Releases
+    asked: tuple[tuple[str, ...], ...]
+    generations: tuple[str, ...]
+
+
+# Read in srt/server_args.py of 0.5.8 to 0.5.12, 0.5.14 and 0.5.16, arg_groups/overrides.py of 0.5.16 and 0.5.23 and
+# arg_groups/attention_hook.py of 0.5.23. Between the last two nothing was read: what they differ in is not refused.
+SGLANG_LIMITS = (
+    Limit("trtllm_mla", EVERY_RELEASE, ((BOTH,), (DECODE,)), ("blackwell",)),
+    Limit("tokenspeed_mla", EVERY_RELEASE, ((BOTH,), (DECODE,)), ("blackwell",)),
+    Limit("cutedsl_mla", EVERY_RELEASE, ((BOTH,), (DECODE,), (PREFILL,)), ("blackwell",)),
+    Limit("trtllm_mha", ((0, 0, 0), (0, 5, 10)), ((BOTH,), (DECODE,), (PREFILL,)), ("blackwell",)),
+    Limit("trtllm_mha", ((0, 5, 10), None), ((DECODE, BOTH),), ("hopper", "blackwell")),
+    Limit("trtllm_mha", ((0, 5, 10), (0, 5, 17)), ((PREFILL, BOTH),), ("blackwell",)),
+    Limit("trtllm_mha", ((0, 5, 17), None), ((PREFILL, BOTH),), ("hopper", "blackwell")),
+)
 
 
 def backend_registered(view: PlanView) -> Iterator[Finding]:
@@ -124,14 +153,23 @@ def _fitting(view: PlanView, process: Process) -> str:
 
 
 def _sglang_on_accelerator(view: PlanView, process: Process) -> Iterator[Finding]:
-    accelerator, flags = view.accelerator(process), view.flags(process)
-    if accelerator.vendor == "nvidia" and accelerator.generation == "blackwell":
-        return
-    for name, places in ON_BLACKWELL.items():
-        for flag in places:
-            if flags.get(flag) == name:
-                what = f"--{flag} {name} runs on Blackwell alone; {accelerator.id} is {accelerator.generation}."
-                yield _finding(process, f"--{flag}", what, "Leave it out: the engine chooses.")
+    accelerator, flags, version = view.accelerator(process), view.flags(process), view.version()
+    found: dict[str, Finding] = {}
+    for limit in SGLANG_LIMITS:
+        first, after = limit.releases
+        if version < first or (after is not None and version >= after):
+            continue
+        if accelerator.generation in limit.generations:
+            continue
+        runs_on = " and ".join(name.capitalize() for name in limit.generations)
+        own = f"{accelerator.id} is {accelerator.generation}"
+        for group in limit.asked:
+            flag = next((name for name in group if flags.get(name) is not None), group[-1])
+            if flags.get(flag) == limit.backend and flag not in found:
+                what = f"--{flag} {limit.backend} runs on {runs_on} alone; {own}."
+                fix = "Leave it out: the engine chooses."
+                found[flag] = _finding(process, f"--{flag}", what, fix)
+    yield from found.values()
 
 
 def _release(view: PlanView) -> str:

@@ -23,6 +23,23 @@ from infra.plan.process import Process
 TOLERANCE = 0.1
 ONE_BLOCK = 16  # tokens, where an engine runs on what it was not made for: another rule says so
 DEFAULT_SWAP_GIB = 4.0  # per device: vllm engine/arg_utils.py@0.17.0
+# What vLLM counts from one, as far as the release has it (`ge=1` in config/scheduler.py@0.17.0, 0.22.1, 0.33.0).
+COUNTS = (
+    "max-num-seqs",
+    "max-num-batched-tokens",
+    "max-num-partial-prefills",
+    "max-long-partial-prefills",
+    "max-num-scheduled-tokens",
+    "max-num-active-seqs",
+    "prefill-schedule-interval",
+    "stream-interval",
+)
+# What a stack has a field for; other flags stand under `flags`.
+FIELDS = {
+    "max-num-seqs": "max_num_seqs",
+    "max-num-batched-tokens": "max_num_batched_tokens",
+    "max-model-len": "max_model_len",
+}
 UNSAID = 1 << 40  # no limit that matters
 SINCE_DRAFT_SLOTS = (0, 20, 0)
 
@@ -47,9 +64,9 @@ def batches_not_empty(view: PlanView) -> Iterator[Finding]:
     if view.family != "vllm":
         return
     for process in view.variants:
-        for flag in ("max-num-seqs", "max-num-batched-tokens", "max-num-partial-prefills"):
-            count = view.flags(process).get(flag)
-            if isinstance(count, int) and count < 1:
+        for flag in COUNTS:
+            count = as_int(view.flags(process).get(flag), 1)
+            if count < 1:
                 yield _too_small(process, flag, count)
         if view.flags(process).get("max-model-len") == 0:  # -1 is the engine's own choice
             yield _too_small(process, "max-model-len", 0)
@@ -57,7 +74,7 @@ def batches_not_empty(view: PlanView) -> Iterator[Finding]:
 
 def _too_small(process: Process, flag: str, count: int) -> Finding:
     return Finding(
-        field=f"roles.{process.role}.{flag.replace('-', '_')}",
+        field=f"roles.{process.role}.{FIELDS.get(flag, f'flags.{flag}')}",
         what=f"--{flag} is {count} on {process.id}.",
         fix="Use 1 or more, or leave it out.",
         process=process.id,

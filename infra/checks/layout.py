@@ -33,9 +33,9 @@ HASHED_FLAGS = (
 # Of these, what says whether batches overlap.
 OVERLAP_FLAGS = ("enable-dbo", "ubatch-size")
 
-# Read in config/parallel.py: 0.17.0 and 0.22.1 hold decode contexts against tensor ranks alone, 0.33.0 (run) against
-# prefill contexts too; releases between were not read.
-SINCE_CONTEXTS = (0, 33, 0)
+# Read in config/parallel.py: 0.17.0 to 0.25.1 hold decode contexts against tensor ranks alone; 0.26.0, 0.27.1 and
+# 0.33.0 (run) against prefill contexts where there are any.
+SINCE_CONTEXTS = (0, 26, 0)
 SIZE_FLAGS = (
     "tensor-parallel-size",
     "pipeline-parallel-size",

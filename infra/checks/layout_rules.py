@@ -22,8 +22,8 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     "heads-divisible": Rule(severity="error", source=_VLLM, check=layout.heads_divisible),
     "context-parallel-size": Rule(
         severity="error",
-        source=_VLLM,
-        releases="all; with prefill contexts vllm 0.33.0 and later",
+        source=f"{_VLLM}; config/parallel.py@0.25.1, 0.26.0, 0.27.1",
+        releases="all; with prefill contexts vllm 0.26.0 and later",
         check=layout.context_parallel_divides,
     ),
     "ranks-incomplete": Rule(severity="error", source=_VLLM, check=layout.ranks_complete),

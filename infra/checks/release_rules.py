@@ -45,7 +45,8 @@ RELEASE_RULES: Mapping[str, Rule] = {
     ),
     "attention-accelerator": Rule(
         severity="error",
-        source="infra/catalog/packages/; vllm platforms/, v1/attention/backends/; sglang srt/server_args.py@0.5.9",
+        source="infra/catalog/packages/; vllm platforms/, v1/attention/backends/; "
+        "sglang srt/server_args.py@0.5.8 to 0.5.16, srt/arg_groups/attention_hook.py@0.5.23",
         releases="vllm, sglang",
         check=attention.backend_on_accelerator,
     ),
@@ -81,7 +82,10 @@ RELEASE_RULES: Mapping[str, Rule] = {
         severity="warning", source="infra/catalog/packages/", check=surroundings.variables_read
     ),
     "port-variable": Rule(
-        severity="error", source="vllm envs.py@0.22.1", check=surroundings.port_variables_numbers
+        severity="error",
+        source="vllm envs.py, v1/engine/core.py, v1/executor/multiproc_executor.py@0.17.0, 0.22.1, 0.33.0",
+        releases="vllm, vllm-ascend",
+        check=surroundings.port_variables_numbers,
     ),
     "internal-port": Rule(
         severity="error",

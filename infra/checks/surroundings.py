@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 
 from infra.catalog.schema import Architecture
 from infra.checks.view import Finding, PlanView
-from infra.engines.command_line import as_map
 
 # Where Debian and the images built on it keep libraries, and how images are tagged.
 ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
@@ -17,11 +16,9 @@ ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
     ("aarch64", "aarch64"),
     ("arm64", "aarch64"),
 )
-# Variables that hold a port, and the connectors that read them.
-PORT_VARIABLES = {
-    "VLLM_NIXL_SIDE_CHANNEL_PORT": ("NixlConnector", "NixlPullConnector", "NixlPushConnector"),
-    "VLLM_MOONCAKE_BOOTSTRAP_PORT": ("MooncakeConnector",),
-}
+# Whatever the connector: an engine's core and every worker call enable_envs_cache(), which reads each variable that
+# vLLM knows, and these with int() (v1/engine/core.py, v1/executor/multiproc_executor.py, envs.py@0.17.0 to 0.33.0).
+PORT_VARIABLES = ("VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
 # By family: what its own variables begin with, and what it says of one that it does not know.
 OWN_VARIABLES = {
     "vllm": ("VLLM_", "the engine only warns of it"),
@@ -69,23 +66,16 @@ def internal_port_number(view: PlanView) -> Iterator[Finding]:
 
 
 def port_variables_numbers(view: PlanView) -> Iterator[Finding]:
-    """Variables that hold the port of a process's connector hold a number; others are not read."""
+    """Variables that vLLM reads as the port of a connector hold a number, whichever connector there is."""
+    if view.family != "vllm":
+        return
     for process in view.engines:
-        used = frozenset(_connectors(view.kv_config(process)))
-        for name, readers in PORT_VARIABLES.items():
+        for name in PORT_VARIABLES:
             value = process.env.get(name)
-            if value is not None and not value.isdigit() and not used.isdisjoint(readers):
-                what = f"{name} is {value!r}, and no number."
+            if value is not None and not value.isdigit():
+                what = f"{name} is {value!r}, and no number: the engine reads it, used or not."
                 field = f"roles.{process.role}.env.{name}"
                 yield Finding(field=field, what=what, fix="Leave it out.", process=process.id)
-
-
-def _connectors(config: Mapping[str, object]) -> Iterator[str]:
-    """The names of a connector and of those that it holds (vllm multi_connector.py@0.22.1)."""
-    yield str(config.get("kv_connector"))
-    inner = as_map(config.get("kv_connector_extra_config")).get("connectors")
-    for each in inner if isinstance(inner, list | tuple) else ():
-        yield from _connectors(as_map(each))
 
 
 def interfaces_named(view: PlanView) -> Iterator[Finding]:

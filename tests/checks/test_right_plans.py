@@ -160,6 +160,55 @@ def test_an_attention_back_end_that_runs_is_taken(stack: str, name: str) -> None
     assert rules_of(stack, flag("unified-0/0", "--attention-backend", name)) == rules_of(stack)
 
 
+@pytest.mark.parametrize(
+    ("version", "decode", "is_refused"),
+    [
+        ("0.25.1", "4", False),
+        ("0.25.1", "16", True),
+        ("0.27.1", "4", True),
+        ("0.27.1", "16", False),
+    ],
+)
+def test_decode_contexts_span_what_the_release_lets_them(
+    version: str, decode: str, is_refused: bool
+) -> None:
+    """With tensor parallel 8 and 2 prefill contexts: of tensor ranks a part, or all axes as a whole."""
+    found = rules_of(
+        "k2-thinking-h200-dcp8",
+        PlanEdit(field="engine.version", value=version),
+        flag("unified-0/0", "--prefill-context-parallel-size", "2"),
+        flag("unified-0/0", "--decode-context-parallel-size", decode),
+    )
+    assert ("context-parallel-size" in found) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "is_refused"),
+    [
+        ("0.5.9", {"decode": "trtllm_mha"}, True),
+        ("0.5.10", {"decode": "trtllm_mha"}, False),
+        ("0.5.16", {"decode": "trtllm_mha"}, False),
+        ("0.5.16", {"": "trtllm_mha"}, True),
+        ("0.5.16", {"": "trtllm_mha", "prefill": "fa3"}, False),
+        ("0.5.16", {"prefill": "trtllm_mha"}, True),
+        ("0.5.23", {"prefill": "trtllm_mha"}, False),
+        ("0.5.23", {"": "trtllm_mha"}, False),
+        ("0.5.23", {"": "trtllm_mla"}, True),
+        ("0.5.16", {"prefill": "cutedsl_mla"}, True),
+    ],
+)
+def test_hopper_has_the_attention_kernels_that_the_release_gave_it(
+    version: str, options: dict[str, str], is_refused: bool
+) -> None:
+    edits = [
+        flag("unified-0/0", f"--{role}-attention-backend".replace("---", "--"), name)
+        for role, name in options.items()
+    ]
+    release = PlanEdit(field="engine.version", value=version)
+    found = rules_of("h200-sglang-tp8", release, *edits)
+    assert ("attention-accelerator" in found) is is_refused
+
+
 def variable(process: str, name: str, value: str) -> PlanEdit:
     return PlanEdit(process=process, env=name, value=value)
 
@@ -177,7 +226,6 @@ def variable(process: str, name: str, value: str) -> PlanEdit:
         # vllm-ascend switches it off
         ("overlap-transport", "a3-dp4tp4", flag("unified-0/0", "--enable-dbo", "")),
         # nothing of the process reads it
-        ("port-variable", "h200-tp8", variable("unified-0/0", "VLLM_NIXL_SIDE_CHANNEL_PORT", "x")),
         ("port-variable", MOONCAKE, variable("prefill-0/0", "VLLM_MOONCAKE_BOOTSTRAP_PORT", "x")),
         (
             "server-arguments",

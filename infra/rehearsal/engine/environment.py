@@ -59,21 +59,17 @@ def check_internal_port(environ: dict[str, str], *, has_ranks: bool) -> None:
         raise (failure if has_ranks else Failed("ValueError", message, "EngineCore")) from None
 
 
-def read_addresses(environ: dict[str, str], own_address: str, connector: str) -> Addresses:
+def read_addresses(environ: dict[str, str], own_address: str) -> Addresses:
     """Return where the process binds and advertises its KV transfer.
 
     Raises:
-        Failed: the port of the connector is no number: the engine's core reads it when it makes the connector.
+        Failed: a port is no number: the engine's core reads every variable that vLLM knows, whatever the connector.
     """
-    ports = {"nixl": "VLLM_NIXL_SIDE_CHANNEL_PORT", "mooncake": "VLLM_MOONCAKE_BOOTSTRAP_PORT"}
-    read = {
-        name: environ[name] for kind, name in ports.items() if kind == connector and name in environ
-    }
     return Addresses(
         host=environ.get("VLLM_HOST_IP") or own_address,
         side_channel_host=environ.get("VLLM_NIXL_SIDE_CHANNEL_HOST", "localhost"),
-        side_channel_port=_integer(read, "VLLM_NIXL_SIDE_CHANNEL_PORT", 5600),
-        bootstrap_port=_integer(read, "VLLM_MOONCAKE_BOOTSTRAP_PORT", 8998),
+        side_channel_port=_integer(environ, "VLLM_NIXL_SIDE_CHANNEL_PORT", 5600),
+        bootstrap_port=_integer(environ, "VLLM_MOONCAKE_BOOTSTRAP_PORT", 8998),
     )
 
 

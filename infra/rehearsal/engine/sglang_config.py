@@ -6,6 +6,7 @@ import os
 from typing import Any, NamedTuple
 
 from . import catalogue, memory
+from .attention_backends import check_attention
 from .checkpoint import Checkpoint, read_checkpoint
 from .command_line import Arguments, parse
 from .environment import Addresses
@@ -77,6 +78,7 @@ def configure(args: Arguments, release: Release, world: World) -> tuple[Settings
     pipeline = _either(args, "pp_size", "pipeline_parallel_size")
     served = args["served_model_name"] or path
     _check_parallel(args, version, node, (tensor, pipeline))
+    check_attention(args, version, world)
     _check_speculation(args)
     _check_disaggregation(args, node, tensor)
     _check_model(args, checkpoint, world, tensor)

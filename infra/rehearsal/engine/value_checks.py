@@ -12,6 +12,15 @@ from .failures import PYDANTIC_HELP, VALIDATION_ERROR, Failed, invalid
 EXECUTORS = ("ray", "mp", "uni", "external_launcher")
 DEFAULT_CONTEXT_TOKENS = 8192
 MOST = "less_than_equal"
+# Counts from one beside those of batches, as far as the release has the flag (config/scheduler.py@0.17.0 to 0.33.0).
+COUNTS = (
+    "max_num_partial_prefills",
+    "max_long_partial_prefills",
+    "max_num_scheduled_tokens",
+    "max_num_active_seqs",
+    "prefill_schedule_interval",
+    "stream_interval",
+)
 LEVELS = ("0", "1", "2", "3")
 
 
@@ -173,7 +182,8 @@ def check_batches(args: Arguments, max_model_len: int) -> None:
         tokens = min(
             tokens, sequences * max_model_len
         )  # arg_utils.py: no batch is larger than all requests
-    _check_counts({"max_num_batched_tokens": tokens, "max_num_seqs": sequences})
+    others = {name: args[name] for name in COUNTS}
+    _check_counts({"max_num_batched_tokens": tokens, "max_num_seqs": sequences, **others})
     if not is_chunked and tokens < max_model_len:
         raise invalid(
             "SchedulerConfig",

@@ -331,7 +331,7 @@ def _settings(
         if place.mode == "multi-port"
         else None,
         parallel=place,
-        addresses=read_addresses(environ, world.address, "none" if kv is None else kv.connector),
+        addresses=read_addresses(environ, world.address),
         kv=kv,
         features=Features(
             tool_parser=args["tool_call_parser"],

@@ -40,6 +40,49 @@ def test_good_commands_are_taken(kimi: Path, tmp_path: Path, version: str, flags
     assert run(kimi, tmp_path, version, flags).kv_tokens > 0
 
 
+@pytest.mark.parametrize(
+    ("version", "flags", "expected"),
+    [
+        (OLD, "--attention-backend trtllm_mla", "TRTLLM MLA backend is only supported on"),
+        (OLD, "--decode-attention-backend trtllm_mha", "TRTLLM MHA backend is only"),
+        ("0.5.16", "--attention-backend trtllm_mha", "TRTLLM MHA backend for prefill is"),
+        ("0.5.16", "--attention-backend cutedsl_mla", "CuteDSL MLA backend is only"),
+        ("0.5.16", "--attention-backend tokenspeed_mla", "tokenspeed_mla backend is only"),
+    ],
+)
+def test_attention_back_ends_without_kernels_are_refused(
+    kimi: Path, tmp_path: Path, version: str, flags: str, expected: str
+) -> None:
+    said = refusal(kimi, tmp_path, version, f"--tp 4 {flags}")
+    assert said.startswith("exit 1: ValueError")
+    assert expected in said
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"),
+    [("prefill", "for prefill requires Hopper"), ("decode", "for decode is only supported")],
+)
+def test_later_releases_have_no_such_kernels_for_amd(
+    kimi: Path, tmp_path: Path, role: str, expected: str
+) -> None:
+    flags = f"--tp 4 --{role}-attention-backend trtllm_mha"
+    assert expected in refusal(kimi, tmp_path, NEW, flags, accelerator="mi300x")
+
+
+@pytest.mark.parametrize(
+    ("version", "accelerator", "flags"),
+    [
+        (OLD, "gb200", "--attention-backend trtllm_mla"),
+        ("0.5.16", "h200", "--decode-attention-backend trtllm_mha"),
+        (NEW, "h200", "--attention-backend trtllm_mha"),
+    ],
+)
+def test_attention_back_ends_with_kernels_are_taken(
+    kimi: Path, tmp_path: Path, version: str, accelerator: str, flags: str
+) -> None:
+    assert run(kimi, tmp_path, version, f"--tp 8 {flags}", accelerator=accelerator).kv_tokens > 0
+
+
 @pytest.mark.parametrize("version", [OLD, NEW])
 @pytest.mark.parametrize(
     ("flags", "expected"),

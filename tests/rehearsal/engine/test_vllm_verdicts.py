@@ -347,3 +347,14 @@ def test_a_reasoning_parser_is_checked_after_parsing(
     verdict = refusal(kimi, tmp_path, version, "-tp 8 --reasoning-parser kimi2")
     assert expected in verdict
     assert verdict.startswith("exit 1")
+
+
+@pytest.mark.parametrize("version", ALL)
+@pytest.mark.parametrize("name", ["VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT"])
+@pytest.mark.parametrize("fragment", ["-tp 8", f"-tp 8 --kv-transfer-config '{NIXL}'"])
+def test_a_port_that_is_no_number_ends_every_core(
+    kimi: Path, tmp_path: Path, version: str, name: str, fragment: str
+) -> None:
+    said = refusal(kimi, tmp_path, version, fragment, {name: "any"})
+    assert said.startswith("exit 1: ")
+    assert "invalid literal for int() with base 10: 'any'" in said
