@@ -15,11 +15,12 @@ from typing import Any
 from infra.errors import InfraError
 from infra.rehearsal.installed import cache_folder
 from infra.rehearsal.real_engines import STAMP, installed_engine
+from tests.conformance.bench import Bench
 from tests.conformance.differences import explained, places
 from tests.conformance.groups import MachineTooSlow
 from tests.conformance.page import PAGE, compared, page, recorded, write_recorded
 from tests.conformance.recording import record
-from tests.conformance.subjects import VERSION, Bench, Real, Simulated, Subject
+from tests.conformance.subjects import VERSION, Real, Simulated, Subject
 from tests.conformance.suite import run_suite, units
 
 TOO_SLOW_CODE = 5

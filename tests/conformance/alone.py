@@ -25,10 +25,11 @@ from tests.conformance.asking import (
     ports_of,
     shown,
 )
+from tests.conformance.bench import Bench, Running
 from tests.conformance.cases import COMPLETIONS, CONTEXT, KEY, MODEL, PROMPT, REQUESTS
 from tests.conformance.commands import Refusal
 from tests.conformance.heard import LAST_LINES, PREFIX, log_lines
-from tests.conformance.subjects import Bench, Running, children_of
+from tests.conformance.processes import children_of
 from tests.rehearsal.engine.simulated_host import free_ports
 
 

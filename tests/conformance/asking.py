@@ -6,9 +6,10 @@ import re
 import time
 from typing import Any
 
+from tests.conformance.bench import Bench, Running
 from tests.conformance.cases import CONTEXT, KEY, MODEL, Request
+from tests.conformance.processes import children_of, listening_ports
 from tests.conformance.shapes import last_error
-from tests.conformance.subjects import Bench, Running, children_of, listening_ports
 
 Answers = dict[str, Any]
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.conformance.asking import BASE, Answers, metrics_of, outcome, ports_of, shown
+from tests.conformance.bench import Bench, Running
 from tests.conformance.cases import COMPLETIONS, MODEL, PROMPT
 from tests.conformance.heard import LAST_LINES, PREFIX, log_lines
 from tests.conformance.shapes import last_error
-from tests.conformance.subjects import Bench, Running
 from tests.rehearsal.engine.simulated_host import free_ports
 
 # What vLLM says when its coordinator has not started within 30 s: of the machine, not of the engine.

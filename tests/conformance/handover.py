@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.conformance.alone import told_to_stop
 from tests.conformance.asking import BASE, Answers, left, metrics_of, outcome, ports_of, shown
+from tests.conformance.bench import Bench, Running
 from tests.conformance.cases import CHAT, COMPLETIONS, MODEL, PREFILL, PROMPT
 from tests.conformance.heard import PREFIX, log_lines, metric_lines
-from tests.conformance.subjects import Bench, Running
 from tests.rehearsal.engine.simulated_host import free_ports
 
 SIDE_PORT = "VLLM_NIXL_SIDE_CHANNEL_PORT"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.subjects import Bench
+from tests.conformance.bench import Bench
 from tests.conformance.suite import Unit, run_unit
 
 Say = Callable[[str], None]

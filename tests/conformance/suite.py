@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from tests.conformance import alone, asking, groups, handover, shapes
+from tests.conformance.bench import Bench
 from tests.conformance.cases import REQUESTS
 from tests.conformance.commands import REFUSALS
-from tests.conformance.subjects import Bench
 
 Say = Callable[[str], None]
 

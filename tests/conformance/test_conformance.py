@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.bench import Bench
 from tests.conformance.cases import REQUESTS
 from tests.conformance.commands import REFUSALS
 from tests.conformance.differences import explained, places
 from tests.conformance.page import PAGE, compared, page, recorded
 from tests.conformance.shapes import body_of, last_error, shape_of
-from tests.conformance.subjects import Bench, Simulated
+from tests.conformance.subjects import Simulated
 from tests.conformance.suite import run_suite
 
 

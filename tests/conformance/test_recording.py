@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.bench import Bench
 from tests.conformance.recording import record
-from tests.conformance.subjects import Bench, Simulated
+from tests.conformance.subjects import Simulated
 from tests.conformance.suite import Unit
 
 
