@@ -15,6 +15,9 @@ BOTH, PREFILL, DECODE = (
 )
 SINCE_ROLES = (0, 5, 10)  # of trtllm_mha, decode runs on Hopper from here on
 SINCE_HOPPER_PREFILL = (0, 5, 23)  # 0.5.16 lacks it; releases between were not read
+CUTEDSL = "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100). Please use a different backend."
+# tokenspeed_mla is then a name of cutedsl_mla (srt/arg_groups/serving_hook.py)
+SINCE_ALIAS = (0, 5, 23)
 # Name, where it counts, and what is said off Blackwell (srt/server_args.py@0.5.9, 0.5.14; overrides.py@0.5.16, 0.5.23).
 BLACKWELL_ALONE = (
     (
@@ -27,14 +30,8 @@ BLACKWELL_ALONE = (
         (BOTH, DECODE),
         "tokenspeed_mla backend is only supported on Blackwell GPUs (SM100/SM12x).",
     ),
-    (
-        "cutedsl_mla",
-        (BOTH, PREFILL, DECODE),
-        "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100). Please use a different backend.",
-    ),
+    ("cutedsl_mla", (BOTH, PREFILL, DECODE), CUTEDSL),
 )
-
-
 OLD_MHA = "TRTLLM MHA backend is only supported on Blackwell GPUs (SM100). Please use a different backend."
 PREFILL_MHA = (
     "TRTLLM MHA backend for prefill is only supported on Blackwell GPUs (SM100). "
@@ -60,7 +57,8 @@ def check_attention(args: Arguments, version: Version, world: World) -> None:
         return
     for name, places, text in BLACKWELL_ALONE:
         if any(args[place] == name for place in places):
-            raise Failed("ValueError", text, process="")
+            is_alias = name == "tokenspeed_mla" and version >= SINCE_ALIAS
+            raise Failed("ValueError", CUTEDSL if is_alias else text, process="")
     text = _refused_mha(args, version, is_hopper=world.accelerator in HOPPER)
     if text:
         raise Failed("ValueError", text, process="")
