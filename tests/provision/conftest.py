@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,9 @@ from infra.rehearsal.cloud.store import Store
 from infra.rehearsal.cloud.wire import plain
 from infra.rehearsal.pulumi_project import read_config
 from infra.spec.load import PROJECT
-
-PROJECT_NAME = "moe-infra"
+from tests.provision.cluster_answers import Cluster
+from tests.provision.kubernetes_program import Made, put_kubectl, run_program, whole_cluster
+from tests.provision.mocked_runs import PROJECT_NAME, configured, event_loop_of_its_own
 
 with warnings.catch_warnings():
     # pulumi-aws warns of its own deprecated classes when a module of it is loaded
@@ -135,39 +134,6 @@ class _EmulatedCloud(Mocks):
 Record = Callable[..., Recorded]
 
 
-class _RememberingPolicy(asyncio.DefaultEventLoopPolicy):
-    """Remembers the loops that it makes: the SDK opens one in each of its threads and closes none.
-
-    One that the garbage collector finds may have lost its sockets already, and then cannot close itself.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.made: list[asyncio.AbstractEventLoop] = []
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        loop = super().new_event_loop()
-        self.made.append(loop)
-        return loop
-
-
-@contextmanager
-def _event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop of its own, set before the mocks are; all that were opened meanwhile are closed."""
-    before = asyncio.get_event_loop_policy()
-    policy = _RememberingPolicy()
-    asyncio.set_event_loop_policy(policy)
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    try:
-        yield loop
-    finally:
-        loop.run_until_complete(loop.shutdown_default_executor())
-        for each in policy.made:
-            each.close()
-        asyncio.set_event_loop_policy(before)
-
-
 @pytest.fixture(scope="session")
 def recordings() -> dict[object, Recorded]:
     """Runs of shipped stacks in accounts that hold nothing else: many tests look at the same one."""
@@ -221,7 +187,7 @@ def record(
             document = pulumi.Output.from_input(provision(root, stack, catalog))
             document.apply(exported.append)
 
-        with _event_loop() as loop:
+        with event_loop_of_its_own() as loop:
             pulumi.runtime.set_mocks(cloud, project=PROJECT_NAME, stack=stack, preview=False)
             pulumi.runtime.set_all_config(values)
             loop.run_until_complete(pulumi.runtime.stack.run_pulumi_func(program))
@@ -245,7 +211,8 @@ def _configuration(
     """What the command line would hand to the program: defaults of Pulumi.yaml, then the stack's own values."""
     project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"))
     defaults = {
-        f"{PROJECT_NAME}:{name}": _text(each["default"]) for name, each in project["config"].items()
+        f"{PROJECT_NAME}:{name}": configured(each["default"])
+        for name, each in project["config"].items()
     }
     own = {f"{PROJECT_NAME}:{name}": value for name, value in further.items()}
     spec_file = root / "stacks" / f"{stack}.yaml"
@@ -258,5 +225,14 @@ def _configuration(
     }
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+@pytest.fixture
+def provisioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """Run the program of a stack in a cluster that answers so; keyword arguments are configuration values."""
+    folder = tmp_path / "bin"
+
+    def run(stack: str, answers: dict[str, Any] | None = None, **more: Any) -> Made:
+        put_kubectl(folder, whole_cluster() if answers is None else answers)
+        monkeypatch.setenv("PATH", str(folder), prepend=":")
+        return run_program(stack, folder, **more)
+
+    return run

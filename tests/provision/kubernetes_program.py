@@ -19,7 +19,7 @@ from infra.catalog.load import Catalog
 from infra.provision.program import provision
 from infra.rehearsal.cloud.wire import plain
 from infra.spec.load import PROJECT
-from tests.provision.conftest import PROJECT_NAME, _event_loop, _text
+from tests.provision.mocked_runs import PROJECT_NAME, configured, event_loop_of_its_own
 
 KUBECTL = """\
 #!/bin/sh
@@ -140,7 +140,8 @@ def run_program(stack: str, folder: Path, root: Path = PROJECT, **config: str) -
     """Run the program of a stack; kubectl must be on PATH from `folder`."""
     project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"))
     values = {
-        f"{PROJECT_NAME}:{name}": _text(each["default"]) for name, each in project["config"].items()
+        f"{PROJECT_NAME}:{name}": configured(each["default"])
+        for name, each in project["config"].items()
     }
     shipped = PROJECT / "stacks" / f"Pulumi.{stack}.yaml"
     if shipped.is_file():
@@ -152,7 +153,7 @@ def run_program(stack: str, folder: Path, root: Path = PROJECT, **config: str) -
     def program() -> None:
         pulumi.Output.from_input(provision(root, stack, CATALOG)).apply(exported.append)
 
-    with _event_loop() as loop:
+    with event_loop_of_its_own() as loop:
         pulumi.runtime.set_mocks(recorder, project=PROJECT_NAME, stack=stack, preview=False)
         pulumi.runtime.set_all_config(values)
         try:
