@@ -23,13 +23,14 @@ import yaml
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
-from infra.agent.bundle import texts_in  # noqa: E402
 from infra.catalog.load import Catalog  # noqa: E402
 from infra.plan.compile import compile_file  # noqa: E402
+from infra.provision.cluster_config import ClusterDemand, read_cluster  # noqa: E402
+from infra.provision.workload import judged_plan, workload_content  # noqa: E402
+from infra.rehearsal.cluster.control_plane import CONTEXT  # noqa: E402
 from infra.rehearsal.cluster.project import RoomProject, make_room_project  # noqa: E402
 from infra.rehearsal.cluster.room import FABRIC, Room, open_room, racks  # noqa: E402
-from infra.render.cluster_facts import ClusterFacts, WeightsVolume  # noqa: E402
-from infra.render.pod_documents import pod_documents  # noqa: E402
+from infra.spec.load import load_stack  # noqa: E402
 
 STACK = "k8s-gb200-2p1d"
 SELECTOR = {"nvidia.com/gpu.product": "NVIDIA-GB200"}
@@ -94,26 +95,26 @@ def _floor(
     room: Room, folder: Path, stack: str, file: Path | None, catalog: Catalog
 ) -> tuple[float, int]:
     """The same objects by kubectl: seconds until all pods are scheduled, and how many objects."""
-    plan = compile_file(str(file) if file else stack, catalog=catalog).plan
-    facts = ClusterFacts(
-        namespace=stack,
-        node_selector=SELECTOR,
-        network={FABRIC: 4},
-        huge_pages_mib=0,
-        weights=WeightsVolume(kind="node"),
-    )
-    launcher = texts_in(str(PROJECT / "infra" / "agent"))["pod_launch"]
-    made = pod_documents(plan, cluster=facts, catalog=catalog, launcher=launcher)
+    loaded = load_stack(str(file) if file else stack)
+    values = {
+        "kubernetes_context": CONTEXT,
+        "node_selector": ",".join(f"{key}={value}" for key, value in SELECTOR.items()),
+        "network_resource": f"{FABRIC}=4",
+    }
+    demand = ClusterDemand(stack=stack, weights=loaded.spec.weights, spans_hosts=True)
+    _, facts = read_cluster(values, demand)
+    content = workload_content(loaded, judged_plan(loaded, catalog), facts, catalog)
     documents = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stack}},
-        *(each.document for each in made),
+        *(each.document for each in content.objects),
     ]
+    num_pods = len(content.plan.hosts)
     listed = folder.with_suffix(".json")
     listed.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
     kubectl = [str(room.programs.bin / "kubectl"), f"--kubeconfig={room.plane.kubeconfig}"]
     begun = time.perf_counter()
     subprocess.run([*kubectl, "create", "-f", str(listed)], check=True, capture_output=True)
-    _wait(lambda: _num_scheduled(room, stack) == len(plan.hosts))
+    _wait(lambda: _num_scheduled(room, stack) == num_pods)
     floor_s = time.perf_counter() - begun
     subprocess.run([*kubectl, "delete", "-f", str(listed)], check=True, capture_output=True)
     _wait(lambda: room.api.get(f"/api/v1/namespaces/{stack}") is None)
@@ -122,7 +123,9 @@ def _floor(
 
 def _num_scheduled(room: Room, namespace: str) -> int:
     return sum(
-        condition["type"] == "PodScheduled" and condition["status"] == "True"
+        not any(owner["kind"] == "DaemonSet" for owner in pod["metadata"]["ownerReferences"])
+        and condition["type"] == "PodScheduled"
+        and condition["status"] == "True"
         for pod in room.api.items(f"/api/v1/namespaces/{namespace}/pods")
         for condition in pod["status"].get("conditions") or ()
     )

@@ -29,8 +29,10 @@ def set_definitions(programs: Programs) -> Iterator[Document]:
 
 def install_definitions(plane: ControlPlane, definitions: Iterable[Document]) -> None:
     """Make kinds known to the API server, and wait until it serves them: each takes it some seconds."""
-    made = [plane.api.create(_DEFINITIONS, each)["metadata"]["name"] for each in definitions]
-    plane.wait("kube-apiserver", lambda: all(_is_established(plane.api, name) for name in made))
+    made = list(definitions)
+    for each in made:
+        plane.api.create(_DEFINITIONS, each)
+    plane.wait("kube-apiserver", lambda: all(_is_served(plane.api, each) for each in made))
 
 
 def start_set_controllers(plane: ControlPlane) -> None:
@@ -70,10 +72,14 @@ def _webhooks(plane: ControlPlane, port: int) -> Iterator[Document]:
         yield document
 
 
-def _is_established(api: Api, name: str) -> bool:
-    found = api.get(f"{_DEFINITIONS}/{name}") or {}
-    conditions = found.get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+def _is_served(api: Api, definition: Document) -> bool:
+    """Whether objects of a kind can be asked for."""
+    spec = definition["spec"]
+    version = next(each["name"] for each in spec["versions"] if each["served"])
+    try:
+        return api.get(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}") is not None
+    except OSError:  # its storage is being made
+        return False
 
 
 def _are_asked(api: Api) -> bool:
