@@ -38,6 +38,13 @@ class FarWire:
         self.events.append("sent")
         return self._inner.send(data)
 
+    def settle(self) -> None:
+        """Wait until the server has said what it says by itself: its abilities, its keys."""
+        seen = -1
+        while seen != len(self.events):
+            seen = len(self.events)
+            time.sleep(5 * FAR_S)
+
     def recv(self, size: int) -> bytes:
         data = self._inner.recv(size)
         time.sleep(FAR_S)
@@ -73,7 +80,7 @@ def test_the_login_follows_the_request_for_its_service_at_once(sshd: Sshd) -> No
     transport = PromptTransport(far)
     try:
         transport.start_client(timeout=20)
-        time.sleep(3 * FAR_S)  # what the server says of its abilities has come too
+        far.settle()
         before = len(far.events)
         key = paramiko.Ed25519Key.from_private_key_file(str(sshd.folder / "login_key"))
         transport.auth_publickey(getpass.getuser(), key)
@@ -108,7 +115,7 @@ def far_login(sshd: Sshd) -> Iterator[tuple[FarWire, PromptTransport]]:
         transport.start_client(timeout=20)
         key = paramiko.Ed25519Key.from_private_key_file(str(sshd.folder / "login_key"))
         transport.auth_publickey(getpass.getuser(), key)
-        time.sleep(4 * FAR_S)
+        far.settle()
         yield far, transport
     finally:
         transport.close()
