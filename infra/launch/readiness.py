@@ -42,6 +42,9 @@ LOG_LINES = 60
 SPLIT_LOOK_S = 2.0
 # How long an endpoint may be silent after its own log has said that it serves.
 CLAIM_S = 3.0
+# How long a wrong answer is not believed beside a silent endpoint: two engines of a host share a port without a word,
+# and the silent one's log tells which of them is wrong.
+DOUBT_S = SPLIT_LOOK_S + CLAIM_S + 1.0
 PHASE_LINES = 20
 
 
@@ -59,6 +62,7 @@ class Readiness:
         phases: process → how far its log last said that it is.
         proven: rank → what proved it.
         refusals: rank → how many definite ones in a row, and the latest.
+        doubted: rank → since when its refusals would be enough, were there no silent endpoint on its host.
         attempts: rounds of proofs so far.
         looked: when logs were last read.
     """
@@ -73,6 +77,7 @@ class Readiness:
     phases: dict[str, Phase] = field(default_factory=dict)
     proven: dict[RankEndpoint, Verdict] = field(default_factory=dict)
     refusals: dict[RankEndpoint, tuple[int, Verdict]] = field(default_factory=dict)
+    doubted: dict[RankEndpoint, float] = field(default_factory=dict)
     attempts: int = 0
     looked: float = 0.0
 
@@ -241,7 +246,7 @@ class Readiness:
         for rank, (count, verdict) in sorted(
             self.refusals.items(), key=lambda entry: entry[0].role != "prefill"
         ):
-            if count >= DEFINITE_NOES:
+            if count >= DEFINITE_NOES and not self._may_be_anothers(rank):
                 reason = verdict.detail + self._said(rank.process)
                 raise never_ready(self.deployment, rank, reason)
         now, settle_s = self.deployment.clock.now(), self.deployment.limits.settle_s
@@ -264,6 +269,16 @@ class Readiness:
                     f"{rank.url} does not answer ({self.refused.get(rank.url)}) although {whose}"
                 )
                 raise never_ready(self.deployment, rank, reason)
+
+    def _may_be_anothers(self, rank: RankEndpoint) -> bool:
+        """Whether what a rank answered may have come from another engine of its host, silent where it should answer."""
+        silent = [
+            other
+            for other in self.deployment.endpoints.ranks
+            if other.host == rank.host and other.url not in self.healthy
+        ]
+        now = self.deployment.clock.now()
+        return bool(silent) and now - self.doubted.setdefault(rank, now) <= DOUBT_S
 
     def _said(self, process: str) -> str:
         """What a running process's own log gives as the reason, as a further sentence."""

@@ -255,6 +255,17 @@ def test_a_rank_that_answers_with_errors_is_not_waited_for(catalog: Catalog) -> 
     assert deployment.clock.now() - begun < fleet.load_s + 10
 
 
+def test_wrong_answers_beside_a_silent_neighbour_are_not_believed_at_once(catalog: Catalog) -> None:
+    """Two engines share a port: which of them answered a request is chance, which is wrong its log tells."""
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.silent.add("decode-1/1")
+    fleet.unit("decode-1/1").log = ["INFO: Application startup complete."]
+    fleet.answer_with["decode-1/0"] = {"status": 500, "body": {"error": {"message": "not mine"}}}
+    with pytest.raises(NotReady, match="its own log says that it serves") as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert caught.value.where == "decode-1/1"
+
+
 def test_a_rank_without_a_rising_counter_is_not_proven(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment("h200-tp8", catalog)
     fleet.counts_tokens = False

@@ -108,6 +108,6 @@ def test_a_failed_rehearsal_can_be_kept_to_look_at(shell: Shell, tmp_path: Path)
     report = done.document
     of_it = ("--file", str(file), "--inventory", report["inventory"])
     assert shell.fab("status", *of_it).code == 5
-    assert "Invalid repository ID" in shell.fab("logs", *of_it).out
+    assert "Repo id must be in the form" in shell.fab("logs", *of_it).out
     assert shell.fab("rehearse", "--stop", report["id"]).code == 0
     shell.assert_nothing_left()
