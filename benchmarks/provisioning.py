@@ -19,7 +19,8 @@ from pathlib import Path
 
 import yaml
 
-from infra.rehearsal.cloud.scratch_project import ScratchProject, find_pulumi, make_scratch_project
+from infra.rehearsal.cloud.scratch_project import ScratchProject, make_scratch_project
+from infra.rehearsal.installed import find_pulumi
 
 SIZES = (6, 64)
 ROUNDS = 3
