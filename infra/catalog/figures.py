@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -45,10 +46,32 @@ class Price(Entry):
     usd_per_hour: float
 
 
+class ControlPlanePrice(Entry):
+    """USD per hour of a control plane on EKS, by the support that its Kubernetes version has."""
+
+    standard: float
+    extended: float
+
+
+class SupportEnds(Entry):
+    """The last days on which EKS supports a Kubernetes version; `extended` costs more."""
+
+    standard: date
+    extended: date
+
+
 class PriceList(SourcedEntry):
-    """`prices.yaml`."""
+    """`prices.yaml`.
+
+    Args:
+        kubernetes_support: by minor version (`1.35`).
+        system_nodes_usd_per_hour: on demand, by instance type.
+    """
 
     prices: tuple[Price, ...]
+    control_plane_usd_per_hour: ControlPlanePrice
+    kubernetes_support: dict[StrictStr, SupportEnds]
+    system_nodes_usd_per_hour: dict[StrictStr, float]
 
 
 @cache

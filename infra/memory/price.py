@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from infra.catalog.figures import Bundle, Price, PriceList
 from infra.catalog.instance_types import CapacityKind
+from infra.memory.cluster_price import ClusterCost
 
 HOURS_PER_DAY = 24
 
@@ -38,19 +39,30 @@ class HourlyPrice:
     Args:
         kind: how it is bought; None for machines that AWS does not rent.
         purchases: one for each instance type; () when a price is not published.
+        cluster: what a cluster of the stack's own costs beside these; () without one.
         list_date: of the price list, ISO 8601; None without a price.
         why: what is bought, or why no price is known.
     """
 
     kind: CapacityKind | None
     purchases: tuple[Purchase, ...]
+    cluster: tuple[ClusterCost, ...]
     list_date: str | None
     why: str
 
     @property
     def usd_per_hour(self) -> float | None:
-        """USD of everything that is bought; None when a price is not published."""
-        return sum(each.usd_per_hour for each in self.purchases) if self.purchases else None
+        """USD of everything that is bought, a cluster included; None when a price is not published."""
+        cluster = self.cluster_usd_per_hour
+        if not self.purchases or cluster is None:
+            return None
+        return sum(each.usd_per_hour for each in self.purchases) + cluster
+
+    @property
+    def cluster_usd_per_hour(self) -> float | None:
+        """USD of the cluster beside its nodes with accelerators; None when a price is not published."""
+        known = [each.usd_per_hour for each in self.cluster if each.usd_per_hour is not None]
+        return sum(known) if len(known) == len(self.cluster) else None
 
     @property
     def num_bought(self) -> int:
@@ -71,13 +83,14 @@ class HourlyPrice:
 
     @property
     def saved_usd_per_hour(self) -> float:
-        """USD that giving the machines back saves: what is reserved is charged whether it runs or not."""
-        return self.usd_per_hour or 0.0 if self.kind == "on-demand" else 0.0
+        """USD that giving back all but the weights saves: what is reserved is charged whether it runs or not."""
+        whole = self.usd_per_hour if self.kind == "on-demand" else self.cluster_usd_per_hour
+        return whole or 0.0
 
 
 def no_price(why: str) -> HourlyPrice:
     """Machines without a published price, and the reason."""
-    return HourlyPrice(kind=None, purchases=(), list_date=None, why=why)
+    return HourlyPrice(kind=None, purchases=(), cluster=(), list_date=None, why=why)
 
 
 def hourly_price(
@@ -86,14 +99,16 @@ def hourly_price(
     prices: PriceList,
     *,
     num_reserved: int | None = None,
+    cluster: tuple[ClusterCost, ...] = (),
 ) -> HourlyPrice:
-    """The price of some instances, bundles bought whole.
+    """The price of some instances, bundles bought whole, and of the cluster around them.
 
     Args:
         num_hosts: by instance type.
         kind: how they are bought.
         prices: the published list.
         num_reserved: machines of the reservation that is held; None for as few as the instances need.
+        cluster: of the stack's own; () without one.
     """
     purchases = []
     for instance_type, count in sorted(num_hosts.items()):
@@ -114,9 +129,15 @@ def hourly_price(
     return HourlyPrice(
         kind=kind,
         purchases=tuple(purchases),
+        cluster=cluster,
         list_date=list_date,
-        why=f"{bought}; list of {list_date}",
+        why="; ".join((f"{bought}; list of {list_date}", *map(_cluster_words, cluster))),
     )
+
+
+def _cluster_words(cost: ClusterCost) -> str:
+    usd = "?" if cost.usd_per_hour is None else f"{cost.usd_per_hour:,.2f}"
+    return f"{cost.what} at {usd} ({cost.why})"
 
 
 def _purchase(offer: Price, num_used: int, num_wanted: int) -> Purchase:

@@ -53,6 +53,8 @@ def _totals(estimates: Sequence[Estimate]) -> Iterator[tuple[str, ...]]:
     yield ("USD per hour", *(_usd(each.price.usd_per_hour) for each in estimates))
     yield ("USD per day", *(_usd(_per_day(each.price.usd_per_hour)) for each in estimates))
     yield ("  of these idle", *(_usd(_per_day(_idle(each.price))) for each in estimates))
+    if any(each.price.cluster for each in estimates):
+        yield ("  of these the cluster", *(_cluster(each.price) for each in estimates))
 
 
 def _minutes(ready: TimeToReady) -> str:
@@ -76,6 +78,11 @@ def _bought(price: HourlyPrice) -> str:
 
 def _idle(price: HourlyPrice) -> float | None:
     return price.idle_usd_per_hour if price.purchases else None
+
+
+def _cluster(price: HourlyPrice) -> str:
+    """USD per day of a cluster beside its nodes with accelerators; `-` without one."""
+    return _usd(_per_day(price.cluster_usd_per_hour)) if price.cluster else "-"
 
 
 def _per_day(usd_per_hour: float | None) -> float | None:

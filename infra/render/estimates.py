@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from infra.catalog.eks import read_eks_parts
 from infra.catalog.figures import StorageKind, read_loading_rates, read_prices
 from infra.catalog.instance_types import CapacityKind, read_instance_type
 from infra.catalog.lustre_sizes import LustreSettings
 from infra.checks.capacity import device_memory_of, engine_load
 from infra.checks.view import PlanView
+from infra.memory.cluster_price import ClusterCost, ClusterDay, cluster_costs
 from infra.memory.device import EngineLoad
 from infra.memory.estimate import RoleEstimate, RoleLoad, estimate_role
 from infra.memory.price import HourlyPrice, hourly_price, no_price
@@ -28,6 +30,7 @@ class Surroundings:
         is_rented: whether the machines come from AWS.
         capacity: how they are bought; None for the first way each is sold.
         num_reserved: machines of the reservation that is held; None for no more than are needed.
+        cluster: of the stack's own on EKS, on the day of the estimate; None without one.
     """
 
     storage: StorageKind | None
@@ -36,6 +39,7 @@ class Surroundings:
     is_rented: bool
     capacity: CapacityKind | None
     num_reserved: int | None
+    cluster: ClusterDay | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,4 +180,18 @@ def _price(view: PlanView, surroundings: Surroundings) -> HourlyPrice:
         return no_price("AWS does not rent this accelerator")
     counts = {str(name): count for name, count in types.items()}
     kind = surroundings.capacity or read_instance_type(next(iter(counts))).capacity_kinds[0]
-    return hourly_price(counts, kind, read_prices(), num_reserved=surroundings.num_reserved)
+    return hourly_price(
+        counts,
+        kind,
+        read_prices(),
+        num_reserved=surroundings.num_reserved,
+        cluster=_cluster_costs(view, surroundings.cluster),
+    )
+
+
+def _cluster_costs(view: PlanView, cluster: ClusterDay | None) -> tuple[ClusterCost, ...]:
+    """What a cluster around the hosts costs; its system nodes have their architecture."""
+    if cluster is None:
+        return ()
+    architecture = view.accelerators[view.plan.hosts[0].name].architecture
+    return cluster_costs(cluster, read_eks_parts().system_nodes, architecture, read_prices())

@@ -38,6 +38,10 @@ def purchase_document(
         "usd_per_day": _cents(usd * HOURS_PER_DAY),
         "idle_usd_per_hour": _cents(price.idle_usd_per_hour),
         "idle_usd_per_day": _cents(price.idle_usd_per_hour * HOURS_PER_DAY),
+        "cluster": [
+            {"what": each.what, "usd_per_hour": each.usd_per_hour, "why": each.why}
+            for each in price.cluster
+        ],
         "saved_by_destroying_compute_usd_per_hour": _cents(price.saved_usd_per_hour),
         "price_list": price.list_date,
         "end": None
@@ -62,7 +66,9 @@ def purchase_lines(
     if price.kind == "on-demand":
         yield f"Destroying compute alone saves {usd:,.2f} USD per hour; what holds weights stays."
     else:
-        yield "Destroying compute alone saves nothing: what is reserved is charged whether it runs or not."
+        saved = price.saved_usd_per_hour
+        whose = f"{saved:,.2f} USD per hour, the cluster's" if saved else "nothing"
+        yield f"Destroying compute alone saves {whose}: what is reserved is charged whether it runs or not."
     if end is not None:
         left = f"{end.hours_left:,.1f} hours and {end.hours_left * usd:,.2f} USD are left"
         yield f"It ends at {_time(end.ends)}: {left}. Serve until {_time(end.stop_by)} at most."

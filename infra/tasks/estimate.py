@@ -11,10 +11,12 @@ from typing import cast
 
 import yaml
 
+from infra.catalog.eks import read_eks_parts
 from infra.catalog.load import Catalog
 from infra.catalog.lustre_sizes import LustreSettings
 from infra.checks.view import view_plan
 from infra.errors import StackError
+from infra.memory.cluster_price import ClusterDay
 from infra.memory.price import HourlyPrice
 from infra.memory.reservation_end import reservation_end
 from infra.plan.compile import compile_stack
@@ -176,6 +178,7 @@ def _estimate(name: str, stack: LoadedStack, asked: _Asked, catalog: Catalog) ->
         is_rented=is_rented,
         capacity=spec.capacity.kind if spec.capacity else None,
         num_reserved=asked.num_reserved,
+        cluster=_cluster(stack.name) if spec.platform == "aws-eks" else None,
     )
     estimate = estimate_plan(name, view_plan(compiled.plan, catalog), surroundings)
     if estimate is None or not estimate.roles:
@@ -192,12 +195,11 @@ def _lustre(stack_name: str) -> LustreSettings:
         StackError: the configuration holds something else than numbers there.
     """
     declared = _read_map(PROJECT / "Pulumi.yaml").get("config", {})
-    path = PROJECT / "stacks" / f"Pulumi.{stack_name}.yaml"
-    given = _read_map(path).get("config", {}) if path.is_file() else {}
+    path, given = _configured(stack_name)
     found: dict[str, object] = {}
     for key in _TIERS:
         default = cast("Mapping[str, Mapping[str, object]]", declared)[key]["default"]
-        found[key] = cast("Mapping[str, object]", given).get(f"moe-infra:{key}", default)
+        found[key] = given.get(f"moe-infra:{key}", default)
     try:
         return LustreSettings(
             capacity_gib=int(str(found["fsx_capacity_gib"])),
@@ -207,6 +209,20 @@ def _lustre(stack_name: str) -> LustreSettings:
     except ValueError as error:
         what = "fsx_capacity_gib and fsx_throughput are whole numbers."
         raise StackError(str(path), what, "Correct them with `pulumi config set`.") from error
+
+
+def _cluster(stack_name: str) -> ClusterDay:
+    """A stack's cluster today: of the version that its Pulumi configuration names, else of the catalogue's."""
+    named = _configured(stack_name)[1].get("moe-infra:kubernetes_version")
+    version = str(named or read_eks_parts().kubernetes.version)
+    return ClusterDay(kubernetes_version=version, day=datetime.now(UTC).date())
+
+
+def _configured(stack_name: str) -> tuple[Path, Mapping[str, object]]:
+    """Where a stack's Pulumi configuration stands, and what it says by full key."""
+    path = PROJECT / "stacks" / f"Pulumi.{stack_name}.yaml"
+    given = _read_map(path).get("config", {}) if path.is_file() else {}
+    return path, cast("Mapping[str, object]", given)
 
 
 def _read_map(path: Path) -> Mapping[str, object]:

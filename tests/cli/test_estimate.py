@@ -107,6 +107,24 @@ def test_machines_on_demand_and_hosts_of_ones_own_have_no_reservation() -> None:
     assert (code, document["purchase"]) == (0, None)
 
 
+def test_a_cluster_on_eks_is_counted_beside_its_block() -> None:
+    code, document = estimate("--stack", "eks-b200-tp8")
+    assert code == 0
+    purchase = document["purchase"]
+    assert isinstance(purchase, dict)
+    cluster = {each["what"]: each["usd_per_hour"] for each in purchase["cluster"]}
+    assert cluster["2 system nodes"] == pytest.approx(2 * 0.4032)
+    beside = sum(cluster.values())  # the control plane's follows the day
+    assert purchase["usd_per_hour"] == pytest.approx(98.84 + beside, abs=0.001)
+    assert purchase["saved_by_destroying_compute_usd_per_hour"] == pytest.approx(beside, abs=0.001)
+    assert purchase["reserved"] == purchase["used"] == 1
+    done = run(FAB, "estimate", "--stack", "eks-b200-tp8", "--compare", "b200-sglang-tp8")
+    (row,) = [line for line in done.stdout.splitlines() if "of these the cluster" in line]
+    assert row.split()[-2:] == [f"{24 * beside:,.2f}", "-"]
+    assert f"saves {beside:,.2f} USD per hour, the cluster's" in done.stdout
+    assert "2 × m7i.2xlarge on-demand at 0.4032" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [

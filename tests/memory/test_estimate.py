@@ -17,6 +17,7 @@ NOWHERE = Surroundings(
     is_rented=False,
     capacity=None,
     num_reserved=None,
+    cluster=None,
 )
 # A published figure is rounded to a tenth, and so are the parts it is made of.
 ROUNDING = 0.16

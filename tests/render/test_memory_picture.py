@@ -17,6 +17,7 @@ NOWHERE = Surroundings(
     is_rented=False,
     capacity=None,
     num_reserved=None,
+    cluster=None,
 )
 RED = "#dc2626"
 
