@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -76,6 +77,30 @@ class AcceleratorNodes:
     placement_group: pulumi.Input[str] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Nodes:
+    """What groups differ in.
+
+    Args:
+        image: type of the image, as EKS names it.
+        user_data: what first boot is told, in base64.
+        interfaces: empty for the one that EKS gives to a node.
+        placement_group: name, None for none.
+    """
+
+    count: int
+    instance_type: str
+    image: str
+    volume_gib: int
+    user_data: str
+    interfaces: tuple[NetworkInterface, ...]
+    capacity: CapacityKind
+    reservation_id: str | None
+    placement_group: pulumi.Input[str] | None
+    labels: Mapping[str, str]
+    taints: tuple[eks.NodeGroupTaintArgsDict, ...]
+
+
 class AcceleratorGroup(pulumi.ComponentResource):
     """The nodes with accelerators: as many as the stack has hosts, no more and no fewer.
 
@@ -86,37 +111,20 @@ class AcceleratorGroup(pulumi.ComponentResource):
 
     def __init__(self, name: str, nodes: AcceleratorNodes, place: Place, tags: Tags) -> None:
         super().__init__("moe-infra:nodes:AcceleratorGroup", name)
-        # by its capacity the policy pack knows whether a reservation has to be targeted
-        named = {"capacity": nodes.capacity}
-        template = ec2.LaunchTemplate(
-            name,
-            instance_type=nodes.instance_type.id,
-            user_data=user_data(node_config(has_disks=True), nodes.mount_script),
-            metadata_options=METADATA,
-            block_device_mappings=[root_volume(nodes.volume_gib)],
-            network_interfaces=[
-                network_interface(each, groups=place.group_ids, subnet_id=None)
-                for each in nodes.interfaces
-            ],
-            placement={"group_name": nodes.placement_group} if nodes.placement_group else None,
-            tag_specifications=_tagged(tags.lasting(name, **named)),
-            update_default_version=True,
-            tags=tags.of(name, **named),
-            opts=ResourceOptions(parent=self, ignore_changes=KEPT_TAGS),
-            **capacity_arguments(nodes.capacity, nodes.reservation_id),
-        )
-        self.group = _node_group(
-            self,
-            name,
-            template,
-            place,
-            tags,
+        made_of = _Nodes(
             count=nodes.count,
-            ami_type=nodes.image,
-            capacity_type=CAPACITY_TYPES[nodes.capacity],
+            instance_type=nodes.instance_type.id,
+            image=nodes.image,
+            volume_gib=nodes.volume_gib,
+            user_data=user_data(node_config(has_disks=True), nodes.mount_script),
+            interfaces=nodes.interfaces,
+            capacity=nodes.capacity,
+            reservation_id=nodes.reservation_id,
+            placement_group=nodes.placement_group,
             labels={POOL_LABEL: POOL},
-            taints=[{"key": TAINT, "value": "present", "effect": "NO_SCHEDULE"}],
+            taints=({"key": TAINT, "value": "present", "effect": "NO_SCHEDULE"},),
         )
+        self.group = _node_group(self, name, made_of, place, tags)
         self.register_outputs({})
 
 
@@ -127,28 +135,20 @@ class SystemGroup(pulumi.ComponentResource):
         self, name: str, nodes: SystemNodes, node: SystemNode, place: Place, tags: Tags
     ) -> None:
         super().__init__("moe-infra:nodes:SystemGroup", name)
-        named = {"capacity": "on-demand"}
-        template = ec2.LaunchTemplate(
-            name,
-            instance_type=node.instance_type,
-            user_data=user_data(node_config(has_disks=False), None),
-            metadata_options=METADATA,
-            block_device_mappings=[root_volume(nodes.volume_gib)],
-            tag_specifications=_tagged(tags.lasting(name, **named)),
-            update_default_version=True,
-            tags=tags.of(name, **named),
-            opts=ResourceOptions(parent=self, ignore_changes=KEPT_TAGS),
-        )
-        self.group = _node_group(
-            self,
-            name,
-            template,
-            place,
-            tags,
+        made_of = _Nodes(
             count=nodes.count,
-            ami_type=node.image,
-            capacity_type="ON_DEMAND",
+            instance_type=node.instance_type,
+            image=node.image,
+            volume_gib=nodes.volume_gib,
+            user_data=user_data(node_config(has_disks=False), None),
+            interfaces=(),
+            capacity="on-demand",
+            reservation_id=None,
+            placement_group=None,
+            labels={},
+            taints=(),
         )
+        self.group = _node_group(self, name, made_of, place, tags)
         self.register_outputs({})
 
 
@@ -177,27 +177,10 @@ def user_data(config: str, script: str | None) -> str:
     return base64.b64encode("\n".join(lines).encode()).decode()
 
 
-def _tagged(tags: dict[str, str]) -> list[ec2.LaunchTemplateTagSpecificationArgs]:
-    """What nodes get as they are made; tags that change later would replace them."""
-    return [
-        ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
-        for kind in ("instance", "volume", "network-interface")
-    ]
-
-
-def _node_group(  # noqa: PLR0913 - what the two groups differ in
-    parent: pulumi.Resource,
-    name: str,
-    template: ec2.LaunchTemplate,
-    place: Place,
-    tags: Tags,
-    *,
-    count: int,
-    ami_type: str,
-    capacity_type: str,
-    labels: dict[str, str] | None = None,
-    taints: list[eks.NodeGroupTaintArgsDict] | None = None,
+def _node_group(
+    parent: pulumi.Resource, name: str, nodes: _Nodes, place: Place, tags: Tags
 ) -> eks.NodeGroup:
+    template = _launch_template(parent, name, nodes, place, tags)
     return eks.NodeGroup(
         name,
         cluster_name=place.cluster.name,
@@ -205,13 +188,17 @@ def _node_group(  # noqa: PLR0913 - what the two groups differ in
         subnet_ids=[place.subnet_id],
         version=place.cluster.version,
         release_version=place.release,
-        ami_type=ami_type,
-        capacity_type=capacity_type,
-        scaling_config={"desired_size": count, "min_size": count, "max_size": count},
+        ami_type=nodes.image,
+        capacity_type=CAPACITY_TYPES[nodes.capacity],
+        scaling_config={
+            "desired_size": nodes.count,
+            "min_size": nodes.count,
+            "max_size": nodes.count,
+        },
         launch_template={"id": template.id, "version": template.latest_version.apply(str)},
         update_config={"max_unavailable": 1, "update_strategy": "MINIMAL"},
-        labels=labels,
-        taints=taints,
+        labels=nodes.labels or None,
+        taints=nodes.taints or None,
         tags=tags.of(name),
         opts=ResourceOptions(
             parent=parent,
@@ -220,3 +207,35 @@ def _node_group(  # noqa: PLR0913 - what the two groups differ in
             delete_before_replace=True,
         ),
     )
+
+
+def _launch_template(
+    parent: pulumi.Resource, name: str, nodes: _Nodes, place: Place, tags: Tags
+) -> ec2.LaunchTemplate:
+    # by its capacity the policy pack knows whether a reservation has to be targeted
+    named = {"capacity": nodes.capacity}
+    interfaces = [
+        network_interface(each, groups=place.group_ids, subnet_id=None) for each in nodes.interfaces
+    ]
+    return ec2.LaunchTemplate(
+        name,
+        instance_type=nodes.instance_type,
+        user_data=nodes.user_data,
+        metadata_options=METADATA,
+        block_device_mappings=[root_volume(nodes.volume_gib)],
+        network_interfaces=interfaces or None,
+        placement={"group_name": nodes.placement_group} if nodes.placement_group else None,
+        tag_specifications=_tagged(tags.lasting(name, **named)),
+        update_default_version=True,
+        tags=tags.of(name, **named),
+        opts=ResourceOptions(parent=parent, ignore_changes=KEPT_TAGS),
+        **capacity_arguments(nodes.capacity, nodes.reservation_id),
+    )
+
+
+def _tagged(tags: dict[str, str]) -> list[ec2.LaunchTemplateTagSpecificationArgs]:
+    """What nodes get as they are made; tags that change later would replace them."""
+    return [
+        ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
+        for kind in ("instance", "volume", "network-interface")
+    ]
