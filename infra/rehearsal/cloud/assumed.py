@@ -50,8 +50,8 @@ ASSUMED: tuple[Assumption, ...] = (
         if_wrong="The node group is refused with EKS's words; the cluster stands, and `addressed` is the way out.",
     ),
     Assumption(
-        what="A node group whose own nodes are more than its reservation holds is refused at once; what else runs in "
-        "the reservation is not counted.",
+        what="A node group is refused at once when its reservation or its subnets have no room for all of its nodes; "
+        "addresses of pods are not counted.",
         if_wrong="The group's creation waits and fails after its time limit; the next `up` goes on.",
     ),
 )

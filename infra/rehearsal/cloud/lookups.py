@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Mapping, Sequence
 
 from infra.rehearsal.cloud.cluster_lookups import CLUSTER_LOOKUPS
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.load_balancer_kinds import LOAD_BALANCER
-from infra.rehearsal.cloud.machine_kinds import INSTANCE, RESERVED_ADDRESSES, TEMPLATE, addresses_of
+from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.network_kinds import SUBNET
 from infra.rehearsal.cloud.question import Lookup, Question, missing
+from infra.rehearsal.cloud.running_machines import Machine, num_free, running_machines
 from infra.rehearsal.cloud.storage_kinds import BUCKET
-from infra.rehearsal.cloud.store import Reservation, Resource, Store
+from infra.rehearsal.cloud.store import Reservation, Store
 from infra.rehearsal.cloud.world import (
     IMAGES,
     NODE_IMAGES,
@@ -195,23 +195,16 @@ def _subnet(question: Question) -> dict[str, object]:
     found = question.store.get(SUBNET, identity)
     if found is None:
         raise missing("EC2 Subnet", identity)
-    block = ipaddress.IPv4Network(str(found.inputs["cidrBlock"]))
-    taken = {
-        address
-        for instance in question.store.of_type(INSTANCE)
-        for address in addresses_of(instance)
-        if ipaddress.IPv4Address(address) in block
-    }
     return {
         **found.outputs,
         "id": identity,
-        "availableIpAddressCount": block.num_addresses - RESERVED_ADDRESSES - len(taken),
+        "availableIpAddressCount": num_free(found, running_machines(question.store)),
         "mapPublicIpOnLaunch": found.inputs.get("mapPublicIpOnLaunch") is True,
     }
 
 
 def _instances(question: Question) -> dict[str, object]:
-    """Machines by subnet and tags; all that the emulation has are running."""
+    """Machines by subnet and tags, nodes of groups among them; all that the emulation has are running."""
     rows = question.args.get("filters")
     wanted = {
         str(row["name"]): question.filter(str(row["name"]))
@@ -219,25 +212,24 @@ def _instances(question: Question) -> dict[str, object]:
     }
     found = [
         each
-        for each in question.store.of_type(INSTANCE)
+        for each in running_machines(question.store)
         if all(_has(each, name, values) for name, values in wanted.items())
     ]
     return {
         "id": question.region,
         "ids": [each.id for each in found],
-        "privateIps": [each.outputs["privateIp"] for each in found],
+        "privateIps": [each.addresses[0] for each in found],
         "publicIps": [],
         "ipv6Addresses": [],
     }
 
 
-def _has(instance: Resource, name: str, values: Sequence[str]) -> bool:
+def _has(machine: Machine, name: str, values: Sequence[str]) -> bool:
     """Whether a machine passes one filter of `DescribeInstances`."""
     if name.startswith("tag:"):
-        tags = instance.inputs.get("tags")
-        return isinstance(tags, dict) and tags.get(name.removeprefix("tag:")) in values
+        return machine.tags.get(name.removeprefix("tag:")) in values
     if name == "subnet-id":
-        return instance.outputs["subnetId"] in values
+        return machine.subnet_id in values
     raise RefusedError("NotEmulated", f"The emulated cloud does not filter machines by {name}.")
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from infra.rehearsal.cloud.identity_kinds import PROFILE
 from infra.rehearsal.cloud.interface_rules import LaunchInterface, layout_refusals, read_interfaces
@@ -17,11 +16,17 @@ from infra.rehearsal.cloud.kind import (
     Made,
     RefusedError,
     Request,
-    network,
     values_at,
 )
 from infra.rehearsal.cloud.machine_facts import MachineFacts, machine_facts
 from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET, ec2_arn
+from infra.rehearsal.cloud.running_machines import (
+    Machine,
+    free_addresses,
+    hidden_machines,
+    machines_of,
+    running_machines,
+)
 from infra.rehearsal.cloud.store import Reservation, Resource, digits
 from infra.rehearsal.cloud.world import IMAGES, ZONES, CloudZone, is_offered
 
@@ -29,8 +34,6 @@ PLACEMENT_GROUP = "aws:ec2/placementGroup:PlacementGroup"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 INSTANCE = "aws:ec2/instance:Instance"
 
-RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
-_WINDOW = 250  # addresses are spread over the first so many of a subnet, so that they read easily
 # Properties of a launch template that are in none of its versions: the provider makes no new one for them
 # (ec2_launch_template.go, CustomizeDiff).
 _OF_THE_TEMPLATE = frozenset(
@@ -97,7 +100,7 @@ def _is_new_version(old: Inputs, new: Inputs) -> bool:
 
 def _make_instance(request: Request) -> Made:
     if request.old is not None:
-        return Made(id=request.old.id, computed=_computed(request.old), hidden=request.old.hidden)
+        return _made_again(request.old, _tags(request))
     launch = _read_launch(request)
     _check_image(launch)
     refusals = list(layout_refusals(launch.machine, launch.interfaces))
@@ -125,17 +128,26 @@ def _make_instance(request: Request) -> Made:
         )[:1],
         "placementGroup": launch.text("placement.groupName"),
     }
-    hidden = {
-        "addresses": addresses,
-        "reservation": _reservation_id(launch),
-        "zone": launch.zone.zone_id,
-    }
-    return Made(id=identity, computed=computed, hidden=hidden)
+    machine = Machine(
+        id=identity,
+        subnet_id=launch.subnet.id,
+        reservation=_reservation_id(launch),
+        addresses=addresses,
+        tags=_tags(request),
+    )
+    return Made(id=identity, computed=computed, hidden=hidden_machines([machine]))
 
 
-def _computed(old: Resource) -> dict[str, object]:
-    """What a changed instance keeps."""
-    return {name: value for name, value in old.outputs.items() if name not in old.inputs}
+def _made_again(old: Resource, tags: Mapping[str, str]) -> Made:
+    """A changed instance: it keeps all that the cloud has given it."""
+    computed = {name: value for name, value in old.outputs.items() if name not in old.inputs}
+    machines = [replace(each, tags=tags) for each in machines_of(old)]
+    return Made(id=old.id, computed=computed, hidden={**old.hidden, **hidden_machines(machines)})
+
+
+def _tags(request: Request) -> dict[str, str]:
+    tags = request.inputs.get("tags")
+    return {name: str(value) for name, value in tags.items()} if isinstance(tags, dict) else {}
 
 
 def _read_launch(request: Request) -> _Launch:
@@ -224,27 +236,24 @@ def _check_capacity(launch: _Launch) -> None:
         raise RefusedError(
             "Unsupported", f"{launch.machine.name} can be launched into a capacity block only."
         )
-    running = store.of_type(INSTANCE)
     if identity:
-        _check_reservation(launch, identity, market, running)
+        _check_reservation(launch, identity, market)
     if launch.text("placement.groupName"):
         _check_placement(launch, market)
     limit = store.account.instances_before_capacity_runs_out
-    if limit is not None and len(running) >= limit:
+    if limit is not None and len(store.of_type(INSTANCE)) >= limit:
         what = f"We currently do not have sufficient {launch.machine.name} capacity in {zone.name}."
         raise RefusedError("InsufficientInstanceCapacity", what)
 
 
-def _check_reservation(
-    launch: _Launch, identity: str, market: str, running: Sequence[Resource]
-) -> None:
+def _check_reservation(launch: _Launch, identity: str, market: str) -> None:
     reservation = launch.request.store.account.reservations.get(identity)
     if reservation is None:
         what = f"The capacity reservation '{identity}' does not exist."
         raise RefusedError("InvalidCapacityReservationId.NotFound", what)
     for sentence in _reservation_refusals(launch, reservation, market):
         raise RefusedError("InvalidParameterCombination", f"{sentence} ({identity}).")
-    used = sum(each.hidden.get("reservation") == identity for each in running)
+    used = sum(each.reservation == identity for each in running_machines(launch.request.store))
     if used >= reservation.num_instances:
         what = f"{identity} holds {reservation.num_instances} instances; all are in use."
         raise RefusedError("ReservationCapacityExceeded", what)
@@ -274,36 +283,14 @@ def _check_placement(launch: _Launch, market: str) -> None:
 
 
 def _take_addresses(launch: _Launch) -> list[str]:
-    """An address for each interface that takes one, the primary's first: free ones, by the URN."""
-    block = network(str(launch.subnet.inputs["cidrBlock"]), "InvalidSubnet.Range")
+    """An address for each interface that takes one, the primary's first."""
     wanted = sum(each.has_address for each in launch.interfaces)
-    taken = {
-        address
-        for instance in launch.request.store.of_type(INSTANCE)
-        for address in addresses_of(instance)
-    }
-    room = block.num_addresses - RESERVED_ADDRESSES
-    first = int(launch.request.digits, 16) % min(room, _WINDOW)
-    candidates = (
-        str(ipaddress.IPv4Address(int(block.network_address) + 4 + (first + step) % room))
-        for step in range(room)
-    )
-    free = [
-        address
-        for address, _ in zip(
-            (each for each in candidates if each not in taken), range(wanted), strict=False
-        )
-    ]
+    running = running_machines(launch.request.store)
+    free = free_addresses(launch.subnet, running, wanted, launch.request.digits)
     if len(free) < wanted:
         what = f"There are not enough free addresses in subnet '{launch.subnet.id}' to satisfy the requested number"
         raise RefusedError("InsufficientFreeAddressesInSubnet", f"{what} of instances.")
     return free
-
-
-def addresses_of(instance: Resource) -> list[str]:
-    """The addresses that an instance has taken, the primary interface's first."""
-    addresses = instance.hidden.get("addresses")
-    return addresses if isinstance(addresses, list) else []
 
 
 KINDS: Mapping[str, Kind] = {

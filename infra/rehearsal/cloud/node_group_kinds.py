@@ -23,7 +23,14 @@ from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, 
 from infra.rehearsal.cloud.machine_facts import MachineFacts, machine_facts
 from infra.rehearsal.cloud.machine_kinds import TEMPLATE
 from infra.rehearsal.cloud.network_kinds import SUBNET
-from infra.rehearsal.cloud.store import Resource
+from infra.rehearsal.cloud.running_machines import (
+    Machine,
+    free_addresses,
+    hidden_machines,
+    machines_of,
+    running_machines,
+)
+from infra.rehearsal.cloud.store import Resource, digits
 from infra.rehearsal.cloud.world import ORDINARY_MACHINES, ZONES, is_offered
 
 _BLOCK = "CAPACITY_BLOCK"
@@ -41,6 +48,7 @@ def _make_node_group(request: Request) -> Made:
     ):
         raise RefusedError(BAD, sentence)
     _check_capacity(request, template)
+    machines = _nodes(request, template)
     scaling = f"eks-{name}-{request.digits[:8]}"
     computed = {
         "arn": eks_arn(request, "nodegroup", f"{request.text('clusterName')}/{name}"),
@@ -50,8 +58,8 @@ def _make_node_group(request: Request) -> Made:
     }
     if not request.text("releaseVersion"):
         computed["releaseVersion"] = f"{cluster.inputs.get('version')}.0-20260101"
-    hidden = {"reservation": _reservation_id(template)}
-    return Made(id=f"{request.text('clusterName')}:{name}", computed=computed, hidden=hidden)
+    identity = f"{request.text('clusterName')}:{name}"
+    return Made(id=identity, computed=computed, hidden=hidden_machines(machines))
 
 
 def _template(request: Request) -> Mapping[str, object]:
@@ -74,11 +82,7 @@ def _group_refusals(request: Request, cluster: Resource) -> Iterator[str]:
         yield f"Desired capacity {wanted} must be between {least} and {most}."
     if request.text("version") not in {"", cluster.inputs.get("version")}:
         yield f"The cluster runs {cluster.inputs.get('version')}, the nodes would run {request.text('version')}."
-    zones = {
-        str(found.outputs["availabilityZoneId"])
-        for value in values_at(request.inputs, "subnetIds[]")
-        if (found := request.store.get(SUBNET, str(value))) is not None
-    }
+    zones = {str(each.outputs["availabilityZoneId"]) for each in _subnets(request)}
     if capacity == _BLOCK and len(zones) != 1:
         yield "A node group on a capacity block has subnets of its zone alone."
     if capacity == _BLOCK and _is_upgrade_of_running(request):
@@ -90,6 +94,11 @@ def _is_upgrade_of_running(request: Request) -> bool:
     old = request.old
     if old is None or not map_of(old.inputs.get("scalingConfig")).get("desiredSize"):
         return False
+    return _has_other_nodes(request, old)
+
+
+def _has_other_nodes(request: Request, old: Resource) -> bool:
+    """Whether a group's nodes are made from something else than before."""
     paths = ("version", "releaseVersion", "launchTemplate.id", "launchTemplate.version")
     return any(
         request.text(path) != next((str(each) for each in values_at(old.inputs, path)), "")
@@ -128,12 +137,22 @@ def _machine_refusals(request: Request, template: Mapping[str, object]) -> Itera
 
 
 def _zone_refusals(request: Request, machine: MachineFacts) -> Iterator[str]:
-    for value in values_at(request.inputs, "subnetIds[]"):
-        subnet = request.store.get(SUBNET, str(value))
-        if subnet is not None:
-            zone = ZONES[str(subnet.outputs["availabilityZoneId"])]
-            if not is_offered(machine.name, zone):
-                yield f"Your requested instance type ({machine.name}) is not supported in {zone.name}."
+    for subnet in _subnets(request):
+        zone = ZONES[str(subnet.outputs["availabilityZoneId"])]
+        if not is_offered(machine.name, zone):
+            yield f"Your requested instance type ({machine.name}) is not supported in {zone.name}."
+
+
+def _subnets(request: Request) -> list[Resource]:
+    """The group's subnets; links have seen that they are there."""
+    found = (
+        request.store.get(SUBNET, str(each)) for each in values_at(request.inputs, "subnetIds[]")
+    )
+    return [each for each in found if each is not None]
+
+
+def _num_wanted(request: Request) -> int:
+    return int(str(map_of(request.inputs.get("scalingConfig")).get("desiredSize")))
 
 
 def _reservation_id(template: Mapping[str, object]) -> str:
@@ -161,9 +180,9 @@ def _check_capacity(request: Request, template: Mapping[str, object]) -> None:
     if reservation is None:
         what = f"The capacity reservation '{identity}' does not exist."
         raise RefusedError("InvalidCapacityReservationId.NotFound", what)
-    subnet = request.store.get(SUBNET, str(next(values_at(request.inputs, "subnetIds[]"), "")))
-    zone_id = str(subnet.outputs["availabilityZoneId"]) if subnet is not None else ""
-    wanted = int(str(map_of(request.inputs.get("scalingConfig")).get("desiredSize")))
+    zone_id = next((str(each.outputs["availabilityZoneId"]) for each in _subnets(request)), "")
+    running = running_machines(request.store, without=request.old)
+    used = sum(each.reservation == identity for each in running)
     for is_wrong, sentence in (
         (reservation.state != "active", f"The reservation is {reservation.state}"),
         (
@@ -174,10 +193,55 @@ def _check_capacity(request: Request, template: Mapping[str, object]) -> None:
             reservation.zone_id != zone_id,
             f"It is in {reservation.zone_id}, the subnet in {zone_id}",
         ),
-        (reservation.num_instances < wanted, f"It holds {reservation.num_instances} instances"),
+        (
+            reservation.num_instances < used + _num_wanted(request),
+            f"It holds {reservation.num_instances} instances; {used} are in use by others",
+        ),
     ):
         if is_wrong:
             raise RefusedError("AsgInstanceLaunchFailures", f"{sentence} ({identity}).")
+
+
+def _nodes(request: Request, template: Mapping[str, object]) -> list[Machine]:
+    """The machines of a group: those that stay as they are, and new ones in its subnets by turns.
+
+    What a change replaces is given back first, one machine after the other (`MINIMAL`).
+    """
+    wanted, subnets, old = _num_wanted(request), _subnets(request), request.old
+    stay = machines_of(old)[:wanted] if old and not _has_other_nodes(request, old) else []
+    others = running_machines(request.store, without=old)
+    interfaces = read_interfaces(template.get("networkInterfaces"))
+    num_addresses = (
+        sum(each.has_address for each in interfaces) or 1
+    )  # none told: the one of every machine
+    version = request.text("launchTemplate.version")
+    nodes = [*stay]
+    for number in range(len(stay), wanted):
+        subnet, seed = subnets[number % len(subnets)], digits(f"{request.urn}#{version}/{number}")
+        addresses = free_addresses(subnet, [*others, *nodes], num_addresses, seed)
+        if len(addresses) < num_addresses:
+            what = f"Subnet '{subnet.id}' does not have enough free addresses for {wanted} nodes."
+            raise RefusedError("InsufficientFreeAddresses", what)
+        node = Machine(
+            id=f"i-{seed}",
+            subnet_id=subnet.id,
+            reservation=_reservation_id(template),
+            addresses=addresses,
+            tags=_node_tags(template),
+        )
+        nodes.append(node)
+    return nodes
+
+
+def _node_tags(template: Mapping[str, object]) -> dict[str, str]:
+    """What a template's specification of tags gives to instances."""
+    rows = template.get("tagSpecifications")
+    return {
+        name: str(value)
+        for row in (rows if isinstance(rows, list) else [])
+        if row.get("resourceType") == "instance"
+        for name, value in map_of(row.get("tags")).items()
+    }
 
 
 KINDS: Mapping[str, Kind] = {
