@@ -31,8 +31,8 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Mypy in its strict mode, over the project and its tests."""
-    session.run("mypy", "infra", "tests", "fabfile.py", "noxfile.py")
+    """Mypy in its strict mode, over the project, its tests and its benchmarks, which nothing else runs."""
+    session.run("mypy", "infra", "tests", "benchmarks", "fabfile.py", "noxfile.py")
 
 
 @nox.session

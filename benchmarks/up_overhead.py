@@ -148,8 +148,8 @@ def _slowest(site: Site, begun: float) -> tuple[float, float]:
                 started[host.name, unit] = at
             elif SERVES in str(line["MESSAGE"]):
                 ready[host.name, unit] = at
-    unit = max(ready, key=lambda one: ready[one] - started[one])
-    return started[unit], ready[unit]
+    slowest = max(ready, key=lambda one: ready[one] - started[one])
+    return started[slowest], ready[slowest]
 
 
 def _interpreter_s() -> float:
