@@ -63,6 +63,35 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Pair:
+    """A prefill and a decode rank that one request goes through, as a router would send it.
+
+    Args:
+        endpoints: what the ranks share.
+        rank: the one of the two that is proven.
+        prefill: who computes the prompt.
+        decode: who generates the answer.
+        question: the client's request.
+        asking: how requests are sent.
+    """
+
+    endpoints: Endpoints
+    rank: RankEndpoint
+    prefill: RankEndpoint
+    decode: RankEndpoint
+    question: Question
+    asking: Asking
+
+    def ask(self, rank: RankEndpoint, body: Mapping[str, object]) -> Step:
+        """One request of the two."""
+        return _ask(self.endpoints, rank, self.asking, (self.question.path, body))
+
+    def with_counter(self, steps: list[Step]) -> Proof:
+        """These steps as one probe that proves the rank, and needs both."""
+        return _with_counter(self.endpoints, self.rank, (self.prefill, self.decode), steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """The requests that prove one rank.
 
@@ -144,9 +173,15 @@ def build_question(
         step = _ask(endpoints, rank, asking, (question.path, question.body))
         return _with_counter(endpoints, rank, (rank,), [step])
     prefill, decode = (rank, partner) if rank.role == "prefill" else (partner, rank)
-    if endpoints.handover == "answer":
-        return _one_after_the_other(endpoints, (rank, prefill, decode), question, asking)
-    return _both_at_once(endpoints, (rank, prefill, decode), question, asking)
+    pair = _Pair(
+        endpoints=endpoints,
+        rank=rank,
+        prefill=prefill,
+        decode=decode,
+        question=question,
+        asking=asking,
+    )
+    return _one_after_the_other(pair) if endpoints.handover == "answer" else _both_at_once(pair)
 
 
 def judge_proof(
@@ -198,58 +233,36 @@ def _stray_address(rank: RankEndpoint, body: object) -> str | None:
     )
 
 
-def _one_after_the_other(
-    endpoints: Endpoints,
-    ranks: tuple[RankEndpoint, RankEndpoint, RankEndpoint],
-    question: Question,
-    asking: Asking,
-) -> Proof:
-    """The prefill rank first; what it answers about its KV cache goes to the decode rank.
-
-    Args:
-        endpoints: what the ranks share.
-        ranks: the one that is proven, then prefill and decode.
-        question: the client's request.
-        asking: how requests are sent.
-    """
-    rank, prefill, decode = ranks
-    body = prefill_part(question.body, None)
-    first = _ask(endpoints, prefill, asking, (question.path, body))
-    second = _ask(endpoints, decode, asking, (question.path, question.body))
-    second["merge"] = {"from_step": 1 if rank.counts_tokens else 0, "key": KV_PARAMS}
-    return _with_counter(endpoints, rank, (prefill, decode), [first, second])
+def _one_after_the_other(pair: _Pair) -> Proof:
+    """The prefill rank first; what it answers about its KV cache goes to the decode rank."""
+    first = pair.ask(pair.prefill, prefill_part(pair.question.body, None))
+    second = pair.ask(pair.decode, pair.question.body)
+    second["merge"] = {"from_step": 1 if pair.rank.counts_tokens else 0, "key": KV_PARAMS}
+    return pair.with_counter([first, second])
 
 
-def _both_at_once(
-    endpoints: Endpoints,
-    ranks: tuple[RankEndpoint, RankEndpoint, RankEndpoint],
-    question: Question,
-    asking: Asking,
-) -> Proof:
-    """Both sides get the request at the same time and find each other by a bootstrap server.
-
-    Args:
-        endpoints: what the ranks share.
-        ranks: the one that is proven, then prefill and decode.
-        question: the client's request.
-        asking: how requests are sent.
-    """
-    rank, prefill, decode = ranks
-    body, number = question.body, _number(asking.nonce, rank)
-    if endpoints.handover == "bootstrap-room":
-        place = urlsplit(prefill.bootstrap or "")
+def _both_at_once(pair: _Pair) -> Proof:
+    """Both sides get the request at the same time and find each other by a bootstrap server."""
+    body, bootstrap = pair.question.body, pair.prefill.bootstrap or ""
+    number = _number(pair.asking.nonce, pair.rank)
+    if pair.endpoints.handover == "bootstrap-room":
+        place = urlsplit(bootstrap)
         room = room_fields(place.hostname or "", place.port or 0, number)
-        bodies = {prefill: {**body, **room}, decode: {**body, **room}}
+        bodies = {pair.prefill: {**body, **room}, pair.decode: {**body, **room}}
     else:
         transfer = f"moe-infra-{number:x}"
-        identity = asking.engine_ids.get((prefill.bootstrap or "", prefill.rank), "")
-        params = decode_params(prefill.bootstrap or "", identity, transfer)
-        bodies = {prefill: prefill_part(body, transfer), decode: {**body, KV_PARAMS: params}}
-    own, other = (rank, decode if rank == prefill else prefill)
-    steps = [_ask(endpoints, each, asking, (question.path, bodies[each])) for each in (own, other)]
-    proof = _with_counter(endpoints, rank, (prefill, decode), steps[:1])
+        identity = pair.asking.engine_ids.get((bootstrap, pair.prefill.rank), "")
+        params = decode_params(bootstrap, identity, transfer)
+        bodies = {
+            pair.prefill: prefill_part(body, transfer),
+            pair.decode: {**body, KV_PARAMS: params},
+        }
+    is_prefill = pair.rank == pair.prefill
+    own, other = (pair.rank, pair.decode if is_prefill else pair.prefill)
+    steps = [pair.ask(each, bodies[each]) for each in (own, other)]
+    proof = pair.with_counter(steps[:1])
     # what the client gets is the decode rank's answer
-    asked = (*proof.asked, (1, 0)) if rank == prefill else ((1, 0), *proof.asked)
+    asked = (*proof.asked, (1, 0)) if is_prefill else ((1, 0), *proof.asked)
     return replace(proof, probes=(*proof.probes, (steps[1],)), asked=asked)
 
 
