@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from infra.catalog.load import Catalog
 from infra.plan.compile import compile_file
 from infra.spec.load import PROJECT, load_stack, stack_names
+from infra.spec.plain_yaml import parse_yaml
 from infra.tasks.table import GROUPS
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def test_an_example_runs(command: str, tmp_path: Path) -> None:
 
 
 def test_the_quoted_topology_is_the_stack_s() -> None:
-    quoted = next(yaml.safe_load(text) for kind, text in BLOCKS if kind == "yaml")
+    quoted = next(parse_yaml(text) for kind, text in BLOCKS if kind == "yaml")
     spec = load_stack("gb200-2p1d").spec
     for name, role in quoted["roles"].items():
         declared = getattr(spec.roles, name).model_dump()

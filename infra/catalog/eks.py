@@ -6,14 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import Field, StrictBool, StrictInt, StrictStr, ValidationError
 
 from infra.catalog.load import CatalogueError
 from infra.catalog.schema import Architecture, Entry, SourcedEntry
+from infra.spec.plain_yaml import read_yaml
 
 FILE = Path(__file__).with_name("eks.yaml")
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Need = Literal["lustre", "efa", "domain"]
 """What a stack may need of its cluster: a Lustre file system, the EFA fabric, an NVLink domain over hosts."""
 
@@ -106,7 +105,7 @@ def read_eks_parts() -> EksParts:
     Raises:
         CatalogueError: the file is wrong.
     """
-    data = yaml.load(FILE.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - the C safe loader
+    data = read_yaml(FILE)
     try:
         return EksParts.model_validate(data)
     except ValidationError as error:

@@ -7,15 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import yaml
 from pydantic import StrictInt, StrictStr, ValidationError
 
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.load import CatalogueError
 from infra.catalog.schema import Entry, SourcedEntry
+from infra.spec.plain_yaml import read_yaml
 
 FOLDER = Path(__file__).resolve().parent / "figures"
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Kind = TypeVar("_Kind", bound=Entry)
 StorageKind = Literal["s3-to-nvme", "fsx-lustre", "efs", "local", "shared-mount", "pvc"]
 
@@ -95,7 +94,7 @@ def read_prices() -> PriceList:
 
 
 def _read(name: str, kind: type[_Kind]) -> _Kind:
-    data = yaml.load((FOLDER / name).read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - the C safe loader
+    data = read_yaml(FOLDER / name)
     try:
         return kind.model_validate(data)
     except ValidationError as error:

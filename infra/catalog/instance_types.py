@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import StrictBool, StrictInt, StrictStr, ValidationError, model_validator
 
 from infra.catalog.load import CatalogueError, UnknownIdError
@@ -21,6 +20,7 @@ from infra.catalog.network_cards import (
 )
 from infra.catalog.schema import Architecture, Entry, SourcedEntry
 from infra.spec.load import nearest
+from infra.spec.plain_yaml import read_yaml
 
 FOLDER = Path(__file__).resolve().parent / "instances"
 
@@ -31,7 +31,6 @@ BLOCK_NOTICE_MINUTES: Mapping[CapacityKind, int] = {"capacity-block": 30, "ultra
 # Before the end of a block, Amazon EKS scales managed node groups on it to zero (EKS User Guide, "Create a managed node
 # group with Capacity Blocks for ML"; checked 2026-11-22).
 MANAGED_NODES_NOTICE_MINUTES = 40
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def notice_minutes(kind: CapacityKind, *, are_managed_nodes: bool) -> int | None:
@@ -127,7 +126,7 @@ def read_instance_type(name: str) -> InstanceType:
             f"The catalogue has no instance type {name}.",
             nearest(name, instance_type_names()),
         )
-    data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - the C safe loader
+    data = read_yaml(path)
     try:
         return InstanceType.model_validate({"id": name, **data})
     except (ValidationError, TypeError) as error:

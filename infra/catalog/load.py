@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from infra.catalog.fields import FieldCatalogue
@@ -29,10 +28,10 @@ from infra.catalog.schema import (
 )
 from infra.errors import InfraError, StackError
 from infra.spec.load import nearest
+from infra.spec.plain_yaml import read_yaml
 from infra.spec.stack import RoleName
 
 ROOT = Path(__file__).resolve().parent
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _Entry = TypeVar("_Entry", bound=Entry)
 
@@ -188,7 +187,7 @@ class Catalog:
         if not path.is_file():
             what = f"The catalogue has no {folder.rstrip('s').replace('/', ' ')} {name}."
             raise UnknownIdError(f"infra/catalog/{folder}", what, nearest(name, self.ids(folder)))
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - the C safe loader
+        data = read_yaml(path)
         try:
             entry = kind.model_validate(data if kind is TuningItem else {"id": name, **data})
         except (ValidationError, TypeError) as error:

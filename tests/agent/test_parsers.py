@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from infra.agent.facts.stuck import parse_state, parse_switches
 from infra.agent.host import Refused
@@ -22,6 +21,7 @@ from infra.agent.kinds.kernel_knobs import parse_ports, render_ports
 from infra.agent.processes.listening import parse_table
 from infra.agent.services import parse_properties
 from infra.agent.staging.manifest import parse_manifest
+from infra.spec.plain_yaml import read_yaml
 
 CASES = Path(__file__).parents[1] / "cases" / "facts"
 UNITS = ["moe-s-engine@0.service"]
@@ -47,7 +47,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_a_case_is_read(path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+    case = read_yaml(path)
     parse = PARSERS[path.parent.name]
     assert case["origin"].startswith(("recorded", "written from documentation"))
     if "refused" in case:

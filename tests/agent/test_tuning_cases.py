@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from infra.spec.plain_yaml import read_yaml
 from tests.agent.stubborn_host import StubbornHost
 
 CASES = Path(__file__).parents[1] / "cases" / "tuning"
@@ -23,7 +23,7 @@ SYSTEM_FOLDERS = {"/run", "/var", "/var/lib"}
     "path", sorted(CASES.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}"
 )
 def test_a_case_holds(path: Path, tmp_path: Path) -> None:
-    case = yaml.safe_load(path.read_text())
+    case = read_yaml(path)
     host = StubbornHost(tmp_path, case.get("faults"))
     for name, text in case["host"].items():
         host.put(name, text)

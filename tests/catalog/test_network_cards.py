@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from infra.catalog.network_cards import (
 )
 from infra.rehearsal.cloud.interface_rules import LaunchInterface, layout_refusals
 from infra.rehearsal.cloud.machine_facts import MachineFacts, machine_facts
+from infra.spec.plain_yaml import read_yaml
 
 EVERY_LAYOUT = [(name, policy) for name in instance_type_names() for policy in LAYOUT_POLICIES]
 TYPES: tuple[InterfaceType, ...] = ("interface", "efa", "efa-only")
@@ -210,7 +210,7 @@ def test_a_file_whose_layout_cannot_be_launched_is_refused_when_it_is_read(
     name: str, row: dict[str, object], said: str
 ) -> None:
     path = Path(instance_types.__file__).parent / "instances" / f"{name}.yaml"
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = read_yaml(path)
     data["layouts"]["ip-saving"].append(row)
     with pytest.raises(ValueError, match=re.escape(said)):
         InstanceType.model_validate({"id": name, **data})
@@ -218,7 +218,7 @@ def test_a_file_whose_layout_cannot_be_launched_is_refused_when_it_is_read(
 
 def test_every_policy_is_laid_out_for_every_instance_type() -> None:
     path = Path(instance_types.__file__).parent / "instances" / "p5en.48xlarge.yaml"
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data = read_yaml(path)
     del data["layouts"]["addressed"]
     with pytest.raises(ValueError, match=r"layouts\.addressed: missing"):
         InstanceType.model_validate({"id": "p5en.48xlarge", **data})

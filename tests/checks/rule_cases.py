@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from infra.catalog.load import Catalog
@@ -18,6 +17,7 @@ from infra.plan.compile import compile_file
 from infra.plan.document import plan_document
 from infra.plan.imported import parse_plan
 from infra.spec.load import PROJECT
+from infra.spec.plain_yaml import read_yaml
 from tests.plan_edits import Document, PlanEdit, apply_edits
 
 FOLDER = PROJECT / "tests" / "cases" / "rules"
@@ -69,7 +69,7 @@ def rule_cases() -> Mapping[str, tuple[RuleCase, ...]]:
     """
     found: dict[str, tuple[RuleCase, ...]] = {}
     for path in sorted(FOLDER.glob("*.yaml")):
-        rows: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        rows: dict[str, Any] = read_yaml(path)
         assert not set(rows) & set(found), f"{path.name} repeats a rule of another file"
         found |= {rule: tuple(map(RuleCase.model_validate, cases)) for rule, cases in rows.items()}
     return found

@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from infra.checks.rules import RULES
 from infra.errors import StackError
 from infra.launch.preflight.table import CHECKS
 from infra.spec.load import PROJECT
+from infra.spec.plain_yaml import read_yaml
 from tests.checks.cases_beyond_plans import MANIFEST_CASES, STACK_CASES
 from tests.checks.rule_cases import CATALOG, RuleCase, judged, right_document, rule_cases
 from tests.outages.replay import Finding, findings, findings_without
@@ -62,7 +62,7 @@ class Row(BaseModel):
 
 
 def _rows() -> tuple[Mapping[int, Row], Mapping[str, Row]]:
-    document = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    document = read_yaml(FILE)
     numbered, named = (
         {key: Row.model_validate(row) for key, row in document[part].items()}
         for part in ("numbered", "named")

@@ -8,18 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_stack
 from infra.plan.compile import compile_stack
 from infra.plan.process import Plan
 from infra.spec.load import PROJECT
+from infra.spec.plain_yaml import parse_yaml
 from tests.plan.generated import loaded
 from tests.rehearsal.engine.shipped import configured, engine_world, write_checkpoints
 
 CATALOG = Catalog()
-GENERATOR = yaml.safe_load(
+GENERATOR = parse_yaml(
     (PROJECT / "tests" / "recipes" / "sglang-generator.yaml").read_text(encoding="utf-8")
 )
 

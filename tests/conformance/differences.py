@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from infra.spec.plain_yaml import read_yaml
 
 DIFFERENCES = Path(__file__).parent / "differences.yaml"
 
@@ -25,7 +25,7 @@ class Reason:
 
 def explained() -> dict[str, Reason]:
     """The reasons by case."""
-    rows = yaml.safe_load(DIFFERENCES.read_text(encoding="utf-8")) or {}
+    rows = read_yaml(DIFFERENCES) or {}
     return {
         str(name): Reason(why=str(row["why"]), at=tuple(map(str, row["at"])))
         for name, row in rows.items()

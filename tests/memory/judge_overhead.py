@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-import yaml
-
 from infra.memory.overhead import OVERHEAD_GIB
 from infra.spec.load import PROJECT
+from infra.spec.plain_yaml import read_yaml
 
 LOGS = PROJECT / "tests" / "cases" / "start_up_logs"
 PATH = PROJECT / "docs" / "estimates.md"
@@ -65,7 +64,7 @@ def read_logs() -> tuple[StartUpLog, ...]:
     return tuple(
         StartUpLog(engine=path.stem, **entry)
         for path in sorted(LOGS.glob("*.yaml"), reverse=True)
-        for entry in yaml.safe_load(path.read_text(encoding="utf-8"))
+        for entry in read_yaml(path)
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from statistics import median
 
 import pytest
-import yaml
 
 from infra.catalog.figures import read_loading_rates
 from infra.spec.load import PROJECT
+from infra.spec.plain_yaml import read_yaml
 from tests.memory.judge_overhead import PATH, StartUpLog, estimates_document, read_logs
 
 LOGS = read_logs()
@@ -47,7 +47,7 @@ def test_vllm_is_rarely_promised_more_than_it_has() -> None:
 
 
 def test_the_time_of_a_start_is_the_median_of_what_is_known() -> None:
-    starts = yaml.safe_load(TIMES.read_text(encoding="utf-8"))
+    starts = read_yaml(TIMES)
     assert len(starts) >= 5
     assert all(start["source"] for start in starts)
     known = median(start["seconds"] for start in starts)

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from infra.spec.plain_yaml import read_yaml
 from tests.plan_edits import PlanEdit
 
 FOLDER = Path(__file__).resolve().parents[1] / "cases" / "outages"
@@ -147,6 +147,6 @@ class Named:
 def read_reports() -> tuple[Named, ...]:
     """Every report, by file name."""
     return tuple(
-        Named(path.stem, Report.model_validate(yaml.safe_load(path.read_text(encoding="utf-8"))))
+        Named(path.stem, Report.model_validate(read_yaml(path)))
         for path in sorted(FOLDER.glob("*.yaml"))
     )

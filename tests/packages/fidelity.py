@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
 from infra.engines.registry import ENGINES
@@ -24,6 +22,7 @@ from infra.packages.verdicts.questions import (
 from infra.packages.verdicts.records import RECORDS, Record, Row, read_records
 from infra.plan.process import Plan
 from infra.rehearsal.engine.failures import Failed, Refused
+from infra.spec.plain_yaml import read_yaml
 from tests.packages.fidelity_names import named_in, names_the_same
 from tests.rehearsal.engine.shipped import configured, engine_world, write_checkpoints
 
@@ -195,7 +194,7 @@ class Reasons:
 
 @cache
 def reasons() -> Reasons:
-    document = yaml.safe_load(REASONS.read_text(encoding="utf-8"))
+    document = read_yaml(REASONS)
     for kind in ("later", "names"):
         document[kind] = [
             Excuse(rule=each["rule"], damaged=frozenset(each["damaged"]), reason=each["reason"])

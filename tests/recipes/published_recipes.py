@@ -11,13 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from infra.plan.foreign.assumed import Told
+from infra.spec.plain_yaml import read_yaml
 
 FOLDER = Path(__file__).parent / "published"
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ def published_recipes() -> tuple[PublishedRecipe, ...]:
         recipe
         for file in sorted(FOLDER.glob("*.yaml"))
         if file.name != "warnings.yaml"
-        for recipe in _recipes(yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 - the C safe loader
+        for recipe in _recipes(read_yaml(file))
     )
 
 
@@ -96,7 +95,7 @@ class AcceptedWarning(BaseModel):
 @cache
 def accepted_warnings() -> tuple[AcceptedWarning, ...]:
     """Every warning that was looked at."""
-    rows = yaml.safe_load((FOLDER / "warnings.yaml").read_text(encoding="utf-8"))
+    rows = read_yaml(FOLDER / "warnings.yaml")
     return tuple(AcceptedWarning.model_validate(row) for row in rows)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from infra.engines.command_line import parse_flags
 from infra.spec.load import PROJECT, stack_names
+from infra.spec.plain_yaml import read_yaml
 from tests.recipes.commands import split
 from tests.recipes.comparing import (
     CATALOG,
@@ -30,13 +31,19 @@ HERE = Path(__file__).parent
 BENCHED = ("vllm-0.17.0", "vllm-0.22.1", "vllm-0.33.0")
 
 
+@cache
+def documents() -> Mapping[str, Any]:
+    """Every published command, by the name of its file."""
+    return {path.stem: read_yaml(path) for path in sorted(HERE.glob("0*.yaml"))}
+
+
 def published(*kinds: str) -> list[Any]:
-    found = []
-    for path in sorted(HERE.glob("0*.yaml")):
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if document["kind"] in kinds:
-            found += [pytest.param(document, s, id=f"{path.stem}[{s}]") for s in document["stacks"]]
-    return found
+    return [
+        pytest.param(document, stack, id=f"{name}[{stack}]")
+        for name, document in documents().items()
+        if document["kind"] in kinds
+        for stack in document["stacks"]
+    ]
 
 
 @pytest.mark.parametrize(("document", "stack"), published("serve"))
@@ -159,15 +166,12 @@ def test_every_shipped_stack_stands_on_a_published_command() -> None:
     in_pods = {name for name in stack_names() if compiled(name).topology.is_of_pods}
     assert set(stack_names()) - in_pods == stacks
     # in pods run the commands of a stack that does: `tests/inventory/test_pods.py` compares them
-    extended = {
-        yaml.safe_load((PROJECT / "stacks" / f"{name}.yaml").read_text())["extends"]
-        for name in in_pods
-    }
+    extended = {read_yaml(PROJECT / "stacks" / f"{name}.yaml")["extends"] for name in in_pods}
     assert extended <= stacks
 
 
 def test_every_command_left_out_has_a_reason() -> None:
-    left_out = yaml.safe_load((HERE / "other.yaml").read_text(encoding="utf-8"))
+    left_out = read_yaml(HERE / "other.yaml")
     assert all(entry["command"].strip() and len(entry["why"]) > 20 for entry in left_out)
 
 

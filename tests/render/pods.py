@@ -11,6 +11,7 @@ import yaml
 
 from infra.render.cluster_facts import ClusterFacts, WeightsVolume
 from infra.render.pod_objects import PodObject
+from infra.spec.plain_yaml import parse_yaml
 
 CLUSTER = ClusterFacts(
     namespace="serving",
@@ -61,7 +62,7 @@ def pods_of(objects: Sequence[PodObject]) -> Iterator[Pod]:
     }
     number = 0
     for each in objects:
-        document: Any = yaml.safe_load(yaml.safe_dump(each.document))
+        document: Any = parse_yaml(yaml.safe_dump(each.document))
         for pod, template, labels in _made_of(each.kind, document):
             number += 1
             found = {**template["metadata"]["labels"], **labels}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 from infra.spec.load import PROJECT, SEARCHED
+from infra.spec.plain_yaml import parse_yaml
 from infra.spec.schema import PATH, schema_text, stack_schema
 from infra.spec.stack import StackSpec
 
@@ -28,7 +28,7 @@ roles: {unified: {tensor_parallel: 4}}
 
 
 def errors(text: str) -> list[str]:
-    found = Draft202012Validator(stack_schema()).iter_errors(yaml.safe_load(text))
+    found = Draft202012Validator(stack_schema()).iter_errors(parse_yaml(text))
     return [error.message for error in found]
 
 

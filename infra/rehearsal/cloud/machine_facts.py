@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
+from infra.spec.plain_yaml import read_yaml
 
 _FOLDER = Path(__file__).resolve().parents[2] / "catalog" / "instances"
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +40,7 @@ def machine_facts(name: str) -> MachineFacts | None:
     path = _FOLDER / f"{name}.yaml"
     if path.parent != _FOLDER or not path.is_file():
         return None
-    data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - the C safe loader
+    data = read_yaml(path)
     cards = data["cards"]
     return MachineFacts(
         name=name,

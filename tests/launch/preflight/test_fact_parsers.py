@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from infra.engines import transports
 from infra.launch.preflight import amd, ascend, collectives, docker_limits, linux, nvidia, roce
+from infra.spec.plain_yaml import read_yaml
 
 CASES = Path(__file__).parents[2] / "cases" / "facts"
 PARSERS: dict[str, Callable[[str], object]] = {
@@ -79,7 +79,7 @@ def cases() -> list[Path]:
 
 @pytest.mark.parametrize("path", cases(), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_case_is_read(path: Path) -> None:
-    case = yaml.safe_load(path.read_text(encoding="utf-8"))
+    case = read_yaml(path)
     assert case["origin"].startswith(("recorded", "written from documentation"))
     assert plain(PARSERS[path.parent.name](case["input"])) == case["expected"]
 
