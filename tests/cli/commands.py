@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.spec.load import PROJECT
+from tests.fab_process import FAB, run_fab
 
-FAB = str(Path(sys.executable).parent / "fab")
+__all__ = ["FAB", "need_lab", "run"]
 
 
 def run(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
     """One command to its end, in the project's folder: no terminal, nothing on standard input."""
+    if words[0] == FAB:
+        return run_fab(*words[1:], timeout_s=timeout_s)
     return subprocess.run(
         words,
         cwd=PROJECT,

@@ -17,8 +17,8 @@ import pytest
 
 from infra.spec.load import PROJECT
 from infra.tasks.table import GROUPS
+from tests.fab_process import FAB, run_fab
 
-FAB = str(Path(sys.executable).parent / "fab")
 DESIGNED_ORDER = (
     "stacks", "check", "plan", "render", "estimate", "facts", "preflight", "tune-hosts", "stage-weights", "up", "down",
     "restart", "status", "logs", "diff", "replace-host", "verify", "bundle", "import", "engines",
@@ -28,16 +28,7 @@ DESIGNED_ORDER = (
 
 def fab(*words: str) -> subprocess.CompletedProcess[str]:
     """One call, as from a script: no terminal, nothing on standard input."""
-    return subprocess.run(
-        [FAB, *words],
-        cwd=PROJECT,
-        env={**os.environ, "TERM": "xterm"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return run_fab(*words, environment={**os.environ, "TERM": "xterm"}, timeout_s=60)
 
 
 def a_stack(folder: Path, text: str, name: str = "mine") -> str:
@@ -321,3 +312,22 @@ def test_a_reader_that_goes_away_gets_no_traceback(words: tuple[str, ...]) -> No
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize(("option", "keeps"), [((), True), (("-B",), False)])
+def test_what_was_compiled_for_a_command_is_kept_unless_the_interpreter_was_told_not_to(
+    option: tuple[str, ...], *, keeps: bool
+) -> None:
+    # Invoke forbids it before it reads the file
+    program = "import sys; sys.dont_write_bytecode = True; import fabfile; print(not sys.dont_write_bytecode)"
+    done = subprocess.run(
+        [sys.executable, *option, "-c", program],
+        cwd=PROJECT,
+        env={
+            name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{keeps}\n"

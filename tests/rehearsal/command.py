@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +14,19 @@ from typing import Any
 
 from infra.rehearsal.lab import registry
 from infra.spec.load import PROJECT
+from tests.fab_process import FAB, run_fab
 
-FAB = str(Path(sys.executable).parent / "fab")
+__all__ = [
+    "FAB",
+    "Done",
+    "Shell",
+    "end",
+    "mentioning",
+    "mounts",
+    "process_tree",
+    "program_of",
+    "wait_for",
+]
 LIMIT_S = 120.0
 GONE_LIMIT_S = 5.0
 CGROUP_ROOTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
@@ -63,7 +73,8 @@ class Shell:
 
     def fab(self, *words: str) -> Done:
         """Run `fab` to its end."""
-        return self.run(FAB, *words)
+        done = run_fab(*words, environment=self.variables(), own_session=True, timeout_s=LIMIT_S)
+        return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
     def run(self, *words: str) -> Done:
         """Run a program to its end."""
@@ -81,13 +92,17 @@ class Shell:
         return subprocess.Popen(
             words,
             cwd=PROJECT,
-            env={**os.environ, "TMPDIR": str(self.temporary), **self.environment},
+            env=self.variables(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
+
+    def variables(self) -> dict[str, str]:
+        """The environment of every command."""
+        return {**os.environ, "TMPDIR": str(self.temporary), **self.environment}
 
     def entries(self) -> list[registry.LabEntry]:
         """The rehearsals that were started here and are registered."""
