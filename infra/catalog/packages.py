@@ -19,7 +19,7 @@ class AttentionBackend:
 
     Args:
         is_tag: it has no class, and serves no text.
-        platforms: of `cpu`, `cuda`, `rocm` and `xpu`, those whose own code names it.
+        platforms: of `cpu`, `cuda`, `rocm` and `xpu`, those whose own code names it, or whose devices it takes.
         capabilities: the compute capabilities that it takes (`9.0`); None for any.
         is_mla: whether it computes multi-head latent attention; None where its class does not say.
         is_sparse: whether it attends to chosen tokens alone.
@@ -94,16 +94,12 @@ class PackageCatalogue:
     @cached_property
     def attention_backends(self) -> Mapping[str, AttentionBackend]:
         """The attention back ends that vLLM registers, by name; {} for another package."""
-        return {
-            name: AttentionBackend(
-                is_tag=row["class"] == "",
-                platforms=tuple(row["platforms"]),
-                capabilities=tuple(row["capabilities"]) if "capabilities" in row else None,
-                is_mla=row.get("is_mla"),
-                is_sparse=row.get("is_sparse", False),
-            )
-            for name, row in self.document.get("attention_backends", {}).items()
-        }
+        return _backends(self.document.get("attention_backends", {}))
+
+    @cached_property
+    def mla_prefill_backends(self) -> Mapping[str, AttentionBackend]:
+        """Those that vLLM prefills multi-head latent attention with; {} before 0.21.0, and for another package."""
+        return _backends(self.document.get("mla_prefill_backends", {}))
 
     def names(self, kind: str) -> frozenset[str]:
         """What the release registers under a kind, `kv_connectors` for example."""
@@ -112,6 +108,19 @@ class PackageCatalogue:
     @property
     def _rows(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(self.document.get("commands", {}).get(self.command, ()))
+
+
+def _backends(rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, AttentionBackend]:
+    return {
+        name: AttentionBackend(
+            is_tag=row["class"] == "",
+            platforms=tuple(row["platforms"]),
+            capabilities=tuple(row["capabilities"]) if "capabilities" in row else None,
+            is_mla=row.get("is_mla"),
+            is_sparse=row.get("is_sparse", False),
+        )
+        for name, row in rows.items()
+    }
 
 
 @lru_cache(maxsize=32)

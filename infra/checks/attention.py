@@ -7,101 +7,94 @@ from typing import NamedTuple
 
 from infra.catalog.packages import AttentionBackend
 from infra.catalog.schema import Accelerator, Vendor
+from infra.checks import sglang_attention
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_map
 from infra.plan.process import Process
 
-Version = tuple[int, int, int]
-Releases = tuple[Version, Version | None]
-
 # vLLM's names of the platforms; its plugin for Ascend chooses a back end of its own, whatever is asked for.
 PLATFORMS: Mapping[Vendor, str] = {"nvidia": "cuda", "amd": "rocm"}
-BOTH, DECODE, PREFILL = (
-    "attention-backend",
-    "decode-attention-backend",
-    "prefill-attention-backend",
-)
-EVERY_RELEASE: Releases = ((0, 0, 0), None)
+MLA_PREFILL = "mla_prefill_backend"
 
 
-class Limit(NamedTuple):
-    """Where SGLang refuses an attention back end before it loads anything.
+class Asked(NamedTuple):
+    """An attention back end that a vLLM process asks for.
 
     Args:
-        backend: its name.
-        releases: the first, and the first after them; None for no end.
-        asked: groups of flags without dashes; of each group the first that is given counts.
-        generations: of the accelerators on which it runs.
+        flag: with dashes.
+        words: the flag, or the key in it, and the name as a finding has them.
+        name: in capitals.
+        known: the release's back ends of the kind.
     """
 
-    backend: str
-    releases: Releases
-    asked: tuple[tuple[str, ...], ...]
-    generations: tuple[str, ...]
+    flag: str
+    words: str
+    name: str
+    known: Mapping[str, AttentionBackend]
 
-
-# Read in srt/server_args.py of 0.5.8 to 0.5.12, 0.5.14 and 0.5.16, arg_groups/overrides.py of 0.5.16 and 0.5.23 and
-# arg_groups/attention_hook.py of 0.5.23. Between the last two nothing was read: what they differ in is not refused.
-SGLANG_LIMITS = (
-    Limit("trtllm_mla", EVERY_RELEASE, ((BOTH,), (DECODE,)), ("blackwell",)),
-    Limit("tokenspeed_mla", EVERY_RELEASE, ((BOTH,), (DECODE,)), ("blackwell",)),
-    Limit("cutedsl_mla", EVERY_RELEASE, ((BOTH,), (DECODE,), (PREFILL,)), ("blackwell",)),
-    Limit("trtllm_mha", ((0, 0, 0), (0, 5, 10)), ((BOTH,), (DECODE,), (PREFILL,)), ("blackwell",)),
-    Limit("trtllm_mha", ((0, 5, 10), None), ((DECODE, BOTH),), ("hopper", "blackwell")),
-    Limit("trtllm_mha", ((0, 5, 10), (0, 5, 17)), ((PREFILL, BOTH),), ("blackwell",)),
-    Limit("trtllm_mha", ((0, 5, 17), None), ((PREFILL, BOTH),), ("hopper", "blackwell")),
-)
+    @property
+    def backend(self) -> AttentionBackend | None:
+        """What the release knows of it; None where it has none of this name."""
+        return self.known.get(self.name)
 
 
 def backend_registered(view: PlanView) -> Iterator[Finding]:
-    """VLLM's attention back end is one that the release registers with a class; names are read in any case."""
-    known = _registered(view)
-    usable = sorted(name for name, backend in known.items() if not backend.is_tag)
+    """The attention back end is one that the release registers with a class, or drafts with; vLLM's in any case."""
     for process in view.variants:
-        for flag, name in _asked(view, process) if known else ():
-            if name not in known:
-                what = f"{_release(view)} has no {flag} {name}."
-            elif known[name].is_tag:
-                what = f"{flag} {name} of {_release(view)} is a tag of vision encoders: no class serves text."
+        if view.family == "sglang":
+            yield from sglang_attention.draft_backend_registered(view, process)
+        for asked in _asked(view, process):
+            if not asked.known:
+                continue
+            if asked.backend is None:
+                what = f"{_release(view)} has no {asked.words}."
+            elif asked.backend.is_tag:
+                what = f"{asked.words} of {_release(view)} is a tag of vision encoders: no class serves text."
             else:
                 continue
-            yield _finding(process, flag, what, f"Use one of {', '.join(usable)}, or leave it out.")
+            usable = sorted(name for name, backend in asked.known.items() if not backend.is_tag)
+            fix = f"Use one of {', '.join(usable)}, or leave it out."
+            yield _finding(process, asked.flag, what, fix)
 
 
 def backend_on_accelerator(view: PlanView) -> Iterator[Finding]:
     """The attention back end has kernels for the accelerator, as far as the release's own code says so."""
     for process in view.variants:
         if view.family == "sglang":
-            yield from _sglang_on_accelerator(view, process)
+            yield from sglang_attention.backend_on_accelerator(view, process)
             continue
         accelerator = view.accelerator(process)
         platform = PLATFORMS.get(accelerator.vendor)
-        for flag, name in _asked(view, process):
-            backend = _registered(view).get(name)
+        for asked in _asked(view, process):
+            backend = asked.backend
             if backend is None or platform is None:
                 continue
             limits = backend.capabilities
             is_elsewhere = bool(backend.platforms) and platform not in backend.platforms
             if is_elsewhere and (platform == "cuda" or limits is not None):
                 others = " and ".join(backend.platforms)
-                what = f"{flag} {name} is for {others}; {accelerator.id} is {accelerator.vendor}."
+                what = f"{asked.words} is for {others}; {accelerator.id} is {accelerator.vendor}."
             elif platform == "cuda" and limits is not None and _lacks(limits, accelerator):
                 what = (
-                    f"{flag} {name} runs on compute capability {' and '.join(limits)}; "
+                    f"{asked.words} runs on compute capability {' and '.join(limits)}; "
                     f"{accelerator.id} has {accelerator.compute_capability}."
                 )
             else:
                 continue
-            yield _finding(process, flag, what, _fitting(view, process))
+            yield _finding(process, asked.flag, what, _fitting(view, process, asked))
 
 
 def backend_for_model(view: PlanView) -> Iterator[Finding]:
     """The attention back end computes the kind of attention that the model has."""
-    if view.release.engine != "vllm" or view.checkpoint is None or view.checkpoint.shape is None:
-        return  # the plugin for Ascend brings its own; a shape is always one of dense multi-head latent attention
+    if view.checkpoint is None or view.checkpoint.shape is None:
+        return  # a shape is always one of dense multi-head latent attention
     for process in view.variants:
-        for flag, name in _asked(view, process):
-            backend = _registered(view).get(name)
+        if view.family == "sglang":
+            yield from sglang_attention.backend_for_model(view, process)
+        if view.release.engine != "vllm":
+            continue  # the plugin for Ascend brings its own
+        for asked in _asked(view, process):
+            backend = asked.backend
             if (
                 backend is None
                 or backend.is_mla is None
@@ -109,26 +102,29 @@ def backend_for_model(view: PlanView) -> Iterator[Finding]:
             ):
                 continue
             kind = "sparse attention" if backend.is_sparse else "attention without latents"
-            what = f"{flag} {name} computes {kind}; {view.checkpoint.id} has dense multi-head latent attention."
-            yield _finding(process, flag, what, _fitting(view, process))
+            what = f"{asked.words} computes {kind}; {view.checkpoint.id} has dense multi-head latent attention."
+            yield _finding(process, asked.flag, what, _fitting(view, process, asked))
 
 
-def _registered(view: PlanView) -> Mapping[str, AttentionBackend]:
-    return view.catalog.package(view.release.flags_catalogue).attention_backends
+def _asked(view: PlanView, process: Process) -> Iterator[Asked]:
+    """What a vLLM process asks for; nothing where it is left to the engine.
 
-
-def _asked(view: PlanView, process: Process) -> Iterator[tuple[str, str]]:
-    """(flag with dashes, name in capitals) of what a vLLM process asks for; nothing where it is left to the engine."""
+    What multi-head latent attention prefills with is asked by nothing but a model that has it.
+    """
     if view.family != "vllm":
         return
-    flags = view.flags(process)
-    asked = {
-        "attention-backend": flags.get("attention-backend"),
-        "attention-config": as_map(flags.get("attention-config")).get("backend"),
-    }
-    for flag, value in asked.items():
-        if isinstance(value, str) and value.lower() != "auto" and "$" not in value:
-            yield f"--{flag}", value.upper()
+    flags, package = view.flags(process), view.catalog.package(view.release.flags_catalogue)
+    config = as_map(flags.get("attention-config"))
+    has_latents = view.checkpoint is not None and view.checkpoint.shape is not None
+    prefills = package.mla_prefill_backends if has_latents else {}
+    for flag, key, value, known in (
+        ("--attention-backend", "", flags.get("attention-backend"), package.attention_backends),
+        ("--attention-config", "", config.get("backend"), package.attention_backends),
+        ("--attention-config", f" {MLA_PREFILL}", config.get(MLA_PREFILL), prefills),
+    ):
+        if isinstance(value, str) and "$" not in value and (key or value.lower() != "auto"):
+            name = value.upper()
+            yield Asked(flag, f"{flag}{key} {name}", name, known)
 
 
 def _lacks(limits: tuple[str, ...], accelerator: Accelerator) -> bool:
@@ -136,40 +132,21 @@ def _lacks(limits: tuple[str, ...], accelerator: Accelerator) -> bool:
     return capability is not None and capability not in limits
 
 
-def _fitting(view: PlanView, process: Process) -> str:
-    """What to write instead: the release's back ends that no rule here finds fault with."""
+def _fitting(view: PlanView, process: Process, asked: Asked) -> str:
+    """What to write instead: the release's back ends of the kind that no rule here finds fault with."""
     accelerator = view.accelerator(process)
     platform = PLATFORMS.get(accelerator.vendor, "")
+    is_prefill = MLA_PREFILL in asked.words
     wants_mla = view.checkpoint is not None and view.checkpoint.shape is not None
     fitting = sorted(
         name
-        for name, backend in _registered(view).items()
+        for name, backend in asked.known.items()
         if platform in backend.platforms
         and not backend.is_tag
         and not (backend.capabilities is not None and _lacks(backend.capabilities, accelerator))
-        and not (wants_mla and (backend.is_sparse or backend.is_mla is not True))
+        and (is_prefill or not (wants_mla and (backend.is_sparse or backend.is_mla is not True)))
     )
     return f"Leave it out: the engine chooses. Otherwise use one of {', '.join(fitting)}."
-
-
-def _sglang_on_accelerator(view: PlanView, process: Process) -> Iterator[Finding]:
-    accelerator, flags, version = view.accelerator(process), view.flags(process), view.version()
-    found: dict[str, Finding] = {}
-    for limit in SGLANG_LIMITS:
-        first, after = limit.releases
-        if version < first or (after is not None and version >= after):
-            continue
-        if accelerator.generation in limit.generations:
-            continue
-        runs_on = " and ".join(name.capitalize() for name in limit.generations)
-        own = f"{accelerator.id} is {accelerator.generation}"
-        for group in limit.asked:
-            flag = next((name for name in group if flags.get(name) is not None), group[-1])
-            if flags.get(flag) == limit.backend and flag not in found:
-                what = f"--{flag} {limit.backend} runs on {runs_on} alone; {own}."
-                fix = "Leave it out: the engine chooses."
-                found[flag] = _finding(process, f"--{flag}", what, fix)
-    yield from found.values()
 
 
 def _release(view: PlanView) -> str:

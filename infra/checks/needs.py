@@ -35,6 +35,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "attention-accelerator",
             "attention-model",
             "server-arguments",
+            "flag-combination",
             "chat-template",
             "unread-variable",
             "draft-checkpoint",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from infra.checks import (
     attention,
+    combinations,
     compatibility,
     pairing,
     recipes,
@@ -39,22 +40,31 @@ RELEASE_RULES: Mapping[str, Rule] = {
     ),
     "attention-backend": Rule(
         severity="error",
-        source="infra/catalog/packages/; vllm config/attention.py@0.17.0, 0.22.1",
-        releases="vllm, vllm-ascend",
+        source="infra/catalog/packages/; vllm config/attention.py@0.17.0, 0.21.0 to 0.33.0; "
+        "sglang srt/speculative/draft_utils.py, srt/layers/attention/attention_registry.py@0.5.8 to 0.5.23",
         check=attention.backend_registered,
     ),
     "attention-accelerator": Rule(
         severity="error",
-        source="infra/catalog/packages/; vllm platforms/, v1/attention/backends/; "
-        "sglang srt/server_args.py@0.5.8 to 0.5.16, srt/arg_groups/attention_hook.py@0.5.23",
+        source="infra/catalog/packages/; vllm platforms/, v1/attention/backends/ (mla/prefill/ from 0.21.0); "
+        "sglang srt/server_args.py@0.5.8 to 0.5.16, srt/arg_groups/attention_hook.py@0.5.23, "
+        "srt/layers/attention/attention_registry.py@0.5.8 to 0.5.23",
         releases="vllm, sglang",
         check=attention.backend_on_accelerator,
     ),
     "attention-model": Rule(
         severity="error",
-        source="infra/catalog/packages/; vllm v1/attention/backend.py validate_configuration@0.17.0, 0.22.1",
-        releases="vllm",
+        source="infra/catalog/packages/; vllm v1/attention/backend.py validate_configuration@0.17.0, 0.22.1; "
+        "sglang srt/layers/attention/attention_registry.py@0.5.8 to 0.5.23",
+        releases="vllm, sglang",
         check=attention.backend_for_model,
+    ),
+    "flag-combination": Rule(
+        severity="error",
+        source="infra/catalog/combinations/; vllm config/, engine/arg_utils.py@0.17.0 to 0.33.0; "
+        "sglang srt/server_args.py@0.5.8 to 0.5.16, srt/arg_groups/@0.5.23; "
+        "vllm_ascend/platform.py, ascend_config.py, utils.py@0.22.1rc1, 0.23.0, 0.26.0rc1",
+        check=combinations.settings_combine,
     ),
     "model-path": Rule(
         severity="error",

@@ -14,10 +14,14 @@ from typing import Any, NamedTuple
 
 REGISTRY = "vllm/v1/attention/backends/registry.py"
 ENUMERATION = "AttentionBackendEnum"
+PREFILL_REGISTRY = "vllm/v1/attention/backends/mla/prefill/registry.py"
+PREFILL_ENUMERATION = "MLAPrefillBackendEnum"
 # Those of the platforms that vLLM has a file for, and of which the catalogue has accelerators.
 PLATFORMS = ("cpu", "cuda", "rocm", "xpu")
 # Ampere, Ada, Hopper, three of Blackwell.
 CAPABILITIES = ((8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0))
+# What ROCm says of CDNA3 and CDNA4.
+ROCM_CAPABILITIES = ((9, 4), (9, 5))
 
 
 class DeviceCapability(NamedTuple):
@@ -47,7 +51,7 @@ def attention_backends(folder: Path) -> dict[str, dict[str, Any]]:
         for name in PLATFORMS
     }
     found: dict[str, dict[str, Any]] = {}
-    for name, path in sorted(_members(folder / REGISTRY)):
+    for name, path in sorted(_members(folder / REGISTRY, ENUMERATION)):
         row: dict[str, Any] = {"class": path}
         row["platforms"] = [
             each for each, text in platforms.items() if _names(text, f"{ENUMERATION}.{name}")
@@ -58,9 +62,50 @@ def attention_backends(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _members(registry: Path) -> Iterator[tuple[str, str | None]]:
+def mla_prefill_backends(folder: Path) -> dict[str, dict[str, Any]]:
+    """The back ends that multi-head latent attention prefills with, by name; {} where vLLM has no choice of them yet.
+
+    Args:
+        folder: where the package is unpacked.
+
+    Returns:
+        name → `class`, `platforms` of whose devices it takes some, [] where its class does not tell, and
+        `capabilities` as of `attention_backends`.
+    """
+    registry = folder / PREFILL_REGISTRY
+    if not registry.is_file():
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    for name, path in sorted(_members(registry, PREFILL_ENUMERATION)):
+        module, _, kind = (path or "").rpartition(".")
+        runs = _method(folder, module, kind, "supports_compute_capability") if path else None
+        on_cuda = [c for c in CAPABILITIES if _verdict(runs, DeviceCapability(*c)) is True]
+        on_rocm = [c for c in ROCM_CAPABILITIES if _verdict(runs, DeviceCapability(*c)) is True]
+        platforms = {"cuda": bool(on_cuda), "rocm": bool(on_rocm) or _asks_for_rocm(folder, path)}
+        row: dict[str, Any] = {"class": path}
+        row["platforms"] = [each for each, takes in platforms.items() if takes]
+        if on_cuda and len(on_cuda) < len(CAPABILITIES):
+            row["capabilities"] = [f"{c[0]}.{c[1]}" for c in on_cuda]
+        found[name] = row
+    return found
+
+
+def _asks_for_rocm(folder: Path, path: str | None) -> bool:
+    """Whether a class takes devices of ROCm alone: its method leaves at once where the platform is another."""
+    module, _, kind = (path or "").rpartition(".")
+    found = _module(folder, module).classes.get(kind) if path else None
+    return found is not None and any(
+        isinstance(each, ast.FunctionDef)
+        and each.name == "supports_compute_capability"
+        and "if not current_platform.is_rocm():\n    return False"
+        in ast.unparse(ast.Module(body=each.body, type_ignores=[]))
+        for each in found.body
+    )
+
+
+def _members(registry: Path, enumeration: str) -> Iterator[tuple[str, str | None]]:
     for node in ast.walk(ast.parse(registry.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef) and node.name == ENUMERATION:
+        if isinstance(node, ast.ClassDef) and node.name == enumeration:
             for statement in node.body:
                 if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
                     (target,) = statement.targets

@@ -6,7 +6,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-SECTIONS = ("commands", "classes", "names", "attention_backends", "models", "variables")
+SECTIONS = (
+    "commands",
+    "classes",
+    "names",
+    "attention_backends",
+    "mla_prefill_backends",
+    "models",
+    "variables",
+)
 
 
 def catalogue_text(package: str, version: str, sections: Mapping[str, Any]) -> str:

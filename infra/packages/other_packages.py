@@ -17,6 +17,7 @@ from infra.packages.source_text import (
     read_variables,
     registered,
     renamed_variables,
+    table_keys,
 )
 from infra.packages.standins import install
 
@@ -42,7 +43,15 @@ def read_sglang(folder: Path) -> dict[str, Any]:
     read = [row for name, row in more.items() if name not in known]
     return {
         "commands": {"python -m sglang.launch_server": flag_rows(parser)},
-        "names": {"chat_templates": conversation_names(source / "parser" / "conversation.py")},
+        "names": {
+            "attention_backends": registered(
+                source / "layers" / "attention", "register_attention_backend"
+            ),
+            "chat_templates": conversation_names(source / "parser" / "conversation.py"),
+            "draft_attention_backends": table_keys(
+                source / "speculative" / "draft_utils.py", "backend_map"
+            ),
+        },
         "models": entry_classes(source / "models"),
         "variables": sorted([*declared, *read], key=lambda row: str(row["name"])),
     }

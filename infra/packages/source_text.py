@@ -123,6 +123,12 @@ def registered(folder: Path, function: str) -> list[str]:
     )
 
 
+def table_keys(path: Path, table: str) -> list[str]:
+    """The words that are keys of the tables of one name in a module: `backend_map = {"triton": …}`."""
+    tree = ast.parse(path.read_text(encoding="utf-8-sig"))
+    return sorted({key for found in _tables(tree, table) for key in found})
+
+
 def conversation_names(path: Path) -> list[str]:
     """The names of the chat templates that SGLang's `conversation.py` registers."""
     tree = ast.parse(path.read_text(encoding="utf-8-sig"))
@@ -161,15 +167,18 @@ def _assigned(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
 
 
 def _table(tree: ast.Module, name: str) -> dict[str, ast.expr]:
+    return next(_tables(tree, name), {})
+
+
+def _tables(tree: ast.Module, name: str) -> Iterator[dict[str, ast.expr]]:
     for node in ast.walk(tree):
         target, value = _assigned(node)
         if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Dict):
-            return {
+            yield {
                 key.value: each
                 for key, each in zip(value.keys, value.values, strict=True)
                 if isinstance(key, ast.Constant) and isinstance(key.value, str)
             }
-    return {}
 
 
 def _reads(tree: ast.AST) -> Iterator[tuple[str, str | None]]:

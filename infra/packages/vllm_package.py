@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from infra.packages.attention_backends import attention_backends
+from infra.packages.attention_backends import attention_backends, mla_prefill_backends
 from infra.packages.config_classes import class_rows, classes_in, kinds_of, own_hints
 from infra.packages.flag_rows import flag_rows
 from infra.packages.source_text import listed_variables
@@ -50,6 +50,7 @@ def read_vllm(folder: Path) -> dict[str, Any]:
             "tool_call_parsers": sorted(_of("tool_parsers", "ToolParserManager").list_registered()),
         },
         "attention_backends": attention_backends(folder),
+        "mla_prefill_backends": mla_prefill_backends(folder),
         "models": sorted(_of("model_executor.models.registry", "_VLLM_MODELS")),
         "variables": listed_variables(source / "envs.py", "environment_variables"),
     }

@@ -209,6 +209,58 @@ def test_hopper_has_the_attention_kernels_that_the_release_gave_it(
     assert ("attention-accelerator" in found) is is_refused
 
 
+SPECULATION = "--speculative-draft-attention-backend"
+
+
+@pytest.mark.parametrize(
+    ("stack", "version", "name", "value", "is_refused"),
+    [
+        # 0.5.9 has no table entry of fa4 for drafts, 0.5.10 has
+        ("sglang-2n-tp16", "0.5.9", SPECULATION, "fa4", True),
+        ("sglang-2n-tp16", "0.5.10", SPECULATION, "fa4", False),
+        ("sglang-2n-tp16", "0.5.9", SPECULATION, "triton", False),
+        # nothing drafts
+        ("h200-sglang-tp8", "0.5.9", SPECULATION, "none-such", False),
+        # with this cache SGLang takes another back end by itself
+        ("b200-sglang-tp8", "0.5.9", "--attention-backend", "fa3", True),
+        ("h200-sglang-tp8", "0.5.9", "--attention-backend", "fa3", False),
+        ("sglang-rocm-tp4", "0.5.9", "--attention-backend", "fa3", False),
+        ("b200-sglang-tp8", "0.5.9", "--decode-attention-backend", "trtllm_mla", False),
+    ],
+)
+def test_sglangs_drafts_and_targets_attend_through_what_the_release_gave_them(
+    stack: str, version: str, name: str, value: str, is_refused: bool
+) -> None:
+    found = rules_of(
+        stack, PlanEdit(field="engine.version", value=version), flag("unified/*", name, value)
+    )
+    assert bool({"attention-backend", "attention-accelerator", "attention-model"} & {*found}) is (
+        is_refused
+    )
+
+
+@pytest.mark.parametrize(
+    ("stack", "version", "name", "is_refused"),
+    [
+        ("h200-tp8", "0.22.1", "FLASH_ATTN", False),
+        ("h200-tp8", "0.22.1", "flashinfer", True),
+        ("gb200-tp4", "0.22.1", "FLASHINFER", False),
+        ("gb200-tp4", "0.22.1", "ROCM_AITER_FA", True),
+        ("mi300x-tp8", "0.25.1", "ROCM_AITER_FA", False),
+        ("mi300x-tp8", "0.25.1", "TOKENSPEED_MLA", True),
+        ("h200-tp8", "0.26.0", "CUSTOM", False),
+    ],
+)
+def test_latents_are_prefilled_with_what_the_release_has_for_the_device(
+    stack: str, version: str, name: str, is_refused: bool
+) -> None:
+    config = PlanEdit(
+        process="unified-0/0", flag="--attention-config", value={"mla_prefill_backend": name}
+    )
+    found = rules_of(stack, PlanEdit(field="engine.version", value=version), config)
+    assert bool({"attention-backend", "attention-accelerator"} & {*found}) is is_refused
+
+
 def variable(process: str, name: str, value: str) -> PlanEdit:
     return PlanEdit(process=process, env=name, value=value)
 

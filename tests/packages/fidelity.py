@@ -30,6 +30,9 @@ CATALOG = Catalog()
 REASONS = RECORDS / "reasons.yaml"
 # Processes of an engine that its configuration has already left behind.
 LATER = ("EngineCore", "Scheduler", "Worker")
+# Behind the usage, what argparse says; and what is recorded of an error without words: the statement that failed.
+_ERROR = re.compile(r"^\S.*: error: ", re.MULTILINE)
+_STATEMENT = re.compile(r" \[(?!type=)[^\]]*\]\s*\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class Compared:
         simulated: why the simulated engine's configuration refuses it; empty when it is built, None for a router.
         named: what the release's refusal names, or what is damaged; see `named_in`.
         misses: the names of it that `fab check` has not; empty when it refuses nothing.
+        simulator_misses: what the release's refusal names and the simulated engine's does not; likewise.
     """
 
     release: str
@@ -51,6 +55,7 @@ class Compared:
     simulated: str | None
     named: tuple[frozenset[str], ...]
     misses: tuple[frozenset[str], ...]
+    simulator_misses: tuple[frozenset[str], ...]
 
 
 @cache
@@ -99,14 +104,16 @@ def compare_broken(folder: Path) -> Iterator[Compared]:
             plan = plans()[row.stack]
             ours = judged_with(plan, row.process, question.argv, question.env, CATALOG)
             named = named_or_damaged(row.verdict.says, question)
+            played = simulated(plan, question, folder / row.stack)
             yield Compared(
                 release=record.release,
                 row=row,
                 damaged=question.subject,
                 ours=ours,
-                simulated=simulated(plan, question, folder / row.stack),
+                simulated=played,
                 named=named,
                 misses=_missed(named, ours, question) if ours else (),
+                simulator_misses=_left_out(row.verdict.says, played, question) if played else (),
             )
 
 
@@ -139,6 +146,16 @@ def _missed(
     return tuple(each for each in named if not names_the_same(text, (each,), flags, fields))
 
 
+def _left_out(says: str, played: str, question: Question) -> tuple[frozenset[str], ...]:
+    """What the release's refusal names, and the simulated engine's does not."""
+    flags = flags_of(question)
+    named = named_in(_STATEMENT.sub("", says), flags, question.env)
+    ours = frozenset().union(*named_in(played, flags, question.env))
+    return tuple(
+        each for each in named if not each & ours and not names_the_same(played, (each,), flags, {})
+    )
+
+
 def simulated(plan: Plan, question: Question, folder: Path) -> str | None:
     """Why the simulated engine's configuration refuses a command; empty when it is built, None for a router."""
     process = next(process for process in plan.processes if process.id == question.process)
@@ -148,7 +165,7 @@ def simulated(plan: Plan, question: Question, folder: Path) -> str | None:
     try:
         configured(plan, process, engine_world(plan, process, CATALOG, folder), folder)
     except Refused as refused:
-        return one_line(refused.text.splitlines()[-1], folder)
+        return one_line(refused.text[_ERROR.search(refused.text).start() :], folder)  # type: ignore[union-attr] - every refusal has one
     except Failed as failed:
         return (
             "" if failed.process in LATER else one_line(f"{failed.kind}: {failed.message}", folder)
@@ -183,6 +200,7 @@ class Reasons:
         names: rules with the flags and variables of whose damage they say it in other words, and why.
         rules: commands that the release refuses and the rules do not, as patterns of `release change`, with reasons.
         simulator: likewise, where the simulated engine's verdict is another one.
+        simulator_names: likewise, where its refusal leaves out what the release's names.
     """
 
     machine: Sequence[Mapping[str, str]]
@@ -190,6 +208,7 @@ class Reasons:
     names: Sequence[Excuse]
     rules: Sequence[Mapping[str, str]]
     simulator: Sequence[Mapping[str, str]]
+    simulator_names: Sequence[Mapping[str, str]]
 
 
 @cache
@@ -247,3 +266,12 @@ def simulator_differs(compared: Compared) -> str:
     if compared.simulated is None or agree or machines_refusal(compared):
         return ""
     return reason_for(compared, reasons().simulator) or "unexplained"
+
+
+def simulator_names_differ(compared: Compared) -> str:
+    """Why the simulated engine's refusal leaves out what the release's names: a reason, `unexplained …`, or nothing."""
+    if not compared.simulator_misses or machines_refusal(compared):
+        return ""
+    missed = ", ".join(" or ".join(sorted(names)) for names in compared.simulator_misses)
+    listed = reasons().simulator_names
+    return reason_for(compared, listed) or f"unexplained: it does not name {missed}"

@@ -14,6 +14,7 @@ from tests.packages.fidelity import (
     rules_differ,
     shipped,
     simulator_differs,
+    simulator_names_differ,
 )
 
 HEAD = """\
@@ -98,17 +99,20 @@ def _shipped(records: Sequence[Record]) -> str:
 
 
 def _broken(records: Sequence[Record], compared: Sequence[Compared]) -> str:
-    refused_by = "the release refuses | of these the rules | and the simulated engine | rules name what it names"
+    refused_by = (
+        "the release refuses | of these the rules | and the simulated engine | rules name what it names "
+        "| the simulated engine names it"
+    )
     lines = [
         "## Damaged commands",
         "",
         "Refusals that are due to the machine that was asked, and not to the release, stand in a column of their own",
         "and count for nothing else; the table below has the reasons. Where a release's refusal names flags, variables",
-        "or fields of JSON flags, that of the rules has to name one of them, or what was damaged: so many do, of those",
-        "that could.",
+        "or fields of JSON flags, that of the rules has to name one of them, or what was damaged, and that of the",
+        "simulated engine one of them: so many do, of those that could.",
         "",
         f"| release | commands | due to the machine | {refused_by} | differences |",
-        "|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for record in records:
         mine = [each for each in compared if each.release == record.release]
@@ -119,10 +123,13 @@ def _broken(records: Sequence[Record], compared: Sequence[Compared]) -> str:
         played = "not played" if all(each.simulated is None for each in mine) else str(simulated)
         naming = [each for each in refused if each.ours and each.named]
         precise = sum(1 for each in naming if not each.misses)
+        naming_too = [each for each in refused if each.simulated and each.named]
+        alike = sum(1 for each in naming_too if not each.simulator_misses)
+        words = f"{alike} of {len(naming_too)}" if naming_too else "not played"
         different = sum(1 for each in mine if _differences(each))
         lines.append(
             f"| {record.release} | {len(mine)} | {len(machines)} | {len(refused)} | {ours} | {played} "
-            f"| {precise} of {len(naming)} | {different} |"
+            f"| {precise} of {len(naming)} | {words} | {different} |"
         )
     return "\n".join([*lines, "", ""])
 
@@ -158,7 +165,12 @@ def _rows(compared: Sequence[Compared]) -> str:
 
 def _differences(each: Compared) -> list[str]:
     """Why the rules, their words or the simulated engine differ from the release; each reason once."""
-    reasons = (rules_differ(each), names_differ(each), simulator_differs(each))
+    reasons = (
+        rules_differ(each),
+        names_differ(each),
+        simulator_differs(each),
+        simulator_names_differ(each),
+    )
     return list(dict.fromkeys(reason for reason in reasons if reason))
 
 

@@ -38,6 +38,32 @@ VLLM: Mapping[str, str] = {
             TORCH_SDPA = ""
             CUSTOM = None
     """,
+    "vllm/v1/attention/backends/mla/prefill/registry.py": """
+        class MLAPrefillBackendEnum(Enum):
+            FLASH_ATTN = "vllm.v1.attention.backends.mla.prefill.two.AnyDevice"
+            TRTLLM_RAGGED = (
+                "vllm.v1.attention.backends.mla.prefill.two."
+                "Blackwell"
+            )
+            ROCM_AITER_FA = "vllm.v1.attention.backends.mla.prefill.two.Rocm"
+            CUSTOM = None
+    """,
+    "vllm/v1/attention/backends/mla/prefill/two.py": """
+        class AnyDevice:
+            @classmethod
+            def supports_compute_capability(cls, device_capability: "DeviceCapability") -> bool:
+                return True
+        class Blackwell(AnyDevice):
+            @classmethod
+            def supports_compute_capability(cls, device_capability: "DeviceCapability | None") -> bool:
+                return device_capability is not None and device_capability.major == 10
+        class Rocm(AnyDevice):
+            @classmethod
+            def supports_compute_capability(cls, device_capability: "DeviceCapability") -> bool:
+                if not current_platform.is_rocm():
+                    return False
+                return on_mi3xx()
+    """,
     "vllm/v1/attention/backend.py": """
         class AttentionBackend:
             @classmethod
@@ -207,6 +233,23 @@ SGLANG: Mapping[str, str] = {
             def add_cli_args(parser):
                 parser.add_argument("--model-path", "--model", type=str, required=True)
                 parser.add_argument("--attention-backend", type=str, choices=BACKENDS)
+    """,
+    "sglang/srt/layers/attention/attention_registry.py": """
+        def register_attention_backend(name):
+            pass
+        @register_attention_backend("triton")
+        def create_triton_backend(runner):
+            pass
+        @register_attention_backend("fa3")
+        def create_fa3_backend(runner):
+            pass
+    """,
+    "sglang/srt/speculative/draft_utils.py": """
+        class DraftBackendFactory:
+            def create_decode_backend(self):
+                backend_map = {"triton": self.a, "ascend": self.b}
+            def create_draft_extend_backend(self):
+                backend_map = {"triton": self.c}
     """,
     "sglang/srt/parser/__init__.py": "",
     "sglang/srt/parser/conversation.py": """

@@ -98,6 +98,17 @@ def test_vllms_classes_names_models_and_variables_are_read(tmp_path: Path) -> No
             "is_sparse": True,
         },
     }
+    place = "vllm.v1.attention.backends.mla.prefill.two"
+    assert document["mla_prefill_backends"] == {
+        "CUSTOM": {"class": None, "platforms": []},
+        "FLASH_ATTN": {"class": f"{place}.AnyDevice", "platforms": ["cuda", "rocm"]},
+        "ROCM_AITER_FA": {"class": f"{place}.Rocm", "platforms": ["rocm"]},
+        "TRTLLM_RAGGED": {
+            "class": f"{place}.Blackwell",
+            "platforms": ["cuda"],
+            "capabilities": ["10.0", "10.3"],
+        },
+    }
     assert document["models"] == ["KimiK25ForConditionalGeneration"]
     assert document["variables"] == [
         {"name": "VLLM_PORT", "type": "int | None", "default": "None"},
@@ -111,7 +122,11 @@ def test_sglangs_parser_models_templates_and_variables_are_read(tmp_path: Path) 
         "--attention-backend": {"type": "str", "choices": ["fa3", "triton"]},
         "--model-path": {"options": ["--model-path", "--model"], "type": "str", "required": True},
     }
-    assert document["names"] == {"chat_templates": ["kimi-vl"]}
+    assert document["names"] == {
+        "attention_backends": ["fa3", "triton"],
+        "chat_templates": ["kimi-vl"],
+        "draft_attention_backends": ["ascend", "triton"],
+    }
     assert document["models"] == ["KimiK25", "Llama"]
     assert document["variables"] == [
         {"name": "SGLANG_GC_LOG"},

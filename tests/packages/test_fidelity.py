@@ -29,6 +29,7 @@ from tests.packages.fidelity import (
     shipped,
     simulated,
     simulator_differs,
+    simulator_names_differ,
 )
 from tests.packages.fidelity_page import fidelity_page
 from tests.rehearsal.engine.shipped import write_checkpoints
@@ -138,15 +139,34 @@ def test_a_rule_names_the_flag_that_the_releases_refusal_names(
 
 
 @pytest.mark.slow  # likewise
+def test_the_simulated_engine_names_the_flag_that_the_releases_refusal_names(
+    compared: tuple[Compared, ...],
+) -> None:
+    unexplained = [
+        (each.release, each.row.key, each.row.verdict.says, each.simulated, difference)
+        for each in compared
+        if (difference := simulator_names_differ(each)).startswith("unexplained")
+    ]
+    assert unexplained == []
+
+
+@pytest.mark.slow  # likewise
 def test_no_reason_is_kept_for_a_difference_that_is_gone(compared: tuple[Compared, ...]) -> None:
     used = Counter(
         part
         for each in compared
-        for part in (machines_refusal(each), rules_differ(each), simulator_differs(each))
+        for part in (
+            machines_refusal(each),
+            rules_differ(each),
+            simulator_differs(each),
+            simulator_names_differ(each),
+        )
         if part
     )
+    kept = reasons()
     listed = [
-        each["reason"] for each in (*reasons().machine, *reasons().rules, *reasons().simulator)
+        each["reason"]
+        for each in (*kept.machine, *kept.rules, *kept.simulator, *kept.simulator_names)
     ]
     assert [reason for reason in listed if reason not in "; ".join(used)] == []
     refused_later = {

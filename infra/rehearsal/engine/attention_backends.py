@@ -1,18 +1,24 @@
-"""What SGLang's ServerArgs say of attention back ends that have no kernels for the device."""
+"""What SGLang says of attention back ends: its ServerArgs of the device, its workers of the model and of the draft."""
 
 from __future__ import annotations
 
+from .catalogue import read_names
 from .command_line import Arguments
 from .failures import Failed
 from .parallel import Version
 from .world import BLACKWELL, World
 
 HOPPER = frozenset({"h20", "h200"})
-BOTH, PREFILL, DECODE = (
+BOTH, PREFILL, DECODE, DRAFT = (
     "attention_backend",
     "prefill_attention_backend",
     "decode_attention_backend",
+    "speculative_draft_attention_backend",
 )
+# What drafts through srt/speculative/draft_utils.py.
+DRAFTING = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
+FA3 = "FlashAttention v3 Backend requires SM>=80 and SM<=90. Please use `--attention-backend flashinfer`."
+WORKER = "Scheduler"
 SINCE_ROLES = (0, 5, 10)  # of trtllm_mha, decode runs on Hopper from here on
 SINCE_HOPPER_PREFILL = (0, 5, 23)  # 0.5.16 lacks it; releases between were not read
 CUTEDSL = "CuteDSL MLA backend is only supported on Blackwell GPUs (SM100). Please use a different backend."
@@ -62,6 +68,39 @@ def check_attention(args: Arguments, version: Version, world: World) -> None:
     text = _refused_mha(args, version, is_hopper=world.accelerator in HOPPER)
     if text:
         raise Failed("ValueError", text, process="")
+
+
+def check_attention_of_workers(
+    args: Arguments, release: str, world: World, *, is_mla: bool
+) -> None:
+    """Check what workers build when the weights are loaded: for the target, then for the draft.
+
+    Raises:
+        Failed: SGLang's own ValueError or AssertionError, of a scheduler.
+    """
+    decode, prefill = args[DECODE] or args[BOTH], args[PREFILL] or args[BOTH]
+    drafts = args["speculative_algorithm"] in DRAFTING
+    draft = args[DRAFT] if drafts else None
+    has_fa3 = world.vendor != "nvidia" or world.accelerator in HOPPER
+    takes_another = args["kv_cache_dtype"] == "fp8_e5m2"
+    if is_mla and "trtllm_mha" in (decode, prefill):
+        raise Failed(
+            "ValueError", "trtllm_mha backend can only be used with non-MLA models.", WORKER
+        )
+    if not has_fa3 and (("fa3" in (decode, prefill) and not takes_another) or draft == "fa3"):
+        raise Failed("AssertionError", FA3, WORKER)
+    if not drafts:
+        return
+    if draft and draft not in read_names("sglang", release, "attention_backends"):
+        raise Failed("ValueError", f"Invalid attention backend: {draft}", WORKER)
+    known = read_names("sglang", release, "draft_attention_backends")
+    decodes = draft or decode
+    if decodes and decodes not in known and args["speculative_num_steps"] != 1:
+        message = f"EAGLE is not supported in decode attention backend {decodes}"
+        raise Failed("ValueError", message, WORKER)
+    extends = draft or (decode if args["speculative_attention_mode"] == "decode" else prefill)
+    if extends and extends not in known:
+        raise Failed("ValueError", f"EAGLE is not supported in attention backend {extends}", WORKER)
 
 
 def _refused_mha(args: Arguments, version: Version, *, is_hopper: bool) -> str:

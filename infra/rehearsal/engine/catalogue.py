@@ -33,6 +33,7 @@ class JsonFields(NamedTuple):
     tool_call_parsers: tuple[str, ...]
     reasoning_parsers: tuple[str, ...]
     attention_backends: tuple[str, ...]
+    mla_prefill_backends: dict[str, dict[str, Any]]
 
 
 def catalogue_folder() -> str:
@@ -73,7 +74,13 @@ def read_fields(version: str) -> JsonFields:
         tool_call_parsers=tuple(document["names"]["tool_call_parsers"]),
         reasoning_parsers=tuple(document["names"]["reasoning_parsers"]),
         attention_backends=tuple(document.get("attention_backends", ())),
+        mla_prefill_backends=document.get("mla_prefill_backends", {}),
     )
+
+
+def read_names(tool: str, version: str, kind: str) -> frozenset[str]:
+    """Return the names that one release registers under a kind."""
+    return frozenset(_read(tool, version)["names"].get(kind, ()))
 
 
 def _flag(row: dict[str, Any]) -> Flag:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 
 from .catalogue import JsonFields
+from .checkpoint import Checkpoint
 from .command_line import Arguments
 from .failures import Failed, invalid
 from .settings import Release
+from .world import BLACKWELL, World
 
+PLATFORMS = {"nvidia": "cuda", "amd": "rocm"}
 # In the released image; an absolute path stays what it is.
 TEMPLATES = "/usr/local/lib/python3.12/dist-packages/vllm/transformers_utils/chat_templates"
 
@@ -46,6 +49,42 @@ def check_registered(args: Arguments, fields: JsonFields, release: Release) -> N
         names = ", ".join(known)
         reason = f"Unknown attention backend: '{backend}'. Valid options are: {names}"
         raise Failed("ValueError", reason)
+    prefill, known_prefill = mla_prefill_backend(args), fields.mla_prefill_backends
+    if prefill and known_prefill and prefill not in known_prefill:
+        names = ", ".join(known_prefill)
+        reason = f"Unknown MLA prefill backend: '{prefill}'. Valid options are: {names}"
+        raise Failed("ValueError", reason)
+
+
+def mla_prefill_backend(args: Arguments) -> str:
+    """Return the name, in capitals, of what multi-head latent attention is to prefill with; empty for no wish."""
+    config = args["attention_config"]
+    return str(config.get("mla_prefill_backend") or "").upper() if isinstance(config, dict) else ""
+
+
+def check_mla_prefill(
+    args: Arguments, fields: JsonFields, checkpoint: Checkpoint, world: World
+) -> None:
+    """Check that it runs on the device: each layer of such a model asks, once workers load it.
+
+    Raises:
+        Failed: vLLM's own ValueError.
+    """
+    name = mla_prefill_backend(args)
+    row = fields.mla_prefill_backends.get(name, {})
+    limits, platforms = row.get("capabilities"), row.get("platforms", ())
+    platform = PLATFORMS.get(world.vendor)
+    if platform is None or not platforms or not checkpoint.is_mla:
+        return
+    is_limited = limits is not None and limits[0].startswith("10.")
+    if platform in platforms and not (is_limited and world.accelerator not in BLACKWELL):
+        return
+    raise Failed(
+        "ValueError",
+        f"Selected MLA prefill backend {name} is not valid for this configuration. "
+        "Reason: ['compute capability not supported']",
+        process="Worker",
+    )
 
 
 def check_chat_template(template: str | None) -> None:

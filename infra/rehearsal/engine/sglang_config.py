@@ -6,8 +6,9 @@ import os
 from typing import Any, NamedTuple
 
 from . import catalogue, memory
-from .attention_backends import check_attention
+from .attention_backends import check_attention, check_attention_of_workers
 from .checkpoint import Checkpoint, read_checkpoint
+from .combinations import check_combinations, settings_of
 from .command_line import Arguments, parse
 from .environment import Addresses
 from .failures import Failed, Refused, assertion
@@ -81,6 +82,8 @@ def configure(args: Arguments, release: Release, world: World) -> tuple[Settings
     check_attention(args, version, world)
     _check_speculation(args)
     _check_disaggregation(args, node, tensor)
+    look = settings_of(args, dict(os.environ), is_mla=checkpoint.is_mla)
+    check_combinations("sglang", "sglang", version, look, configures="")
     _check_model(args, checkpoint, world, tensor)
     if ":" in served:
         raise assertion(
@@ -89,6 +92,7 @@ def configure(args: Arguments, release: Release, world: World) -> tuple[Settings
             + served
             + "'"
         )
+    check_attention_of_workers(args, release.version, world, is_mla=checkpoint.is_mla)
     node = node._replace(devices=_devices(node, tensor, pipeline))
     place = _place(node, tensor, pipeline)
     return _settings(args, release, (checkpoint, place, node), world, served), node

@@ -9,11 +9,12 @@ from typing import Any
 
 from . import ascend_config, catalogue, kv_transfer, memory, parallel
 from .checkpoint import Checkpoint, check_architecture, read_checkpoint
+from .combinations import check_combinations, settings_of
 from .command_line import Arguments, parse
 from .environment import check_internal_port, check_names, is_on, read_addresses
 from .failures import Failed, Refused, assertion, invalid
 from .json_fields import UnknownGraphMode, validation_error
-from .registered_names import check_chat_template, check_registered
+from .registered_names import check_chat_template, check_mla_prefill, check_registered
 from .settings import Features, Release, Settings
 from .value_checks import (
     check_batches,
@@ -91,7 +92,8 @@ def configure(
         is_strict=bool(args["fail_on_environ_validation"]),
     )
     check_internal_port(environ, has_ranks=int(args["data_parallel_size"]) > 1)
-    check_registered(args, catalogue.read_fields(release.version), release)
+    fields = catalogue.read_fields(release.version)
+    check_registered(args, fields, release)
     _check_vendor(release, world)
     check_model_values(args)
     model = args["model_tag"] or args["model"] or "Qwen/Qwen3-0.6B"
@@ -112,11 +114,16 @@ def configure(
     check_optimisation(args)
     check_executor(args)
     ascend_config.check_additional(args)
+    look = settings_of(args, environ, is_mla=checkpoint.is_mla)
+    check_combinations("vllm", release.engine, version, look)
     if release.engine == "vllm-ascend":
+        plugin = ascend_config.plugin_version(release.plugin)
+        check_combinations("vllm-ascend", release.engine, plugin, look)
         ascend_config.check_quantization(args, checkpoint)
         keys = catalogue.read_additional_keys(release.plugin)
         view = ascend_config.View(args, place, kv, checkpoint, environ)
         warnings += ascend_config.check_ascend(view, release.plugin, keys)
+    check_mla_prefill(args, fields, checkpoint, world)
     return _settings(
         args, release, (checkpoint, place, kv, max_model_len), world, environ
     ), warnings

@@ -12,6 +12,7 @@ from infra.rehearsal.engine.settings import Release, Settings
 from tests.rehearsal.engine.verdicts import configure_sglang, verdict_of, world
 
 OLD, NEW = "0.5.9", "0.5.23"
+DRAFTED = "--speculative-algorithm EAGLE3"
 
 
 def run(model: Path, tmp_path: Path, version: str, flags: str, **host: object) -> Settings:
@@ -73,14 +74,51 @@ def test_later_releases_have_no_such_kernels_for_amd(
     ("version", "accelerator", "flags"),
     [
         (OLD, "gb200", "--attention-backend trtllm_mla"),
-        ("0.5.16", "h200", "--decode-attention-backend trtllm_mha"),
-        (NEW, "h200", "--attention-backend trtllm_mha"),
+        (OLD, "h200", "--attention-backend fa3"),
+        (OLD, "gb200", "--attention-backend fa3 --kv-cache-dtype fp8_e5m2"),
+        (OLD, "mi300x", "--attention-backend fa3"),
+        (OLD, "h200", f"{DRAFTED} --speculative-draft-attention-backend triton"),
+        ("0.5.10", "h200", f"{DRAFTED} --speculative-draft-attention-backend fa4"),
+        (OLD, "h200", "--speculative-draft-attention-backend none-such"),
     ],
 )
 def test_attention_back_ends_with_kernels_are_taken(
     kimi: Path, tmp_path: Path, version: str, accelerator: str, flags: str
 ) -> None:
-    assert run(kimi, tmp_path, version, f"--tp 8 {flags}", accelerator=accelerator).kv_tokens > 0
+    tensor = 4 if accelerator == "mi300x" else 8  # its kernels take sixteen heads
+    words = f"--tp {tensor} {flags}"
+    assert run(kimi, tmp_path, version, words, accelerator=accelerator).kv_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("version", "accelerator", "flags", "expected"),
+    [
+        # on Hopper these releases have the kernels, and Kimi's attention has latents
+        ("0.5.16", "h200", "--decode-attention-backend trtllm_mha", "with non-MLA models."),
+        (NEW, "h200", "--attention-backend trtllm_mha", "with non-MLA models."),
+        (OLD, "gb200", "--attention-backend fa3", "FlashAttention v3 Backend requires SM>=80"),
+        (OLD, "h200", f"{DRAFTED} --speculative-draft-attention-backend x", "backend: x"),
+        (
+            OLD,
+            "h200",
+            f"{DRAFTED} --speculative-draft-attention-backend fa4",
+            "EAGLE is not supported in decode attention backend fa4",
+        ),
+        (
+            OLD,
+            "h200",
+            f"{DRAFTED} --decode-attention-backend triton --prefill-attention-backend cutlass_mla",
+            "EAGLE is not supported in attention backend cutlass_mla",
+        ),
+    ],
+)
+def test_workers_refuse_back_ends_that_are_not_for_the_model_or_its_draft(
+    kimi: Path, tmp_path: Path, version: str, accelerator: str, flags: str, expected: str
+) -> None:
+    with pytest.raises(Failed) as caught:
+        run(kimi, tmp_path, version, f"--tp 4 {flags}", accelerator=accelerator)
+    assert caught.value.process == "Scheduler"
+    assert expected in caught.value.message
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])

@@ -1,0 +1,144 @@
+"""What a release's own configuration code refuses in several settings together (`combinations/`), one row for each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from infra.catalog.versions import version_numbers
+
+FOLDER = Path(__file__).parent / "combinations"
+# Sizes that are 1 where a command line does not name them.
+ONES = frozenset(
+    {
+        "tensor-parallel-size",
+        "pipeline-parallel-size",
+        "data-parallel-size",
+        "decode-context-parallel-size",
+        "dcp-kv-cache-interleave-size",
+        "max-num-partial-prefills",
+        "max-long-partial-prefills",
+    }
+)
+_PLACE = re.compile(r"\{([a-zA-Z][\w.-]*)\}")
+
+Look = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """Settings that a release refuses together.
+
+    Args:
+        first: the first release in which it was read.
+        last: the last one; None where it is the newest that was read.
+        engines: whose processes it is about.
+        file: where, inside the package.
+        when: setting → condition; all hold where it is refused. `combinations/README.md` has the words.
+        kind: the error, or the configuration class whose validator says so.
+        says: the release's words, with the values of settings in braces.
+        fix: what to write instead.
+    """
+
+    first: str
+    last: str | None
+    engines: tuple[str, ...]
+    file: str
+    when: Mapping[str, Any]
+    kind: str
+    says: str
+    fix: str
+
+    def is_of(self, engine: str, version: tuple[int, int, int]) -> bool:
+        """Whether it holds for a release of an engine."""
+        if engine not in self.engines or version < version_numbers(self.first):
+            return False
+        return self.last is None or version <= version_numbers(self.last)
+
+    def is_met(self, look: Look) -> bool:
+        """Whether all its conditions hold.
+
+        Args:
+            look: setting → value; None for one that is not set, an empty text for one that nobody knows.
+        """
+        return all(
+            _holds(condition, _value(name, look), look) for name, condition in self.when.items()
+        )
+
+    def words(self, look: Look) -> str:
+        """What the release says of these values."""
+        return _PLACE.sub(lambda match: str(_value(match[1], look)), self.says).strip()
+
+
+@cache
+def combinations(engine: str) -> tuple[Combination, ...]:
+    """The rows of an engine's own code; those of vllm are about its plugin for Ascend, too."""
+    rows = json.loads((FOLDER / f"{engine}.json").read_text(encoding="utf-8"))
+    both = ("vllm", "vllm-ascend") if engine == "vllm" else (engine,)
+    return tuple(
+        Combination(
+            first=row["first"],
+            last=row.get("last"),
+            engines=tuple(row.get("engines", both)),
+            file=row["file"],
+            when=row["when"],
+            kind=row["kind"],
+            says=row["says"],
+            fix=row["fix"],
+        )
+        for row in rows
+    )
+
+
+def _value(name: str, look: Look) -> object:
+    value = look(name)
+    return 1 if value is None and name in ONES else value
+
+
+def _holds(condition: Any, value: object, look: Look) -> bool:
+    """Whether a value meets a condition; one that nobody knows meets none."""
+    if value == "":
+        return False
+    if isinstance(condition, bool):
+        return bool(value) is condition
+    ((word, wanted),) = condition.items()
+    if word in ("in", "not_in"):
+        known = [_named(each, look) for each in wanted]
+        return "" not in known and (value in known) is (word == "in")
+    if word in ("given", "has", "not_share"):
+        return {
+            "given": (value is not None) is wanted,
+            "has": isinstance(value, str) and str(wanted) in value,
+            "not_share": isinstance(value, int | float) and not 0 < value <= 1,
+        }[word]
+    return _compares(word, _number(value), _number(_named(wanted, look)))
+
+
+def _compares(word: str, number: int | None, other: int | None) -> bool:
+    if number is None or other is None:
+        return False
+    if word == "not_dividing":
+        return number > 1 and other > 0 and other % number != 0
+    return {"above": number > other, "below": number < other, "not_above": number <= other}[word]
+
+
+def _named(wanted: object, look: Look) -> object:
+    """A value itself, or that of the setting whose name follows an `@`; "" for a length that the engine chooses."""
+    if not (isinstance(wanted, str) and wanted.startswith("@")):
+        return wanted
+    value = _value(wanted[1:], look)
+    number = _number(value)
+    return "" if value is None or (number is not None and number < 1) else value
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else None
