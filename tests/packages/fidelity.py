@@ -30,8 +30,7 @@ CATALOG = Catalog()
 REASONS = RECORDS / "reasons.yaml"
 # Processes of an engine that its configuration has already left behind.
 LATER = ("EngineCore", "Scheduler", "Worker")
-# Behind the usage, what argparse says; and what is recorded of an error without words: the statement that failed.
-_ERROR = re.compile(r"^\S.*: error: ", re.MULTILINE)
+# What is recorded of an error without words: the statement that failed.
 _STATEMENT = re.compile(r" \[(?!type=)[^\]]*\]\s*\Z")
 
 
@@ -165,7 +164,7 @@ def simulated(plan: Plan, question: Question, folder: Path) -> str | None:
     try:
         configured(plan, process, engine_world(plan, process, CATALOG, folder), folder)
     except Refused as refused:
-        return one_line(refused.text[_ERROR.search(refused.text).start() :], folder)  # type: ignore[union-attr] - every refusal has one
+        return one_line(f"error: {refused}", folder)
     except Failed as failed:
         return (
             "" if failed.process in LATER else one_line(f"{failed.kind}: {failed.message}", folder)

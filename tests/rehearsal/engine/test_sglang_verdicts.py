@@ -91,30 +91,29 @@ def test_attention_back_ends_with_kernels_are_taken(
 
 
 @pytest.mark.parametrize(
-    ("version", "accelerator", "flags", "expected"),
+    ("place", "flags", "expected"),
     [
         # on Hopper these releases have the kernels, and Kimi's attention has latents
-        ("0.5.16", "h200", "--decode-attention-backend trtllm_mha", "with non-MLA models."),
-        (NEW, "h200", "--attention-backend trtllm_mha", "with non-MLA models."),
-        (OLD, "gb200", "--attention-backend fa3", "FlashAttention v3 Backend requires SM>=80"),
-        (OLD, "h200", f"{DRAFTED} --speculative-draft-attention-backend x", "backend: x"),
+        (("0.5.16", "h200"), "--decode-attention-backend trtllm_mha", "with non-MLA models."),
+        ((NEW, "h200"), "--attention-backend trtllm_mha", "with non-MLA models."),
+        ((OLD, "gb200"), "--attention-backend fa3", "FlashAttention v3 Backend requires SM>=80"),
+        ((OLD, "h200"), f"{DRAFTED} --speculative-draft-attention-backend x", "backend: x"),
         (
-            OLD,
-            "h200",
+            (OLD, "h200"),
             f"{DRAFTED} --speculative-draft-attention-backend fa4",
             "EAGLE is not supported in decode attention backend fa4",
         ),
         (
-            OLD,
-            "h200",
+            (OLD, "h200"),
             f"{DRAFTED} --decode-attention-backend triton --prefill-attention-backend cutlass_mla",
             "EAGLE is not supported in attention backend cutlass_mla",
         ),
     ],
 )
 def test_workers_refuse_back_ends_that_are_not_for_the_model_or_its_draft(
-    kimi: Path, tmp_path: Path, version: str, accelerator: str, flags: str, expected: str
+    kimi: Path, tmp_path: Path, place: tuple[str, str], flags: str, expected: str
 ) -> None:
+    version, accelerator = place
     with pytest.raises(Failed) as caught:
         run(kimi, tmp_path, version, f"--tp 4 {flags}", accelerator=accelerator)
     assert caught.value.process == "Scheduler"
