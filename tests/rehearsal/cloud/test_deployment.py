@@ -38,7 +38,10 @@ def project_status() -> str:
 def test_the_life_of_a_stack(pulumi_bin: Path, tmp_path: Path) -> None:
     before = project_status()
     said: list[str] = []
-    result = provision_in_emulated_cloud(STACK, tmp_path, pulumi_bin=pulumi_bin, say=said.append)
+    config = {"owner": "team-a"}
+    result = provision_in_emulated_cloud(
+        STACK, tmp_path, pulumi_bin=pulumi_bin, config=config, say=said.append
+    )
     inventory = result.outputs["inventory"]
     assert isinstance(inventory, dict)
     assert [host["name"] for host in inventory["hosts"]] == HOSTS
@@ -46,25 +49,30 @@ def test_the_life_of_a_stack(pulumi_bin: Path, tmp_path: Path) -> None:
     assert read_outputs(STACK, result.pulumi_dir, result.pulumi_env) == result.outputs
 
     pulumi, cloud = Pulumi(result.pulumi_dir, result.pulumi_env), tmp_path / "cloud"
-    # a newer image replaces no machine that runs
+    # a newer image, with another root device, replaces no machine that runs
     account = read_account(cloud)
     newer = dict.fromkeys(PARAMETERS, "ami-0123456789abcdef0")
     images = {"ami-0123456789abcdef0": "aarch64"}
     write_account(cloud, replace(account, parameters=newer, images=images))
-    assert set(pulumi.changes("up")) == {"same"}
-    assert set(pulumi.changes("refresh")) == {"same"}
+    assert set(pulumi.changes("up", "--refresh")) == {"same"}
 
     # drift: an instance is gone, a property of the network was changed by hand
-    resources(cloud, "Instance")[0].unlink()
-    (path,) = resources(cloud, "Vpc")
-    vpc = json.loads(path.read_text())
-    vpc["inputs"]["enableDnsHostnames"] = vpc["outputs"]["enableDnsHostnames"] = False
-    path.write_text(json.dumps(vpc))
+    gone, *_ = resources(cloud, "Instance")
+    name = json.loads(gone.read_text())["urn"].rpartition("::")[2]
+    gone.unlink()
+    change_by_hand(cloud, "Vpc", "enableDnsHostnames", value=False)
     seen = pulumi.changes("refresh")
     assert (seen["delete"], seen["update"]) == (1, 1)
-    mended = pulumi.changes("up")
-    assert (mended["create"], mended["update"]) == (1, 1)
+    # it is mended; that another team owns all of it is written on what stands, and makes no other machine
+    assert pulumi("config", "set", "owner", "team-b").returncode == 0
+    steps = pulumi.steps("up")
+    assert set(steps) == {"create", "same", "update"}
+    assert steps["create"] == {f"Instance {name}"}
+    standing = {f"Instance {each}" for each in HOSTS if each != name}
+    assert {"Vpc vpc", *standing} <= steps["update"]
+    assert {"LaunchTemplate prefill", "LaunchTemplate decode"} <= steps["same"]
     assert len(resources(cloud, "Instance")) == len(HOSTS)
+    (path,) = resources(cloud, "Vpc")
     assert json.loads(path.read_text())["outputs"]["enableDnsHostnames"] is True
 
     refused = pulumi("destroy", "--yes", "--skip-preview")
@@ -83,6 +91,14 @@ def test_the_life_of_a_stack(pulumi_bin: Path, tmp_path: Path) -> None:
     state = json.loads(pulumi("stack", "export").stdout)
     assert state["deployment"].get("resources", []) == []
     assert project_status() == before
+
+
+def change_by_hand(cloud: Path, kind: str, name: str, *, value: object) -> None:
+    """Change a property of the only resource of a kind behind the engine's back."""
+    (path,) = resources(cloud, kind)
+    document = json.loads(path.read_text())
+    document["inputs"][name] = document["outputs"][name] = value
+    path.write_text(json.dumps(document))
 
 
 def test_preview_tells_what_would_be_made(make_project: Callable[..., ScratchProject]) -> None:

@@ -6,73 +6,128 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from infra.rehearsal.cloud.deployment import bring_up
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import read_account, write_account
-from tests.rehearsal.cloud.command import Pulumi
+from infra.rehearsal.cloud.world import NODE_IMAGES
+from tests.rehearsal.cloud.command import Pulumi, edit_stack, kinds_left, resources
+from tests.rehearsal.cloud.spying import Spy
 
 pytestmark = pytest.mark.pulumi
 STACK = "eks-b200-tp8"
 
 
-def say_nothing(_: str) -> None:
-    pass
+class Operator:
+    """Somebody with a cluster of their own, and with secrets."""
+
+    def __init__(self, project: ScratchProject, tmp_path: Path) -> None:
+        self.project = project
+        self.spy = Spy(
+            {
+                "api_key": "sk-oneThatClientsHave",
+                "another api_key": "sk-oneThatTheyGetLater",
+                "hf_token": "hf_notForAnybodysEyes",
+                "of the account": "wJalrXUtnFEMI/bPxRfiCYEXAMPLEKEY",
+            }
+        )
+        token = tmp_path / "token"
+        token.write_text(self.spy.values["hf_token"])
+        own = {"api_key": {"env": "SERVING_KEY"}, "hf_token": {"file": str(token)}}
+        edit_stack(project.folder, STACK, secrets=own)
+        self.said: list[str] = []
+        self.pulumi = self.with_key("api_key")
+
+    def with_key(self, name: str) -> Pulumi:
+        """The command line, where clients have one of the keys."""
+        environment = {**self.project.environment, "SERVING_KEY": self.spy.values[name]}
+        return Pulumi(self.project.folder, environment, STACK, said=self.said)
+
+    def set_up(self) -> None:
+        """What is typed once, with a Kubernetes that is not the newest."""
+        pulumi, key = self.pulumi, self.spy.values["of the account"]
+        self.find(addons={"kube-proxy": "v1.34.1-eksbuild.1"})
+        assert pulumi("stack", "init").returncode == 0
+        words = ("--plaintext", "kubernetes_version=1.34", "--plaintext", "owner=team-a")
+        done = pulumi("config", "set-all", "--secret", f"aws:secretKey={key}", *words)
+        assert done.returncode == 0, done.stderr
+
+    def find(self, **changed: Any) -> None:
+        """Change what the account shows."""
+        account = read_account(self.project.cloud)
+        write_account(self.project.cloud, replace(account, **changed))
+
+    def assert_secrets_are_hidden(self) -> dict[str, Any]:
+        """Nothing of them is in what was printed, nor in what is on disk; returns the exported state.
+
+        They are in the state, though, for whoever may ask for them, and in the cluster.
+        """
+        project, spy = self.project, self.spy
+        state = self.pulumi("stack", "export").stdout
+        assert spy.sees_in("".join(self.said)) == set()
+        assert spy.sees_under(*self.pulumi.written) == {}
+        used = set(spy.values) - {"api_key"}
+        shown = self.pulumi("stack", "export", "--show-secrets").stdout
+        assert spy.sees_in(shown) == used
+        (kept,) = resources(project.cloud, "Secret")
+        assert spy.sees_in(kept.read_text()) == used - {"of the account"}
+        document: dict[str, Any] = json.loads(state)
+        return document
 
 
-def made(cloud: Path) -> list[str]:
-    """Kinds of the resources and objects that stand, sorted, one for each."""
-    return sorted(path.parent.name for path in (cloud / "resources").glob("*/*.json"))
+def assert_kubeconfig_asks_for_a_token(state: dict[str, Any]) -> None:
+    rows = state["deployment"]["resources"]
+    (provider,) = (each for each in rows if each["type"] == "pulumi:providers:kubernetes")
+    kubeconfig = json.loads(provider["inputs"]["kubeconfig"])
+    assert set(kubeconfig["users"][0]["user"]) == {"exec"}
 
 
 @pytest.mark.slow  # several updates by the real engine
 def test_the_life_of_a_cluster_and_its_workload(
-    make_project: Callable[..., ScratchProject],
+    make_project: Callable[..., ScratchProject], tmp_path: Path
 ) -> None:
     project = make_project(STACK)
-    pulumi = Pulumi(project.folder, project.environment, STACK)
-    assert pulumi("stack", "init").returncode == 0
-    previewed = pulumi("preview", "--policy-pack", "infra/provision/policy")
+    operator = Operator(project, tmp_path)
+    pulumi, cloud = operator.pulumi, project.cloud
+    operator.set_up()
+    previewed = pulumi("preview", "--diff", "--policy-pack", "infra/provision/policy")
     assert previewed.returncode == 0, previewed.stdout + previewed.stderr
-    assert "aws:eks:Cluster" in previewed.stdout
+    assert "aws:eks/cluster:Cluster" in previewed.stdout
     assert "LeaderWorkerSet" in previewed.stdout
-    assert not (project.cloud / "resources").exists()
+    assert not (cloud / "resources").exists()
 
-    inventory = bring_up(project, say_nothing)["inventory"]
-    assert isinstance(inventory, dict)
-    assert inventory["cluster"]["kubernetes_version"] == "1.35"
-    assert {"Cluster", "NodeGroup", "Release", "LeaderWorkerSet"} <= set(made(project.cloud))
-    # what the cloud takes by default for an add-on changes none that runs
-    account = read_account(project.cloud)
-    write_account(project.cloud, replace(account, addons={"vpc-cni": "v1.21.0-eksbuild.1"}))
+    up = pulumi("up", "--yes", "--skip-preview", "--diff")
+    assert up.returncode == 0, up.stdout + up.stderr
+    assert {"Cluster", "NodeGroup", "Release", "LeaderWorkerSet"} <= set(kinds_left(cloud))
+
+    # what the cloud takes by default for add-ons and nodes changes none that runs; nor does our own default version
+    releases = {name: "1.34.0-20260301" for name in NODE_IMAGES if "/1.34/" in name}
+    operator.find(
+        addons={"kube-proxy": "v1.34.1-eksbuild.1", "vpc-cni": "v1.21.0-eksbuild.1"},
+        parameters=releases,
+    )
+    assert pulumi("config", "rm", "kubernetes_version").returncode == 0
+    assert set(pulumi.changes("up", "--refresh")) == {"same"}
+    # and whoever may not ask which clusters stand changes nothing of them either
+    operator.find(forbidden=("getClusters",))
     assert set(pulumi.changes("up")) == {"same"}
-    assert set(pulumi.changes("refresh")) == {"same"}
+    operator.find(forbidden=())
 
-    # an object that somebody deleted comes back
-    (path,) = (project.cloud / "resources" / "LeaderWorkerSet").glob("*.json")
-    path.unlink()
-    assert pulumi.changes("refresh")["delete"] == 1
-    assert pulumi.changes("up")["create"] == 1
+    # an object that somebody deleted comes back; another owner and another key replace nothing
+    resources(cloud, "LeaderWorkerSet")[0].unlink()
+    assert pulumi("config", "set", "owner", "team-b").returncode == 0
+    steps = operator.with_key("another api_key").steps("up", "--refresh")
+    assert set(steps) == {"create", "refresh", "same", "update"}
+    assert {name.split()[0] for name in steps["create"]} == {"LeaderWorkerSet"}
+    assert {"Secret secrets", "Cluster cluster", "NodeGroup accelerators"} <= steps["update"]
+    assert {"LaunchTemplate accelerators", "LaunchTemplate system"} <= steps["same"]
+    assert_kubeconfig_asks_for_a_token(operator.assert_secrets_are_hidden())
 
     destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
-    assert made(project.cloud) == ["Bucket", "BucketPublicAccessBlock"]
-
-
-@pytest.mark.slow  # an update by the real engine
-def test_no_secret_is_in_the_kubeconfig_of_the_state(
-    make_project: Callable[..., ScratchProject],
-) -> None:
-    """The provider's kubeconfig asks for a token; none is kept."""
-    project = make_project(STACK)
-    bring_up(project, say_nothing)
-    state = Pulumi(project.folder, project.environment, STACK)("stack", "export")
-    resources = json.loads(state.stdout)["deployment"]["resources"]
-    (provider,) = (each for each in resources if each["type"] == "pulumi:providers:kubernetes")
-    kubeconfig = json.loads(provider["inputs"]["kubeconfig"])
-    assert set(kubeconfig["users"][0]["user"]) == {"exec"}
+    assert kinds_left(cloud) == ["Bucket", "BucketPublicAccessBlock"]
 
 
 @pytest.mark.slow  # an update by the real engine

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.cloud.deployment import bring_up
+from infra.catalog.load import Catalog
+from infra.plan.compile import resolve_topology
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.spec.load import PROJECT, load_stack
-from tests.rehearsal.cloud.command import Pulumi, kinds_left
+from tests.rehearsal.cloud.command import Pulumi, edit_stack, kinds_left
+from tests.rehearsal.cloud.spying import Spy
 
 pytestmark = [
     pytest.mark.pulumi,
@@ -22,26 +22,30 @@ ON_AWS = sorted(
     for path in (PROJECT / "stacks").glob("[a-z]*.yaml")
     if load_stack(path.stem).spec.platform == "aws-ec2"
 )
-TOKEN = "hf_notForAnybodysEyes"
+SPY = Spy({"hf_token": "hf_notForAnybodysEyes", "api_key": "sk-norForThoseOfClients"})
 
 
 @pytest.mark.parametrize("stack", ON_AWS)
 def test_a_stack_is_made_once_and_destroyed_but_for_its_weights(
-    make_project: Callable[..., ScratchProject], tmp_path: Path, stack: str
+    make_project: Callable[..., ScratchProject], catalog: Catalog, stack: str
 ) -> None:
     project = make_project(stack)
-    project = replace(project, environment={**project.environment, "HF_TOKEN": TOKEN})
-    said: list[str] = []
-    inventory = bring_up(project, said.append)["inventory"]
-    assert isinstance(inventory, dict)
-    assert len(said) == len(inventory["hosts"])
-    pulumi = Pulumi(project.folder, project.environment, stack)
+    edit_stack(project.folder, stack, secrets={name: {"env": name.upper()} for name in SPY.values})
+    values = {name.upper(): value for name, value in SPY.values.items()}
+    pulumi = Pulumi(project.folder, {**project.environment, **values}, stack)
+    assert pulumi("stack", "init").returncode == 0
+
+    made = pulumi.steps("up")
+    assert set(made) == {"create"}
+    _, topology = resolve_topology(load_stack(stack), catalog)
+    hosts = {f"Instance {host.name}" for host in topology.hosts}
+    assert {name for name in made["create"] if name.startswith("Instance ")} == hosts
 
     # what stands is looked at, and then what is wanted compared with it
     assert set(pulumi.changes("up", "--refresh")) == {"same"}
-    states = [path for path in (tmp_path / "scratch" / "state").rglob("*") if path.is_file()]
-    assert states
-    assert not [path for path in states if TOKEN in path.read_text(errors="replace")]
+    # hosts are told their secrets by `fab up`, and the cloud is not
+    assert SPY.sees_under(*pulumi.written, project.cloud) == {}
+    assert SPY.sees_in("".join(pulumi.said)) == set()
 
     destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
