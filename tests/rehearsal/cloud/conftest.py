@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import yaml
@@ -31,6 +32,7 @@ from infra.rehearsal.cloud.store import Account, Reservation, Resource, Store, w
 from infra.rehearsal.installed import find_pulumi
 from tests.rehearsal.cloud.command import STACK
 from tests.rehearsal.cloud.operations_page import NEXT, Typist
+from tests.rehearsal.cloud.warm_python import WarmPython, start_warm_python
 
 IMAGE = "ami-000000000000000e0"  # x86_64
 ARM_IMAGE = "ami-000000000000000e3"
@@ -134,12 +136,27 @@ def pulumi_bin() -> Path:
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    # not pytest's own folder: the path of a socket is short
+    with TemporaryDirectory(prefix="warm-") as folder:
+        started = start_warm_python(Path(folder))
+        yield started
+        started.end()
+
+
 @pytest.fixture
-def make_project(pulumi_bin: Path, tmp_path: Path) -> Callable[..., ScratchProject]:
+def make_project(
+    pulumi_bin: Path, warm_python: WarmPython, tmp_path: Path
+) -> Callable[..., ScratchProject]:
+    """Make a scratch project, whose programs run in copies of a Python that is warm."""
+
     def make(stack: str = STACK, spec_file: Path | None = None, **config: str) -> ScratchProject:
-        return make_scratch_project(
+        project = make_scratch_project(
             stack, tmp_path / "scratch", spec_file=spec_file, pulumi_bin=pulumi_bin, config=config
         )
+        warm_python.put_environment(project.folder / ".venv")
+        return project
 
     return make
 

@@ -96,12 +96,10 @@ def assert_can_be_typed(words: Sequence[str]) -> None:
     assert {word for word in words if word.startswith("--")} <= known, words
 
 
-def deploy(typist: Typist) -> None:
-    """What the first page leaves behind, without its looks and its hosts."""
+def set_up(typist: Typist) -> None:
+    """What the first page has typed before anything is made."""
     lines = page("a first deployment")
-    typist.type(
-        [line for line in lines if line.startswith(("scripts", "pulumi config", "pulumi up"))]
-    )
+    typist.type([line for line in lines if line.startswith(("scripts", "pulumi config"))])
 
 
 def instances(typist: Typist) -> set[str]:

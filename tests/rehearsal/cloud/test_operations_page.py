@@ -1,8 +1,12 @@
-"""Pages of docs/operations.md about AWS, followed word by word with the real command line: state, and what exists."""
+"""Pages of docs/operations.md about AWS, followed word by word with the real command line: people, state, networks."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +15,7 @@ import pytest
 from infra.rehearsal.cloud.store import Store, read_account, write_account
 from tests.provision.belongings import their_network
 from tests.rehearsal.cloud.command import STACK, kinds_left
-from tests.rehearsal.cloud.operations_page import Typist, deploy, instances, page
+from tests.rehearsal.cloud.operations_page import Typist, instances, page, set_up
 
 pytestmark = [
     pytest.mark.pulumi,
@@ -19,32 +23,59 @@ pytestmark = [
 ]
 
 
-def test_state_in_s3(typist: Typist, tmp_path: Path) -> None:
-    deploy(typist)
+def test_several_people_on_one_stack_that_move_its_state_to_s3(
+    typist: Typist, tmp_path: Path
+) -> None:
+    set_up(typist)
+    come_second_and_finish_the_work_of_the_first(typist)
+    move_the_state(typist, tmp_path / "bucket")
+    assert len(instances(typist)) == 6
+
+
+def come_second_and_finish_the_work_of_the_first(typist: Typist) -> None:
+    first = subprocess.Popen(
+        ["pulumi", "up", "--yes", "--skip-preview", "--stack", STACK],
+        cwd=typist.project.folder,
+        env=dict(typist.project.environment),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    locks = Path(typist.project.environment["PULUMI_BACKEND_URL"].removeprefix("file://"))
+    try:
+        deadline = time.monotonic() + 60
+        while not list(locks.rglob("locks/**/*.json")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.killpg(first.pid, signal.SIGSTOP)  # it is at work for as long as it takes
+        second = typist.run(["pulumi", "up", "--stack", STACK])
+        assert second.returncode != 0
+        assert "the stack is currently locked by 1 lock(s)" in second.stdout + second.stderr
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)  # their machine died
+        first.wait()
+    typist.type(page("several people on one stack"))
+    assert len(instances(typist)) == 6
+
+
+def move_the_state(typist: Typist, bucket: Path) -> None:
+    """`bucket` stands in for s3://STATE_BUCKET."""
     environment = dict(typist.project.environment)
     old = environment.pop("PULUMI_BACKEND_URL")
     path = typist.project.folder / "Pulumi.yaml"
     text = path.read_text()
-    (tmp_path / "bucket").mkdir()
-    for url in (old, f"file://{tmp_path}/bucket"):  # stands in for s3://STATE_BUCKET
+    bucket.mkdir()
+    for url in (old, f"file://{bucket}"):
         path.write_text(re.sub(r"url: \S+", f"url: {url}", text))
         typist.project = replace(typist.project, environment=environment)
         lines = page("state in S3")
         typist.type(lines[:1] if url == old else lines[1:])
-    assert list((tmp_path / "bucket").rglob(f"{STACK}.json*"))
+    assert list(bucket.rglob(f"{STACK}.json*"))
     # the project's line wins over a login
     typist.type([f"pulumi login {old}", f"pulumi preview --expect-no-changes --stack {STACK}"])
-    assert len(instances(typist)) == 6
 
 
 def test_what_exists_already(typist: Typist) -> None:
-    typist.type(
-        [
-            line
-            for line in page("a first deployment")
-            if line.startswith(("scripts", "pulumi config"))
-        ]
-    )
+    set_up(typist)
     subnet, *_ = their_network(
         Store(typist.project.cloud), region="us-east-1", zones=("use1-dfw2-az1",)
     )
