@@ -11,7 +11,6 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # its types are a package of their own
 import pulumi
-import pulumi.runtime
 import pulumi_aws as aws
 import pytest
 import yaml
@@ -31,7 +30,7 @@ from infra.rehearsal.pulumi_project import read_config
 from infra.spec.load import PROJECT
 from tests.provision.cluster_answers import Cluster
 from tests.provision.kubernetes_program import Made, put_kubectl, run_program, whole_cluster
-from tests.provision.mocked_runs import PROJECT_NAME, configured, event_loop_of_its_own
+from tests.provision.mocked_runs import PROJECT_NAME, configured, run_mocked
 
 with warnings.catch_warnings():
     # pulumi-aws warns of its own deprecated classes when a module of it is loaded
@@ -187,11 +186,7 @@ def record(
             document = pulumi.Output.from_input(provision(root, stack, catalog))
             document.apply(exported.append)
 
-        with event_loop_of_its_own() as loop:
-            pulumi.runtime.set_mocks(cloud, project=PROJECT_NAME, stack=stack, preview=False)
-            pulumi.runtime.set_all_config(values)
-            loop.run_until_complete(pulumi.runtime.stack.run_pulumi_func(program))
-            pulumi.runtime.set_all_config({})
+        run_mocked(cloud, stack, values, program)
         recorded = Recorded(
             resources=cloud.resources,
             components=frozenset(cloud.components),

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-import pulumi.runtime
 import yaml
 from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks
 
@@ -19,7 +18,7 @@ from infra.catalog.load import Catalog
 from infra.provision.program import provision
 from infra.rehearsal.cloud.wire import plain
 from infra.spec.load import PROJECT
-from tests.provision.mocked_runs import PROJECT_NAME, configured, event_loop_of_its_own
+from tests.provision.mocked_runs import PROJECT_NAME, configured, run_mocked
 
 KUBECTL = """\
 #!/bin/sh
@@ -153,13 +152,7 @@ def run_program(stack: str, folder: Path, root: Path = PROJECT, **config: str) -
     def program() -> None:
         pulumi.Output.from_input(provision(root, stack, CATALOG)).apply(exported.append)
 
-    with event_loop_of_its_own() as loop:
-        pulumi.runtime.set_mocks(recorder, project=PROJECT_NAME, stack=stack, preview=False)
-        pulumi.runtime.set_all_config(values)
-        try:
-            loop.run_until_complete(pulumi.runtime.stack.run_pulumi_func(program))
-        finally:
-            pulumi.runtime.set_all_config({})
+    run_mocked(recorder, stack, values, program)
     asked = (folder / "asked").read_text().splitlines()
     inventory: Any = plain(exported[0])
     return Made(resources=recorder.resources, inventory=inventory, asked=asked)
