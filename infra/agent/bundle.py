@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from functools import lru_cache
 from typing import Dict, Iterable, List, Match
 
 PACKAGE = "moe_agent"
@@ -139,6 +140,7 @@ def _module_name(package: str, stem: str) -> str:
     return package if stem == "__init__" else package + "." + stem
 
 
+@lru_cache(maxsize=None)
 def without_comments(text: str) -> str:
     """A module without docstrings and comments: a third less to carry, and every line keeps its number.
 
