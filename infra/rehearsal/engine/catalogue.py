@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import cache
 from typing import Any, NamedTuple
 
 from .failures import Failed
@@ -42,9 +43,9 @@ def catalogue_folder() -> str:
     return os.environ.get(FOLDER_VARIABLE) or os.path.normpath(default)
 
 
-def read_flags(tool: str, version: str) -> list[Flag]:
+def read_flags(tool: str, version: str) -> tuple[Flag, ...]:
     """Return the flags of one release; what is usual is left out of its file."""
-    return [_flag(row) for row in _server_rows(_read(tool, version))]
+    return tuple(_flag(row) for row in _server_rows(_read(tool, version)))
 
 
 def read_variables(tool: str, version: str) -> frozenset[str]:
@@ -109,11 +110,16 @@ def _server_rows(document: Any) -> list[dict[str, Any]]:
 def _read(tool: str, version: str) -> Any:
     path = os.path.join(catalogue_folder(), "packages", f"{tool}-{version}.json")
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        return _document(path)
     except OSError as error:
         raise Failed(
             "moe-infra rehearsal",
             f"no catalogue of {tool} {version} at {path}: {error.strerror}",
             process="",
         ) from error
+
+
+@cache  # an engine asks a release for several things
+def _document(path: str) -> Any:
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)

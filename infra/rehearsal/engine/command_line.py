@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .catalogue import Flag, JsonFields
@@ -77,32 +78,45 @@ class _EnableDisable(argparse.Action):
         setattr(namespace, self.dest, option not in self.negatives)
 
 
-def parse(
-    argv: list[str], flags: list[Flag], fields: JsonFields | None, *, program: str, usage: str
-) -> tuple[Arguments, list[str]]:
-    """Parse an argument vector.
+class Grammar:
+    """What a program of one release understands; making it costs more than a use of it.
 
     Args:
-        argv: the arguments after the program's name.
         flags: every flag of the release.
         fields: what JSON-valued flags may hold; None for programs that do not check them.
         program: the name in front of an error.
         usage: the usage text in front of an error, with its last newline.
-
-    Returns:
-        The arguments, and those that no flag took.
-
-    Raises:
-        Refused: argparse's verdict on the command line.
     """
-    parser = _Parser(prog=program, usage=usage, add_help=True)
-    for flag in flags:
-        _add(parser, flag, fields)
-    namespace, unknown = parser.parse_known_args(argv)
-    given = vars(namespace)
-    values = {flag.dest: flag.default for flag in flags if flag.default != "==SUPPRESS=="}
-    values.update(given)
-    return Arguments(values=values, given=frozenset(given)), unknown
+
+    __slots__ = ("_containers", "_defaults", "_parser")
+
+    def __init__(
+        self, flags: Sequence[Flag], fields: JsonFields | None, *, program: str, usage: str
+    ) -> None:
+        self._parser = _Parser(prog=program, usage=usage, add_help=True)
+        for flag in flags:
+            _add(self._parser, flag, fields)
+        self._defaults = {
+            flag.dest: flag.default for flag in flags if flag.default != "==SUPPRESS=="
+        }
+        self._containers = tuple(
+            dest for dest, value in self._defaults.items() if isinstance(value, list | dict)
+        )
+
+    def parse(self, argv: list[str]) -> tuple[Arguments, list[str]]:
+        """Parse the arguments after the program's name.
+
+        Returns:
+            The arguments, and those that no flag took.
+
+        Raises:
+            Refused: argparse's verdict on the command line.
+        """
+        namespace, unknown = self._parser.parse_known_args(argv)
+        given = vars(namespace)
+        fresh = {dest: copy.deepcopy(self._defaults[dest]) for dest in self._containers}
+        values = {**self._defaults, **fresh, **given}
+        return Arguments(values=values, given=frozenset(given)), unknown
 
 
 def human_readable_int(text: str) -> int:

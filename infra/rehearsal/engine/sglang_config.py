@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any, NamedTuple
 
 from . import catalogue, memory
 from .attention_backends import check_attention, check_attention_of_workers
 from .checkpoint import Checkpoint, read_checkpoint
 from .combinations import check_combinations, settings_of
-from .command_line import Arguments, parse
+from .command_line import Arguments, Grammar
 from .environment import Addresses
 from .failures import Failed, Refused, assertion
 from .kv_transfer import KvTransfer
@@ -49,11 +50,19 @@ def parse_arguments(argv: list[str], program: str, release: Release) -> Argument
         Refused: argparse's verdict.
     """
     usage = f"usage: {program} [-h] --model-path MODEL_PATH [options]\n"
-    flags = catalogue.read_flags("sglang", release.version)
-    args, unknown = parse(argv, flags, None, program=program, usage=usage)
+    args, unknown = _grammar(catalogue.catalogue_folder(), release.version, program, usage).parse(
+        argv
+    )
     if unknown:
         raise Refused(usage, program, f"unrecognized arguments: {' '.join(unknown)}")
     return args
+
+
+@cache
+def _grammar(_folder: str, version: str, program: str, usage: str) -> Grammar:
+    """What a release in the catalogue's folder understands."""
+    flags = catalogue.read_flags("sglang", version)
+    return Grammar(flags, None, program=program, usage=usage)
 
 
 def configure(args: Arguments, release: Release, world: World) -> tuple[Settings, Node]:

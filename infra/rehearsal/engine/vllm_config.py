@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from functools import cache
 from typing import Any
 
 from . import ascend_config, catalogue, kv_transfer, memory, parallel
+from .catalogue import JsonFields
 from .checkpoint import Checkpoint, check_architecture, read_checkpoint
 from .combinations import check_combinations, settings_of
-from .command_line import Arguments, parse
+from .command_line import Arguments, Grammar
 from .environment import check_internal_port, check_names, is_on, read_addresses
 from .failures import Failed, Refused, assertion, invalid
 from .json_fields import UnknownGraphMode, validation_error
@@ -53,12 +55,11 @@ def parse_arguments(argv: list[str], release: Release) -> tuple[Arguments, list[
         Failed: an error that vLLM raises while it parses.
     """
     version = release.numbers
-    fields = catalogue.read_fields(release.version)
+    grammar, fields = _grammar(catalogue.catalogue_folder(), release.version)
     check_configuration_file(argv)
     rewritten = rewrite(argv, has_number_suffixes=version >= (0, 18))
-    flags = catalogue.read_flags("vllm", release.version)
     try:
-        args, unknown = parse(rewritten.argv, flags, fields, program="vllm serve", usage=USAGE)
+        args, unknown = grammar.parse(rewritten.argv)
     except UnknownGraphMode as error:
         raise Failed("KeyError", repr(str(error)), process="") from error
     if unknown:
@@ -73,6 +74,14 @@ def parse_arguments(argv: list[str], release: Release) -> tuple[Arguments, list[
         if problem is not None:
             raise Failed("pydantic_core._pydantic_core.ValidationError", problem)
     return args, rewritten.warnings
+
+
+@cache
+def _grammar(_folder: str, version: str) -> tuple[Grammar, JsonFields]:
+    """What a release in the catalogue's folder understands."""
+    fields = catalogue.read_fields(version)
+    flags = catalogue.read_flags("vllm", version)
+    return Grammar(flags, fields, program="vllm serve", usage=USAGE), fields
 
 
 def configure(
@@ -92,7 +101,7 @@ def configure(
         is_strict=bool(args["fail_on_environ_validation"]),
     )
     check_internal_port(environ, has_ranks=int(args["data_parallel_size"]) > 1)
-    fields = catalogue.read_fields(release.version)
+    _, fields = _grammar(catalogue.catalogue_folder(), release.version)
     check_registered(args, fields, release)
     _check_vendor(release, world)
     check_model_values(args)
