@@ -59,14 +59,18 @@ class Combination:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Lazy access to the catalogue under `root`; entries are read once."""
+    """Lazy access to the catalogue under `root`; folders are listed and entries are read once."""
 
     root: Path = ROOT
     _entries: dict[tuple[str, str], Entry] = field(default_factory=dict, repr=False)
+    _ids: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def ids(self, folder: str) -> tuple[str, ...]:
         """The ids in a folder (`accelerators`, `checkpoints`, `engines/vllm`, …), sorted."""
-        return tuple(sorted(path.stem for path in (self.root / folder).glob("*.yaml")))
+        if folder not in self._ids:
+            found = (path.stem for path in (self.root / folder).glob("*.yaml"))
+            self._ids[folder] = tuple(sorted(found))
+        return self._ids[folder]
 
     def accelerator(self, name: str) -> Accelerator:
         """The accelerator of that id.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -77,16 +76,21 @@ def rule_cases() -> Mapping[str, tuple[RuleCase, ...]]:
 
 def right_document(stack: str) -> Document:
     """The plan document of a stack, the caller's to change."""
-    return copy.deepcopy(_compiled(stack))
+    document: Document = json.loads(_compiled(stack))
+    return document
 
 
 @cache
-def _compiled(stack: str) -> Document:
+def _compiled(stack: str) -> str:
     name, at, version = stack.partition("@")
     sets = (f"engine.version={version}",) if at else ()
-    compiled = plan_document(compile_file(name, catalog=CATALOG, sets=sets).plan)
-    document: Document = json.loads(json.dumps(compiled))
-    return document
+    return json.dumps(plan_document(compile_file(name, catalog=CATALOG, sets=sets).plan))
+
+
+@cache
+def rules_found_in(stack: str) -> frozenset[str]:
+    """The rules that find something in a stack as it is."""
+    return frozenset(problem.rule for problem in judged(right_document(stack)))
 
 
 def judged(document: Document) -> list[Problem]:

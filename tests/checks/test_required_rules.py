@@ -150,23 +150,23 @@ def test_it_is_found_on_the_releases_that_the_case_states_and_on_no_other(
 ) -> None:
     found: list[str] = []
     passed: list[str] = []
-    for version in _compiling(case):
+    for version in _compiling(case.stack.partition("@")[0]):
         is_found = rule in {problem.rule for problem in judged(case.broken(version))}
         (found if is_found else passed).append(version)
     assert tuple(found) == (case.releases or (*found, *passed))
 
 
-def _compiling(case: RuleCase) -> list[str]:
-    """The pinned releases of a case's engine for which its stack can be compiled."""
-    name = case.stack.partition("@")[0]
+@cache
+def _compiling(name: str) -> tuple[str, ...]:
+    """The pinned releases of a stack's engine for which it can be compiled."""
     kept = []
-    for version in CATALOG.releases(right_document(case.stack)["engine"]["name"]):
+    for version in CATALOG.releases(right_document(name)["engine"]["name"]):
         try:
             right_document(f"{name}@{version}")
         except StackError:
             continue
         kept.append(version)
-    return kept
+    return tuple(kept)
 
 
 @pytest.mark.parametrize("shown", SHOWN)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -117,7 +116,7 @@ def _of_stack(name: str, sets: Sequence[str]) -> list[Finding]:
 
 
 def _of_plan(reproduction: Reproduction) -> list[Finding]:
-    document = copy.deepcopy(json.loads(_document(str(reproduction.stack), reproduction.set)))
+    document = json.loads(_document(str(reproduction.stack), reproduction.set))
     apply_edits(document, reproduction.edits)
     problems = judge_plan(parse_plan(document, "plan.json"), "plan.json", CATALOG)
     # `derived-field` says that a plan was edited by hand: here it always was
