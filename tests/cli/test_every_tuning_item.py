@@ -21,7 +21,7 @@ from infra.rehearsal.lab.starting import start_lab
 from infra.render.wanted_tuning import Tuning, WantedTuning, profile_tuning
 from infra.spec.load import PROJECT
 from tests.agent.test_pcie_acs import ON, space
-from tests.cli.commands import FAB, need_lab
+from tests.cli.commands import FAB, need_lab, run
 
 # Two hosts with systemd; each item is brought about and taken back several times over real processes.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -459,9 +459,7 @@ def fab(hosts: Hosts, *words: str) -> list[str]:
 
 
 def run_fab(hosts: Hosts, *words: str) -> CompletedProcess[str]:
-    return subprocess.run(
-        fab(hosts, *words), cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60
-    )
+    return run(*fab(hosts, *words), timeout_s=60)
 
 
 def test_hosts_named_on_the_command_line_get_the_profiles_that_they_are(hosts: Hosts) -> None:

@@ -16,7 +16,7 @@ import pytest
 from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import Lab
 from infra.spec.load import PROJECT
-from tests.cli.commands import FAB, need_lab
+from tests.cli.commands import FAB, need_lab, run
 from tests.naming import in_time, until_named
 
 # Faults of hosts take the seconds that watchers wait before they believe them.
@@ -41,11 +41,13 @@ class Site:
     lab: Lab
     installed: dict[str, bytes]
 
+    def words(self, *words: str) -> list[str]:
+        return [FAB, words[0], "--stack", STACK, "--inventory", self.inventory, *words[1:]]
+
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start `fab` with the stack and inventory."""
-        argv = [FAB, words[0], "--stack", STACK, "--inventory", self.inventory, *words[1:]]
         return subprocess.Popen(
-            argv,
+            self.words(*words),
             cwd=PROJECT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -54,9 +56,8 @@ class Site:
         )
 
     def fab(self, *words: str) -> tuple[int, str, str]:
-        process = self.start(*words)
-        out, err = process.communicate(timeout=LIMIT_S)
-        return process.returncode, out, err
+        done = run(*self.words(*words), timeout_s=LIMIT_S)
+        return done.returncode, done.stdout, done.stderr
 
     def status(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self.fab("status", "--json")[1])
@@ -120,10 +121,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     need_lab()
-    words = [FAB, "rehearse", "--stack", STACK, "--keep", "--to-step", "start", "--json"]
-    done = subprocess.run(
-        words, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=120
-    )
+    done = run(FAB, "rehearse", "--stack", STACK, "--keep", "--to-step", "start", "--json")
     document = json.loads(done.stdout)
     try:
         assert done.returncode == 0, done.stderr
@@ -134,8 +132,7 @@ def site() -> Iterator[Site]:
         found.set_limits()
         yield found
     finally:
-        stop = [FAB, "rehearse", "--stop", document["id"]]
-        subprocess.run(stop, cwd=PROJECT, capture_output=True, check=False, timeout=60)
+        run(FAB, "rehearse", "--stop", document["id"])
 
 
 @pytest.fixture

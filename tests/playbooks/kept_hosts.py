@@ -14,6 +14,7 @@ from pathlib import Path
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.registry import read_entries
 from infra.spec.load import PROJECT
+from tests.fab_process import run_fab
 
 PROGRAMS = Path(sys.executable).parent
 LIMIT_S = 120
@@ -77,7 +78,9 @@ class KeptHosts:
     def fab(self, task: str, *words: str) -> Played:
         """Run a task of `fab`."""
         reached = ("--inventory", self.inventory)
-        return self._run(str(PROGRAMS / "fab"), task, *self.choice, *reached, *words)
+        variables = {**os.environ, **self._variables(None)}
+        done = run_fab(task, *self.choice, *reached, *words, environment=variables)
+        return Played(code=done.returncode, out=done.stdout + done.stderr)
 
     def on(self, host: str, command: str) -> str:
         """What a command prints as root on a host."""
@@ -95,11 +98,10 @@ class KeptHosts:
         return Lab(next(entry for entry in read_entries() if entry.id == self.id))
 
     def _run(self, *words: str, environment: Mapping[str, str] | None = None) -> Played:
-        variables = {"TMPDIR": str(self.temporary), "ANSIBLE_SSH_ARGS": SSH, **self.environment}
         done = subprocess.run(
             words,
             cwd=PROJECT,
-            env={**os.environ, **variables, **(environment or {})},
+            env={**os.environ, **self._variables(environment)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -109,15 +111,16 @@ class KeptHosts:
         )
         return Played(code=done.returncode, out=done.stdout)
 
+    def _variables(self, environment: Mapping[str, str] | None) -> Mapping[str, str]:
+        own = {"TMPDIR": str(self.temporary), "ANSIBLE_SSH_ARGS": SSH}
+        return {**own, **self.environment, **(environment or {})}
+
 
 def rehearse(
     choice: tuple[str, str], to_step: str, temporary: Path, environment: Mapping[str, str]
 ) -> KeptHosts:
     """Hosts as they are after a step, kept until `stop`."""
-    words = [str(PROGRAMS / "fab"), "rehearse", *choice, "--keep", "--to-step", to_step, "--json"]
-    done = subprocess.run(
-        words, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=LIMIT_S
-    )
+    done = run_fab("rehearse", *choice, "--keep", "--to-step", to_step, "--json")
     report = json.loads(done.stdout)
     kept = KeptHosts(
         id=report["id"],
@@ -135,5 +138,4 @@ def rehearse(
 
 def stop(hosts: KeptHosts) -> None:
     """End the rehearsal."""
-    words = [str(PROGRAMS / "fab"), "rehearse", "--stop", hosts.id]
-    subprocess.run(words, cwd=PROJECT, capture_output=True, check=False, timeout=LIMIT_S)
+    run_fab("rehearse", "--stop", hosts.id)
