@@ -131,6 +131,12 @@ def _refuse_sizes(settings: RoleSettings, left: int, problems: Problems) -> bool
     engine = ENGINES[settings.release.engine]
     per_host, unit = settings.accelerator.devices_per_host, engine.unit_devices(settings)
     where, name = f"roles.{settings.role}", settings.accelerator.id
+    wanted = settings.replicas * engine.num_units(settings) * unit
+    if wanted > MAX_DEVICES:
+        what = f"The role needs {wanted} devices; at most {MAX_DEVICES} are placed."
+        fix = "Correct replicas, data_parallel or the other sizes."
+        problems.add("too-many-devices", where, what, fix)
+        return True
     if unit <= per_host - left:
         return False
     if left:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from infra.errors import StackError
+from infra.spec.stack_files import STACK_NAME
 
 if TYPE_CHECKING:  # commands that only read what hosts hold need none of the compiler
     from infra.plan.process import Process
@@ -14,7 +14,6 @@ UNIT_FOLDER = "/etc/systemd/system"
 ROUTER_ENVIRONMENTS = "/opt/moe-infra/routers"
 ENGINE_ENVIRONMENTS = "/opt/moe-infra/engines"
 CONTAINER_SECRETS = "/run/secrets"
-_STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def stack_folder(stack: str) -> str:
@@ -23,10 +22,10 @@ def stack_folder(stack: str) -> str:
     Raises:
         StackError: the name cannot be part of a path and of a unit.
     """
-    if not _STACK_NAME.fullmatch(stack):
+    if not STACK_NAME.fullmatch(stack):
         raise StackError(
             f"stack {stack!r}",
-            "The name becomes part of paths and units: letters, digits, `.`, `_` and `-` alone.",
+            "The name becomes part of paths and units: letters, digits, `.`, `_` and `-`, at most 64.",
             "Rename the stack file.",
         )
     return f"/etc/moe-infra/{stack}"

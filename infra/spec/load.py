@@ -11,8 +11,16 @@ import yaml
 from infra.errors import Problem, ProblemsFound
 from infra.spec.nearest import nearest
 from infra.spec.shape_problems import Place, validate_stack
-from infra.spec.stack import StackSpec
-from infra.spec.stack_files import PROJECT, SEARCHED, STACKS, find_stack, stack_names
+from infra.spec.stack import KUBERNETES, StackSpec
+from infra.spec.stack_files import (
+    CLUSTER_NAME,
+    PROJECT,
+    SEARCHED,
+    STACK_NAME,
+    STACKS,
+    find_stack,
+    stack_names,
+)
 from infra.spec.yaml_source import Path, read_yaml
 
 # Where stacks lie is of this module's subject; it stands apart so that it costs no classes of the spec.
@@ -63,11 +71,27 @@ def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
     name, is_partial = path.stem, bool(problems)
     _apply_sets(data, places, sets, problems)
     spec = validate_stack(data, places, _shown(path), problems)
+    problems += _wrong_name(name, _shown(path), data.get("platform"))
     if is_partial:  # what could not be read is not missing
         problems = [problem for problem in problems if problem.rule != "missing-key"]
     if spec is None or problems:
         raise ProblemsFound(tuple(sorted(problems, key=lambda p: (p.file or "", p.line or 0))))
     return LoadedStack(name=name, file=_shown(path), spec=spec, places=places)
+
+
+def _wrong_name(name: str, file: str, platform: object) -> list[Problem]:
+    """The problem of a stack's name that its hosts or its cluster could not take over."""
+    if not STACK_NAME.fullmatch(name):
+        what = f"The stack's name {name!r} becomes part of paths and units on its hosts."
+        fix = "Rename the file: letters, digits, `.`, `_` and `-`, a letter or digit first, at most 64."
+    elif platform in KUBERNETES and not CLUSTER_NAME.fullmatch(name):
+        what = f"The stack's name {name!r} becomes part of the names of objects in the cluster."
+        fix = "Rename the file: lower-case letters, digits and `-`, a letter first."
+    else:
+        return []
+    return [
+        Problem(rule="stack-name", severity="error", field="", what=what, fix=fix, file=file, line=1)
+    ]
 
 
 def _shown(path: FilePath) -> str:

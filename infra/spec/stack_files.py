@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path as FilePath
 
 from infra.errors import Problem, ProblemsFound
@@ -10,6 +11,10 @@ from infra.spec.nearest import nearest
 PROJECT = FilePath(__file__).resolve().parents[2]
 STACKS = PROJECT / "stacks"
 SEARCHED = (STACKS, PROJECT / "tests" / "stacks")
+# Of paths, of units and of containers.
+STACK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# Of objects and services in a cluster: a DNS label, as Kubernetes has it (docs "Object Names and IDs", 1.35).
+CLUSTER_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def stack_names() -> tuple[str, ...]:

@@ -26,8 +26,8 @@ def chosen_name(options: Options) -> str:
     name, file = options.text("stack"), options.text("file")
     if (name is None) == (file is None):
         raise one_stack(both=name is not None)
-    path = file or name or ""
-    return Path(path).stem if path.endswith((".yaml", ".yml")) else path
+    is_path = file is not None or str(name).endswith((".yaml", ".yml")) or "/" in str(name)
+    return Path(file or str(name)).stem if is_path else str(name)
 
 
 def same_choice(options: Options) -> str:
