@@ -44,7 +44,7 @@ class ProcessStatus:
     devices: tuple[int, ...]
     group: GroupState | None
     ended: str
-    problem: str | None
+    problem: InfraError | None
 
     @property
     def router_words(self) -> str:
@@ -228,5 +228,5 @@ def _out_of_reach(host: str, error: InfraError) -> ProcessStatus:
         devices=(),
         group=None,
         ended="",
-        problem=f"{error.what} {error.fix}",
+        problem=error,
     )

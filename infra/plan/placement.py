@@ -10,6 +10,9 @@ from infra.plan.resolve import Problems, ResolvedStack
 from infra.plan.topology import Group, Seat, Topology, TopologyHost
 from infra.spec.stack import RoleName
 
+# Ten times the largest fleet that plans are measured for: beyond it a size is a slip of the pen.
+MAX_DEVICES = 100_000
+
 
 @dataclass(slots=True)
 class _Host:

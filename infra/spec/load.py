@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
 import yaml
@@ -90,7 +90,9 @@ def _wrong_name(name: str, file: str, platform: object) -> list[Problem]:
     else:
         return []
     return [
-        Problem(rule="stack-name", severity="error", field="", what=what, fix=fix, file=file, line=1)
+        Problem(
+            rule="stack-name", severity="error", field="", what=what, fix=fix, file=file, line=1
+        )
     ]
 
 
@@ -109,10 +111,14 @@ def _read_with_extends(
     file = _shown(path)
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(
-            _file_problem(file, "unreadable-file", f"The file cannot be read: {error}.")
-        )
+    except OSError as error:
+        what = f"The file cannot be read: {error.strerror}."
+        fix = "Name a file that you may read."
+        problems.append(replace(_file_problem(file, "unreadable-file", what), fix=fix))
+        return {}, {}
+    except UnicodeDecodeError as error:
+        what = f"The file cannot be read: byte {error.start + 1} is no UTF-8 text."
+        problems.append(_file_problem(file, "unreadable-file", what))
         return {}, {}
     document, found = read_yaml(text, file)
     problems.extend(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -179,6 +180,12 @@ def _out_of_range(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     return "wrong-unit", what, f"Use a value in range: {' and '.join(bounds)}."
 
 
+def _too_short(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+    least = detail.get("ctx", {}).get("min_length", 1)
+    what = f"{_shown(detail['input'], path)} is shorter than {least} characters."
+    return "wrong-value", what, f"Write at least {least}."
+
+
 def _wrong_type(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     given = detail["input"]
     if path[:1] == ("secrets",):
@@ -203,7 +210,9 @@ def _wrong_type(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
 def _shown(value: object, path: Path) -> str:
     """A wrong value as it was written, but for what may be a secret."""
     may_be_secret = path[:1] == ("secrets",) or "env" in path or "key" in dotted(path)
-    return "The value" if may_be_secret else repr(value)
+    if may_be_secret:
+        return "The value"
+    return str(value) if isinstance(value, date) else repr(value)
 
 
 _REFERENCE_FIX = "Write `{env: NAME}` or `{file: PATH}`; the value itself never stands in a stack."
@@ -215,6 +224,7 @@ _DESCRIPTIONS: Mapping[str, Callable[[ErrorDetails, Path], tuple[str, str, str]]
     "missing": _missing_key,
     "literal_error": _unknown_value,
     "string_pattern_mismatch": _wrong_form,
+    "string_too_short": _too_short,
     "value_error": _wrong_value,
     "greater_than": _out_of_range,
     "greater_than_equal": _out_of_range,

@@ -74,6 +74,9 @@ class _Reader:
             return self._read_map(node, path, constructor)
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, i), constructor) for i, item in enumerate(node.value)]
+        if "\0" in str(node.value):
+            what = "The value holds a zero byte, which no command, variable or path can."
+            self.refuse("yaml-syntax", node, path, what, "Leave it out.")
         if node.tag in self.tags:
             return self.tags[node.tag](str(node.value))
         return constructor.construct_object(node)
@@ -201,25 +204,29 @@ def _is_too_deep(text: str) -> bool:
 
 def _syntax(file: str, error: yaml.MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
+    if "expected a single document" in str(error.context):
+        line = None if mark is None else mark.line + 1
+        return _at_line(file, line, "A second document begins here.", "Keep one of them.")
     what = " ".join(part for part in (error.context, error.problem) if part)
-    return Problem(
-        rule="yaml-syntax",
-        severity="error",
-        field="",
-        what=f"This is not YAML: {what}.",
-        fix="Mend the indentation or quoting in this line.",
-        file=file,
-        line=None if mark is None else mark.line + 1,
+    return _at_line(
+        file,
+        None if mark is None else mark.line + 1,
+        f"This is not YAML: {what}.",
+        "Mend the indentation or quoting in this line.",
     )
 
 
 def _whole_file(file: str, what: str) -> Problem:
+    return _at_line(file, 1, what, "A stack file is a short map; see stacks/gb200-2p1d.yaml.")
+
+
+def _at_line(file: str, line: int | None, what: str, fix: str) -> Problem:
     return Problem(
         rule="yaml-syntax",
         severity="error",
         field="",
         what=what,
-        fix="A stack file is a short map; see stacks/gb200-2p1d.yaml.",
+        fix=fix,
         file=file,
-        line=1,
+        line=line,
     )

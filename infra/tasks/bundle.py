@@ -22,7 +22,11 @@ def run(options: Options, output: Output) -> int:
         output.message(f"collecting from {len(reached.hosts)} hosts, at most a minute")
         with tempfile.TemporaryDirectory(prefix="moe-infra-bundle-") as folder:
             found = collect(reached.streams.open_stream, reached.hosts, reached.name, Path(folder))
-            findings = write_archive(target, reached.name, found)
+            try:
+                findings = write_archive(target, reached.name, found)
+            except OSError as error:
+                what = f"{target} cannot be written: {error.strerror}."
+                raise StackError("--to", what, "Name a file that can be: --to PATH.") from error
     first, failures = findings.first, _failures(found)
     output.document(
         {

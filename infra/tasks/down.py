@@ -8,7 +8,7 @@ from infra.launch.take_down import take_down
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.recorded_hosts import open_recorded
+from infra.tasks.recorded_hosts import open_recorded, refuse_unknown_stack
 
 
 def run(options: Options, output: Output) -> int:
@@ -21,6 +21,8 @@ def run(options: Options, output: Output) -> int:
             again = f"fab down {same_choice(options)}"
             output.message(f"Not down yet: `{again}` goes on from what it finds.")
             raise
+    if not was_there:
+        refuse_unknown_stack(options)
     output.document(
         {
             "schema_version": SCHEMA_VERSION,

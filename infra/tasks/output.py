@@ -36,7 +36,8 @@ class Output:
     def document(self, document: Mapping[str, object]) -> None:
         """The task's one JSON document; printed only with `--json`."""
         if self.wants_json:
-            print(json.dumps(document, ensure_ascii=False), file=self.stdout, flush=True)
+            plain = not (self.stdout.encoding or "utf-8").lower().startswith("utf")
+            print(json.dumps(document, ensure_ascii=plain), file=self.stdout, flush=True)
 
     def message(self, text: str) -> None:
         """A line about the work: progress, a warning, a failure."""

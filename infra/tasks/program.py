@@ -5,29 +5,45 @@ from __future__ import annotations
 import atexit
 import contextlib
 import difflib
+import errno
 import gc
 import importlib
+import io
 import json
 import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from fabric.main import Fab
 from invoke.collection import Collection
 from invoke.exceptions import Exit, ParseError
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
+from paramiko.ssh_exception import ConfigParseError
 
-from infra.errors import InfraError, StackError
+from infra.errors import InfraError, PrerequisiteError, StackError
+from infra.spec.stack_files import stack_names
+from infra.tasks.given_words import ENTRIES, pairs_as_one_word, refuse_lost_words
 from infra.tasks.options import Option, Options
 from infra.tasks.output import Output, failure_document
 from infra.tasks.table import GROUPS, Entry
+from infra.tasks.task_help import task_help
 
 INTERRUPTED = 130
 BUG = 1
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+LIST_FORMATS = ("flat", "nested", "json")
+# What Fabric's own options would promise and no task of ours can keep.
+NOT_OURS = {
+    "dry": "`fab diff` and `fab tune-hosts --check` say what would change, and change nothing.",
+    "prompt-for-sudo-password": "Type --ask-sudo-password after the task.",
+    "prompt-for-login-password": "Hosts are reached with keys; -i names one beside -H, an inventory for its hosts.",
+    "prompt-for-passphrase": "Add the key to ssh-agent: `ssh-add PATH`.",
+}
 _PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list, "pair": str}
 
 
@@ -39,14 +55,28 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
 
     def parse_tasks(self) -> None:
         """Parse the command line; a mistake leaves with 2 and names the nearest word."""
+        try:
+            refuse_lost_words(self.core.unparsed)
+        except StackError as error:
+            _refuse(error.what, error.fix)
         self.core.unparsed[:] = pairs_as_one_word(self.core.unparsed)
         with _mistakes_leave_with_two():
             super().parse_tasks()
 
     def parse_cleanup(self) -> None:
-        """Print help and lists; a task that does not exist leaves with 2."""
+        """Print help and lists; a task, a group or a format that does not exist leaves with 2."""
+        listed = self.args["list-format"].value
+        if listed not in LIST_FORMATS:
+            _refuse(f"There is no list format {listed}.", f"Use {', '.join(LIST_FORMATS)}.")
+        if isinstance(self.args.list.value, str):
+            what = f"--list takes no name, and {self.args.list.value} is one."
+            _refuse(what, "Type `fab --list`, or `fab --help TASK`.")
         with _mistakes_leave_with_two(), _readers_may_leave():
             super().parse_cleanup()
+
+    def print_task_help(self, name: str) -> None:
+        """The help of one task, from the table."""
+        print(task_help(ENTRIES[name]))
 
     def list_flat(self) -> None:
         """The tasks under their groups, in the order of the table."""
@@ -60,10 +90,16 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
 
     def update_config(self) -> None:
         """Read configuration files; one that -S names and that is not there leaves with 2."""
+        for name, fix in NOT_OURS.items():
+            if self.tasks and self.args[name].value:
+                _refuse(f"--{name} is Fabric's, and no task here does what it says.", fix)
         named = self.args["ssh-config"].value
         if named and not Path(named).expanduser().is_file():
-            _refuse(f"There is no ssh_config {named}. Correct -S.")
-        super().update_config()
+            _refuse(f"There is no ssh_config {named}.", "Correct -S.")
+        try:
+            super().update_config()
+        except (OSError, UnicodeDecodeError, ConfigParseError) as error:
+            _refuse(f"The ssh_config {named} cannot be read: {error}.", "Correct it, or -S.")
 
     def execute(self) -> None:
         """Run the tasks; an interrupt leaves with 130."""
@@ -84,8 +120,8 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
         for context in self.tasks:
             if "hosts" not in context.args:
                 _refuse(
-                    f"{context.name} takes its hosts from --inventory. -H is for `fab -H HOST -- COMMAND` and "
-                    f"`fab -H HOST tune-hosts`."
+                    f"{context.name} takes its hosts from --inventory.",
+                    "-H is for `fab -H HOST -- COMMAND` and `fab -H HOST tune-hosts`.",
                 )
             context.args["hosts"].value = self.args["hosts"].value
             for path in self.args["identity"].value:
@@ -114,33 +150,21 @@ class TableTask(Task):  # type: ignore[type-arg]
         return [_argument(option) for option in self.entry.options]
 
 
-def pairs_as_one_word(words: Sequence[str]) -> list[str]:
-    """The words of a command line with both values of a `pair` option as one: Invoke's parser takes one value."""
-    entries = {entry.name: entry for _, group in GROUPS for entry in group}
-    joined: list[str] = []
-    pairs: set[str] = set()
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop(0)
-        if word in entries:
-            pairs = {
-                f"--{option.name}" for option in entries[word].options if option.kind == "pair"
-            }
-        joined.append(word)
-        name, equals, _ = word.partition("=")
-        if name not in pairs:
-            continue
-        if not equals and waiting:
-            joined.append(waiting.pop(0))
-        if waiting and not waiting[0].startswith("-") and waiting[0] not in entries:
-            joined[-1] += f" {waiting.pop(0)}"
-    return joined
-
-
 def put_in_place(program: Fab) -> None:
     """Make Fabric's own program, which is running already, one of ours."""
     program.__class__ = MoeFab
+    let_any_text_through()
     collect_seldom()
+
+
+def let_any_text_through() -> None:
+    """What the terminal's character set lacks is shown escaped; what was closed before us takes nothing."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def collect_seldom() -> None:
@@ -186,6 +210,8 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
         _stop_writing()
         raise Exit(code=0) from None
     except Exception as error:  # noqa: BLE001 - the last stop before the operator
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            _say_disk_full(entry.name, error)
         traceback.print_exc()
         output.failure(
             InfraError(f"fab {entry.name}", f"A bug: {error!r}.", "Report the lines above.")
@@ -193,6 +219,17 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
         raise Exit(code=BUG) from None
     if code:
         raise Exit(code=code)
+
+
+def _say_disk_full(task: str, error: OSError) -> NoReturn:
+    """Leave with 3; where the output itself has no room, standard error alone is told."""
+    where = f"fab {task}: {error.filename or 'standard output'}"
+    full = PrerequisiteError(
+        where, f"{error.strerror}.", "Make room on this machine, and type it again."
+    )
+    print(full, file=sys.stderr)
+    _stop_writing()
+    raise Exit(code=full.exit_code) from None
 
 
 @contextlib.contextmanager
@@ -206,6 +243,10 @@ def _readers_may_leave() -> Iterator[None]:
     except BrokenPipeError:
         _stop_writing()
         raise Exit(code=0) from None
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        _say_disk_full("--list", error)
 
 
 def _stop_writing() -> None:
@@ -230,40 +271,42 @@ def _mistakes_leave_with_two() -> Iterator[None]:
     try:
         yield
     except ParseError as error:
-        _refuse(_with_nearest(error))
+        _refuse(*_with_nearest(error))
 
 
-def _with_nearest(error: ParseError) -> str:
+def _with_nearest(error: ParseError) -> tuple[str, str]:
     """The parser's mistake in our words, and the task or option that is meant by an unknown one."""
     message = str(error)
     if match := re.fullmatch(
         r"Flag <Argument: (\S+).*> needed value and was not given one!", message
     ):
-        return f"--{match[1]} needs a value. Write --{match[1]} VALUE."
+        return f"--{match[1]} needs a value.", f"Write --{match[1]} VALUE."
     if match := re.fullmatch(
         r"'(\S+)' did not receive required positional arguments: (.*)", message
     ):
         words = " ".join(re.findall(r"'(\S+?)'", match[2])).upper()
-        return f"{match[1]} needs {words}. `fab --help {match[1]}` shows how it is typed."
+        return f"{match[1]} needs {words}.", f"`fab --help {match[1]}` shows how it is typed."
     match = re.fullmatch(r"No idea what '(.*)' is!", message)
     if match is None:
-        return message
+        return message, "`fab --help TASK` shows how a task is typed."
     word, task = match[1], getattr(error.context, "name", None)
-    entries = [entry for _, group in GROUPS for entry in group]
     if word.startswith("-"):
-        of_task = [entry for entry in entries if entry.name == task]
-        known = sorted({f"--{option.name}" for entry in of_task for option in entry.options})
+        of_task = ENTRIES[str(task)].options if task in ENTRIES else ()
+        known = sorted(f"--{option.name}" for option in of_task)
         what = f"{task or 'fab'} has no option {word}."
         fix = f"`fab --help {task or ''}`".replace(" `", "`") + " shows its options."
+    elif word in stack_names():
+        return f"There is no task {word}.", f"A stack is named with --stack {word}."
     else:
-        known = [entry.name for entry in entries]
+        known = list(ENTRIES)
         what, fix = f"There is no task {word}.", "`fab --list` shows every task."
     near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-    return " ".join([what, *([f"Did you mean {' or '.join(near)}?"] if near else []), fix])
+    return what, " ".join([*([f"Did you mean {' or '.join(near)}?"] if near else []), fix])
 
 
-def _refuse(message: str) -> None:
+def _refuse(what: str, fix: str) -> NoReturn:
     """Leave with 2; whoever asked for JSON gets the failure as a document."""
+    error = StackError("command line", what, fix)
     if "--json" in sys.argv:
-        print(json.dumps(failure_document(StackError("command line", message, ""))))
-    raise Exit(code=StackError.exit_code, message=f"fab: {message}")
+        print(json.dumps(failure_document(error)))
+    raise Exit(code=error.exit_code, message=f"fab: {what} {fix}")

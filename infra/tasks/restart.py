@@ -16,7 +16,12 @@ from infra.tasks.chosen_release import kept_release
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document
 from infra.tasks.reached_hosts import deployment_of
-from infra.tasks.recorded_hosts import holding_lease, open_fleet, open_recorded
+from infra.tasks.recorded_hosts import (
+    holding_lease,
+    open_fleet,
+    open_recorded,
+    refuse_unknown_stack,
+)
 from infra.tasks.status import group_words, status_table
 
 
@@ -89,6 +94,7 @@ def _recorded_release(options: Options) -> str:
         )
     where, again = f"stack {reached.name}", same_choice(options)
     if not recorded.releases:
+        refuse_unknown_stack(options)
         what = "Nothing of it is on its hosts, so nothing can be restarted."
         raise PrerequisiteError(where, what, f"Run `fab up {again}`.")
     held = {host: release.release for host, release in recorded.releases.items()}

@@ -28,8 +28,14 @@ def chosen_stack(options: Options) -> LoadedStack:
     sets = options.words("set")
     if file is None:
         return load_stack(name or "", sets)
-    if not Path(file).is_file():
-        raise StackError("--file", f"There is no file {file}.", "Name a stack file.")
+    try:
+        is_file, is_folder = Path(file).is_file(), Path(file).is_dir()
+    except OSError as error:
+        what = f"{file} cannot be reached: {error.strerror}."
+        raise StackError("--file", what, "Name a stack file that you may read.") from error
+    if not is_file:
+        what = f"{file} is a folder." if is_folder else f"There is no file {file}."
+        raise StackError("--file", what, "Name a stack file.")
     return load_stack(str(Path(file).absolute()), sets)
 
 

@@ -20,7 +20,7 @@ from infra.launch.releases import HASH_SHOWN, read_recorded
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import Output, table
-from infra.tasks.recorded_hosts import ReachedStack, open_recorded
+from infra.tasks.recorded_hosts import ReachedStack, open_recorded, refuse_unknown_stack
 
 WATCH_S = 2.0
 # To the upper left corner, and everything below it away.
@@ -38,9 +38,15 @@ def run(options: Options, output: Output) -> int:
             _watch(reached, output)
         rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
         half = _half_installed(reached, rows)
+    if not rows and not half:
+        refuse_unknown_stack(options)
     document = status_document(reached.name, rows)
     if away := [row for row in rows if row.state == UNKNOWN]:
-        document["errors"] = [{"where": row.host, "what": row.problem, "fix": ""} for row in away]
+        document["errors"] = [
+            {"where": row.host, "what": row.problem.what, "fix": row.problem.fix}
+            for row in away
+            if row.problem is not None
+        ]
     output.document(document)
     for host, release in half.items():
         output.message(
@@ -75,7 +81,7 @@ def _verdict(rows: Sequence[ProcessStatus], options: Options, output: Output) ->
     if waiting:
         output.message(output.toned(f"Not ready: {', '.join(waiting)}.", "bad"))
     for row in unknown:
-        output.message(output.toned(f"Out of reach: {row.host}: {row.problem}", "bad"))
+        output.message(output.toned(f"Out of reach: {row.problem}", "bad"))
     if unknown:
         output.next_command(f"fab status {same_choice(options)}")
         return HostsFailed.exit_code

@@ -358,7 +358,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     Option(
                         "to-step",
                         "text",
-                        "stop after check, plan, provision, hosts, weights, tune or start",
+                        "stop after check, plan, provision, hosts, weights, tune, start or verify",
                     ),
                     Option(
                         "break", "text", "PROCESS:KIND, spoil one installed file, to see it noticed"

@@ -64,6 +64,14 @@ def test_every_task_has_a_module_that_can_run(entry: object) -> None:
         (("plan", "--stak", "x"), "plan has no option --stak. Did you mean --stack"),
         (("plan", "--stack"), "--stack needs a value."),
         (("plan",), "No stack was named."),
+        (("plan", "h200-tp8"), "A stack is named with --stack h200-tp8."),
+        (("plan", "--stack", "h200-tp8", "--stack", "a3-2p1d"), "--stack is given twice to plan."),
+        (("plan", "--stack", "h200-tp8", "--set"), "--set needs a value."),
+        (("plan", "--set", "--stack", "h200-tp8"), "--set needs a value."),
+        (("-F", "tree", "--list"), "Use flat, nested, json."),
+        (("--list", "hosts"), "--list takes no name"),
+        (("-R", "up", "--stack", "h200-tp8"), "`fab diff` and `fab tune-hosts --check`"),
+        (("--prompt-for-passphrase", "up", "--stack", "h200-tp8"), "ssh-add"),
         (("-H", "somewhere", "plan", "--stack", "h200-tp8"), "--inventory"),
         (("-H", "a", "tune-hosts", "--stack", "h200-tp8"), "--stack chooses a stack's"),
         (("-H", "a,b,a", "tune-hosts"), "a is named twice"),
@@ -87,6 +95,47 @@ def test_a_wrong_command_line_leaves_with_two_and_says_what_to_type(
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("plan", "--stak", "x"), ("up", "--stack"), ("replace-host", "a"), ("-H", "a", "plan")],
+    ids=["option", "value", "place", "hosts"],
+)
+def test_a_wrong_command_line_is_told_in_three_parts(words: tuple[str, ...]) -> None:
+    document = json.loads(fab(*words, "--json").stdout)
+    (error,) = document["errors"]
+    assert error["where"] == "command line"
+    assert error["what"].endswith(".")
+    assert error["fix"].endswith(".")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"no such word\n"], ids=["binary", "no-config"])
+def test_an_ssh_config_that_cannot_be_read_leaves_with_two(content: bytes, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_bytes(content)
+    done = fab("-H", "192.0.2.1", "-S", str(config), "tune-hosts")
+    assert done.returncode == 2
+    assert f"The ssh_config {config} cannot be read" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["my stack", ".hidden", "a$(id)", "-x", "y" * 65])
+def test_check_refuses_a_name_that_hosts_could_not_take_over(name: str, tmp_path: Path) -> None:
+    done = fab("check", "--file", a_stack(tmp_path, "extends: h200-tp8\n", name), "--json")
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert (done.returncode, problem["rule"]) == (2, "stack-name")
+
+
+def test_a_stack_is_named_after_its_file_whatever_the_file_ends_in(tmp_path: Path) -> None:
+    file = tmp_path / "mine.stack"
+    file.write_text("extends: h200-tp8\n")
+    assert json.loads(fab("check", "--file", str(file), "--json").stdout)["stack"] == "mine"
+
+
+def test_a_folder_is_no_stack_file(tmp_path: Path) -> None:
+    (problem,) = json.loads(fab("check", "--file", str(tmp_path), "--json").stdout)["problems"]
+    assert problem["what"] == f"{tmp_path} is a folder."
 
 
 @pytest.mark.parametrize(
@@ -175,7 +224,8 @@ def test_a_host_that_does_not_answer_leaves_with_four(tmp_path: Path) -> None:
     assert [row["state"] for row in document["processes"]] == ["unknown"]
     (error,) = document["errors"]
     assert error["where"] == "unified-0"
-    assert "127.0.0.1 port 9 refuses" in error["what"]
+    assert error["what"] == "127.0.0.1 port 9 refuses connections."
+    assert error["fix"] == "Start sshd there, or correct the port."
 
 
 def test_an_interrupt_leaves_with_130(tmp_path: Path) -> None:
@@ -331,3 +381,46 @@ def test_what_was_compiled_for_a_command_is_kept_unless_the_interpreter_was_told
         check=True,
     )
     assert done.stdout == f"{keeps}\n"
+
+
+def test_help_shows_how_a_task_is_typed() -> None:
+    lines = fab("--help", "replace-host").stdout.splitlines()
+    assert lines[0] == "Usage: fab replace-host OLD NEW [options]"
+    assert lines[4].split(maxsplit=1) == ["OLD", "the host whose name stays"]
+    assert any(line.startswith("  --inventory PATH ") for line in lines)
+
+
+def plainly(words: tuple[str, ...], **surroundings: str) -> subprocess.CompletedProcess[bytes]:
+    """One call through a shell, in a process of its own: the interpreter's start is what is asked."""
+    line = " ".join([FAB, *words])
+    environment = {**os.environ, **surroundings}
+    return subprocess.run(
+        ["sh", "-c", line], cwd=PROJECT, env=environment, capture_output=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "code"),
+    [
+        ("plan --stack h200-tp8 >&-", 0),
+        ("--help up >&-", 0),
+        ("plan 2>&-", 2),
+        ("plan --stack h200-tp8 >/dev/full", 3),
+        ("--list >/dev/full", 3),
+    ],
+)
+def test_output_that_goes_nowhere_gives_no_traceback(task: str, code: int) -> None:
+    done = plainly((task,))
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+    assert (b"No space left on device. Make room" in done.stderr) == (code == 3)
+
+
+def test_what_a_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
+    wrong = a_stack(tmp_path, "extends: h200-tp8\ngröße: 1\n")
+    done = plainly(("check", "--file", wrong), PYTHONIOENCODING="ascii")
+    assert done.returncode == 2
+    assert b"There is no field gr\\xf6\\xdfe here" in done.stdout
+    as_json = plainly(("check", "--file", wrong, "--json"), PYTHONIOENCODING="ascii")
+    assert json.loads(as_json.stdout)["problems"][0]["field"] == "größe"

@@ -217,6 +217,14 @@ def test_down_leaves_nothing_and_may_be_repeated(up: Kept) -> None:
     assert up.fab("status").returncode == 5
 
 
+@pytest.mark.parametrize("task", ["status", "down", "logs", "restart"])
+def test_a_stack_that_neither_files_nor_hosts_know_is_refused(kept: Kept, task: str) -> None:
+    done = run(FAB, task, "--stack", "h200-tp", "--inventory", kept.inventory, "--json")
+    assert done.returncode == 2, done.stderr
+    (error,) = json.loads(done.stdout)["errors"]
+    assert error["what"] == "There is no stack h200-tp."
+
+
 def test_tuning_is_checked_taken_back_and_brought_about(kept: Kept) -> None:
     assert kept.fab("tune-hosts", "--check").returncode == 0
     assert kept.fab("tune-hosts", "--rollback").returncode == 0

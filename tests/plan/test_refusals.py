@@ -28,6 +28,16 @@ def problems_of(name: str, sets: Sequence[str]) -> list[Problem]:
 
 ROWS = [
     pytest.param(
+        "h200-tp8", ("roles.unified.replicas=100000000",),
+        "too-many-devices", "roles.unified", "800000000 devices; at most 100000", "Correct replicas",
+        id="a size that is a slip of the pen",
+    ),
+    pytest.param(
+        "h200-tp8", ("roles.unified.tensor_parallel=800000000",),
+        "too-many-devices", "roles.unified", "800000000 devices", "Correct replicas",
+        id="a rank over more hosts than there are",
+    ),
+    pytest.param(
         "h200-tp8", ("roles.unified.flags.tensor-parallel-size=4",),
         "owned-flag", "roles.unified.flags.tensor-parallel-size", "--tensor-parallel-size is", "tensor_parallel",
         id="owned flag",
