@@ -110,7 +110,7 @@ def test_a_wrong_command_line_is_told_in_three_parts(words: tuple[str, ...]) -> 
     assert error["fix"].endswith(".")
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"no such word\n"], ids=["binary", "no-config"])
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"=\n"], ids=["binary", "no-config"])
 def test_an_ssh_config_that_cannot_be_read_leaves_with_two(content: bytes, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_bytes(content)
