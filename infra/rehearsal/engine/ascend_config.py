@@ -11,6 +11,7 @@ from .environment import is_on
 from .failures import Failed, assertion, invalid
 from .kv_transfer import KvTransfer, check_ascend_sizes
 from .parallel import Parallel, Version
+from .value_checks import Wrong, wrong_values
 
 BALANCE_MESSAGE = (
     "enable_balance_scheduling only supports PD-mixed mode (kv_role='kv_both' or no "
@@ -73,10 +74,23 @@ def check_additional(args: Arguments) -> None:
         Failed: it is no map.
     """
     if isinstance(args["additional_config"], str):
-        raise Failed(
-            "ValidationError",
-            "1 validation error for VllmConfig\nadditional_config\n"
-            "  Input should be a valid dictionary [type=dict_type, input_type=str]",
+        value = args["additional_config"]
+        raise wrong_values(
+            "VllmConfig",
+            [
+                Wrong(
+                    "additional_config.dict[any,any]",
+                    "Input should be a valid dictionary",
+                    "dict_type",
+                    value,
+                ),
+                Wrong(
+                    "additional_config.is-instance[SupportsHash]",
+                    "Input should be an instance of SupportsHash",
+                    "is_instance_of",
+                    value,
+                ),
+            ],
         )
 
 
@@ -132,7 +146,8 @@ def _check_graphs(view: View) -> None:
         raise Failed(
             "ValueError",
             "ACL graph is incompatible with ASCEND_LAUNCH_BLOCKING=1. Please unset "
-            "ASCEND_LAUNCH_BLOCKING or set it to 0.",
+            "ASCEND_LAUNCH_BLOCKING or set it to 0. If you need ASCEND_LAUNCH_BLOCKING for debugging, "
+            "consider other methods",
         )
 
 

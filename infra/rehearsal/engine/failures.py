@@ -56,6 +56,24 @@ def invalid(class_name: str, reason: str) -> Failed:
     )
 
 
+def in_class(class_name: str, failure: Failed) -> Failed:
+    """Return a failure as pydantic tells it when it happened while a class was built: of two kinds of errors alone."""
+    said = {
+        "ValueError": ("Value error", "value_error"),
+        "AssertionError": ("Assertion failed", "assertion_error"),
+    }.get(failure.kind)
+    if said is None:
+        return failure
+    title, kind = said
+    return Failed(
+        VALIDATION_ERROR,
+        f"1 validation error for {class_name}\n"
+        f"  {title}, {failure.message} [type={kind}, input_value=ArgsKwargs(()), input_type=ArgsKwargs]\n"
+        f"    For further information visit {PYDANTIC_HELP}{kind}",
+        failure.process,
+    )
+
+
 def assertion(reason: str) -> Failed:
     """Return the failure of an ``assert`` in the configuration code."""
     return Failed("AssertionError", reason)

@@ -7,7 +7,7 @@ import zlib
 from typing import Literal, NamedTuple
 
 from .command_line import Arguments
-from .failures import Failed, assertion, invalid
+from .failures import Failed, assertion, in_class, invalid
 from .world import World
 
 Mode = Literal["single", "internal", "hybrid", "external", "multi-port"]
@@ -376,9 +376,10 @@ def check_microbatching(args: Arguments) -> None:
     """
     backend = args["all2all_backend"]
     if (args["enable_dbo"] or (args["ubatch_size"] or 0) > 1) and backend not in UBATCHING_BACKENDS:
-        raise assertion(
+        failure = assertion(
             "Microbatching currently only supports the deepep_low_latency and deepep_high_throughput "
             f"all2all backend. {backend} is not supported. To fix use "
             "--all2all-backend=deepep_low_latency or --all2all-backend=deepep_high_throughput and "
             "install the DeepEP kernels."
         )
+        raise in_class("VllmConfig", failure)

@@ -17,7 +17,7 @@ TEMPLATES = "/usr/local/lib/python3.12/dist-packages/vllm/transformers_utils/cha
 
 
 def check_registered(args: Arguments, fields: JsonFields, release: Release) -> None:
-    """Check parsers, quantisation methods and the attention back end.
+    """Check parsers and attention back ends.
 
     Raises:
         Failed: vLLM's own KeyError or ValueError.
@@ -36,13 +36,6 @@ def check_registered(args: Arguments, fields: JsonFields, release: Release) -> N
         names = ",".join(fields.reasoning_parsers)
         reason = f"'invalid reasoning parser: {reasoning} (chose from {{ {names} }})'"
         raise Failed("KeyError", reason)
-    kinds = fields.flag_types.get("--quantization", [])
-    methods = [kind[8:] for kind in kinds if kind.startswith("literal:")]
-    if release.engine == "vllm-ascend":
-        methods.append("ascend")
-    if args["quantization"] and methods and args["quantization"] not in methods:
-        reason = f"Unknown quantization method: {args['quantization']}. Must be one of {methods}."
-        raise invalid("ModelConfig", reason)
     backend = str(args["attention_backend"] or "").upper()
     known = fields.attention_backends
     if backend and known and backend != "AUTO" and backend not in known:
@@ -54,6 +47,21 @@ def check_registered(args: Arguments, fields: JsonFields, release: Release) -> N
         names = ", ".join(known_prefill)
         reason = f"Unknown MLA prefill backend: '{prefill}'. Valid options are: {names}"
         raise Failed("ValueError", reason)
+
+
+def check_quantization_method(method: str | None, fields: JsonFields, release: Release) -> None:
+    """Check that the method of a model is one of the release's.
+
+    Raises:
+        Failed: vLLM's own ValueError.
+    """
+    kinds = fields.flag_types.get("--quantization", [])
+    methods = [kind[8:] for kind in kinds if kind.startswith("literal:")]
+    if release.engine == "vllm-ascend":
+        methods.append("ascend")
+    if method and methods and method not in methods:
+        reason = f"Unknown quantization method: {method}. Must be one of {methods}."
+        raise invalid("ModelConfig", reason)
 
 
 def mla_prefill_backend(args: Arguments) -> str:

@@ -168,12 +168,12 @@ def _check_address(parts: list[str], *, has_attention: bool) -> None:
 
 def _check_parallel(args: Arguments, version: Version, node: Node, sizes: tuple[int, int]) -> None:
     tensor, pipeline = sizes
+    if node.has_dp_attention and tensor % node.data_parallel:
+        raise assertion("")
     if (tensor * pipeline) % node.num_nodes:
         raise assertion("tp_size must be divisible by number of nodes")
     if node.data_parallel > 1 and node.num_nodes != 1 and not node.has_dp_attention:
         raise assertion("multi-node data parallel is not supported unless dp attention!")
-    if node.has_dp_attention and tensor % node.data_parallel:
-        raise assertion("")
     chunk = args["chunked_prefill_size"] or DEFAULT_CHUNK
     if node.has_dp_attention:
         chunk //= node.data_parallel

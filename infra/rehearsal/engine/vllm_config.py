@@ -11,12 +11,17 @@ from typing import Any
 from . import ascend_config, catalogue, kv_transfer, memory, parallel
 from .catalogue import JsonFields
 from .checkpoint import Checkpoint, check_architecture, read_checkpoint
-from .combinations import check_combinations, settings_of
+from .combinations import Look, check_combinations, settings_of
 from .command_line import Arguments, Grammar
 from .environment import check_internal_port, check_names, is_on, read_addresses
-from .failures import Failed, Refused, assertion, invalid
+from .failures import Failed, Refused, assertion, in_class, invalid
 from .json_fields import UnknownGraphMode, validation_error
-from .registered_names import check_chat_template, check_mla_prefill, check_registered
+from .registered_names import (
+    check_chat_template,
+    check_mla_prefill,
+    check_quantization_method,
+    check_registered,
+)
 from .settings import Features, Release, Settings
 from .value_checks import (
     check_batches,
@@ -126,16 +131,25 @@ def configure(
     look = settings_of(args, environ, is_mla=checkpoint.is_mla)
     check_combinations("vllm", release.engine, version, look)
     if release.engine == "vllm-ascend":
-        plugin = ascend_config.plugin_version(release.plugin)
-        check_combinations("vllm-ascend", release.engine, plugin, look)
-        ascend_config.check_quantization(args, checkpoint)
-        keys = catalogue.read_additional_keys(release.plugin)
         view = ascend_config.View(args, place, kv, checkpoint, environ)
-        warnings += ascend_config.check_ascend(view, release.plugin, keys)
+        warnings += _check_plugin(view, release, look)
     check_mla_prefill(args, fields, checkpoint, world)
     return _settings(
         args, release, (checkpoint, place, kv, max_model_len), world, environ
     ), warnings
+
+
+def _check_plugin(view: ascend_config.View, release: Release, look: Look) -> list[str]:
+    """The plugin's platform is asked while VllmConfig is built; return its warnings."""
+    ascend_config.check_quantization(view.args, view.checkpoint)
+    keys = catalogue.read_additional_keys(release.plugin)
+    try:
+        warnings = ascend_config.check_ascend(view, release.plugin, keys)
+        plugin = ascend_config.plugin_version(release.plugin)
+        check_combinations("vllm-ascend", release.engine, plugin, look)
+    except Failed as failure:
+        raise in_class("VllmConfig", failure) from failure
+    return warnings
 
 
 def fit(settings: Settings, args: Arguments, world: World) -> Settings:
@@ -177,10 +191,6 @@ def _check_quantization(
     args: Arguments, release: Release, checkpoint: Checkpoint, world: World
 ) -> None:
     method = args["quantization"] or checkpoint.quantization
-    if method == "ascend" and release.engine != "vllm-ascend":
-        raise invalid(
-            "ModelConfig", "Unknown quantization method: ascend. Must be one of ['awq', ...]."
-        )
     if (
         args["quantization"]
         and checkpoint.quantization
@@ -192,6 +202,7 @@ def _check_quantization(
             f"({checkpoint.quantization}) does not match the quantization method specified in the "
             f"`quantization` argument ({args['quantization']}).",
         )
+    check_quantization_method(method, catalogue.read_fields(release.version), release)
     if method == "modelopt_fp4" and world.accelerator not in BLACKWELL and world.vendor != "ascend":
         raise Failed(
             "RuntimeError",
@@ -269,6 +280,11 @@ def _check_speculation(args: Arguments, version: parallel.Version, checkpoint: C
         )
 
 
+def _draft_model(args: Arguments) -> str | None:
+    config = args["speculative_config"]
+    return config.get("model") if isinstance(config, dict) else None
+
+
 def _check_heads(
     args: Arguments,
     version: parallel.Version,
@@ -279,7 +295,7 @@ def _check_heads(
     heads, tensor = checkpoint.num_heads, int(args["tensor_parallel_size"])
     if heads % tensor:
         raise invalid(
-            "VllmConfig",
+            "SpeculativeConfig" if _draft_model(args) else "VllmConfig",
             f"Total number of attention heads ({heads}) must be divisible by tensor parallel size "
             f"({tensor}).",
         )
@@ -388,7 +404,5 @@ def _compatibility_hash(args: Arguments, release: Release, checkpoint: Checkpoin
 
 
 def _draft_bytes(args: Arguments) -> int:
-    config = args["speculative_config"]
-    if not isinstance(config, dict) or not config.get("model"):
-        return 0
-    return read_checkpoint(config["model"], dict(os.environ)).total_bytes
+    model = _draft_model(args)
+    return read_checkpoint(model, dict(os.environ)).total_bytes if model else 0
