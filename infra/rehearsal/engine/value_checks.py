@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from .command_line import Arguments
-from .failures import PYDANTIC_HELP, VALIDATION_ERROR, Failed, invalid
+from .failures import PYDANTIC_HELP, VALIDATION_ERROR, Failed, assertion, invalid
 
 EXECUTORS = ("ray", "mp", "uni", "external_launcher")
 DEFAULT_CONTEXT_TOKENS = 8192
@@ -124,6 +124,19 @@ def check_executor(args: Arguments) -> None:
     backend = args["distributed_executor_backend"]
     if backend is not None and backend not in EXECUTORS and "." not in backend:
         raise invalid("VllmConfig", "not enough values to unpack (expected 2, got 1)")
+
+
+def check_graph_sizes(args: Arguments) -> None:
+    """Graphs are captured of at least one size.
+
+    Raises:
+        Failed: vLLM's own assertion.
+    """
+    config = args["compilation_config"]
+    if isinstance(config, dict) and config.get("cudagraph_capture_sizes") == []:
+        raise assertion(
+            "cudagraph_capture_sizes should contain at least one element when using cuda graph."
+        )
 
 
 def check_draft_tokens(tokens: object) -> None:

@@ -14,7 +14,7 @@ from .checkpoint import Checkpoint, check_architecture, read_checkpoint
 from .combinations import Look, check_combinations, settings_of
 from .command_line import Arguments, Grammar
 from .environment import check_internal_port, check_names, is_on, read_addresses
-from .failures import Failed, Refused, assertion, in_class, invalid
+from .failures import Failed, Refused, in_class, invalid
 from .json_fields import UnknownGraphMode, validation_error
 from .registered_names import (
     check_chat_template,
@@ -28,6 +28,7 @@ from .value_checks import (
     check_configuration_file,
     check_draft_tokens,
     check_executor,
+    check_graph_sizes,
     check_memory_share,
     check_model_values,
     check_optimisation,
@@ -124,7 +125,7 @@ def configure(
     _check_heads(args, version, checkpoint, world, environ)
     parallel.check_microbatching(args)
     kv = kv_transfer.read_kv_transfer(args, version, is_ascend=release.engine == "vllm-ascend")
-    _check_graph_sizes(args)
+    check_graph_sizes(args)
     check_optimisation(args)
     check_executor(args)
     ascend_config.check_additional(args)
@@ -202,7 +203,8 @@ def _check_quantization(
             f"({checkpoint.quantization}) does not match the quantization method specified in the "
             f"`quantization` argument ({args['quantization']}).",
         )
-    check_quantization_method(method, catalogue.read_fields(release.version), release)
+    _, fields = _grammar(catalogue.catalogue_folder(), release.version)
+    check_quantization_method(method, fields, release)
     if method == "modelopt_fp4" and world.accelerator not in BLACKWELL and world.vendor != "ascend":
         raise Failed(
             "RuntimeError",
@@ -327,19 +329,6 @@ def _check_heads(
             f"No valid attention backend found for {world.vendor} with kv_cache_dtype="
             f"{args['kv_cache_dtype']}: TRITON_MLA: [kv_cache_dtype not supported]",
             process="EngineCore",
-        )
-
-
-def _check_graph_sizes(args: Arguments) -> None:
-    config = args["compilation_config"] if isinstance(args["compilation_config"], dict) else {}
-    if config.get("cudagraph_capture_sizes") == []:
-        raise assertion(
-            "cudagraph_capture_sizes should contain at least one element when using cuda graph."
-        )
-    if args["cudagraph_capture_sizes"] is not None and config.get("cudagraph_capture_sizes"):
-        raise Failed(
-            "ValueError",
-            "cudagraph_capture_sizes and compilation_config.cudagraph_capture_sizes are mutually exclusive",
         )
 
 
