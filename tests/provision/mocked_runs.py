@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -42,13 +43,15 @@ def run_mocked(
 
 
 def _run(mocks: Mocks, stack: str, values: Mapping[str, str], program: Callable[[], None]) -> None:
-    with _event_loop_of_its_own() as loop:
-        pulumi.runtime.set_mocks(mocks, project=PROJECT_NAME, stack=stack, preview=False)
-        pulumi.runtime.set_all_config(dict(values))
-        try:
+    gc.disable()  # what a run makes lives until its end: whoever looks for garbage before finds none
+    try:
+        with _event_loop_of_its_own() as loop:
+            pulumi.runtime.set_mocks(mocks, project=PROJECT_NAME, stack=stack, preview=False)
+            pulumi.runtime.set_all_config(dict(values))
             loop.run_until_complete(pulumi.runtime.stack.run_pulumi_func(program))
-        finally:
-            pulumi.runtime.set_all_config({})
+    finally:
+        pulumi.runtime.set_all_config({})
+        gc.enable()
 
 
 @contextmanager

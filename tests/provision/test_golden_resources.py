@@ -14,21 +14,14 @@ from typing import Any
 
 import pytest
 
-from infra.spec.load import PROJECT, load_stack
+from infra.spec.load import load_stack, stack_names
 from tests.provision.kubernetes_program import readable as readable_objects
 
 Record = Callable[..., Any]
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cloud"
-ON_AWS = sorted(
-    path.stem
-    for path in (PROJECT / "stacks").glob("[a-z]*.yaml")
-    if load_stack(path.stem).spec.platform == "aws-ec2"
-)
-ON_EKS = sorted(
-    path.stem
-    for path in (PROJECT / "stacks").glob("[a-z]*.yaml")
-    if load_stack(path.stem).spec.platform == "aws-eks"
-)
+PLATFORMS = {name: load_stack(name).spec.platform for name in stack_names()}
+ON_AWS = sorted(name for name, platform in PLATFORMS.items() if platform == "aws-ec2")
+ON_EKS = sorted(name for name, platform in PLATFORMS.items() if platform == "aws-eks")
 OBJECTS = GOLDEN.with_name("kubernetes")
 
 
