@@ -8,6 +8,7 @@ each operation, is asked once.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -16,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +98,8 @@ def main(path: str) -> None:
         listening.listen()
         print("listening", flush=True)  # noqa: T201 - for whoever started this
         _load()
+        gc.collect()
+        gc.freeze()  # so that looking for garbage does not copy every page in each copy
         signal.signal(
             signal.SIGCHLD, signal.SIG_IGN
         )  # whoever watches over a copy tells how it ended
@@ -141,6 +145,7 @@ def _next_start(listening: socket.socket) -> list[str]:
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
+        time.tzset()
         return list(words)
 
 
