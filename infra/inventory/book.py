@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from infra.errors import StackError
 from infra.inventory.hosts import HostFacts, Inventory, InventoryHost, NameOrigin
+from infra.spec.stack import RoleName
 
 # RFC 5737 for documentation; RFC 2544's benchmarking range when a plan has more hosts than it holds.
 _MAX_DOCUMENTATION_HOSTS = 200
@@ -68,6 +70,7 @@ def serving_hosts(
     named = {host.name: host for host in inventory.hosts}
     if all(name in named for name, _ in wanted):
         return {name: named[name] for name, _ in wanted}
+    _refuse_other_roles({role for _, role in wanted}, inventory)
     matched: dict[str, InventoryHost] = {}
     taken: set[str] = set()
     members = {role: iter(_members(role, inventory)) for _, role in wanted}
@@ -79,6 +82,20 @@ def serving_hosts(
         taken.add(host.name)
         matched[name] = host
     return matched
+
+
+def _refuse_other_roles(roles: set[str], inventory: Inventory) -> None:
+    """Refuse the inventory of a stack with other roles: its groups say that its hosts serve those.
+
+    Raises:
+        StackError: it has groups of roles, and none of them is the stack's.
+    """
+    grouped = {group for host in inventory.hosts for group in host.groups} & set(get_args(RoleName))
+    if grouped and not grouped & roles:
+        have, want = " and ".join(sorted(grouped)), " and ".join(sorted(roles))
+        what = f"The inventory has hosts for {have}; the stack's role is {want}."
+        fix = f"Name the inventory of this stack, or put its hosts under a group {want}."
+        raise StackError(f"{inventory.path} groups", what, fix)
 
 
 def _group(role: str, inventory: Inventory) -> str:

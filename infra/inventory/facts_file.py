@@ -13,7 +13,7 @@ import yaml
 
 from infra.errors import StackError
 from infra.inventory.hosts import Inventory, InventoryHost
-from infra.spec.yaml_source import read_yaml
+from infra.spec.yaml_source import read_yaml, why_unreadable
 
 SCHEMA_VERSION = 1
 HEAD = "# Written by `fab facts`; what the hosts were when it ran. Write it again with the same command.\n"
@@ -86,7 +86,7 @@ def read_facts(path: Path) -> dict[str, RecordedHost]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, f"It cannot be read: {error}.") from error
+        raise _unreadable(path, f"It cannot be read: {why_unreadable(error)}.") from error
     document, problems = read_yaml(text, str(path))
     data = document.data
     if problems or not isinstance(data, Mapping) or data.get("schema_version") != SCHEMA_VERSION:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infra.errors import Problem
 from infra.inventory.values import TAGS
-from infra.spec.yaml_source import Document, read_yaml
+from infra.spec.yaml_source import Document, read_yaml, why_unreadable
 
 # Of one name, the first that is there is taken and the others are not: Ansible's own rule.
 ENDINGS = ("", ".yml", ".yaml", ".json")
@@ -98,7 +98,9 @@ def _read(path: Path, shown: str, problems: list[Problem]) -> VariableFile | Non
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         problems.append(
-            _problem(shown, f"It cannot be read: {error}.", "Mend it, or take it away.")
+            _problem(
+                shown, f"It cannot be read: {why_unreadable(error)}.", "Mend it, or take it away."
+            )
         )
         return None
     if text.startswith(VAULT):

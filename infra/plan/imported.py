@@ -106,7 +106,9 @@ def read_plan(path: Path) -> Plan:
             )
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ProblemsFound((_problem(file, "", f"The plan cannot be read: {error}."),)) from error
+        raise ProblemsFound(
+            (_problem(file, "", f"The plan cannot be read: {error.strerror}."),)
+        ) from error
     except (ValueError, RecursionError) as error:
         raise ProblemsFound((_problem(file, "", f"The plan is not JSON: {error}."),)) from error
     return parse_plan(document, file)

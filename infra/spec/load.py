@@ -21,7 +21,7 @@ from infra.spec.stack_files import (
     find_stack,
     stack_names,
 )
-from infra.spec.yaml_source import Path, read_yaml
+from infra.spec.yaml_source import Path, read_yaml, why_unreadable
 
 # Where stacks lie is of this module's subject; it stands apart so that it costs no classes of the spec.
 __all__ = [
@@ -111,14 +111,10 @@ def _read_with_extends(
     file = _shown(path)
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        what = f"The file cannot be read: {error.strerror}."
-        fix = "Name a file that you may read."
-        problems.append(replace(_file_problem(file, "unreadable-file", what), fix=fix))
-        return {}, {}
-    except UnicodeDecodeError as error:
-        what = f"The file cannot be read: byte {error.start + 1} is no UTF-8 text."
-        problems.append(_file_problem(file, "unreadable-file", what))
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"The file cannot be read: {why_unreadable(error)}."
+        problem = _file_problem(file, "unreadable-file", what)
+        problems.append(replace(problem, fix="Name a text file that you may read."))
         return {}, {}
     document, found = read_yaml(text, file)
     problems.extend(found)

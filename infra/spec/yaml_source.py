@@ -151,6 +151,13 @@ def dotted(path: Path) -> str:
     return ".".join(str(part) for part in path)
 
 
+def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file cannot be read as text, as the end of a sentence."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start + 1} is no UTF-8 text"
+    return error.strerror or type(error).__name__
+
+
 def read_yaml(
     text: str, file: str, tags: Tags = MappingProxyType({}), *, merges: bool = False
 ) -> tuple[Document, list[Problem]]:

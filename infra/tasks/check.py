@@ -99,6 +99,8 @@ def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...]]:
 def _as_problem(error: StackError) -> Problem:
     """A refusal that has no rule of its own, as a row: too few hosts, a full block of ports, an unknown id."""
     file, space, field = error.where.partition(" ")
+    if Path(error.where).is_file():  # its path may have spaces
+        file, space, field = error.where, " ", ""
     return Problem(
         rule="cannot-compile",
         severity="error",

@@ -32,6 +32,7 @@ from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.picture_file import write_picture
 from infra.tasks.stack_options import chosen_stack
 
+MAX_RESERVED = 100_000
 _TIERS = ("fsx_capacity_gib", "fsx_throughput", "fsx_efa")
 
 
@@ -100,6 +101,9 @@ def _refuse_reserved(price: HourlyPrice, num_reserved: int | None, num_hosts: in
         what = "The stack's machines come from no reservation."
         fix = "Leave it out, or set capacity.kind: --set capacity.kind=capacity-block."
         raise StackError("--reserved", what, fix)
+    if num_reserved > MAX_RESERVED:
+        what = f"{num_reserved} machines are more than any reservation holds."
+        raise StackError("--reserved", what, "Write the number that you hold.")
     if num_reserved < num_hosts:
         what = f"{num_reserved} machines do not hold the stack: it takes {num_hosts}."
         raise StackError("--reserved", what, f"Reserve {num_hosts}, or change the stack.")

@@ -86,6 +86,8 @@ def test_every_task_has_a_module_that_can_run(entry: object) -> None:
         (("status", "--stack", "k8s-gb200-2p1d"), "`pulumi up --stack k8s-gb200-2p1d`"),
         (("logs", "--file", "stacks/k8s-a3-2p1d.yaml"), "`pulumi up --stack k8s-a3-2p1d`"),
         (("render", "--stack", "h200-tp8"), "--to"),
+        (("restart", "--stack", "h200-tp8", "--replica", "²"), "They count from 0"),
+        (("estimate", "--stack", "gb200-2p1d", "--reserved", "1e18"), "more than any reservation"),
     ],
 )
 def test_a_wrong_command_line_leaves_with_two_and_says_what_to_type(
@@ -308,6 +310,32 @@ def test_check_tells_too_few_hosts_in_its_own_document(tmp_path: Path) -> None:
     assert "needs 4 hosts here" in problem["what"]
 
 
+def test_check_refuses_the_inventory_of_a_stack_with_other_roles(tmp_path: Path) -> None:
+    path = tmp_path / "of others.yml"
+    path.write_text("prefill: {hosts: {p0: }}\ndecode: {hosts: {d0: }}\n")
+    done = fab("check", "--stack", "h200-tp8", "--inventory", str(path), "--json")
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert done.returncode == 2
+    assert (
+        problem["what"]
+        == "The inventory has hosts for decode and prefill; the stack's role is unified."
+    )
+    path.write_bytes(b"a: \xff")
+    unreadable = fab("check", "--stack", "h200-tp8", "--inventory", str(path), "--json")
+    (problem,) = json.loads(unreadable.stdout)["problems"]
+    assert problem["what"] == "The inventory cannot be read: byte 4 is no UTF-8 text."
+
+
+def test_a_file_with_a_space_in_its_path_is_told_whole(tmp_path: Path) -> None:
+    path = tmp_path / "my hosts.yml"
+    path.write_text("unified: {hosts: {h0: }}\n")
+    facts = tmp_path / "my hosts.facts.yml"
+    facts.write_text("garbage")
+    done = fab("check", "--stack", "h200-tp8", "--inventory", str(path), "--json")
+    (problem,) = json.loads(done.stdout)["problems"]
+    assert (problem["file"], problem["field"]) == (str(facts), "")
+
+
 def test_check_tells_an_unknown_accelerator_of_a_plan_in_its_own_document(tmp_path: Path) -> None:
     plan = json.loads(fab("plan", "--stack", "h200-tp8", "--json").stdout)
     plan["hosts"][0]["accelerator"] = "h300"
@@ -388,39 +416,3 @@ def test_help_shows_how_a_task_is_typed() -> None:
     assert lines[0] == "Usage: fab replace-host OLD NEW [options]"
     assert lines[4].split(maxsplit=1) == ["OLD", "the host whose name stays"]
     assert any(line.startswith("  --inventory PATH ") for line in lines)
-
-
-def plainly(words: tuple[str, ...], **surroundings: str) -> subprocess.CompletedProcess[bytes]:
-    """One call through a shell, in a process of its own: the interpreter's start is what is asked."""
-    line = " ".join([FAB, *words])
-    environment = {**os.environ, **surroundings}
-    return subprocess.run(
-        ["sh", "-c", line], cwd=PROJECT, env=environment, capture_output=True, check=False
-    )
-
-
-@pytest.mark.parametrize(
-    ("task", "code"),
-    [
-        ("plan --stack h200-tp8 >&-", 0),
-        ("--help up >&-", 0),
-        ("plan 2>&-", 2),
-        ("plan --stack h200-tp8 >/dev/full", 3),
-        ("--list >/dev/full", 3),
-    ],
-)
-def test_output_that_goes_nowhere_gives_no_traceback(task: str, code: int) -> None:
-    done = plainly((task,))
-    assert done.returncode == code
-    assert b"Traceback" not in done.stderr
-    assert b"Exception ignored" not in done.stderr
-    assert (b"No space left on device. Make room" in done.stderr) == (code == 3)
-
-
-def test_what_a_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
-    wrong = a_stack(tmp_path, "extends: h200-tp8\ngröße: 1\n")
-    done = plainly(("check", "--file", wrong), PYTHONIOENCODING="ascii")
-    assert done.returncode == 2
-    assert b"There is no field gr\\xf6\\xdfe here" in done.stdout
-    as_json = plainly(("check", "--file", wrong, "--json"), PYTHONIOENCODING="ascii")
-    assert json.loads(as_json.stdout)["problems"][0]["field"] == "größe"
