@@ -119,6 +119,8 @@ class Real:
         return {
             # one for all: vLLM keeps there what it has learned of a model's class, which takes it a process
             "HOME": str(folder.parent / "home"),
+            # one that is killed leaves its temporary folders
+            "TMPDIR": str(folder),
             "HF_HUB_OFFLINE": "1",
             "OMP_NUM_THREADS": "1",
             "TORCHDYNAMO_DISABLE": "1",
@@ -134,5 +136,7 @@ class Real:
 
     def forker(self, folder: Path) -> Forker | None:
         python = self.environment_folder / "bin" / "python"
-        variables = {"PATH": os.environ["PATH"], **self.environment(folder / "forker")}
+        own = folder / "forker"
+        own.mkdir()
+        variables = {"PATH": os.environ["PATH"], **self.environment(own)}
         return Forker(python, folder, variables)

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 from typing import Any
 
 # All that `vllm serve` imports before it has judged its arguments.
@@ -66,6 +67,7 @@ def become(order: dict[str, Any]) -> None:
         os.dup2(source, target)
     os.environ.clear()
     os.environ.update(order["env"])
+    tempfile.tempdir = None
     sys.argv = order["words"]
 
 

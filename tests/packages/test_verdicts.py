@@ -249,6 +249,23 @@ def test_the_routers_own_parser_and_constructor_answer(catalog: Catalog, tmp_pat
     assert len(said) == 2  # nothing was asked again
 
 
+def test_what_a_release_leaves_in_its_temporary_folder_goes(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    package, told = tmp_path / "package", tmp_path / "told"
+    package.mkdir()
+    (package / "sitecustomize.py").write_text(
+        f"import tempfile\nopen({str(told)!r}, 'w').write(tempfile.mkstemp()[1])\n"
+    )
+    scratch = Scratch(python=Path(sys.executable), folders=(package,), wheels={})
+    argv = ("vllm-router", "--worker-urls", "http://192.0.2.1:8000")
+    (verdict,) = ask(scratch, [question(argv)], catalog, tmp_path, lambda _: None).values()
+    assert verdict.is_accepted
+    left = Path(told.read_text())
+    assert left.name.startswith("tmp")
+    assert not left.exists()
+
+
 def test_a_record_is_the_same_bytes_for_the_same_answers_and_reads_back(tmp_path: Path) -> None:
     asked = [question(("b",), "--b"), question(("a",))]
     verdicts = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,11 +130,15 @@ def _run(scratch: Scratch, document: Mapping[str, Any], say: Say) -> None:
         "PYTHONPATH": os.pathsep.join([*(str(each) for each in scratch.folders), str(PROJECT)]),
     }
     log = file.with_suffix(".log")
-    with log.open("w", encoding="utf-8") as stream:
+    with (
+        log.open("w", encoding="utf-8") as stream,
+        # a release that is asked leaves temporary files
+        tempfile.TemporaryDirectory(prefix="moe-infra-asked-") as temporary,
+    ):
         running = subprocess.Popen(
             [str(scratch.python), "-m", "infra.packages.verdicts.inside", str(file)],
             cwd=file.parent,
-            env=env,
+            env={**env, "TMPDIR": temporary},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stream,
