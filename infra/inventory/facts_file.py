@@ -1,22 +1,28 @@
 """What was found on hosts, beside their inventory: `<inventory>.facts.yml`, written by `fab facts`.
 
+`fab preflight` adds what groups reached when they added up for the first time.
+
 Inventory first: a name that the inventory declares is never replaced by one that was found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
 from infra.errors import StackError
+from infra.inventory.collective_baseline import RecordedCollective, read_collective
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.spec.yaml_source import read_yaml, why_unreadable
 
 SCHEMA_VERSION = 1
-HEAD = "# Written by `fab facts`; what the hosts were when it ran. Write it again with the same command.\n"
+HEAD = (
+    "# Written by `fab facts`: what the hosts were when it ran. Write it again with the same command.\n"
+    "# `collectives` are the first results of `fab preflight`: remove one, and its next run is recorded.\n"
+)
 TEXTS = ("address", "machine_id", "boot_id", "driver", "interface")
 
 
@@ -66,12 +72,14 @@ def facts_path(inventory: Path) -> Path:
     return inventory.with_name(f"{inventory.stem}.facts.yml")
 
 
-def facts_text(hosts: Mapping[str, RecordedHost]) -> str:
-    """The file's text; same hosts, same text."""
-    document = {
+def facts_text(hosts: Mapping[str, RecordedHost], collectives: Sequence[RecordedCollective]) -> str:
+    """The file's text; same facts, same text."""
+    document: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "hosts": {name: host.as_document() for name, host in hosts.items()},
     }
+    if collectives:
+        document["collectives"] = [one.as_document() for one in collectives]
     return HEAD + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)
 
 
@@ -81,20 +89,26 @@ def read_facts(path: Path) -> dict[str, RecordedHost]:
     Raises:
         StackError: the file is not what `fab facts` writes.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    data = _read(path)
+    if data is None:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, f"It cannot be read: {why_unreadable(error)}.") from error
-    document, problems = read_yaml(text, str(path))
-    data = document.data
-    if problems or not isinstance(data, Mapping) or data.get("schema_version") != SCHEMA_VERSION:
-        raise _unreadable(path, "It is no facts file of this release.")
     hosts = data.get("hosts")
     if not isinstance(hosts, Mapping):
         raise _unreadable(path, "It has no hosts.")
     return {str(name): _recorded(path, str(name), entry) for name, entry in hosts.items()}
+
+
+def read_collectives(path: Path) -> tuple[RecordedCollective, ...]:
+    """What groups reached when they were first measured; () when the file says nothing of it, or is not there.
+
+    Raises:
+        StackError: the file is not what these commands write.
+    """
+    rows = (_read(path) or {}).get("collectives", [])
+    found = [read_collective(row) for row in rows] if isinstance(rows, list) else [None]
+    if None in found:
+        raise _unreadable(path, "An entry of its `collectives` is not whole.")
+    return tuple(one for one in found if one is not None)
 
 
 def with_facts(inventory: Inventory, recorded: Mapping[str, RecordedHost]) -> Inventory:
@@ -105,6 +119,21 @@ def with_facts(inventory: Inventory, recorded: Mapping[str, RecordedHost]) -> In
     known = {found.address: found for found in recorded.values()}
     hosts = (_filled(host, known.get(host.service_address)) for host in inventory.hosts)
     return replace(inventory, hosts=tuple(hosts))
+
+
+def _read(path: Path) -> Mapping[str, object] | None:
+    """The document of a facts file; None without one."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, f"It cannot be read: {why_unreadable(error)}.") from error
+    document, problems = read_yaml(text, str(path))
+    data = document.data
+    if problems or not isinstance(data, Mapping) or data.get("schema_version") != SCHEMA_VERSION:
+        raise _unreadable(path, "It is no facts file of this release.")
+    return data
 
 
 def _filled(host: InventoryHost, found: RecordedHost | None) -> InventoryHost:

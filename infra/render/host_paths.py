@@ -94,3 +94,8 @@ def watch_config(stack: str) -> str:
 def container_name(stack: str, process: Process) -> str:
     """The container of one process."""
     return f"moe-{stack}-{process.kind}-{process_index(process)}"
+
+
+def trial_name(stack: str, group: str) -> str:
+    """What a group's collective is called while it runs: its container, and its unit without `.service`."""
+    return f"moe-{stack}-collective-{group.replace('/', '-')}"

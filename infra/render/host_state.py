@@ -208,7 +208,7 @@ def _process_files(
     catalog: Catalog,
 ) -> Iterable[Item]:
     folder = process_folder(plan.stack, process)
-    launch = _launch(plan, process, router, catalog)
+    launch = process_launch(plan, process, router, catalog)
     yield _file(
         f"{folder}/environment",
         environment_file(process.id, process.env),
@@ -218,9 +218,10 @@ def _process_files(
     yield _file(f"{folder}/launch", script, f"starts {process.id}", mode="0755")
 
 
-def _launch(
+def process_launch(
     plan: Plan, process: Process, router: RouterRelease | None, catalog: Catalog
 ) -> ContainerLaunch | NativeLaunch:
+    """How a process is started; `router` is the release of one that is a router, None for an engine."""
     if router is not None and router.package is not None:
         return NativeLaunch(
             environment=f"{ROUTER_ENVIRONMENTS}/{router.id}-{router.version}",
@@ -298,7 +299,7 @@ def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item
     found: dict[str, tuple[str, str]] = {}
     for process in plan.on_host(host):
         release = router_release(process, catalog) if process.kind == "router" else None
-        launch = _launch(plan, process, release, catalog)
+        launch = process_launch(plan, process, release, catalog)
         if isinstance(launch, NativeLaunch):
             found[launch.environment] = (launch.package, process.argv[0])
     for folder, (package, program) in found.items():

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from infra.catalog.load import Catalog
-from infra.errors import StackError
-from infra.inventory.facts_file import RecordedHost, facts_path, facts_text, read_facts
+from infra.inventory.facts_file import facts_path
 from infra.launch.preflight.fact_rows import FactRow, fact_row
 from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.waves import look
 from infra.tasks.choice import inventory_path, needed_inventory, same_choice
+from infra.tasks.facts_writing import add_facts
 from infra.tasks.options import Options
 from infra.tasks.output import Output, table
 from infra.tasks.reached_hosts import make_deployment
@@ -32,7 +30,7 @@ def run(options: Options, output: Output) -> int:
     for name, host in scene.hosts.items():
         address = compiled.plan.host(name).address
         records[names[address]] = observed_record(host, address)
-    changed = _write(path, records)
+    changed = add_facts(path, records, ())
     rows = [fact_row(scene, name) for name in scene.hosts]
     document = {"schema_version": 1, "stack": compiled.plan.stack, "ok": True, "file": str(path)}
     output.document({**document, "hosts": [row.as_document() for row in rows]})
@@ -54,17 +52,3 @@ def _listing(rows: list[FactRow]) -> str:
         "clock",
     )
     return table([head, *(row.cells() for row in rows)])
-
-
-def _write(path: Path, found: dict[str, RecordedHost]) -> bool:
-    """Put what was found beside what the file says of other hosts; whether it says something new."""
-    before = read_facts(path)
-    after = facts_text({**before, **found})
-    if path.is_file() and path.read_text(encoding="utf-8") == after:
-        return False
-    try:
-        path.write_text(after, encoding="utf-8")
-    except OSError as error:
-        what = f"The facts cannot be written: {error.strerror}."
-        raise StackError(str(path), what, "Give the folder back to yourself.") from error
-    return True

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.errors import PrerequisiteError
+from infra.errors import PrerequisiteError, StackError
+from infra.inventory.collective_baseline import RecordedCollective
+from infra.inventory.facts_file import facts_path, read_collectives
 from infra.launch.preflight.finding import (
     Finding,
     Grouped,
@@ -14,9 +18,12 @@ from infra.launch.preflight.finding import (
     host_names,
     preflight_document,
 )
+from infra.launch.preflight.group_collectives.checks import sound_collectives
+from infra.launch.preflight.group_collectives.starting import JOIN_S
 from infra.launch.preflight.table import judge
 from infra.launch.preflight.waves import IMEX_S, look, look_further
-from infra.tasks.choice import recorded_facts, same_choice
+from infra.tasks.choice import inventory_path, recorded_facts, same_choice
+from infra.tasks.facts_writing import add_facts
 from infra.tasks.options import Options
 from infra.tasks.output import Output, Tone
 from infra.tasks.reached_hosts import make_deployment
@@ -27,16 +34,20 @@ _TONES: dict[str, Tone] = {"block": "bad", "warn": "warn", "pass": "good"}
 
 
 def run(options: Options, output: Output) -> int:
-    """Look at every host in three waves, and judge; nothing is changed."""
+    """Look at every host in three waves, and judge; no host is changed."""
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
     refuse_problems(compiled, catalog, output)
+    path = facts_path(inventory_path(options, compiled.plan.stack))
     recorded = recorded_facts(options, compiled.plan.stack, compiled.book.hosts)
     with open_fleet(options, compiled.book.hosts) as fleet:
         deployment, _ = make_deployment(compiled, catalog, fleet, output)
         scene = look(deployment, catalog, "full", recorded).scene
-        scene = look_further(deployment, scene, options.number("timeout") or IMEX_S)
+        scene = replace(scene, baselines=read_collectives(path))
+        imex_s, join_s = options.number("timeout") or IMEX_S, options.number("join") or JOIN_S
+        scene = look_further(deployment, scene, imex_s, join_s)
     findings = judge(scene)
+    _keep(path, sound_collectives(scene), output)
     output.document(preflight_document(compiled.plan.stack, findings))
     for group in grouped([one for one in findings if one.severity != "pass"]):
         output.data(output.toned(_paragraph(group), _TONES[group.finding.severity]))
@@ -46,6 +57,20 @@ def run(options: Options, output: Output) -> int:
         return PrerequisiteError.exit_code
     output.next_command(f"fab up {same_choice(options)}")
     return 0
+
+
+def _keep(path: Path, measured: Sequence[RecordedCollective], output: Output) -> None:
+    """Record what groups reached that have no baseline; that it cannot be kept is no finding about hosts."""
+    if not measured:
+        return
+    try:
+        changed = add_facts(path, {}, measured)
+    except StackError as error:
+        output.message(f"No baseline is kept: {error}")
+        return
+    if changed:
+        names = ", ".join(one.group for one in measured)
+        output.message(f"recorded what {names} reached as the baseline of these hosts: {path}")
 
 
 def _paragraph(group: Grouped) -> str:

@@ -134,6 +134,11 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     Option(
                         "timeout", "number", "seconds until the IMEX domain is whole; default 60"
                     ),
+                    Option(
+                        "join",
+                        "number",
+                        "seconds until all ranks of a group have met for its collective; default 90",
+                    ),
                 ),
             ),
             Entry(

@@ -52,7 +52,7 @@ def inventory(tmp_path: Path) -> Inventory:
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     path = facts_path(tmp_path / "mine.yml")
     assert path.name == "mine.facts.yml"
-    path.write_text(facts_text({"unified-0": FOUND}))
+    path.write_text(facts_text({"unified-0": FOUND}, ()))
     assert read_facts(path) == {"unified-0": FOUND}
 
 

@@ -11,7 +11,7 @@ from infra.engines.transports import Told, fallen_back, is_mixed, read_transport
 from infra.launch.bring_up import bring_up
 from infra.launch.proof.host_drift import Check
 from infra.launch.proof.live import check_processes, limits_problem, read_live
-from infra.launch.proof.transport import judge_collective, judge_kv
+from infra.launch.transport_verdicts import judge_collective, judge_kv
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 IB = "h:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:192.0.2.1<0>"

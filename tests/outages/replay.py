@@ -15,7 +15,7 @@ from infra.errors import Problem, ProblemsFound, StackError
 from infra.launch.preflight.observed import Disk, Holder, Told
 from infra.launch.preflight.scene import Scene
 from infra.launch.preflight.table import judge
-from infra.launch.proof.transport import judge_collective
+from infra.launch.transport_verdicts import judge_collective
 from infra.plan.compile import compile_file, compile_stack
 from infra.plan.document import plan_document
 from infra.plan.foreign.assumed import Told as ToldBeside

@@ -9,7 +9,8 @@ import os
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, List, Optional, cast
+from contextlib import ExitStack
+from typing import Dict, List, Optional
 
 from ..host import Host, Refused
 from .abandoned import within
@@ -27,6 +28,7 @@ MAX_PARALLEL = 16
 DEFAULT_S = 10.0
 NO_ANSWER_S = 60.0
 DISK_S = 5.0
+BEHIND_S = 15.0
 OCTAL = re.compile(r"\\([0-7]{3})")
 
 Table = Dict[str, object]
@@ -84,9 +86,14 @@ def _commands(host: Host, asked: List[Table], room: Room) -> Dict[str, Table]:
 
 
 def _run(host: Host, asked: Table) -> Table:
-    argv = [str(word) for word in cast(List[object], asked.get("argv") or [])]
+    argv, behind = _words(asked, "argv"), _words(asked, "behind")
     begun = time.monotonic()
-    done = host.run(argv, float(str(asked.get("timeout_s") or DEFAULT_S)))
+    with ExitStack() as stack:
+        if behind:  # what it leaves when it is ended early
+            stack.enter_context(host.cleaning(behind))
+        done = host.run(argv, float(str(asked.get("timeout_s") or DEFAULT_S)))
+    if behind and done.exit_code is None:
+        host.run(behind, BEHIND_S)
     return {
         "exit_code": done.exit_code,
         "stdout": done.stdout,

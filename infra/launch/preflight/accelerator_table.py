@@ -13,6 +13,7 @@ from infra.launch.preflight import (
     gpu_checks,
     nvlink_checks,
 )
+from infra.launch.preflight.group_collectives.checks import find_group_faults, hosts_of_groups
 from infra.launch.preflight.scene import Check
 
 ACCELERATOR_CHECKS: Mapping[str, Check] = {
@@ -186,6 +187,12 @@ ACCELERATOR_CHECKS: Mapping[str, Check] = {
         wanted="devices of different hosts answer each other",
         find=ascend_checks.find_lost_pings,
         applies=ascend_checks.ascend_network_hosts,
+        depth="full",
+    ),
+    "group-collective": Check(
+        wanted="an all-reduce over all devices of each group: right, not over sockets, as fast as before",
+        find=find_group_faults,
+        applies=hosts_of_groups,
         depth="full",
     ),
     "collective": Check(

@@ -59,15 +59,22 @@ GLOBS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One program to run on a host; `id` names its answer."""
+    """One program to run on a host.
+
+    Args:
+        id: names its answer.
+        behind: what to run when it is over its time, or when nobody waits for it any more; () for nothing.
+    """
 
     id: str
     argv: tuple[str, ...]
     timeout_s: float
+    behind: tuple[str, ...] = ()
 
     def as_document(self) -> dict[str, object]:
         """As the agent reads it."""
-        return {"id": self.id, "argv": list(self.argv), "timeout_s": self.timeout_s}
+        behind = {"behind": list(self.behind)} if self.behind else {}
+        return {"id": self.id, "argv": list(self.argv), "timeout_s": self.timeout_s, **behind}
 
 
 def facts_request(

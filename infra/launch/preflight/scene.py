@@ -9,6 +9,7 @@ from typing import Literal
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.engines.network_names import interfaces_named, rdma_devices_named
+from infra.inventory.collective_baseline import RecordedCollective
 from infra.inventory.facts_file import RecordedHost
 from infra.inventory.hosts import InventoryHost
 from infra.launch.preflight.finding import Severity
@@ -18,6 +19,21 @@ from infra.plan.process import Plan, Process
 from infra.render.release_record import RecordedProcess
 
 Depth = Literal["light", "full"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRun:
+    """The collective of a group that spans hosts.
+
+    Args:
+        told: how it ended on each of its hosts; {} where it was not run.
+        why_not: why it was not run, "" where it was.
+        first: what to do first, for it to be run.
+    """
+
+    told: Mapping[str, Told]
+    why_not: str = ""
+    first: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +49,9 @@ class Scene:
         pings: packets lost between Ascend devices in percent, by (host, device, address).
         imex: the last look at the IMEX domain of each host that was polled.
         collectives: how a test over all devices of a host ended, by host, where one was run.
+        group_runs: the collective of each group that spans hosts, by group, once it is known whether it is run.
         recorded: what the facts file says of each host.
+        baselines: what the facts file says of groups that added up.
         declared: the inventory's entries, by the plan's names.
     """
 
@@ -48,7 +66,9 @@ class Scene:
     pings: Mapping[tuple[str, int, str], float | None] = field(default_factory=dict)
     imex: Mapping[str, str] = field(default_factory=dict)
     collectives: Mapping[str, Told] = field(default_factory=dict)
+    group_runs: Mapping[str, GroupRun] = field(default_factory=dict)
     declared: Mapping[str, InventoryHost] = field(default_factory=dict)
+    baselines: tuple[RecordedCollective, ...] = ()
 
     def accelerator(self, host: str) -> Accelerator:
         """What a host carries, from the catalogue."""

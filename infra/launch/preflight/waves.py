@@ -21,10 +21,12 @@ from infra.launch.preflight.asking import (
 )
 from infra.launch.preflight.collectives import COLLECTIVE_S, collective_program, idle_hosts
 from infra.launch.preflight.dialing import PlannedDial, planned_dials
+from infra.launch.preflight.group_collectives.running import run_groups
 from infra.launch.preflight.nvlink_checks import rack_hosts
 from infra.launch.preflight.observed import ObservedHost, Told, read_observed
 from infra.launch.preflight.reach_report import read_reached
 from infra.launch.preflight.scene import Depth, Scene
+from infra.launch.preflight.table import judge
 from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.render.release_record import Release
 from infra.render.reserved_ports import RESERVED_PORTS_ID
@@ -120,13 +122,14 @@ def beside(scene: Scene, running: Iterable[str], before: Mapping[str, Release]) 
     return replace(scene, running=found, ours=ours)
 
 
-def look_further(deployment: Deployment, scene: Scene, imex_s: float) -> Scene:
+def look_further(deployment: Deployment, scene: Scene, imex_s: float, join_s: float) -> Scene:
     """The scene with what hosts see of each other, and what their accelerators do.
 
     Args:
         deployment: the plan and its hosts.
         scene: what the first wave found.
         imex_s: how long the nodes of an IMEX domain may take to find each other, in seconds.
+        join_s: how long the ranks of a group may take to find each other, in seconds.
 
     Raises:
         HostsFailed: a host cannot be asked.
@@ -139,7 +142,8 @@ def look_further(deployment: Deployment, scene: Scene, imex_s: float) -> Scene:
         scene = replace(scene, pings=_pings(deployment, scene))
     if rack_hosts(scene):
         scene = replace(scene, imex=_imex(deployment, scene, imex_s))
-    return replace(scene, collectives=_collectives(deployment, scene))
+    scene = replace(scene, collectives=_collectives(deployment, scene))
+    return replace(scene, group_runs=run_groups(deployment, scene, judge(scene), join_s))
 
 
 def reach_requests(scene: Scene, dials: Sequence[PlannedDial], token: str) -> dict[str, Request]:

@@ -13,7 +13,7 @@ from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all
 from infra.launch.preflight.ascend import HCCN_TOOL, parse_statistics
 from infra.launch.proof.host_drift import Check
-from infra.launch.proof.transport import is_rack, kv_library, kv_processes
+from infra.launch.transport_verdicts import is_rack, kv_library, kv_processes
 
 FOLDER = "/sys/class/infiniband"
 # The IB architecture's port counters count four-byte words (linux: Documentation/ABI/stable/sysfs-class-infiniband);

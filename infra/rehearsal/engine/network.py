@@ -14,13 +14,18 @@ PROCESS = "Worker_TP0"
 
 
 def network_lines(world: World, place: Parallel) -> list[str]:
-    """What NCCL logs of hosts' networks with NCCL_DEBUG=INFO (lines in NVIDIA/nccl#1519, nccl-tests#228).
-
-    On a rack whose fabric is complete it says MNNVL (NVIDIA/nccl:src/mnnvl.cc@5067397); otherwise nothing.
-    """
+    """What NCCL logs of hosts' networks with NCCL_DEBUG=INFO; nothing without it, and nothing on Ascend."""
     debug = os.environ.get("NCCL_DEBUG", "").upper()
     if world.vendor == "ascend" or debug not in ("INFO", "TRACE"):
         return []
+    return nccl_lines(world, place.size * place.workers_per_rank)
+
+
+def nccl_lines(world: World, num_ranks: int) -> list[str]:
+    """The lines themselves (lines in NVIDIA/nccl#1519, nccl-tests#228).
+
+    On a rack whose fabric is complete it says MNNVL (NVIDIA/nccl:src/mnnvl.cc@5067397); otherwise nothing.
+    """
     head = f"{world.host}:{os.getpid()}:{os.getpid()} [0] NCCL INFO "
     if world.network == "socket":
         return [
@@ -32,7 +37,6 @@ def network_lines(world: World, place: Parallel) -> list[str]:
         head + f"NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:{world.address}<0>",
         head + "Using network IB",
     ]
-    num_ranks = place.size * place.workers_per_rank
     spans = world.has_multi_node_nvlink and num_ranks > world.host_devices
     if spans and os.environ.get("NCCL_MNNVL_ENABLE") != "0":
         clique = "MNNVL 1 cliqueId 1 cliqueSize {0} cliqueRank 0 nvlDomainSize {0}"

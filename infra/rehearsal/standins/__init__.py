@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 
 LIBRARY = "/opt/moe-rehearsal/standins"
+# Packages that Python finds in every image and environment of an engine; see `lent`.
+LENT_PACKAGES = LIBRARY + "/lent"
 PROGRAMS = ("docker", "podman")
 PROGRAMS_OF_VENDOR: dict[str, tuple[str, ...]] = {
     "nvidia": (

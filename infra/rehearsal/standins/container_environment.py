@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from . import LENT_PACKAGES
 from .failures import Refusal
 from .flag_values import parse_ulimit
 from .host_state import state_folder
@@ -62,6 +63,7 @@ def simulation_variables(
         "MOE_REHEARSAL_DEVICES": ",".join(str(index) for index in devices),
         "MOE_REHEARSAL_STATE": state_folder(),
         "MOE_REHEARSAL_CATALOGUES": host["catalogues"],
+        "PYTHONPATH": LENT_PACKAGES,
     }
 
 

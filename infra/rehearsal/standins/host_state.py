@@ -14,7 +14,9 @@ Faults of one host, all optional, indices as strings because JSON has no other k
 `nvlink_inactive` {gpu: [link]}, `fabric_state` text, `imex_status` (`DEGRADED`, `DOWN`), `imex_down` [address],
 `device_health` {npu: text}, `link_down` [npu], `net_health` {npu: text}, `tls_switch` {npu: 0 or 1},
 `unreachable` [device address], `gpu_lost` [gpu], `vbios` {gpu: text}, `held_clocks` {gpu: reason}, `all_reduce_gb_s`
-number, `all_reduce_wrong` count. Of RoCE cards: `trust` {interface: text}, `lossless` {interface: [priority]},
+number, `all_reduce_wrong` count. Of groups that add up over hosts: `collective_silent` (torch never loads),
+`collective_wrong` {device: count}, `collective_gb_s` number. Of RoCE cards: `trust` {interface: text},
+`lossless` {interface: [priority]},
 `discards` {interface: count}, `bit_errors` {card: rate}. Of Ascend devices' ports: `gateway` and `netdetect`
 {npu: address}, `lossless` {npu: priority}, `spoilt` {npu: count}, `link_downs` {npu: count}.
 """

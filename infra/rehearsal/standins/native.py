@@ -14,10 +14,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 if TYPE_CHECKING or __package__:
+    from . import LENT_PACKAGES
     from .container_environment import PYTHON_NAMES
     from .host_state import STANDIN_NOTICE, present_devices, read_host, state_folder
 else:
     sys.path.insert(0, os.environ.get("MOE_REHEARSAL_LIBRARY", "/opt/moe-rehearsal"))
+    from standins import LENT_PACKAGES
     from standins.container_environment import PYTHON_NAMES
     from standins.host_state import STANDIN_NOTICE, present_devices, read_host, state_folder
 
@@ -37,10 +39,11 @@ def main(arguments: list[str]) -> int:  # noqa: RET503  execve never returns
         os.write(2, f"{text} ({STANDIN_NOTICE})\n".encode())
         return EXIT_NOT_FOUND
     first = arguments[1] if len(arguments) > 1 else "-"
-    if name in PYTHON_NAMES and first.startswith("-") and first != "-m":
-        os.execv(sys.executable, [sys.executable, *arguments[1:]])  # noqa: S606  to become it is the job
     host = read_host()
     environment = native_environment(host, dict(os.environ))
+    if name in PYTHON_NAMES and first.startswith("-") and first != "-m":
+        words = [sys.executable, *arguments[1:]]
+        os.execve(sys.executable, words, environment)  # noqa: S606  to become it is the job
     words = [sys.executable, "-I", "-S", host["engine_program"], name, *arguments[1:]]
     os.execve(sys.executable, words, environment)  # noqa: S606  as above
 
@@ -65,6 +68,7 @@ def native_environment(host: dict[str, Any], variables: dict[str, str]) -> dict[
         "MOE_REHEARSAL_DEVICES": devices,
         "MOE_REHEARSAL_STATE": state_folder(),
         "MOE_REHEARSAL_CATALOGUES": str(host["catalogues"]),
+        "PYTHONPATH": LENT_PACKAGES,
     }
 
 
