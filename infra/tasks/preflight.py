@@ -18,9 +18,9 @@ from infra.launch.preflight.finding import (
     host_names,
     preflight_document,
 )
-from infra.launch.preflight.group_collectives.checks import sound_collectives
+from infra.launch.preflight.group_collectives.checks import CHECK, sound_collectives
 from infra.launch.preflight.group_collectives.starting import JOIN_S
-from infra.launch.preflight.table import judge
+from infra.launch.preflight.table import AS_WANTED, judge
 from infra.launch.preflight.waves import IMEX_S, look, look_further
 from infra.tasks.choice import inventory_path, recorded_facts, same_choice
 from infra.tasks.facts_writing import add_facts
@@ -47,6 +47,8 @@ def run(options: Options, output: Output) -> int:
         imex_s, join_s = options.number("timeout") or IMEX_S, options.number("join") or JOIN_S
         scene = look_further(deployment, scene, imex_s, join_s)
     findings = judge(scene)
+    for one in grouped([one for one in findings if _tells_of_group(one)]):
+        output.message(f"{host_names(one.hosts)}: {one.finding.observed}")
     _keep(path, sound_collectives(scene), output)
     output.document(preflight_document(compiled.plan.stack, findings))
     for group in grouped([one for one in findings if one.severity != "pass"]):
@@ -57,6 +59,11 @@ def run(options: Options, output: Output) -> int:
         return PrerequisiteError.exit_code
     output.next_command(f"fab up {same_choice(options)}")
     return 0
+
+
+def _tells_of_group(found: Finding) -> bool:
+    """Whether it says what a group reached, or why it was not asked."""
+    return found.check == CHECK and found.severity == "pass" and found.observed != AS_WANTED
 
 
 def _keep(path: Path, measured: Sequence[RecordedCollective], output: Output) -> None:

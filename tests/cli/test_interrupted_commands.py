@@ -11,6 +11,7 @@ from itertools import chain, cycle
 
 import pytest
 
+from infra.launch.preflight.group_collectives.adding_up import MARK
 from tests.cli.rack import (
     HOSTS,
     SLOW,
@@ -172,3 +173,27 @@ def test_an_interrupted_preflight_leaves_nothing_running(rack: Rack) -> None:
         check_end(rack, end(started, INT), (INT,))
     assert [rack.left(host) for host in HOSTS] == before
     assert rack.fab("preflight").returncode == 0
+
+
+def adding_up(rack: Rack) -> list[str]:
+    """Hosts on which ranks of a group's collective run."""
+    return [
+        host
+        for host in HOSTS
+        if any(MARK in word for _, argv in rack.lab.processes(host) for word in argv)
+    ]
+
+
+@pytest.mark.parametrize("how", [INT, KILL])
+def test_a_group_that_adds_up_is_ended_with_the_command(rack: Rack, how: signal.Signals) -> None:
+    before = [rack.left(host) for host in HOSTS]
+    facts = rack.lab.read_file(HOSTS[-1], FACTS)
+    silent = {**json.loads(facts), "faults": {"collective_silent": True}}
+    rack.lab.write_file(HOSTS[-1], FACTS, json.dumps(silent).encode())
+    try:
+        started = rack.begin("preflight")
+        until(lambda: adding_up(rack) == list(HOSTS))
+        check_end(rack, end(started, how), (how,))
+        until(lambda: not adding_up(rack) and [rack.left(host) for host in HOSTS] == before)
+    finally:
+        rack.lab.write_file(HOSTS[-1], FACTS, facts)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.cli.commands import FAB, need_lab, run
 from tests.naming import in_time
@@ -389,6 +390,66 @@ def test_what_cards_and_gpus_tell_of_how_they_carry_and_run(rack: Kept) -> None:
     assert observed["device-firmware"].endswith("has firmware 96.00.01, the others 97.00.A5.00.01")
     assert "HW Power Brake Slowdown" in observed["held-clocks"]
     assert observed["collective"] == "an all-reduce over its devices reaches 210 GB/s"
+
+
+def left_of_groups(kept: Kept, *hosts: str) -> set[str]:
+    """Units, containers and listeners of a group's collective that are left on hosts."""
+    look = (
+        "systemctl list-units --all --no-legend '*-collective-*'; sudo docker ps -aq;"
+        " sudo ss -Htln 'sport = :12321'"
+    )
+    return {kept.ssh(host, look) for host in hosts}
+
+
+def test_a_group_adds_up_and_what_it_reaches_is_its_baseline(rack: Kept) -> None:
+    facts = Path(rack.inventory).with_name("inventory.facts.yml")
+    facts.unlink(missing_ok=True)
+    done = rack.fab("preflight", "--timeout", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = "decode-0: group decode/0 adds up "
+    (line,) = (one for one in done.stderr.splitlines() if one.startswith(said))
+    # whoever reads it knows that it is no measurement
+    assert "torch 0 (moe-infra rehearsal stand-in), over RDMA and NVLink between hosts" in line
+    assert "slowest is rank " in line
+    assert "recorded what decode/0 reached" in done.stderr
+    (entry,) = yaml.safe_load(facts.read_text())["collectives"]
+    assert (entry["group"], entry["num_ranks"], entry["backend"]) == ("decode/0", 8, "nccl")
+    before = facts.read_text()
+    slow = set_fault("{'collective_gb_s': 10}")
+    with rack.changed("decode-1", slow, set_fault("{}")):
+        severity, observed = rack.told("decode-0", "--timeout", "1")["group-collective"]
+    assert (severity, facts.read_text()) == ("warn", before)
+    assert observed.startswith("group decode/0 adds up ")
+    assert left_of_groups(rack, "decode-0", "decode-1") == {""}
+    facts.unlink()
+
+
+def test_a_host_that_does_not_join_its_group(rack: Kept) -> None:
+    with rack.changed("decode-1", set_fault("{'collective_silent': True}"), set_fault("{}")):
+        (found,) = rack.blocking("--timeout", "1", "--join", "3")
+    assert (found["host"], found["check"]) == ("decode-1", "group-collective")
+    assert "group decode/0 does not add up: ranks 4-7 did not join" in found["observed"]
+    assert "still loading torch" in found["observed"]
+    assert left_of_groups(rack, "decode-0", "decode-1") == {""}
+
+
+def test_a_group_that_adds_up_wrongly_and_over_sockets(rack: Kept) -> None:
+    change, undo = (
+        f"sudo sed -i 's/{old}/{new}/' {FACTS}"
+        for old, new in (
+            ('"vendor"', '"network": "socket", "vendor"'),
+            ('"network": "socket", ', ""),
+        )
+    )
+    wrong = set_fault("{'collective_wrong': {'2': 5}}")
+    with rack.changed("decode-0", change, undo), rack.changed("decode-1", wrong, set_fault("{}")):
+        found = {(f["host"], f["check"]): f["observed"] for f in rack.blocking("--timeout", "1")}
+    assert set(found) == {("decode-0", "group-collective"), ("decode-1", "group-collective")}
+    said = found["decode-0", "group-collective"]
+    assert "its group fell back to sockets: " in said
+    assert "NCCL INFO Using network Socket" in said
+    said = found["decode-1", "group-collective"]
+    assert said.endswith("rank 6 (decode-1, device 2) has 5 wrong sums")
 
 
 def test_a_collective_that_adds_up_wrongly(board: Kept) -> None:

@@ -18,6 +18,8 @@ from infra.launch.preflight.accelerator_table import ACCELERATOR_CHECKS
 from infra.launch.preflight.finding import Finding, worst_first
 from infra.launch.preflight.scene import Check, Scene, everywhere, on_engines, on_peers
 
+AS_WANTED = "as wanted"  # what is observed of a host that passes without a word
+
 
 def _with_secrets(scene: Scene) -> tuple[str, ...]:
     return everywhere(scene) if scene.plan.secrets else ()
@@ -298,7 +300,7 @@ def _findings(name: str, check: Check, scene: Scene) -> list[Finding]:
             host=host,
             check=name,
             severity="pass",
-            observed="as wanted",
+            observed=AS_WANTED,
             wanted=check.wanted,
             fix="",
         )

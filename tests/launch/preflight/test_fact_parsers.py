@@ -11,6 +11,7 @@ import pytest
 
 from infra.engines import transports
 from infra.launch.preflight import amd, ascend, collectives, docker_limits, linux, nvidia, roce
+from infra.launch.preflight.group_collectives import told
 from infra.spec.plain_yaml import read_yaml
 
 CASES = Path(__file__).parents[2] / "cases" / "facts"
@@ -34,6 +35,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "pcie-width": roce.parse_width,
     "nccl-test": collectives.parse_nccl,
     "hccl-test": collectives.parse_hccl,
+    "group-collective": told.parse_told,
     "hung-tasks": linux.parse_hung_tasks,
     "hccn-mask": ascend.parse_mask,
     "hccn-gateway": ascend.parse_gateway,

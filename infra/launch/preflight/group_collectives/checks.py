@@ -21,6 +21,7 @@ CHECK = "group-collective"
 # Over a network that others use, too, runs differ by more than over the links of one host.
 BASELINE_SHARE = 0.8
 NO_TORCH = "ModuleNotFoundError"
+REFUSED_CONTAINER = 125  # docker-run(1) and podman-run(1), "Exit Status"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +112,20 @@ def _unheard(scene: Scene, silent: Mapping[str, Told]) -> Iterator[Trouble]:
     for host, told in silent.items():
         if told.hung:
             said = f"nothing was heard of its ranks within {told.seconds:.0f} s: its runtime hangs"
-            fix = f"ssh {host} sudo systemctl status {scene.plan.runtime}; dmesg | tail"
-            yield Trouble(host=host, severity="block", observed=said, fix=fix)
+        elif told.exit_code == REFUSED_CONTAINER and scene.plan.runtime != "native":
+            lines = (line for line in told.stderr.splitlines() if "rror" in line)
+            words = next(lines, told.last_words)
+            said = f"{scene.plan.runtime} refuses the engine's container: {words}"
         else:
             yield _note(host, f"not run: {told.last_words}")
+            continue
+        look = (
+            "journalctl -b -p err -n 50"
+            if scene.plan.runtime == "native"
+            else f"{scene.plan.runtime} info"
+        )
+        fix = f"ssh {host} sudo {look}"
+        yield Trouble(host=host, severity="block", observed=said, fix=fix)
 
 
 def _wrong_transports(
