@@ -37,6 +37,26 @@ def test_a_command_that_hangs_is_a_fact_after_its_time(
     assert "did not answer within 0.3 s" in told["stderr"]
 
 
+def test_what_a_command_leaves_is_ended_when_it_is_over_its_time_and_not_else(
+    host: StubbornHost, stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in("starts-a-unit", "sleep $1")
+    marks = {seconds: tmp_path / seconds for seconds in ("0", "30")}
+    asked = [
+        {
+            "id": seconds,
+            "argv": ["starts-a-unit", seconds],
+            "timeout_s": 1.0,
+            "behind": ["touch", str(mark)],
+        }
+        for seconds, mark in marks.items()
+    ]
+    report = ask(host, commands=asked)
+    codes = {name: told["exit_code"] for name, told in report["commands"].items()}
+    assert codes == {"0": 0, "30": None}
+    assert {seconds: mark.exists() for seconds, mark in marks.items()} == {"0": False, "30": True}
+
+
 def test_commands_run_at_the_same_time(host: StubbornHost, stand_in: StandIn) -> None:
     stand_in("slow", "sleep 0.4; echo $1")
     begun = time.monotonic()

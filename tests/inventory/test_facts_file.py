@@ -11,15 +11,18 @@ from infra.catalog.load import Catalog
 from infra.errors import StackError
 from infra.inventory.ansible_file import read_inventory
 from infra.inventory.book import InventoryAddresses, match_hosts, name_origins
+from infra.inventory.collective_baseline import RecordedCollective
 from infra.inventory.facts_file import (
     RecordedHost,
     facts_path,
     facts_text,
+    read_collectives,
     read_facts,
     with_facts,
 )
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import compile_file
+from infra.tasks.facts_writing import add_facts
 
 FOUND = RecordedHost(
     address="10.0.0.1",
@@ -31,6 +34,14 @@ FOUND = RecordedHost(
     rdma_devices=("mlx5_0:1", "mlx5_1:1"),
     gids={"mlx5_0:1": 3, "mlx5_1:1": 3},
     nvlink_domain="6f3d.1",
+)
+REACHED = RecordedCollective(
+    group="unified/0",
+    addresses=("10.0.0.1", "10.0.0.2"),
+    num_ranks=16,
+    backend="nccl",
+    bus_gb_s=402.653,
+    runtime="vllm/vllm-openai:v0.22.1",
 )
 TEXT = """\
 all:
@@ -54,6 +65,41 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert path.name == "mine.facts.yml"
     path.write_text(facts_text({"unified-0": FOUND}, ()))
     assert read_facts(path) == {"unified-0": FOUND}
+
+
+def test_what_groups_reached_is_read_and_stays_when_facts_are_written_anew(tmp_path: Path) -> None:
+    path = facts_path(tmp_path / "mine.yml")
+    assert read_collectives(path) == ()
+    assert add_facts(path, {}, [REACHED])
+    assert read_facts(path) == {}
+    assert add_facts(path, {"unified-0": FOUND}, ())
+    # the first result stays: it is what later ones are held against
+    assert not add_facts(path, {}, [replace(REACHED, bus_gb_s=410.0, runtime="x:2")])
+    other = replace(REACHED, addresses=("10.0.0.2", "10.0.0.1"))
+    assert add_facts(path, {}, [other])
+    assert read_collectives(path) == (REACHED, other)
+    assert read_facts(path) == {"unified-0": FOUND}
+
+
+def test_facts_that_cannot_be_kept_are_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="cannot be written"):
+        add_facts(tmp_path / "absent" / "mine.facts.yml", {}, [REACHED])
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        "7",
+        "[7]",
+        "[{group: a}]",
+        "[{group: a, backend: nccl, runtime: x, addresses: [b], num_ranks: 2, bus_gb_s: 0}]",
+    ],
+)
+def test_a_damaged_baseline_is_refused_with_what_to_do(entries: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.facts.yml"
+    path.write_text(f"schema_version: 1\nhosts: {{}}\ncollectives: {entries}\n")
+    with pytest.raises(StackError, match="collectives"):
+        read_collectives(path)
 
 
 def test_without_a_file_there_are_no_facts(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ WORK_S = 60.0
 # A container's start and end, and Python's.
 AROUND_S = 30.0
 STOP_S = 10
+# The agent ends it in time; systemd does where no agent is left.
+BEYOND_S = 60.0
 SCRIPT = Path(adding_up.__file__).read_text(encoding="utf-8")
 # They would keep the lines of NCCL's log from where they are read.
 SILENCERS = ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
@@ -86,7 +88,8 @@ def collective_command(scene: Scene, layout: GroupLayout, member: Member, join_s
     removal = removal_command(launch, name)
     hooks = ("ExecStartPre", "ExecStopPost") if removal is not None else ()
     ends = [f"{hook}=-/bin/sh -c '{removal}'" for hook in hooks]
-    limits = (f"RuntimeMaxSec={limit_s:g}", f"TimeoutStopSec={STOP_S}", "KillMode=mixed")
+    longest = f"RuntimeMaxSec={limit_s + BEYOND_S:g}"
+    limits = (longest, f"TimeoutStopSec={STOP_S}", "KillMode=mixed")
     unit = f"{name}.service"
     return Command(
         id=COMMAND,
@@ -96,7 +99,7 @@ def collective_command(scene: Scene, layout: GroupLayout, member: Member, join_s
             "--",
             *(word.replace("$", "$$") for word in argv),  # systemd.service(5), "Command lines"
         ),
-        timeout_s=limit_s + STOP_S,
+        timeout_s=limit_s,
         behind=("systemctl", "stop", "--no-block", "--", unit),
     )
 
