@@ -17,7 +17,7 @@ from infra.provision.account import (
     lacking_subnet_problem,
     read_own_values,
 )
-from infra.provision.cluster_config import NODE_TUNING, workload_problems
+from infra.provision.cluster_config import NODE_TUNING, cluster_problem, workload_problems
 from infra.render.cluster_facts import NodeTuningChoice
 
 EKS_CONFIG_NAMES = (
@@ -45,6 +45,8 @@ SMALLEST_NETWORK = 22
 NUM_CONTROL_SUBNETS = 2
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::(?P<account>\d{12}):role/(?P<name>[\w+=.@/-]+)")
 _SUBNET = re.compile(r"subnet-[0-9a-f]{8,17}")
+# Kubernetes documentation, "Namespaces": kept for the system.
+_SYSTEM = "kube-"
 _VERSION = re.compile(r"1\.\d{2}")
 # Blocks that nobody dials over the internet: RFC 1918 and RFC 6598.
 _PRIVATE = tuple(
@@ -204,6 +206,11 @@ def _malformed(known: Mapping[str, str], stack: str) -> Iterator[Problem]:
     if subnets and "subnet_id" not in known:
         yield lacking_subnet_problem(stack)
     yield from workload_problems(stack, known)
+    namespace = known.get("namespace", stack)
+    taken = {"default", *(chart.namespace for chart in read_eks_parts().charts)}
+    if namespace in taken or namespace.startswith(_SYSTEM):
+        what = f"{namespace} is the cluster's own, or of software that is installed in it."
+        yield cluster_problem(stack, "namespace", what, "serving")
 
 
 def _admin_list_problems(arns: tuple[str, ...], stack: str) -> Iterator[Problem]:

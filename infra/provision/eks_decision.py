@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,7 +12,7 @@ import pulumi
 from infra.catalog.eks import Chart, ClusterAddon, EksParts, Need, read_eks_parts
 from infra.catalog.instance_types import InstanceType
 from infra.catalog.load import Catalog
-from infra.errors import Problem, ProblemsFound
+from infra.errors import PrerequisiteError, Problem, ProblemsFound
 from infra.plan.process import Plan
 from infra.plan.topology import Topology
 from infra.provision.account import Account, Demand, read_account, read_values
@@ -84,6 +85,7 @@ def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
     Raises:
         InfraError: something is missing, wrong or refused; nothing was registered.
     """
+    _need_log_in()
     wanted = _read(stack, topology, judged_plan(stack, catalog))
     tags = Tags(stack=stack.name, further=wanted.account.tags)
     store = choose_store(stack.spec.weights, wanted.account, tags)
@@ -117,6 +119,16 @@ def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
         content=workload_content(stack, wanted.plan, facts, catalog),
         tags=tags,
     )
+
+
+def _need_log_in() -> None:
+    """Refuse to make a cluster that nobody here could log in to: its tokens come from the AWS command line."""
+    if shutil.which("aws") is None:
+        what = (
+            "There is no `aws` on PATH, by which Pulumi logs in to the cluster once that is made."
+        )
+        fix = "Install the AWS command line (docs.aws.amazon.com/cli). Nothing was created."
+        raise PrerequisiteError("PATH", what, fix)
 
 
 def _read(stack: LoadedStack, topology: Topology, plan: Plan) -> _Wanted:

@@ -161,6 +161,8 @@ def record(
     """
 
     clouds = (tmp_path / f"cloud-{number}" for number in itertools.count())
+    put_log_in(tmp_path / "log-in")
+    monkeypatch.setenv("PATH", str(tmp_path / "log-in"), prepend=":")
     said: list[str] = []
     for severity in ("info", "warn"):
         monkeypatch.setattr(
@@ -209,6 +211,13 @@ def _files_of(root: Path) -> tuple[tuple[str, str], ...]:
     """Paths and texts of a test's own project; () for the project itself."""
     files = sorted(path for path in root.rglob("*") if path.is_file()) if root != PROJECT else ()
     return tuple((str(path.relative_to(root)), path.read_text()) for path in files)
+
+
+def put_log_in(folder: Path) -> None:
+    """The AWS command line, which nobody asks anything here."""
+    folder.mkdir()
+    (folder / "aws").write_text("#!/bin/sh\nexit 1\n")
+    (folder / "aws").chmod(0o755)
 
 
 def _configuration(

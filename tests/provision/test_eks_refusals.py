@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infra.catalog.eks import read_eks_parts
-from infra.errors import ProblemsFound
+from infra.errors import PrerequisiteError, ProblemsFound
 from infra.provision.eks_config import EksFacts, admin_problem
 from infra.provision.eks_rules import control_zones, local_zone_problem, upgrade_problem
 from infra.provision.zone import Zone
@@ -54,6 +54,8 @@ ROLE = "arn:aws:iam::000000000000:role/rehearsal"
         ({"kubernetes_version": "1.99"}, "There is no add-on vpc-cni", "kubernetes_version 1.35"),
         ({"vpc_cidr": "10.64.0.0/24"}, "too small for a cluster", "config set vpc_cidr 10.64.0.0/16"),
         ({"namespace": "My_Team"}, "is not a name of a namespace", "config set namespace serving"),
+        ({"namespace": "kube-system"}, "is the cluster's own", "config set namespace serving"),
+        ({"namespace": "lws-system"}, "is the cluster's own", "config set namespace serving"),
         ({"node_tuning": "later"}, "is none of apply, rollback, none", "config set node_tuning"),
         ({"owner": "two words"}, "cannot be a label", "config set owner"),
         ({"control_subnet_ids": "subnet-1"}, "is not two ids of subnets", "control_subnet_ids"),
@@ -86,6 +88,15 @@ def test_nothing_is_registered_when_something_is_refused(
     assert fields == {
         f"moe-infra:{key}" for key in ("api_from_cidr", "cluster_admins", "reservation_id")
     }
+
+
+def test_a_machine_that_cannot_log_in_to_the_cluster_is_refused(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PrerequisiteError, match="There is no `aws` on PATH") as refused:
+        record(STACK, namespace="never-recorded")
+    assert "Nothing was created" in str(refused.value)
 
 
 @pytest.mark.parametrize(

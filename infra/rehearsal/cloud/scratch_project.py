@@ -139,5 +139,12 @@ def _environment(scratch: Path, pulumi_bin: Path) -> dict[str, str]:
         text = f"#!/bin/sh\n{KIND_VARIABLE}={kind}; export {KIND_VARIABLE}\n{start}\n"
         provider.write_text(text, encoding="utf-8")
         provider.chmod(0o755)
+    login = (
+        programs / "aws"
+    )  # an operator of clusters has it; the emulated provider asks it nothing
+    login.write_text(
+        "#!/bin/sh\necho 'No account is behind this cloud.' >&2; exit 1\n", encoding="utf-8"
+    )
+    login.chmod(0o755)
     environment = make_environment(scratch, (programs, pulumi_bin))
     return {**environment, FOLDER_VARIABLE: str(scratch / "cloud")}

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 STACK = "gb200-2p1d"
+EKS_STACK = "eks-b200-tp8"
 
 
 def resources(cloud: Path, kind: str) -> list[Path]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +10,10 @@ import yaml
 
 from infra.rehearsal.cloud.deployment import bring_up
 from infra.rehearsal.cloud.scratch_project import RESERVATION
-from infra.rehearsal.cloud.store import Store, read_account, write_account
+from infra.rehearsal.cloud.store import Store
 from tests.provision.belongings import their_network
-from tests.rehearsal.cloud.command import STACK, Pulumi, kinds_left
+from tests.rehearsal.cloud.command import STACK, kinds_left
+from tests.rehearsal.cloud.refusing import refusal, reserve, started
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,29 +26,6 @@ pytestmark = [
     pytest.mark.pulumi,
     pytest.mark.slow,  # several previews by the real engine
 ]
-
-
-def started(project: ScratchProject) -> Pulumi:
-    pulumi = Pulumi(project.folder, project.environment, project.stack)
-    assert pulumi("stack", "init").returncode == 0
-    return pulumi
-
-
-def refusal(pulumi: Pulumi, cloud: Path, config: Mapping[str, str]) -> str:
-    """What `pulumi preview` says with some configuration; nothing was made."""
-    words = [f"--config={key}={value}" for key, value in config.items()]
-    done = pulumi("preview", *words)
-    assert done.returncode != 0, done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
-    assert not (cloud / "resources").exists()
-    return " ".join(done.stdout.split())
-
-
-def reserve(project: ScratchProject, **changed: object) -> None:
-    """Another reservation under the same id."""
-    account = read_account(project.cloud)
-    known = replace(account.reservations[RESERVATION], **changed)  # type: ignore[arg-type]  # fields by name
-    write_account(project.cloud, replace(account, reservations={RESERVATION: known}))
 
 
 def test_what_is_wrong_with_a_reservation_is_told_before_anything_is_made(

@@ -93,6 +93,7 @@ def test_a_node_group_enters_a_capacity_block(cloud: Cloud, eks: Eks) -> None:
         ({"capacityReservationSpecification": None}, {}, "needs a capacity reservation target"),
         ({}, {"capacityType": "ON_DEMAND"}, "contradict each other"),
         ({}, {"scalingConfig": 2}, "It holds 1 instances"),
+        ({"networkInterfaces": "EFA OF B300"}, {}, "Network card 0 of p6-b300.48xlarge does not"),
         ({}, {"amiType": "AL2023_ARM_64_NVIDIA"}, "does not start AL2023_ARM_64_NVIDIA"),
         ({}, {"version": "1.34"}, "the nodes would run 1.34"),
         ({}, {"clusterName": "other"}, "clusterName: 'other' does not exist"),
@@ -105,8 +106,11 @@ def test_a_node_group_that_eks_refuses(
     if "iamInstanceProfile" in template:
         profile = cloud.make(PROFILE, role=eks.role.id)
         template = {"iamInstanceProfile": {"arn": profile.outputs["arn"]}}
-    if template.get("networkInterfaces"):
+    if template.get("networkInterfaces") == "WITH SUBNET":
         template = {"networkInterfaces": [interface(eks.nodes, eks.group)]}
+    if template.get("networkInterfaces") == "EFA OF B300":  # as eksctl and pulumi-eks lay them out
+        first = {**interface(eks.nodes, eks.group, interfaceType="efa"), "subnetId": None}
+        template = {"instanceType": "p6-b300.48xlarge", "networkInterfaces": [first]}
     if "vpcSecurityGroupIds" in template:
         template = {"vpcSecurityGroupIds": [eks.group.id]}
     if "placement" in template:
