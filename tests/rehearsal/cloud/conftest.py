@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,15 +22,10 @@ from infra.rehearsal.cloud.network_kinds import (
     SUBNET,
     VPC,
 )
-from infra.rehearsal.cloud.scratch_project import (
-    KEY_NAME,
-    RESERVATION,
-    ScratchProject,
-    make_scratch_project,
-)
+from infra.rehearsal.cloud.scratch_project import ScratchProject, make_scratch_project
 from infra.rehearsal.cloud.store import Account, Reservation, Resource, Store, write_account
 from infra.rehearsal.installed import find_pulumi
-from tests.rehearsal.cloud.command import STACK
+from tests.rehearsal.cloud.command import EKS_STACK, STACK
 from tests.rehearsal.cloud.operations_page import NEXT, Typist
 from tests.rehearsal.cloud.warm_python import WarmPython, start_warm_python
 
@@ -170,14 +165,25 @@ def cloud(tmp_path: Path) -> Cloud:
 @pytest.fixture
 def typist(make_project: Callable[..., ScratchProject]) -> Typist:
     """Somebody who has bought a block of UltraServers and set nothing up."""
-    project = make_project()
-    path = project.folder / "stacks" / f"Pulumi.{STACK}.yaml"
+    return _somebody(make_project(), {"KEY": "key_name", "RESERVATION": "reservation_id"})
+
+
+@pytest.fixture
+def eks_typist(make_project: Callable[..., ScratchProject]) -> Typist:
+    """Somebody who has bought a block for a cluster on EKS and set nothing up."""
+    asked = {
+        "RESERVATION": "reservation_id",
+        "ROLE": "cluster_admins",
+        "BLOCK": "api_from_cidr",
+    }
+    return _somebody(make_project(EKS_STACK), asked)
+
+
+def _somebody(project: ScratchProject, asked: Mapping[str, str]) -> Typist:
+    """Whoever is asked for some configuration keys, which pages set to capital words."""
+    path = project.folder / "stacks" / f"Pulumi.{project.stack}.yaml"
     document = yaml.safe_load(path.read_text())
-    for key in ("moe-infra:key_name", "moe-infra:reservation_id"):
-        del document["config"][key]
+    names = {word: document["config"].pop(f"moe-infra:{key}") for word, key in asked.items()}
     path.write_text(yaml.safe_dump(document))
-    return Typist(
-        project,
-        Path(sys.executable).with_name("fab"),
-        {"KEY": KEY_NAME, "RESERVATION": RESERVATION, "NEXT_RESERVATION": NEXT},
-    )
+    fab = Path(sys.executable).with_name("fab")
+    return Typist(project, fab, {**names, "NEXT_RESERVATION": NEXT})

@@ -1,4 +1,4 @@
-"""The pages of docs/operations.md about AWS, typed as they stand: real command line, emulated cloud."""
+"""The pages of docs/operations.md about AWS and EKS, typed as they stand: real command line, emulated cloud."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from infra.tasks.table import GROUPS
 from tests.rehearsal.cloud.command import resources
 
 PAGES = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
-HEADING = "## On AWS: "
 NEXT = "cr-0fedcba9876543210"  # bought for the time after the first reservation
+OTHERS = ("aws", "kubectl")  # command lines that nothing answers here
 
 
-def page(title: str) -> list[str]:
+def page(title: str, *, on: str = "AWS") -> list[str]:
     """The commands of a page, in order: its indented lines, without what is behind a `#`."""
-    (text,) = [
-        part.partition("\n")[2]
-        for part in PAGES.split(f"\n{HEADING}")[1:]
-        if part.partition("\n")[0] == title
-    ]
+    (text,) = [part.partition("\n")[2] for part in _parts(on) if part.partition("\n")[0] == title]
     text = text.partition("\n## ")[0]
     return [
         line.strip().partition("  #")[0] for line in text.splitlines() if line.startswith("    ")
     ]
 
 
-def titles() -> list[str]:
-    """The pages about AWS."""
-    return [part.partition("\n")[0] for part in PAGES.split(f"\n{HEADING}")[1:]]
+def titles(on: str) -> list[str]:
+    """The pages about AWS, or EKS."""
+    return [part.partition("\n")[0] for part in _parts(on)]
+
+
+def _parts(on: str) -> list[str]:
+    return PAGES.split(f"\n## On {on}: ")[1:]
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Typist:
 
     Args:
         names: what stands for the capital words of a page.
-        elsewhere: commands of `fab` that need hosts: only that they can be typed is looked at.
+        elsewhere: commands of `fab` that need hosts: only that they can be typed is looked at; and those of others.
     """
 
     project: ScratchProject
@@ -55,9 +55,10 @@ class Typist:
         """Type lines one after the other; each must end well."""
         for line in lines:
             words = [self._meant(word) for word in shlex.split(line)]
-            if words[0] == "fab" and words[1] != "inventory":
-                assert_can_be_typed(words[1:])
-                self.elsewhere.append(line)
+            if words[0] in OTHERS or (words[0] == "fab" and words[1] != "inventory"):
+                if words[0] == "fab":
+                    assert_can_be_typed(words[1:])
+                self.elsewhere.append(shlex.join(words))
                 continue
             done = self.run(words)
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
