@@ -138,8 +138,8 @@ def test_a_container_has_the_engines_devices_and_environment_and_is_gone_in_the_
     name = f"moe-{scene.plan.stack}-collective-unified-0"
     removal = f"docker rm --force {name} >/dev/null 2>&1"
     assert f"--property=ExecStopPost=-/bin/sh -c '{removal}'" in words
-    assert "--property=RuntimeMaxSec=170" in words
-    assert command.timeout_s == 110
+    assert "--property=RuntimeMaxSec=230" in words
+    assert command.timeout_s == 170
     assert command.behind == ("systemctl", "stop", "--no-block", "--", f"{name}.service")
     inner = words[words.index("--") + 1 :]
     assert inner[:4] == ["docker", "run", "--rm", f"--name={name}"]

@@ -22,7 +22,8 @@ from infra.render.units import LIMITS
 COMMAND = "group-collective"
 # Loading torch from a disk that has not read it yet takes most of it.
 JOIN_S = 90.0
-WORK_S = 60.0
+# The libraries' own wiring up of many ranks, which grows with them, and then some seconds of bytes.
+WORK_S = 120.0
 # A container's start and end, and Python's.
 AROUND_S = 30.0
 STOP_S = 10
