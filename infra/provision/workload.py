@@ -110,14 +110,22 @@ class Workload(pulumi.ComponentResource):
         options: ResourceOptions,
         first: Sequence[pulumi.Resource],
     ) -> None:
-        """All objects; workloads behind everything that their pods name, and behind what tunes their nodes."""
-        named = [each for each in objects if each.kind not in _WORKLOADS]
-        made = [*first, *(self._make(each, _after(options, first)) for each in named)]
-        tuning = [each for each in objects if each.kind == "DaemonSet"]
-        made += [self._make(each, _after(options, made)) for each in tuning]
-        for each in objects:
-            if each.kind in _WORKLOADS and each not in tuning:
-                self._make(each, _after(options, made))
+        """All objects; workloads behind everything that their pods name, and behind what tunes their nodes.
+
+        Behind no more than that: what an object waits for is written into the state at every step of the engine.
+        """
+        made = [
+            (each.called, self._make(each, _after(options, first)))
+            for each in objects
+            if each.kind not in _WORKLOADS
+        ]
+        tuning: list[pulumi.Resource] = []
+        for each in sorted(objects, key=lambda found: found.kind != "DaemonSet"):
+            if each.kind in _WORKLOADS:
+                texts = texts_of(each.document)
+                named = [resource for name, resource in made if name in texts]
+                resource = self._make(each, _after(options, [*first, *named, *tuning]))
+                tuning += [resource] if each.kind == "DaemonSet" else []
 
     def _make(self, found: PodObject, options: ResourceOptions) -> pulumi.Resource:
         """One object as the resource of its kind."""
@@ -228,6 +236,15 @@ def fill_in(value: Any, late: Mapping[str, pulumi.Input[str]]) -> Any:
     if isinstance(value, list | tuple):
         return [fill_in(each, late) for each in value]
     return late.get(value, value) if isinstance(value, str) else value
+
+
+def texts_of(value: Any) -> frozenset[str]:
+    """Every text in a document."""
+    if isinstance(value, Mapping):
+        return frozenset().union(*map(texts_of, value.values()))
+    if isinstance(value, list | tuple):
+        return frozenset().union(*map(texts_of, value))
+    return frozenset({value}) if isinstance(value, str) else frozenset()
 
 
 def _refuse_unmade(stack: LoadedStack) -> None:

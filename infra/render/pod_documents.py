@@ -20,6 +20,7 @@ from infra.render.pod_objects import (
     PodObject,
     PodStack,
     hashed_map,
+    launcher_map,
     make_object,
     part_labels,
     secret_name,
@@ -31,7 +32,7 @@ from infra.render.pod_processes import (
     router_document,
     router_environment,
 )
-from infra.render.pod_sets import replica_sets, unit_set
+from infra.render.pod_sets import budget, replica_sets, unit_set
 from infra.render.pod_template import (
     LOAD_S,
     WEIGHTS_CLAIM,
@@ -69,7 +70,8 @@ def pod_documents(
         launcher=launcher,
         endpoints=read_endpoints(plan, catalog),
     )
-    found = [*_service_account(stack), *_weights(stack), *_domain(stack)]
+    found = [*_service_account(stack), *_weights(stack), *_domain(stack), launcher_map(stack)]
+    found += [budget(stack)]
     found += unit_set(stack) if stack.is_unit else replica_sets(stack)
     for process in plan.processes:
         if process.kind == "router":
@@ -81,9 +83,10 @@ def _router(stack: PodStack, process: Process) -> Iterable[PodObject]:
     plan, release = stack.plan, router_release(process, stack.catalog)
     name = plan.host(process.host).address
     told = router_document(plan, process, stack.endpoints, release)
-    data = {"launch.py": stack.launcher, "processes.json": json.dumps(told, indent=1) + "\n"}
+    data = {"processes.json": json.dumps(told, indent=1) + "\n"}
     launch = hashed_map("router-0-launch", stack.metadata(name), data, "The router's commands")
     container = Container(
+        launcher=launcher_map(stack).called,
         launch=launch.called,
         index=0,
         credentials=credentials_of(release.id, plan.secrets),

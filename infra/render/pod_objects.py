@@ -111,6 +111,12 @@ def make_object(
     return PodObject(name=name, document=document)
 
 
+def launcher_map(stack: PodStack) -> PodObject:
+    """The launcher of every pod: one object, which a stack of many groups would else carry in each."""
+    metadata = stack.metadata(f"{stack.plan.stack}-launcher")
+    return hashed_map("launcher", metadata, {"launch.py": stack.launcher}, "The launcher")
+
+
 def hashed_map(name: str, metadata: Document, data: Mapping[str, str], about: str) -> PodObject:
     """A ConfigMap whose name in the cluster follows its content: other content makes other pods.
 

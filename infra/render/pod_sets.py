@@ -15,6 +15,7 @@ from infra.render.pod_objects import (
     PodObject,
     PodStack,
     hashed_map,
+    launcher_map,
     make_object,
     part_labels,
     secret_name,
@@ -42,7 +43,7 @@ UNIT_ROLE_LABEL = "disaggregatedset.x-k8s.io/role"
 
 
 def replica_sets(stack: PodStack) -> Iterable[PodObject]:
-    """For each replica: what its launcher is told, its LeaderWorkerSet and its protection."""
+    """For each replica: what its launcher is told, and its LeaderWorkerSet."""
     for group in _groups(stack):
         role, replica = group.split("/")
         place, name = f"{role}-{replica}", workload_name(stack.plan.stack, group)
@@ -59,13 +60,10 @@ def replica_sets(stack: PodStack) -> Iterable[PodObject]:
         }
         yield launch
         yield make_object(place, LWS_API, "LeaderWorkerSet", metadata, spec)
-        selector = {"leaderworkerset.sigs.k8s.io/name": name}
-        hosts = group_hosts(stack.plan, group)
-        yield _budget(f"{place}-budget", metadata, selector, len(hosts))
 
 
 def unit_set(stack: PodStack) -> Iterable[PodObject]:
-    """One DisaggregatedSet for all replicas, its protection, and a service for each host.
+    """One DisaggregatedSet for all replicas, and a service for each host.
 
     Its sets are called by a revision, so each host is found by the labels of its pod.
     """
@@ -97,8 +95,17 @@ def unit_set(stack: PodStack) -> Iterable[PodObject]:
         yield launch
         yield from _host_services(stack, own)
     yield make_object("unit", UNIT_API, "DisaggregatedSet", metadata, {"roles": listed})
+
+
+def budget(stack: PodStack) -> PodObject:
+    """No eviction takes a pod out of any group; one object for all of them, since none of them has a pod to spare."""
     hosts = {p.host for p in stack.plan.processes if p.kind == "engine"}
-    yield _budget("unit-budget", metadata, domain_labels(stack.plan.stack), len(hosts))
+    spec = {
+        "minAvailable": len(hosts),
+        "selector": {"matchLabels": domain_labels(stack.plan.stack)},
+    }
+    metadata = stack.metadata(f"{stack.plan.stack}-engines", domain_labels(stack.plan.stack))
+    return make_object("budget", "policy/v1", "PodDisruptionBudget", metadata, spec)
 
 
 def sets_ports(found: PodObject) -> bool:
@@ -113,9 +120,9 @@ def _groups(stack: PodStack) -> list[str]:
 
 
 def _launch_map(stack: PodStack, place: str, name: str, groups: Sequence[str]) -> PodObject:
-    """The launcher and what it is told about the hosts of some groups."""
+    """What the launcher is told about the hosts of some groups."""
     told = groups_document(stack.plan, groups, stack.endpoints, is_unit=stack.is_unit)
-    data = {"launch.py": stack.launcher, "processes.json": json.dumps(told, indent=1) + "\n"}
+    data = {"processes.json": json.dumps(told, indent=1) + "\n"}
     about = f"The commands of {told['group']}"
     return hashed_map(f"{place}-launch", stack.metadata(name), data, about)
 
@@ -133,6 +140,7 @@ def _template(
     accelerator = stack.catalog.accelerator(plan.host(hosts[0]).accelerator)
     members = [process for process in plan.processes if process.group in groups]
     container = Container(
+        launcher=launcher_map(stack).called,
         launch=launch,
         index=None,
         credentials=credentials_of(plan.engine.name, plan.secrets),
@@ -175,9 +183,3 @@ def _host_services(stack: PodStack, groups: Sequence[str]) -> Iterable[PodObject
                 host_service(plan.stack, host), part_labels(role, int(replica))
             )
             yield make_object(host, "v1", "Service", metadata, spec)
-
-
-def _budget(name: str, metadata: Document, selector: dict[str, str], num_pods: int) -> PodObject:
-    """No eviction takes a pod out of a group."""
-    spec = {"minAvailable": num_pods, "selector": {"matchLabels": selector}}
-    return make_object(name, "policy/v1", "PodDisruptionBudget", metadata, spec)

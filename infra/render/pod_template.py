@@ -42,10 +42,12 @@ class Container:
     """What differs between the container of engines and that of a router.
 
     Args:
-        launch: name of the ConfigMap with the launcher and its document.
+        launcher: name of the ConfigMap with the launcher.
+        launch: name of the ConfigMap with what it is told.
         index: the worker's index; None where the pod's labels tell it and its group's.
     """
 
+    launcher: str
     launch: str
     index: int | None
     credentials: Sequence[Credential]
@@ -259,7 +261,8 @@ def _volumes(
 
 
 def _launch_volumes(container: Container) -> tuple[list[Document], list[Document]]:
-    launch: Document = {"name": "launch", "configMap": {"name": container.launch}}
+    parts = [{"configMap": {"name": each}} for each in (container.launcher, container.launch)]
+    launch: Document = {"name": "launch", "projected": {"sources": parts}}
     return [launch], [{"name": "launch", "mountPath": LAUNCHER_FOLDER, "readOnly": True}]
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from infra.rehearsal.cluster.api import Api, Document
-from tests.render.pods import resolved
+from tests.render.pods import launch_maps, resolved
 
 Found = TypeVar("Found")
 # Told again and again by controllers, or by the API server of itself: no stack's.
@@ -135,7 +135,6 @@ def _seen(api: Api, pod: Document) -> SeenPod:
     for row in spec["containers"][0]["env"]:
         environment[row["name"]] = _value(api, row, pod, environment)
     core = f"/api/v1/namespaces/{metadata['namespace']}"
-    launch = next(v["configMap"]["name"] for v in spec["volumes"] if v["name"] == "launch")
     node = api.ask("GET", f"/api/v1/nodes/{spec['nodeName']}")
     return SeenPod(
         name=metadata["name"],
@@ -144,7 +143,11 @@ def _seen(api: Api, pod: Document) -> SeenPod:
         domain=node["metadata"]["labels"].get("nvidia.com/gpu.clique", ""),
         address=pod["status"]["podIP"],
         environment=environment,
-        files=api.ask("GET", f"{core}/configmaps/{launch}")["data"],
+        files={
+            file: text
+            for each in launch_maps(spec["volumes"])
+            for file, text in api.ask("GET", f"{core}/configmaps/{each}")["data"].items()
+        },
         document=pod,
     )
 

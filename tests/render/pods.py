@@ -53,6 +53,12 @@ class Pod:
         return found
 
 
+def launch_maps(volumes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the ConfigMaps below the launcher's folder."""
+    (launch,) = (each for each in volumes if each["name"] == "launch")
+    return [each["configMap"]["name"] for each in launch["projected"]["sources"]]
+
+
 def pods_of(objects: Sequence[PodObject]) -> Iterator[Pod]:
     """Every pod of LeaderWorkerSets, DisaggregatedSets and Deployments, in their order."""
     maps = {
@@ -121,8 +127,10 @@ def _pod(
     environment: dict[str, str] = {}
     for row in container["env"]:
         environment[row["name"]] = _value(row, address, labels, environment)
-    launch = next(v["configMap"]["name"] for v in spec["volumes"] if v["name"] == "launch")
-    return Pod(name, address, labels, spec, environment, maps[launch])
+    files = {
+        file: text for each in launch_maps(spec["volumes"]) for file, text in maps[each].items()
+    }
+    return Pod(name, address, labels, spec, environment, files)
 
 
 def _value(

@@ -154,14 +154,13 @@ def test_pods_of_an_nvlink_domain_claim_it_and_stand_on_its_nodes() -> None:
     assert of_kind("k8s-a3-2p1d", "ComputeDomain") == {}
 
 
-def test_a_group_is_protected_as_a_whole() -> None:
-    budgets = of_kind("k8s-gb200-2p1d", "PodDisruptionBudget")
-    assert budgets["decode-0-budget"]["spec"] == {
-        "minAvailable": 4,
-        "selector": {
-            "matchLabels": {"leaderworkerset.sigs.k8s.io/name": "k8s-gb200-2p1d-decode-0"}
-        },
-    }
+def test_no_pod_of_a_group_can_be_evicted() -> None:
+    stack = "k8s-gb200-2p1d"
+    (budget,) = of_kind(stack, "PodDisruptionBudget").values()
+    selector = budget["spec"]["selector"]["matchLabels"]
+    chosen = {name for name, pod in pods(stack).items() if selector.items() <= pod.labels.items()}
+    assert chosen == {host.name for host in plan_of(stack).hosts} - {"router"}
+    assert budget["spec"]["minAvailable"] == len(chosen)
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,9 @@ class Kubelets:
 def _named(spec: Document) -> Iterator[tuple[str, str, str]]:
     """Kind, collection and name of every object that a pod mounts or takes variables from."""
     for volume in spec.get("volumes") or ():
-        if "configMap" in volume:
-            yield "ConfigMap", "configmaps", volume["configMap"]["name"]
+        for part in (volume, *(volume.get("projected") or {}).get("sources", ())):
+            if "configMap" in part:
+                yield "ConfigMap", "configmaps", part["configMap"]["name"]
         if "secret" in volume:
             yield "Secret", "secrets", volume["secret"]["secretName"]
         if "persistentVolumeClaim" in volume:

@@ -84,6 +84,23 @@ def assert_kubeconfig_asks_for_a_token(state: dict[str, Any]) -> None:
     assert set(kubeconfig["users"][0]["user"]) == {"exec"}
 
 
+def assert_a_set_waits_for_what_its_pods_name(state: dict[str, Any]) -> None:
+    """And for what tunes their nodes; for no other object of the stack, of which there may be hundreds."""
+    rows = state["deployment"]["resources"]
+    (made,) = (each for each in rows if each["type"].endswith(":LeaderWorkerSet"))
+    waited = {tuple(urn.split("::")[-2:]) for urn in made["dependencies"]}
+    objects = {(kind.rpartition(":")[2], name) for kind, name in waited if "kubernetes:" in kind}
+    assert objects == {
+        ("Namespace", "namespace"),
+        ("Secret", "secrets"),
+        ("ServiceAccount", "engines"),
+        ("ConfigMap", "launcher"),
+        ("ConfigMap", "unified-0-launch"),
+        ("DaemonSet", "node-tuning"),
+        ("Release", "gpu-operator"),
+    }
+
+
 @pytest.mark.slow  # several updates by the real engine
 def test_the_life_of_a_cluster_and_its_workload(
     make_project: Callable[..., ScratchProject], tmp_path: Path
@@ -123,7 +140,9 @@ def test_the_life_of_a_cluster_and_its_workload(
     assert {name.split()[0] for name in steps["create"]} == {"LeaderWorkerSet"}
     assert {"Secret secrets", "Cluster cluster", "NodeGroup accelerators"} <= steps["update"]
     assert {"LaunchTemplate accelerators", "LaunchTemplate system"} <= steps["same"]
-    assert_kubeconfig_asks_for_a_token(operator.assert_secrets_are_hidden())
+    state = operator.assert_secrets_are_hidden()
+    assert_kubeconfig_asks_for_a_token(state)
+    assert_a_set_waits_for_what_its_pods_name(state)
 
     destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
