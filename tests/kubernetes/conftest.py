@@ -11,6 +11,7 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.errors import PrerequisiteError
+from infra.provision.eks_nodes import POOL, POOL_LABEL, TAINT
 from infra.rehearsal.cluster.nodes import NodeGroup
 from infra.rehearsal.cluster.programs import Programs, installed_programs
 from infra.rehearsal.cluster.project import make_room_project
@@ -22,6 +23,7 @@ Deploy = Callable[..., Pulumi]
 # Beside others on two cores, the engine, a provider of 300 MB and the API server take turns.
 LIMIT_S = 600
 UNIT = 6  # hosts of the stack on GB200
+MANAGED = "managed"  # nodes as those of a managed node group on EKS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,11 +45,20 @@ def programs() -> Programs:
 
 
 def node_groups(catalog: Catalog) -> list[NodeGroup]:
-    """Two racks that take one stack each, hosts of Ascend, and GB200 trays of which half the devices are broken."""
+    """Two racks that take one stack each, hosts of Ascend, a managed node group, and trays with broken devices."""
     (broken,) = racks(catalog, UNIT)
     return [
         *racks(catalog, UNIT, UNIT),
         ascend_nodes(catalog, 4),
+        NodeGroup(
+            name=MANAGED,
+            accelerator=catalog.accelerator("b200"),
+            count=2,
+            domain=None,
+            labels={POOL_LABEL: POOL},
+            resources={},
+            taints=({"key": TAINT, "value": "present", "effect": "NoSchedule"},),
+        ),
         replace(
             broken,
             name="broken",
@@ -74,7 +85,7 @@ def pulumi_in(programs: Programs, tmp_path: Path) -> Iterator[Deploy]:
 
     Whatever a test has left behind in the cluster is destroyed in the end.
     """
-    opened: list[Pulumi] = []
+    opened: list[tuple[Room, Pulumi]] = []
 
     def open_project(
         room: Room, stack: str, *, spec_file: Path | None = None, **config: str
@@ -89,9 +100,10 @@ def pulumi_in(programs: Programs, tmp_path: Path) -> Iterator[Deploy]:
         pulumi = Pulumi(project.folder, project.environment, stack, LIMIT_S)
         made = pulumi("stack", "init")
         assert made.returncode == 0, made.stderr
-        opened.append(pulumi)
+        opened.append((room, pulumi))
         return pulumi
 
     yield open_project
-    for pulumi in opened:
-        pulumi("destroy", "--yes", "--skip-preview")
+    for room, pulumi in opened:
+        if room.api.get(f"/api/v1/namespaces/{pulumi.stack}") is not None:
+            pulumi("destroy", "--yes", "--skip-preview")

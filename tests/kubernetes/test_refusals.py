@@ -12,6 +12,7 @@ from infra.catalog.load import Catalog
 from infra.rehearsal.cluster.control_plane import free_ports
 from infra.rehearsal.cluster.programs import Programs
 from infra.rehearsal.cluster.room import Room, ascend_nodes, open_room
+from infra.rehearsal.cluster.set_controllers import install_definitions, set_definitions
 from tests.kubernetes.seen import everything
 from tests.rehearsal.cloud.command import Pulumi
 
@@ -20,19 +21,13 @@ INSTALL = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/lws
 Deploy = Callable[..., Pulumi]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["bare", "without-webhooks"])
-def poor_room(
-    request: pytest.FixtureRequest,
-    programs: Programs,
-    catalog: Catalog,
-    tmp_path_factory: pytest.TempPathFactory,
+@pytest.fixture(scope="module")
+def bare_room(
+    programs: Programs, catalog: Catalog, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Room]:
-    """A cluster that knows no LeaderWorkerSet, or knows it and has none of its controllers and webhooks."""
-    folder = tmp_path_factory.mktemp("poor") / "room"
-    knows = bool(request.param)
-    with open_room(
-        folder, [ascend_nodes(catalog, 4)], with_definitions=knows, with_sets=False
-    ) as opened:
+    """A cluster that knows no LeaderWorkerSet."""
+    folder = tmp_path_factory.mktemp("bare") / "room"
+    with open_room(folder, [ascend_nodes(catalog, 4)], is_bare=True) as opened:
         yield opened
 
 
@@ -50,13 +45,17 @@ def refusal(
     return " ".join(done.stdout.split())
 
 
-def test_a_cluster_without_leader_worker_sets_is_refused_with_the_command(
-    poor_room: Room, pulumi_in: Deploy, request: pytest.FixtureRequest
+def test_a_cluster_without_leader_worker_sets_or_their_webhooks_is_refused_with_the_command(
+    bare_room: Room, pulumi_in: Deploy
 ) -> None:
-    told = refusal(poor_room, pulumi_in(poor_room, A3))
-    is_bare = "bare" in request.node.callspec.id
-    what = "knows no LeaderWorkerSet" if is_bare else "none of its webhooks is there"
-    assert what in told
+    pulumi = pulumi_in(bare_room, A3)
+    told = refusal(bare_room, pulumi)
+    assert "knows no LeaderWorkerSet" in told
+    assert INSTALL in told
+    # their definitions alone
+    install_definitions(bare_room.plane, set_definitions(bare_room.programs))
+    told = refusal(bare_room, pulumi)
+    assert "none of its webhooks is there" in told
     assert INSTALL in told
 
 

@@ -28,6 +28,7 @@ class NodeGroup:
         domain: value of the label that names their NVLink domain; None where the accelerator has none.
         labels: that a stack's `node_selector` chooses them by.
         resources: of the fabric, by name.
+        taints: that their owner has put there; documents of the API.
     """
 
     name: str
@@ -36,6 +37,7 @@ class NodeGroup:
     domain: str | None
     labels: Mapping[str, str]
     resources: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
 
     @property
     def has_domain(self) -> bool:
@@ -78,6 +80,7 @@ def node_documents(group: NodeGroup) -> Iterator[Document]:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": {**labels, "kubernetes.io/hostname": name}},
+            "spec": {"taints": [dict(each) for each in group.taints]},
             "status": {
                 "capacity": resources,
                 "allocatable": resources,

@@ -76,6 +76,7 @@ def racks(catalog: Catalog, *sizes: int) -> list[NodeGroup]:
             domain=f"rack-{chr(ord('a') + number)}.0",
             labels={"nvidia.com/gpu.product": "NVIDIA-GB200"},
             resources={FABRIC: "4"},
+            taints=(),
         )
         for number, size in enumerate(sizes)
     ]
@@ -90,6 +91,7 @@ def ascend_nodes(catalog: Catalog, count: int) -> NodeGroup:
         domain=None,
         labels={"accelerator": "huawei-Ascend910"},
         resources={FABRIC: "4"},
+        taints=(),
     )
 
 
@@ -98,16 +100,14 @@ def open_room(
     folder: Path,
     groups: Sequence[NodeGroup],
     *,
-    with_definitions: bool = True,
-    with_sets: bool = True,
+    is_bare: bool = False,
 ) -> Iterator[Room]:
     """Start a room, and end all of it when it is left.
 
     Args:
         folder: new; everything that is written lies in it.
         groups: the simulated nodes.
-        with_definitions: whether LeaderWorkerSet and ComputeDomain are known.
-        with_sets: whether the set controllers run, with their webhooks.
+        is_bare: whether LeaderWorkerSet, its controllers and ComputeDomain are left out.
 
     Raises:
         PrerequisiteError: the programs are not built.
@@ -124,15 +124,14 @@ def open_room(
             _add_nodes(plane.api, group)
         kubelets.start()
         started.append(kubelets)
-        if with_definitions:
+        if not is_bare:
             definition, device_class = definitions()
             install_definitions(plane, [*set_definitions(programs), definition])
             plane.api.create(CLASSES, device_class)
             driver.start()
             started.append(driver)
-        if with_definitions and with_sets:
             start_set_controllers(plane)
-        plane.wait("kube-controller-manager", lambda: _take_pods(plane.api))
+        plane.wait("kube-controller-manager", lambda: _take_pods(plane.api, groups))
         yield Room(folder=folder, plane=plane, kubelets=kubelets, groups=tuple(groups))
     finally:
         plane.api.end()
@@ -152,6 +151,10 @@ def _add_nodes(api: Api, group: NodeGroup) -> None:
             api.create(SLICES, each)
 
 
-def _take_pods(api: Api) -> bool:
-    """Whether the controllers have seen that every node is ready, and taken its taint away."""
-    return not any(node["spec"].get("taints") for node in api.items(NODES))
+def _take_pods(api: Api, groups: Sequence[NodeGroup]) -> bool:
+    """Whether the controllers have seen that every node is ready, and taken away the taint that is not its owner's."""
+    own = {name: len(group.taints) for group in groups for name in group.names()}
+    return all(
+        len(node["spec"].get("taints") or ()) == own[node["metadata"]["name"]]
+        for node in api.items(NODES)
+    )

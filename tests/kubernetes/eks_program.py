@@ -1,0 +1,54 @@
+"""What the program of a stack on EKS puts into its cluster, put into one that stands: without account and charts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pulumi
+
+from infra.catalog.eks import read_eks_parts
+from infra.catalog.load import Catalog
+from infra.provision.account import Demand, read_account, read_values
+from infra.provision.eks_config import read_eks, read_eks_values
+from infra.provision.eks_pods import late_texts, pod_facts
+from infra.provision.naming import Tags
+from infra.provision.weight_store import choose_store
+from infra.provision.workload import ClusterApi, Workload, judged_plan, workload_content
+from infra.rehearsal.cluster.control_plane import CONTEXT
+from infra.spec.load import load_stack
+
+SOURCE = "s3://weights-of-the-stack/"
+# Where the cluster is: of no production program's configuration.
+KUBECONFIG = "room:kubeconfig"
+
+
+def main() -> None:
+    """Register the workload, as `provision_aws_eks` does once cluster, nodes and software are there."""
+    name, catalog = pulumi.get_stack(), Catalog()
+    stack = load_stack(str(Path(pulumi.get_root_directory()) / "stacks" / f"{name}.yaml"))
+    plan = judged_plan(stack, catalog)
+    demand = Demand(
+        stack=name,
+        capacity="capacity-block",
+        num_hosts=plan.num_hosts,
+        num_addresses=plan.num_hosts,
+        uses_lustre=False,
+        wants_load_balancer=False,
+        has_login=False,
+    )
+    account = read_account(read_values(), demand)
+    store = choose_store(stack.spec.weights, account, Tags(stack=name, further=account.tags))
+    facts = pod_facts(
+        store,
+        read_eks_parts(),
+        facts=read_eks(read_eks_values(), name),
+        labels=account.tags,
+        num_efa=0,
+    )
+    made = SimpleNamespace(place={"source": SOURCE}, lustre=None)
+    late = late_texts(made)  # type: ignore[arg-type]  # what it asks of a weight store
+    bag, key = KUBECONFIG.split(":")
+    arguments = {"kubeconfig": pulumi.Config(bag).require(key), "context": CONTEXT}
+    content = workload_content(stack, plan, facts, catalog, late=late)
+    Workload(name, content, ClusterApi(provider=None, arguments=arguments))
