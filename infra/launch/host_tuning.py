@@ -64,7 +64,7 @@ def tune(fleet: Fleet, states: Mapping[str, HostState], order: TuningOrder) -> R
 
 
 def tuning_document(
-    stack: str | None, rows: Rows, profiles: Mapping[str, ProfileChoice]
+    stack: str | None, rows: Rows, profiles: Mapping[str, ProfileChoice], *, only_checked: bool
 ) -> dict[str, object]:
     """The document of `tune-hosts`.
 
@@ -72,6 +72,7 @@ def tuning_document(
         stack: None when hosts were named on the command line.
         rows: by host.
         profiles: by host; none for a rollback, which needs no profile.
+        only_checked: whether `changed` says what would change: that is drift, and not `ok`.
     """
     keys = ("id", "state", "before", "wanted", "after", "why", "needs")
     changed = count_of(rows, "changed")
@@ -79,7 +80,7 @@ def tuning_document(
     return {
         "schema_version": 1,
         "stack": stack,
-        "ok": failed == 0,
+        "ok": failed == 0 and not (only_checked and changed),
         "hosts": [
             {
                 "name": host,

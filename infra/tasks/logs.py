@@ -10,7 +10,7 @@ from itertools import repeat
 from operator import add, floordiv
 from typing import TypeVar
 
-from infra.errors import HostsFailed, StackError
+from infra.errors import HostsFailed, NotReady, StackError
 from infra.launch.logs.lines import LogLines
 from infra.launch.logs.reading import LogMerge, LogQuery, judge_query
 from infra.launch.logs.stream import HostLog
@@ -26,7 +26,7 @@ _Key = TypeVar("_Key")
 
 
 def run(options: Options, output: Output) -> int:
-    """Print the lines; with --follow, go on until interrupted. 4 when a host's are missing."""
+    """Print the lines; with --follow, go on until interrupted. 4 when a host's are missing, 5 when nothing is there."""
     query = _query(options, output)
     judge_query(query)
     with open_recorded(options) as reached:
@@ -50,7 +50,7 @@ def run(options: Options, output: Output) -> int:
         output.message(failure_table(failures))
         return HostsFailed.exit_code
     output.next_command(f"fab status {same_choice(options)}")
-    return 0
+    return 0 if merge.processes else NotReady.exit_code
 
 
 def _query(options: Options, output: Output) -> LogQuery:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from infra.render.host_state import HostState, host_state
 from infra.render.inventory_file import inventory_from_plan, inventory_text
 from infra.render.stack_document import stack_document
 from infra.render.wanted_tuning import Tuning
-from infra.tasks.choice import chosen_inventory
+from infra.tasks.choice import chosen_inventory, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.platforms import refuse_kubernetes
@@ -53,7 +54,11 @@ def run(options: Options, output: Output) -> int:
         }
     )
     output.data(f"{len(files)} files of {len(states)} hosts are in {folder}.")
-    output.next_command(f"fab up --stack {plan.stack}")
+    output.next_command(
+        f"fab up {same_choice(options)}"
+        if plan_file is None
+        else f"fab rehearse --plan {shlex.quote(plan_file)}"
+    )
     return 0
 
 

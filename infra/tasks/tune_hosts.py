@@ -73,12 +73,13 @@ def run(options: Options, output: Output) -> int:
                     f"`{chosen.again} --rollback` takes all of it back."
                 )
             raise
-    output.document(tuning_document(chosen.stack, rows, chosen.profiles))
+    checked = order.mode == "check"
+    output.document(tuning_document(chosen.stack, rows, chosen.profiles, only_checked=checked))
     show_tuning(rows, chosen.profiles, order, output)
     if count_of(rows, "failed"):
         output.next_command(f"{chosen.again} --check --diff")
         return HostsFailed.exit_code
-    if order.mode == "check" and count_of(rows, "changed"):
+    if checked and count_of(rows, "changed"):
         output.next_command(chosen.again)
         return Differs.exit_code
     goes_on = order.mode != "rollback" and chosen.stack is not None

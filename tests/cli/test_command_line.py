@@ -264,6 +264,12 @@ def test_without_a_terminal_there_is_no_colour_and_the_next_command_is_last() ->
     assert done.stderr.splitlines()[-1].startswith("Next: fab check")
 
 
+def test_the_next_command_of_render_chooses_the_same_stack(tmp_path: Path) -> None:
+    file = a_stack(tmp_path, "extends: h200-tp8\n")
+    done = fab("render", "--file", file, "--set", "port=9000", "--to", str(tmp_path / "out"))
+    assert done.stderr.splitlines()[-1] == f"Next: fab up --file {file} --set port=9000"
+
+
 def test_rendered_files_are_those_of_the_hosts(tmp_path: Path) -> None:
     done = fab("render", "--stack", "h200-tp8", "--to", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr

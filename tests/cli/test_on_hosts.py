@@ -215,6 +215,7 @@ def test_down_leaves_nothing_and_may_be_repeated(up: Kept) -> None:
     assert again.returncode == 0
     assert "Nothing of" in again.stdout
     assert up.fab("status").returncode == 5
+    assert up.fab("logs").returncode == 5
 
 
 @pytest.mark.parametrize("task", ["status", "down", "logs", "restart"])
@@ -232,6 +233,7 @@ def test_tuning_is_checked_taken_back_and_brought_about(kept: Kept) -> None:
     assert drift.returncode == 6
     document = json.loads(drift.stdout)
     assert document["changed"] > 0
+    assert document["ok"] is False
     assert list(document["hosts"][0]["items"][0]) == [
         "id",
         "state",
