@@ -103,16 +103,10 @@ def imports() -> tuple[Import, ...]:
 
 def _imports_of(name: str, path: Path) -> Iterator[Import]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    inside = {
-        id(node)
-        for function in ast.walk(tree(path))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
-    for node in ast.walk(tree(path)):
+    for node, in_function in _import_statements(tree(path), in_function=False):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             above = (
                 package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             )
@@ -121,10 +115,20 @@ def _imports_of(name: str, path: Path) -> Iterator[Import]:
             targets = [
                 f"{base}.{a.name}" if f"{base}.{a.name}" in modules() else base for a in node.names
             ]
-        else:
-            continue
         for target in dict.fromkeys(targets):
-            yield Import(name, target, node.lineno, id(node) in inside)
+            yield Import(name, target, node.lineno, in_function)
+
+
+def _import_statements(
+    above: ast.AST, *, in_function: bool
+) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """Every import below a node, and whether it stands inside a function; expressions hold none."""
+    inside = in_function or isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef)
+    for node in ast.iter_child_nodes(above):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, inside
+        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _import_statements(node, in_function=inside)
 
 
 def room(name: str) -> str:
