@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,5 +184,4 @@ def _somebody(project: ScratchProject, asked: Mapping[str, str]) -> Typist:
     document = yaml.safe_load(path.read_text())
     names = {word: document["config"].pop(f"moe-infra:{key}") for word, key in asked.items()}
     path.write_text(yaml.safe_dump(document))
-    fab = Path(sys.executable).with_name("fab")
-    return Typist(project, fab, {**names, "NEXT_RESERVATION": NEXT})
+    return Typist(project, {**names, "NEXT_RESERVATION": NEXT})

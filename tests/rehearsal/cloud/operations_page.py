@@ -6,11 +6,11 @@ import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.spec.load import PROJECT
 from infra.tasks.table import GROUPS
+from tests.fab_process import run_fab
 from tests.rehearsal.cloud.command import resources
 
 PAGES = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -46,7 +46,6 @@ class Typist:
     """
 
     project: ScratchProject
-    fab: Path
     names: Mapping[str, str]
     said: dict[str, str] = field(default_factory=dict)
     elsewhere: list[str] = field(default_factory=list)
@@ -66,10 +65,14 @@ class Typist:
 
     def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run one command in the project's folder; `fab` in that of its fabfile."""
+        environment = dict(self.project.environment)
+        if words[0] == "fab":
+            to = ("--to", str(self.project.folder / "inventory.yml"))
+            return run_fab(*words[1:], *to, environment=environment)
         return subprocess.run(
             self._command(list(words)),
-            cwd=PROJECT if words[0] == "fab" else self.project.folder,
-            env=dict(self.project.environment),
+            cwd=self.project.folder,
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -81,8 +84,6 @@ class Typist:
         return self.names.get(word, word)
 
     def _command(self, words: list[str]) -> list[str]:
-        if words[0] == "fab":
-            return [str(self.fab), *words[1:], "--to", str(self.project.folder / "inventory.yml")]
         if words[0] == "scripts/init-stack":  # what the script runs once everything is installed
             return ["pulumi", "stack", "init", words[1], "--no-select", "--non-interactive"]
         if words[:2] in (["pulumi", "up"], ["pulumi", "destroy"], ["pulumi", "refresh"]):
