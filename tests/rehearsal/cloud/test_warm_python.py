@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -17,6 +18,16 @@ import json, os, sys
 print(json.dumps([sys.argv, os.getcwd(), os.environ["WHO"], sys.path[0], sys.stdin.read()]))
 print("to the other stream", file=sys.stderr)
 raise {ending}
+"""
+INTERRUPTED = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+print("ready", flush=True)
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("told")
+    sys.exit(7)
 """
 
 
@@ -64,6 +75,22 @@ def test_other_commands_are_those_of_the_environment(python: Path) -> None:
     assert run(python, "-c", "import sys; print(sys.prefix)").stdout.strip() == sys.prefix
     names = {each["name"] for each in json.loads(run(python, *LIST).stdout)}
     assert {"pulumi", "pulumi_aws"} <= {name.replace("-", "_") for name in names}
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_program_is_told_when_it_is_interrupted(
+    python: Path, tmp_path: Path, is_warm: bool
+) -> None:
+    script = tmp_path / SCRIPT
+    script.write_text(INTERRUPTED)
+    program = python if is_warm else sys.executable
+    words = [str(program), str(script)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "ready\n"
+        client.send_signal(signal.SIGINT)
+        assert client.stdout.read() == "told\n"
+    assert client.returncode == 7
 
 
 def test_a_copy_ends_with_whoever_asked_for_it(python: Path, tmp_path: Path) -> None:

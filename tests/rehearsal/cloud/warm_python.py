@@ -2,8 +2,8 @@
 
 The engine, its language host and the script by which that runs a program are the real ones. What the host takes for the
 Python of its virtual environment is a small client: it asks one process of the tests' for a copy of itself (`fork`),
-hands over its streams, environment and folder, and ends as the copy does. pip, which the host asks for a list before
-each operation, is asked once.
+hands over its streams, environment and folder, passes signals on, and ends as the copy does. pip, which the host asks
+for a list before each operation, is asked once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LIST = ("-m", "pip", "list", "-v", "--format", "json")
 _LENGTH = 4  # bytes that say how long a request is
 _CLIENT = """\
 #!{python} -ISE
-import json, os, socket, sys
+import json, os, signal, socket, sys
 words = sys.argv[1:]
 if words == {list}:
     print(open("{packages}").read())
@@ -41,6 +41,8 @@ with socket.socket(socket.AF_UNIX) as server:
     server.connect("{socket}")
     socket.send_fds(server, [len(asked).to_bytes({length}, "big")], [0, 1, 2])
     server.sendall(asked)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: server.send(bytes([number])))
     code = server.recv(1)
 sys.exit(code[0] if code else 1)
 """
@@ -72,8 +74,7 @@ class WarmPython:
 
     def end(self) -> None:
         """End it; copies that still run end with their clients."""
-        with self.process:
-            self.process.terminate()
+        self.process.communicate()
 
 
 def start_warm_python(folder: Path) -> WarmPython:
@@ -85,7 +86,9 @@ def start_warm_python(folder: Path) -> WarmPython:
     packages = subprocess.run([sys.executable, *LIST], check=True, capture_output=True, text=True)
     (folder / "packages.json").write_text(packages.stdout)
     words = [sys.executable, "-m", __name__, str(folder / "socket")]
-    process = subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "listening\n"
     return WarmPython(folder, process)
@@ -124,8 +127,11 @@ def _load() -> None:
 
 
 def _next_start(listening: socket.socket) -> list[str]:
-    """In each copy, the words of the command line that it is to run; the original listens for ever."""
+    """In each copy, the words of the command line that it is to run; the original ends with whoever started it."""
     while True:
+        ready, _, _ = select.select([listening.fileno(), sys.stdin.fileno()], [], [])
+        if sys.stdin.fileno() in ready:
+            sys.exit()
         client, _ = listening.accept()
         if os.fork():
             client.close()
@@ -145,16 +151,19 @@ def _next_start(listening: socket.socket) -> list[str]:
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         time.tzset()
         return list(words)
 
 
 def _watch(copy: int, client: socket.socket) -> None:
-    """Wait for a copy and tell the client how it ended; end it when the client is gone."""
+    """Wait for a copy and tell the client how it ended; pass signals on, and end it when the client is gone."""
     ended = os.pidfd_open(copy)
-    ready, _, _ = select.select([ended, client.fileno()], [], [])
-    if ended not in ready:
-        os.kill(copy, signal.SIGKILL)
+    while ended not in (ready := select.select([ended, client.fileno()], [], [])[0]):
+        numbers = client.recv(1) if ready else b""
+        os.kill(copy, numbers[0] if numbers else signal.SIGKILL)
+        if not numbers:
+            break
     _, status = os.waitpid(copy, 0)
     code = os.waitstatus_to_exitcode(status)
     with suppress(OSError):
