@@ -37,12 +37,15 @@ if words == {list}:
 if not words or os.path.basename(words[0]) != "{script}":
     os.execv("{python}", ["{python}", *words])
 asked = json.dumps([words, os.getcwd(), dict(os.environ)]).encode()
+passed = signal.SIGINT, signal.SIGTERM
 with socket.socket(socket.AF_UNIX) as server:
+    signal.pthread_sigmask(signal.SIG_BLOCK, passed)
+    for number in passed:
+        signal.signal(number, lambda number, _: server.send(bytes([number])))
     server.connect("{socket}")
     socket.send_fds(server, [len(asked).to_bytes({length}, "big")], [0, 1, 2])
     server.sendall(asked)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: server.send(bytes([number])))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed)
     code = server.recv(1)
 sys.exit(code[0] if code else 1)
 """
