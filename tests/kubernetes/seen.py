@@ -17,7 +17,9 @@ from tests.render.pods import launch_maps, resolved
 
 Found = TypeVar("Found")
 # Told again and again by controllers, or by the API server of itself: no stack's.
-UNTOLD = frozenset({"events", "leases", "componentstatuses", "endpointslices", "endpoints"})
+UNTOLD = frozenset(
+    {"events", "leases", "componentstatuses", "endpointslices", "endpoints", "apiservices"}
+)
 LOOK_S = 0.2
 
 

@@ -132,6 +132,7 @@ def open_room(
             started.append(driver)
             start_set_controllers(plane)
         plane.wait("kube-controller-manager", lambda: _take_pods(plane.api, groups))
+        plane.wait("kube-controller-manager", lambda: _are_furnished(plane.api))
         yield Room(folder=folder, plane=plane, kubelets=kubelets, groups=tuple(groups))
     finally:
         plane.api.end()
@@ -158,3 +159,11 @@ def _take_pods(api: Api, groups: Sequence[NodeGroup]) -> bool:
         len(node["spec"].get("taints") or ()) == own[node["metadata"]["name"]]
         for node in api.items(NODES)
     )
+
+
+def _are_furnished(api: Api) -> bool:
+    """Whether every namespace has what controllers put there by themselves: nothing more comes unasked."""
+    names = [each["metadata"]["name"] for each in api.items("/api/v1/namespaces")]
+    own = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
+    paths = [f"/api/v1/namespaces/{name}/{each}" for name in names for each in own]
+    return all(api.get(path) is not None for path in paths)
