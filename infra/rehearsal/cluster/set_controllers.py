@@ -73,11 +73,14 @@ def _webhooks(plane: ControlPlane, port: int) -> Iterator[Document]:
 
 
 def _is_served(api: Api, definition: Document) -> bool:
-    """Whether objects of a kind can be asked for."""
+    """Whether objects of a kind can be asked for, and whoever asks what there is hears of it."""
     spec = definition["spec"]
     version = next(each["name"] for each in spec["versions"] if each["served"])
+    group = f"/apis/{spec['group']}/{version}"
     try:
-        return api.get(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}") is not None
+        return (
+            api.get(group) is not None and api.get(f"{group}/{spec['names']['plural']}") is not None
+        )
     except OSError:  # its storage is being made
         return False
 
