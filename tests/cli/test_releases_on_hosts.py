@@ -122,7 +122,8 @@ def test_a_dead_machine_is_replaced_under_its_name(rack: Rack) -> None:
         named = rack.fab("status", "--json")
     assert named.returncode == 4, named.stdout
     states = {row["host"]: row["state"] for row in json.loads(named.stdout)["processes"]}
-    assert states == {HOSTS[0]: "active", HOSTS[1]: "unknown"}
+    assert states[HOSTS[1]] == "unknown"
+    assert states[HOSTS[0]] != "unknown"  # it runs still, or has noticed that its peer is gone
     done = rack.fab("replace-host", "unified-1", "spare-0", "--json")
     assert done.returncode == 0, done.stderr
     rows = {row["id"]: row for row in json.loads(done.stdout)["processes"]}

@@ -60,8 +60,8 @@ class TCPStore:
         self.stream = self.wire.makefile("rw", encoding="ascii")
 
     def set(self, key: str, value: object) -> None:
-        """Let all see a value."""
-        self.ask({"set": key, "value": value}, timedelta(seconds=5))
+        """Let all see a value; as with the real one nobody answers, and rank 0 may be gone by then."""
+        self.send({"set": key, "value": value})
 
     def wait(self, keys: list[str], timeout: timedelta) -> list[Any]:
         """Wait until all keys are there.
@@ -80,9 +80,13 @@ class TCPStore:
     def ask(self, request: dict[str, Any], timeout: timedelta) -> Any:
         """One question to rank 0's process."""
         self.wire.settimeout(timeout.total_seconds() + 2)
+        self.send(request)
+        return json.loads(self.stream.readline())
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Tell rank 0's process."""
         self.stream.write(json.dumps(request) + "\n")
         self.stream.flush()
-        return json.loads(self.stream.readline())
 
 
 class _Group(NamedTuple):
@@ -141,18 +145,21 @@ def _answer(wire: socket.socket) -> None:
     with wire.makefile("rw", encoding="ascii") as stream:
         for line in stream:
             request = json.loads(line)
-            stream.write(json.dumps(_apply(request)) + "\n")
-            stream.flush()
+            if "set" in request:
+                _keep(request["set"], request["value"])
+            else:
+                stream.write(json.dumps(_values(request["get"], request["seconds"])) + "\n")
+                stream.flush()
 
 
-def _apply(request: dict[str, Any]) -> Any:
+def _keep(key: str, value: float) -> None:
     with _changed:
-        if "set" in request:
-            _served[request["set"]] = request["value"]
-            _changed.notify_all()
-            return True
-        keys = request["get"]
-        is_there = _changed.wait_for(
-            lambda: all(key in _served for key in keys), request["seconds"]
-        )
+        _served[key] = value
+        _changed.notify_all()
+
+
+def _values(keys: list[str], seconds: float) -> list[float] | None:
+    """The values of all keys; None if they are not there in time."""
+    with _changed:
+        is_there = _changed.wait_for(lambda: all(key in _served for key in keys), seconds)
         return [_served[key] for key in keys] if is_there else None
