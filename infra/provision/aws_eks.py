@@ -17,9 +17,9 @@ from infra.provision.eks_access import AccessSettings, EksAccess
 from infra.provision.eks_cluster import ClusterSettings, EksCluster
 from infra.provision.eks_decision import Decided, decide
 from infra.provision.eks_nodes import AcceleratorGroup, AcceleratorNodes, Place, SystemGroup
-from infra.provision.eks_pods import late_texts
+from infra.provision.eks_pods import DNS_NAME, FILE_SYSTEM, MOUNT_NAME, SOURCE
 from infra.provision.eks_software import EksSoftware
-from infra.provision.first_boot import mount_script
+from infra.provision.first_boot import LUSTRE_FOLDER, mount_script
 from infra.provision.host_access import WeightsRead
 from infra.provision.weight_rules import Loading, loading_warnings
 from infra.provision.weight_store import WeightStore
@@ -86,6 +86,20 @@ def provision_aws_eks(
         ready=(*software.last, *_pod_identity(decided, made)),
     )
     return _inventory(stack, topology, decided, made)
+
+
+def late_texts(weights: WeightStore) -> dict[str, pulumi.Input[str]]:
+    """What stands in the places of `weights_volume`, once the weight store is made."""
+    late: dict[str, pulumi.Input[str]] = {}
+    source = weights.place.get("source")
+    if source is not None:
+        late[SOURCE] = pulumi.Output.from_input(source).apply(str)
+    if weights.lustre is not None:
+        system = weights.lustre
+        late[FILE_SYSTEM], late[DNS_NAME] = system.id, system.dns_name
+        # the driver puts the two together as they are: the bucket's objects lie below this folder
+        late[MOUNT_NAME] = pulumi.Output.concat(system.mount_name, "/", LUSTRE_FOLDER)
+    return late
 
 
 def _make_cluster(name: str, decided: Decided) -> _Made:

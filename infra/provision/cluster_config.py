@@ -29,7 +29,7 @@ _LABEL = re.compile(
 _RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9][\w.-]*=[1-9]\d*")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 NODE_TUNING: Mapping[str, NodeTuningChoice] = {name: name for name in get_args(NodeTuningChoice)}
-_NODE_STORAGE = (None, "local", "shared-mount")
+_STORAGE = (None, "local", "shared-mount", "pvc", "fsx-lustre")
 
 CLUSTER_CONFIG_NAMES = (
     "kubeconfig",
@@ -88,7 +88,7 @@ def read_cluster(
     problems = [
         *_required(known, demand),
         *_malformed(known, demand),
-        *_weights_problems(known, demand),
+        *_weights_problems(demand),
     ]
     if problems:
         raise ProblemsFound(tuple(problems))
@@ -135,7 +135,14 @@ def cluster_problem(stack: str, key: str, what: str, example: str) -> Problem:
     return account_problem(f"{PROJECT_NAME}:{key}", what, example, stack, "cluster-fact")
 
 
-def _required(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
+def examples_of_missing(known: Mapping[str, str], demand: ClusterDemand) -> dict[str, str]:
+    """What a stack cannot be made without and nobody has set, by short name, each with an example."""
+    wanted = _wanted(demand)
+    return {key: example for key, (_, example) in wanted.items() if key not in known}
+
+
+def _wanted(demand: ClusterDemand) -> dict[str, tuple[str, str]]:
+    """What must be set, by short name: its meaning, and an example."""
     wanted = {
         "kubernetes_context": (
             "the context of your kubeconfig; the current one is never taken by accident",
@@ -151,9 +158,21 @@ def _required(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
             f"what each pod asks for of the fabric ({NONE}: traffic between hosts goes over TCP)",
             "rdma/hca=8",
         )
+    if demand.weights.storage == "pvc":
+        meaning = "the claim with the weights, which exists in the namespace"
+        wanted["weights_claim"] = (meaning, "models")
+    if demand.weights.storage == "fsx-lustre":
+        meaning = "weights.storage fsx-lustre mounts a file system that exists"
+        wanted["fsx_id"] = (meaning, "fs-0123456789abcdef0")
+        wanted["fsx_dns_name"] = (meaning, "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com")
+        wanted["fsx_mount_name"] = (meaning, "abcdefgh")
+    return wanted
+
+
+def _required(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
     return [
         cluster_problem(demand.stack, key, f"Not set: {meaning}.", example)
-        for key, (meaning, example) in wanted.items()
+        for key, (meaning, example) in _wanted(demand).items()
         if key not in known
     ]
 
@@ -172,24 +191,9 @@ def _malformed(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]
     return problems
 
 
-def _weights_problems(known: Mapping[str, str], demand: ClusterDemand) -> list[Problem]:
+def _weights_problems(demand: ClusterDemand) -> list[Problem]:
     storage = demand.weights.storage
-    if storage == "pvc" and "weights_claim" not in known:
-        what = "Not set: the claim with the weights, which exists in the namespace."
-        return [cluster_problem(demand.stack, "weights_claim", what, "models")]
-    if storage == "fsx-lustre":
-        examples = {
-            "fsx_id": "fs-0123456789abcdef0",
-            "fsx_dns_name": "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com",
-            "fsx_mount_name": "abcdefgh",
-        }
-        what = "Not set: weights.storage fsx-lustre mounts a file system that exists."
-        return [
-            cluster_problem(demand.stack, key, what, example)
-            for key, example in examples.items()
-            if key not in known
-        ]
-    if storage not in (*_NODE_STORAGE, "pvc"):
+    if storage not in _STORAGE:
         what = f"weights.storage {storage} has no form in pods."
         fix = "Use local or shared-mount (a folder of every node), pvc, or fsx-lustre."
         file = f"stacks/{demand.stack}.yaml"

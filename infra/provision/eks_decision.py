@@ -18,7 +18,7 @@ from infra.plan.topology import Topology
 from infra.provision.account import Account, Demand, read_account, read_values
 from infra.provision.capacity import CapacityPlan, plan_capacity
 from infra.provision.eks_config import EksFacts, read_eks, read_eks_values, small_network_problem
-from infra.provision.eks_pods import pod_facts
+from infra.provision.eks_pods import pod_facts, weights_volume
 from infra.provision.eks_rules import (
     POD_ADDRESSES,
     efa_count,
@@ -96,10 +96,11 @@ def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
     addons = wanted.parts.addons_for(needs)
     survey, cluster = _ask(wanted, store, addons)
     interfaces = wanted.instance_type.interfaces(wanted.capacity.layout)
+    size = wanted.account.lustre.capacity_gib
     facts = pod_facts(
-        store,
-        wanted.parts,
-        facts=wanted.facts,
+        weights_volume(store.storage, store.path, lustre_gib=size, parts=wanted.parts),
+        namespace=wanted.facts.namespace,
+        node_tuning=wanted.facts.node_tuning,
         labels=wanted.account.tags,
         num_efa=efa_count(interfaces) if spans_hosts else 0,
     )

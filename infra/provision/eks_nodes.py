@@ -22,10 +22,9 @@ from infra.provision.launch_template import (
     network_interface,
     root_volume,
 )
-from infra.provision.naming import Tags
+from infra.provision.naming import POOL, POOL_LABEL, Tags
 
-# Nodes with accelerators carry both: pods with engines choose them, and no other pod comes there by accident.
-POOL_LABEL, POOL = "moe-infra/pool", "accelerators"
+# Nodes with accelerators carry it: no other pod comes there by accident.
 TAINT = "nvidia.com/gpu"
 _BOUNDARY = "moe-infra"
 CAPACITY_TYPES: dict[CapacityKind, str] = {

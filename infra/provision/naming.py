@@ -9,6 +9,8 @@ from dataclasses import dataclass
 STACK_TAG = "moe-infra:stack"
 # Configuration keys of the operator's own tags, and their names as such.
 OWNER_TAGS = ("owner", "cost_center")
+# Label of the nodes with accelerators in a cluster of the stack's own: pods with engines choose them by it.
+POOL_LABEL, POOL = "moe-infra/pool", "accelerators"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

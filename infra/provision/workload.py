@@ -12,21 +12,20 @@ from pulumi import ResourceOptions
 from pulumi_kubernetes import apps, core, policy, rbac
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from infra.agent.bundle import texts_in
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_stack
-from infra.errors import Problem, ProblemsFound, StackError
+from infra.errors import Problem, ProblemsFound
 from infra.inventory.pods import INTERFACE
 from infra.plan.compile import compile_stack
 from infra.plan.process import Plan
 from infra.plan.topology import Topology
-from infra.provision.cluster_tuning import tuning_objects
 from infra.provision.inventory_output import HostRecord, inventory_document
 from infra.provision.secret_values import secret_values
+from infra.provision.stack_objects import namespace_metadata, refuse_unmade, stack_objects
 from infra.render.cluster_facts import ClusterFacts
-from infra.render.pod_documents import CLIENTS, pod_documents
-from infra.render.pod_objects import PodObject, object_metadata, secret_name, stack_labels
-from infra.spec.load import PROJECT, LoadedStack
+from infra.render.pod_documents import CLIENTS
+from infra.render.pod_objects import PodObject, object_metadata, secret_name
+from infra.spec.load import LoadedStack
 
 # The router has endpoints when engines have loaded, which takes longer than Pulumi waits.
 NO_WAIT = {"pulumi.com/skipAwait": "true"}
@@ -34,8 +33,6 @@ _WAITED_FOR_BY_NOBODY = frozenset({"Deployment", "Service", "PersistentVolumeCla
 # A node that cannot be tuned would hold up everything else; but a deletion waits until nodes are taken back.
 AT_ONCE = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
 _WORKLOADS = frozenset({"DaemonSet", "LeaderWorkerSet", "DisaggregatedSet", "Deployment"})
-# A namespace of ours admits what engines need of a node: its folders, locked memory, and for tuning everything.
-ADMITTED = {"pod-security.kubernetes.io/enforce": "privileged"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +92,7 @@ class Workload(pulumi.ComponentResource):
         self._late = content.late
         first: list[pulumi.Resource] = [*ready]
         if content.makes_namespace:
-            labels = {**content.facts.labels, **stack_labels(name), **ADMITTED}
-            metadata = {"name": content.facts.namespace, "labels": labels}
+            metadata = namespace_metadata(name, content.facts)
             options_first = _after(options, first)
             first.append(core.v1.Namespace("namespace", metadata=metadata, opts=options_first))
         if content.secrets:
@@ -156,7 +152,7 @@ def judged_plan(stack: LoadedStack, catalog: Catalog) -> Plan:
     Raises:
         InfraError: the stack asks for what is not made in pods, or a rule refuses it.
     """
-    _refuse_unmade(stack)
+    refuse_unmade(stack)
     plan = compile_stack(stack, catalog=catalog).plan
     refuse_or_warn(judge_stack(plan, stack, catalog))
     return plan
@@ -188,17 +184,10 @@ def workload_content(
     Raises:
         InfraError: an object cannot be made, or a secret is not there.
     """
-    objects = pod_documents(
-        plan,
-        workload=stack.spec.kubernetes.workload,
-        cluster=facts,
-        catalog=catalog,
-        launcher=texts_in(str(PROJECT / "infra" / "agent"))["pod_launch"],
-    )
     return WorkloadContent(
         plan=plan,
         facts=facts,
-        objects=(*tuning_objects(stack, plan, facts, catalog), *objects),
+        objects=stack_objects(stack, plan, facts, catalog),
         secrets=secret_values(plan.secrets),
         makes_namespace=True,
         late=late or {},
@@ -245,20 +234,6 @@ def texts_of(value: Any) -> frozenset[str]:
     if isinstance(value, list | tuple):
         return frozenset().union(*map(texts_of, value))
     return frozenset({value}) if isinstance(value, str) else frozenset()
-
-
-def _refuse_unmade(stack: LoadedStack) -> None:
-    """What a stack may ask for and is not made in pods."""
-    spec = stack.spec
-    if spec.ingress != "none":
-        what = "A cluster has its own way in; none is made."
-        raise StackError(
-            f"{stack.file} ingress", what, "Remove the field and route to the stack's service."
-        )
-    accelerators = {role.accelerator for _, role in spec.roles.items()} - {None}
-    if len(accelerators | {spec.accelerator or spec.defaults.accelerator} - {None}) > 1:
-        what = "Roles on different accelerators need node selectors of their own, which are not there yet."
-        raise StackError(f"{stack.file} roles", what, "Use one accelerator for all roles.")
 
 
 def _after(options: ResourceOptions, others: Sequence[pulumi.Resource]) -> ResourceOptions:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
-
-import yaml
 
 from infra.catalog.eks import read_eks_parts
 from infra.catalog.load import Catalog
@@ -24,12 +20,13 @@ from infra.render.estimate_listing import estimate_listing
 from infra.render.estimates import Estimate, Surroundings, estimate_document, estimate_plan
 from infra.render.memory_picture import draw_memory
 from infra.render.purchases import FullerStack, purchase_document, purchase_lines
-from infra.spec.load import PROJECT, LoadedStack, load_stack
+from infra.spec.load import LoadedStack, load_stack
 from infra.tasks.choice import same_choice
 from infra.tasks.fuller_stacks import fuller_stacks
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.picture_file import write_picture
+from infra.tasks.pulumi_config import config_path, configured, default_of
 from infra.tasks.stack_options import chosen_stack
 
 MAX_RESERVED = 100_000
@@ -198,40 +195,26 @@ def _lustre(stack_name: str) -> LustreSettings:
     Raises:
         StackError: the configuration holds something else than numbers there.
     """
-    declared = _read_map(PROJECT / "Pulumi.yaml").get("config", {})
-    path, given = _configured(stack_name)
-    found: dict[str, object] = {}
-    for key in _TIERS:
-        default = cast("Mapping[str, Mapping[str, object]]", declared)[key]["default"]
-        found[key] = given.get(f"moe-infra:{key}", default)
+    given = configured(stack_name)
+    found = {key: given.get(f"moe-infra:{key}", default_of(key)) for key in _TIERS}
     try:
         return LustreSettings(
-            capacity_gib=int(str(found["fsx_capacity_gib"])),
-            throughput=int(str(found["fsx_throughput"])),
-            has_efa=str(found["fsx_efa"]).lower() == "true",
+            capacity_gib=int(found["fsx_capacity_gib"]),
+            throughput=int(found["fsx_throughput"]),
+            has_efa=found["fsx_efa"].lower() == "true",
         )
     except ValueError as error:
         what = "fsx_capacity_gib and fsx_throughput are whole numbers."
-        raise StackError(str(path), what, "Correct them with `pulumi config set`.") from error
+        raise StackError(
+            str(config_path(stack_name)), what, "Correct them with `pulumi config set`."
+        ) from error
 
 
 def _cluster(stack_name: str) -> ClusterDay:
     """A stack's cluster today: of the version that its Pulumi configuration names, else of the catalogue's."""
-    named = _configured(stack_name)[1].get("moe-infra:kubernetes_version")
+    named = configured(stack_name).get("moe-infra:kubernetes_version")
     version = str(named or read_eks_parts().kubernetes.version)
     return ClusterDay(kubernetes_version=version, day=datetime.now(UTC).date())
-
-
-def _configured(stack_name: str) -> tuple[Path, Mapping[str, object]]:
-    """Where a stack's Pulumi configuration stands, and what it says by full key."""
-    path = PROJECT / "stacks" / f"Pulumi.{stack_name}.yaml"
-    given = _read_map(path).get("config", {}) if path.is_file() else {}
-    return path, cast("Mapping[str, object]", given)
-
-
-def _read_map(path: Path) -> Mapping[str, object]:
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return data if isinstance(data, dict) else {}
 
 
 def _notes(estimate: Estimate) -> str:

@@ -1,4 +1,4 @@
-"""`fab render`: the files that `up` would install, written to a folder."""
+"""`fab render`: the files that `up` would install, or the objects that a cluster would be given, in a folder."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from infra.catalog.load import Catalog
 from infra.errors import StackError
 from infra.inventory.book import serving_hosts
 from infra.inventory.hosts import Inventory
+from infra.plan.compile import CompiledStack
 from infra.plan.imported import read_plan
 from infra.plan.process import Plan
 from infra.render.host_state import HostState, host_state
 from infra.render.inventory_file import inventory_from_plan, inventory_text
 from infra.render.stack_document import stack_document
 from infra.render.wanted_tuning import Tuning
+from infra.spec.stack import KUBERNETES
 from infra.tasks.choice import chosen_inventory, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
@@ -32,7 +34,8 @@ def run(options: Options, output: Output) -> int:
     plan_file = options.text("plan")
     if plan_file is None:
         compiled = compile_chosen(options, catalog)
-        refuse_kubernetes(compiled.stack.file, compiled.stack.name, compiled.plan.platform)
+        if compiled.plan.platform in KUBERNETES:
+            return _render_manifests(compiled, folder, catalog, output)
         plan, states = compiled.plan, host_states(compiled, catalog)
         inventory = chosen_inventory(options, compiled.stack.name)
         names = None if inventory is None else inventory_names(plan, inventory)
@@ -44,15 +47,7 @@ def run(options: Options, output: Output) -> int:
         states, names = plan_states(plan, catalog), {host.name: host.name for host in plan.hosts}
     files = rendered_files(plan, states, names)
     _write(folder, files)
-    output.document(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "stack": plan.stack,
-            "ok": True,
-            "folder": str(folder),
-            "files": sorted(files),
-        }
-    )
+    _tell_files(plan.stack, folder, files, output)
     output.data(f"{len(files)} files of {len(states)} hosts are in {folder}.")
     output.next_command(
         f"fab up {same_choice(options)}"
@@ -60,6 +55,35 @@ def run(options: Options, output: Output) -> int:
         else f"fab rehearse --plan {shlex.quote(plan_file)}"
     )
     return 0
+
+
+def _render_manifests(
+    compiled: CompiledStack, folder: Path, catalog: Catalog, output: Output
+) -> int:
+    """Write what Kubernetes would be given."""
+    # Pulumi's modules come with it, and the other platforms can do without
+    from infra.tasks.manifests import manifests_of  # noqa: PLC0415
+
+    found = manifests_of(compiled, catalog)
+    for note in found.notes:
+        output.message(note)
+    _write(folder, found.files)
+    _tell_files(compiled.plan.stack, folder, found.files, output)
+    output.data(f"{len(found.files)} objects of namespace {found.namespace} are in {folder}.")
+    output.next_command(f"pulumi preview --stack {compiled.stack.name}")
+    return 0
+
+
+def _tell_files(stack: str, folder: Path, files: Mapping[str, str], output: Output) -> None:
+    output.document(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "stack": stack,
+            "ok": True,
+            "folder": str(folder),
+            "files": sorted(files),
+        }
+    )
 
 
 def plan_states(plan: Plan, catalog: Catalog) -> dict[str, HostState]:

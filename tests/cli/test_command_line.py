@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from infra.spec.load import PROJECT
+from infra.spec.plain_yaml import parse_yaml
 from infra.tasks.table import GROUPS
 from tests.fab_process import FAB, run_fab
 
@@ -284,17 +285,54 @@ def test_rendered_files_are_those_of_the_hosts(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "inventory.yml").is_file()
 
 
-@pytest.mark.parametrize(
-    ("task", "options"), [("render", ("--to", "out")), ("up", ()), ("inventory", ())]
-)
+@pytest.mark.parametrize("task", ["up", "inventory"])
 @pytest.mark.parametrize("platform", ["aws-eks", "existing-kubernetes"])
-def test_what_kubernetes_would_start_is_not_given_units(
-    task: str, options: tuple[str, ...], platform: str, tmp_path: Path
-) -> None:
-    words = [str(tmp_path / word) if word == "out" else word for word in options]
-    done = fab(task, "--stack", "h200-tp8", "--set", f"platform={platform}", *words)
+def test_what_kubernetes_would_start_is_not_given_units(task: str, platform: str) -> None:
+    done = fab(task, "--stack", "h200-tp8", "--set", f"platform={platform}")
     assert done.returncode == 2
     assert f"On {platform} Kubernetes starts and watches the processes" in done.stderr
+
+
+def test_a_plan_in_pods_is_not_rendered_without_its_stack(tmp_path: Path) -> None:
+    planned = fab("plan", "--stack", "k8s-a3-2p1d", "--json")
+    path = tmp_path / "plan.json"
+    path.write_text(planned.stdout, encoding="utf-8")
+    done = fab("render", "--plan", str(path), "--to", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert "On existing-kubernetes Kubernetes starts and watches the processes" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("stack", ["k8s-gb200-2p1d", "eks-b200-tp8"])
+def test_of_a_stack_in_pods_the_manifests_are_rendered(stack: str, tmp_path: Path) -> None:
+    done = fab("render", "--stack", stack, "--to", str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.yaml"))
+    assert document["files"] == found
+    first, *rest = [parse_yaml((tmp_path / name).read_text()) for name in found]
+    assert (first["kind"], first["metadata"]["name"]) == ("Namespace", stack)
+    assert {each["metadata"].get("namespace") for each in rest} == {stack}
+    assert {"LeaderWorkerSet", "ConfigMap", "DaemonSet"} <= {each["kind"] for each in rest}
+
+
+def test_what_nobody_has_configured_of_a_cluster_is_told(tmp_path: Path) -> None:
+    done = fab("render", "--stack", "k8s-gb200-2p1d", "--to", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "network_resource is not configured; rdma/hca=8 stands for it." in done.stderr
+    assert done.stderr.splitlines()[-1] == "Next: pulumi preview --stack k8s-gb200-2p1d"
+    secret = fab(
+        "render", "--stack", "k8s-gb200-2p1d", "--set", "secrets.api_key.env=KEY",
+        "--to", str(tmp_path / "other"),
+    )  # fmt: skip
+    assert "Secret k8s-gb200-2p1d-secrets (api_key) is not among them" in secret.stderr
+
+
+def test_what_is_not_made_in_pods_is_not_rendered(tmp_path: Path) -> None:
+    wanted = ("--set", "ingress=internal-load-balancer")
+    done = fab("render", "--stack", "k8s-gb200-2p1d", *wanted, "--to", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert "A cluster has its own way in" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.errors import PrerequisiteError
-from infra.provision.eks_nodes import POOL, POOL_LABEL, TAINT
+from infra.provision.eks_nodes import TAINT
+from infra.provision.naming import POOL, POOL_LABEL
 from infra.rehearsal.cluster.nodes import NodeGroup
 from infra.rehearsal.cluster.programs import Programs, installed_programs
 from infra.rehearsal.cluster.project import make_room_project

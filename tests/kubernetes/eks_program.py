@@ -10,8 +10,9 @@ import pulumi
 from infra.catalog.eks import read_eks_parts
 from infra.catalog.load import Catalog
 from infra.provision.account import Demand, read_account, read_values
+from infra.provision.aws_eks import late_texts
 from infra.provision.eks_config import read_eks, read_eks_values
-from infra.provision.eks_pods import late_texts, pod_facts
+from infra.provision.eks_pods import pod_facts, weights_volume
 from infra.provision.naming import Tags
 from infra.provision.weight_store import choose_store
 from infra.provision.workload import ClusterApi, Workload, judged_plan, workload_content
@@ -39,10 +40,12 @@ def main() -> None:
     )
     account = read_account(read_values(), demand)
     store = choose_store(stack.spec.weights, account, Tags(stack=name, further=account.tags))
+    own = read_eks(read_eks_values(), name)
+    weights = weights_volume(store.storage, store.path, lustre_gib=0, parts=read_eks_parts())
     facts = pod_facts(
-        store,
-        read_eks_parts(),
-        facts=read_eks(read_eks_values(), name),
+        weights,
+        namespace=own.namespace,
+        node_tuning=own.node_tuning,
         labels=account.tags,
         num_efa=0,
     )

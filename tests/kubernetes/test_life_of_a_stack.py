@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pytest
 import yaml
 
 from infra.catalog.load import Catalog
+from infra.plan.compile import compile_stack
 from infra.rehearsal.cluster.room import Room
+from infra.spec.load import load_stack, stack_names
+from infra.tasks.manifests import manifests_of
 from tests.kubernetes.held_against_plan import (
     are_gone,
     assert_every_node_is_tuned_once,
@@ -77,6 +81,8 @@ def assert_life(room: Room, pulumi: Pulumi, catalog: Catalog, *, changed_with: s
     assert_pods_hold_their_devices(plan, hosts, catalog)
     assert_every_node_is_tuned_once(room, plan, catalog)
 
+    assert_manifests_are_taken(room, stack)
+
     # what stands is looked at, and then what is wanted compared with it
     assert set(pulumi.changes("up", "--refresh")) == {"same"}
     assert uids(by_host(room, plan), ROLES) == uids(hosts, ROLES)
@@ -100,6 +106,24 @@ def assert_life(room: Room, pulumi: Pulumi, catalog: Catalog, *, changed_with: s
     hosts = assert_pods_run_the_plan(room, changed)
     assert uids(hosts, others) == kept
     assert_pods_hold_their_devices(changed, hosts, catalog)
+
+
+def assert_manifests_are_taken(room: Room, stack: str) -> None:
+    """What `fab render` writes is valid to the API server and to the controllers' webhooks."""
+    if stack not in stack_names():
+        return
+    catalog = Catalog()
+    found = manifests_of(compile_stack(load_stack(stack), catalog=catalog), catalog)
+    kubectl = [str(room.programs.bin / "kubectl"), f"--kubeconfig={room.plane.kubeconfig}"]
+    taken = subprocess.run(
+        [*kubectl, "apply", "--dry-run=server", "--filename=-"],
+        input="---\n".join(found.files.values()),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert taken.returncode == 0, taken.stderr
+    assert taken.stdout.count("(server dry run)") == len(found.files)
 
 
 def domain_of(pulumi: Pulumi, room: Room, catalog: Catalog) -> str:
