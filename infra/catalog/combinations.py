@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,8 +24,13 @@ ONES = frozenset(
         "dcp-kv-cache-interleave-size",
         "max-num-partial-prefills",
         "max-long-partial-prefills",
+        "expert-parallel-size",
+        "moe-data-parallel-size",
+        "attention-context-parallel-size",
+        "attention-data-parallel-size",
     }
 )
+TIMES = " * "  # between settings whose values are multiplied
 _PLACE = re.compile(r"\{([a-zA-Z][\w.-]*)\}")
 
 Look = Callable[[str], object]
@@ -40,6 +46,7 @@ class Combination:
         engines: whose processes it is about.
         file: where, inside the package.
         when: setting → condition; all hold where it is refused. `combinations/README.md` has the words.
+        unless: settings of which none is set where it is refused: they change what is compared.
         kind: the error, or the configuration class whose validator says so.
         says: the release's words, with the values of settings in braces.
         fix: what to write instead.
@@ -50,6 +57,7 @@ class Combination:
     engines: tuple[str, ...]
     file: str
     when: Mapping[str, Any]
+    unless: tuple[str, ...]
     kind: str
     says: str
     fix: str
@@ -66,9 +74,19 @@ class Combination:
         Args:
             look: setting → value; None for one that is not set, an empty text for one that nobody knows.
         """
+        if any(look(name) not in (None, False) for name in self.unless):
+            return False
         return all(
             _holds(condition, _value(name, look), look) for name, condition in self.when.items()
         )
+
+    def settings(self) -> tuple[str, ...]:
+        """What is compared, in the row's order: its settings, and those that it holds them against."""
+        named: dict[str, None] = {}
+        for name, condition in self.when.items():
+            named |= dict.fromkeys(name.split(TIMES))
+            named |= dict.fromkeys(_references(condition))
+        return tuple(named)
 
     def words(self, look: Look) -> str:
         """What the release says of these values."""
@@ -87,6 +105,7 @@ def combinations(engine: str) -> tuple[Combination, ...]:
             engines=tuple(row.get("engines", both)),
             file=row["file"],
             when=row["when"],
+            unless=tuple(row.get("unless", ())),
             kind=row["kind"],
             says=row["says"],
             fix=row["fix"],
@@ -95,9 +114,26 @@ def combinations(engine: str) -> tuple[Combination, ...]:
     )
 
 
+def _references(condition: Any) -> list[str]:
+    """The settings that a condition names behind an `@`."""
+    if isinstance(condition, bool):
+        return []
+    ((_, wanted),) = condition.items()
+    several = wanted if isinstance(wanted, list) else [wanted]
+    return [each[1:] for each in several if isinstance(each, str) and each.startswith("@")]
+
+
 def _value(name: str, look: Look) -> object:
+    """A setting's value, or the product of several; "" for one that nobody knows."""
+    if TIMES in name:
+        return _product([_value(each, look) for each in name.split(TIMES)])
     value = look(name)
     return 1 if value is None and name in ONES else value
+
+
+def _product(values: list[object]) -> object:
+    numbers = [number for value in values if (number := _number(value)) is not None]
+    return math.prod(numbers) if len(numbers) == len(values) else ""
 
 
 def _holds(condition: Any, value: object, look: Look) -> bool:

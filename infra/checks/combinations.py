@@ -22,7 +22,8 @@ def settings_combine(view: PlanView) -> Iterator[Finding]:
         look = _look(view, process)
         for row in rows:
             if row.is_met(look):
-                told = " and ".join(_told(name, look) for name in row.when)
+                shown = [n for n in row.settings() if n in row.when or look(n) is not None]
+                told = " and ".join(_told(name, look) for name in shown)
                 release = f"{view.release.engine} {view.release.version}"
                 what = f"{told}: {release} refuses them together: {row.words(look).rstrip('. ')}."
                 field = _field(process, next(iter(row.when)))

@@ -107,7 +107,7 @@ def _balancing_problems(flags: Mapping[str, object], tensor: int) -> Iterator[tu
     """Experts are balanced over the devices that share them; a transport between experts takes all."""
     has_transport = flags.get("moe-a2a-backend", "none") != "none"
     devices = tensor if has_transport else _number_or_many(flags.get("expert-parallel-size", 1))
-    is_joining = flags.get("ep-join-mode") == "scale"  # since 0.5.16
+    is_joining = flags.get("elastic-ep-join-mode") == "scale"  # since 0.5.16
     if flags.get("enable-eplb") and devices <= 1 and not is_joining:
         what = f"--enable-eplb balances experts over --ep-size devices, and that is {devices}."
         yield "enable-eplb", what, "Set expert_parallel: true, or remove enable-eplb."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable
@@ -18,8 +19,11 @@ ONES = frozenset(
     {
         "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "decode-context-parallel-size",
         "dcp-kv-cache-interleave-size", "max-num-partial-prefills", "max-long-partial-prefills",
+        "expert-parallel-size", "moe-data-parallel-size", "attention-context-parallel-size",
+        "attention-data-parallel-size",
     }
 )  # fmt: skip
+TIMES = " * "  # between settings whose values are multiplied
 # Destinations of SGLang that are not the flag's longest spelling.
 SHORT = {
     "tensor_parallel_size": "tp_size",
@@ -27,6 +31,9 @@ SHORT = {
     "data_parallel_size": "dp_size",
     "expert_parallel_size": "ep_size",
     "attention_context_parallel_size": "attn_cp_size",
+    "attention_data_parallel_size": "attn_dp_size",
+    "elastic_ep_join_mode": "ep_join_mode",
+    "decode_context_parallel_size": "dcp_size",
     "moe_data_parallel_size": "moe_dp_size",
 }
 PLACE = re.compile(r"\{([a-zA-Z][\w.-]*)\}")
@@ -53,9 +60,7 @@ def check_combinations(
     with open(path, encoding="utf-8") as file:
         rows = json.load(file)
     for row in sorted(rows, key=lambda row: "process" in row):  # configuration comes before workers
-        if _is_of(row, engine, version) and all(
-            _holds(condition, _value(name, look), look) for name, condition in row["when"].items()
-        ):
+        if _is_of(row, engine, version) and _is_met(row, look):
             says = PLACE.sub(lambda match: str(_value(match[1], look)), row["says"])
             if row["kind"].endswith("Config"):
                 raise invalid(row["kind"], says)
@@ -90,11 +95,22 @@ def _is_of(row: dict[str, Any], engine: str, version: Version) -> bool:
     )
 
 
+def _is_met(row: dict[str, Any], look: Look) -> bool:
+    if any(look(name) not in (None, False) for name in row.get("unless", ())):
+        return False
+    return all(
+        _holds(condition, _value(name, look), look) for name, condition in row["when"].items()
+    )
+
+
 def _numbers(text: str) -> Version:
     return tuple(int(part) for part in text.split("."))
 
 
 def _value(name: str, look: Look) -> Any:
+    if TIMES in name:
+        sizes = [_number(_value(each, look)) for each in name.split(TIMES)]
+        return None if None in sizes else math.prod(sizes)
     value = look(name)
     return 1 if value is None and name in ONES else value
 

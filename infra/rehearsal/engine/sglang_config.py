@@ -14,7 +14,7 @@ from .command_line import Arguments, Grammar
 from .environment import Addresses
 from .failures import Failed, Refused, assertion
 from .kv_transfer import KvTransfer
-from .parallel import Parallel, Version
+from .parallel import Parallel
 from .settings import Features, Release, Settings
 from .world import BLACKWELL, World
 
@@ -87,7 +87,7 @@ def configure(args: Arguments, release: Release, world: World) -> tuple[Settings
     tensor = _either(args, "tp_size", "tensor_parallel_size")
     pipeline = _either(args, "pp_size", "pipeline_parallel_size")
     served = args["served_model_name"] or path
-    _check_parallel(args, version, node, (tensor, pipeline))
+    _check_parallel(args, node, (tensor, pipeline))
     check_attention(args, version, world)
     _check_speculation(args)
     _check_disaggregation(args, node, tensor)
@@ -166,7 +166,7 @@ def _check_address(parts: list[str], *, has_attention: bool) -> None:
         raise Failed("ValueError", message, "" if has_attention else "Scheduler")
 
 
-def _check_parallel(args: Arguments, version: Version, node: Node, sizes: tuple[int, int]) -> None:
+def _check_parallel(args: Arguments, node: Node, sizes: tuple[int, int]) -> None:
     tensor, pipeline = sizes
     if node.has_dp_attention and tensor % node.data_parallel:
         raise assertion("")
@@ -185,8 +185,6 @@ def _check_parallel(args: Arguments, version: Version, node: Node, sizes: tuple[
             "When enabling two batch overlap, moe_a2a_backend cannot be 'none'.",
             process="",
         )
-    if version >= (0, 5, 23) and tensor % int(args["dcp_size"] or 1):
-        raise assertion("tp_size must be divisible by dcp_size")
     shares_experts = args["moe_a2a_backend"] != "none"
     experts = tensor if shares_experts else _either(args, "ep_size", "expert_parallel_size")
     if args["enable_eplb"] and experts <= 1 and args["ep_join_mode"] != "scale":
@@ -254,6 +252,13 @@ def _check_model(args: Arguments, checkpoint: Checkpoint, world: World, tensor: 
             f"Chat template {template} is not a built-in template name or a valid chat template file path.",
             process="",
         )
+    context = int(args["dcp_size"] or 1)  # since 0.5.16; srt/distributed/parallel_state.py
+    if tensor % context:
+        message = (
+            f"tensor_model_parallel_size ({tensor}) must be divisible by decode_context_parallel_size "
+            f"({context})"
+        )
+        raise Failed("RuntimeError", message, "Scheduler")
     per_device = checkpoint.num_heads // max(1, tensor)
     if checkpoint.num_heads % tensor:
         raise Failed(
