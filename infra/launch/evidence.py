@@ -28,6 +28,8 @@ LIMIT_S = 60.0
 # Of the limit: connecting before it, and writing the archive after it.
 COLLECT_S = 40.0
 ANSWER_S = 50.0
+# Where a host's part has the stack's own files; what else lies in `host/` is about the host.
+OF_STACK = ("host/files/", "host/earlier/")
 JOURNAL, KERNEL, SUMMARY = "journal.txt", "host/kernel.log", "summary.md"
 MAX_NAMED = 40
 
@@ -148,6 +150,16 @@ class _HostReader:
         if self._bug is not None and self.found.error is None:
             raise self._bug
         return self.found
+
+
+def knows_stack(found: Sequence[HostEvidence]) -> bool:
+    """Whether a host holds something of the stack, or may: processes, files, or evidence of earlier runs."""
+    return any(
+        each.error is not None
+        or each.processes
+        or any(name.startswith(OF_STACK) for name, _ in _members(each))
+        for each in found
+    )
 
 
 def write_archive(target: Path, stack: str, found: Sequence[HostEvidence]) -> Findings:

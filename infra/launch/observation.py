@@ -27,6 +27,7 @@ class ProcessStatus:
         ready: it runs, and its endpoint (or its group's, when it has none) answers.
         epoch: the number of its group's latest start; 0 for a router, and for what was never handed over.
         restarts: how often its group was restarted by itself; a router, how often it was by systemd.
+        devices: those that it holds; of these three, None where its host cannot be asked and never was.
         group: its group as the watchers have it, None for a router and for what was never handed over.
         ended: of a router, how its start before ended, "" where nobody has seen it.
         problem: why its host cannot be asked, None where it can; its state is then `unknown`.
@@ -39,9 +40,9 @@ class ProcessStatus:
     state: str
     ready: bool
     since: str | None
-    epoch: int
-    restarts: int
-    devices: tuple[int, ...]
+    epoch: int | None
+    restarts: int | None
+    devices: tuple[int, ...] | None
     group: GroupState | None
     ended: str
     problem: InfraError | None
@@ -68,7 +69,7 @@ class ProcessStatus:
             "since": self.since,
             "epoch": self.epoch,
             "restarts": self.restarts,
-            "devices": list(self.devices),
+            "devices": None if self.devices is None else list(self.devices),
         }
 
 
@@ -223,9 +224,9 @@ def _out_of_reach(host: str, error: InfraError) -> ProcessStatus:
         state=UNKNOWN,
         ready=False,
         since=None,
-        epoch=0,
-        restarts=0,
-        devices=(),
+        epoch=None,
+        restarts=None,
+        devices=None,
         group=None,
         ended="",
         problem=error,

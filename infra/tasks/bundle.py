@@ -7,21 +7,23 @@ import time
 from pathlib import Path
 
 from infra.errors import HostsFailed, StackError
-from infra.launch.evidence import HostEvidence, collect, write_archive
+from infra.launch.evidence import HostEvidence, collect, knows_stack, write_archive
 from infra.remote.failures import HostFailure, failure_table
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.recorded_hosts import open_recorded
+from infra.tasks.recorded_hosts import open_recorded, refuse_unknown_stack
 
 
 def run(options: Options, output: Output) -> int:
-    """Write the archive and name the first failure; 4 when a host's evidence is not whole."""
+    """Write the archive and name the first failure; 4 when a host's evidence is not whole, 2 for an unknown stack."""
     with open_recorded(options) as reached:
         target = _target(options, reached.name)
         output.message(f"collecting from {len(reached.hosts)} hosts, at most a minute")
         with tempfile.TemporaryDirectory(prefix="moe-infra-bundle-") as folder:
             found = collect(reached.streams.open_stream, reached.hosts, reached.name, Path(folder))
+            if not knows_stack(found):
+                refuse_unknown_stack(options)
             try:
                 findings = write_archive(target, reached.name, found)
             except OSError as error:

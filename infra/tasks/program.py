@@ -43,6 +43,13 @@ NOT_OURS = {
     "prompt-for-sudo-password": "Type --ask-sudo-password after the task.",
     "prompt-for-login-password": "Hosts are reached with keys; -i names one beside -H, an inventory for its hosts.",
     "prompt-for-passphrase": "Add the key to ssh-agent: `ssh-add PATH`.",
+    "connect-timeout": "A host has a limit of its own; ConnectTimeout in an ssh_config sets another.",
+    "command-timeout": "Tasks have limits of their own, and say what they wait for.",
+}
+# What only says how the hosts of -H are reached, and where an inventory says it.
+WITH_HOSTS = {
+    "identity": ("-i", "Set ansible_ssh_private_key_file in the inventory."),
+    "ssh-config": ("-S", "Set ansible_ssh_common_args: -F PATH in the inventory."),
 }
 _PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list, "pair": str}
 
@@ -93,6 +100,9 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
         for name, fix in NOT_OURS.items():
             if self.tasks and self.args[name].value:
                 _refuse(f"--{name} is Fabric's, and no task here does what it says.", fix)
+        for name, (flag, fix) in WITH_HOSTS.items():
+            if self.tasks and self.args[name].value and not self.args["hosts"].value:
+                _refuse(f"{flag} says how the hosts of -H are reached, and there is no -H.", fix)
         named = self.args["ssh-config"].value
         if named and not Path(named).expanduser().is_file():
             _refuse(f"There is no ssh_config {named}.", "Correct -S.")

@@ -120,23 +120,15 @@ def group_words(rows: Sequence[ProcessStatus]) -> list[str]:
 
 
 def status_table(rows: Sequence[ProcessStatus]) -> str:
-    """The rows for people."""
+    """The rows for people; nothing is claimed of a host that is out of reach."""
     head = ("process", "host", "state", "ready", "since", "epoch", "restarts", "devices")
-    return table(
-        [
-            head,
-            *(
-                (
-                    row.id,
-                    row.host,
-                    row.state,
-                    "yes" if row.ready else "no",
-                    (row.since or "never").replace("T", " "),
-                    str(row.epoch),
-                    str(row.restarts),
-                    ",".join(str(index) for index in row.devices) or "none",
-                )
-                for row in rows
-            ),
-        ]
-    )
+    return table([head, *(_cells(row) for row in rows)])
+
+
+def _cells(row: ProcessStatus) -> tuple[str, ...]:
+    is_away = row.state == UNKNOWN
+    ready = UNKNOWN if is_away else "yes" if row.ready else "no"
+    since = (row.since or (UNKNOWN if is_away else "never")).replace("T", " ")
+    devices = None if row.devices is None else ",".join(map(str, row.devices)) or "none"
+    numbers = (str(UNKNOWN if number is None else number) for number in (row.epoch, row.restarts))
+    return (row.id, row.host, row.state, ready, since, *numbers, devices or UNKNOWN)

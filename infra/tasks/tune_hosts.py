@@ -35,6 +35,7 @@ from infra.tasks.tuning_report import show_tuning
 
 # They choose a stack's hosts; hosts that are named on the command line have none.
 _OF_STACKS = ("stack", "file", "inventory", "set")
+_OF_HOSTS = ("identity", "ssh-config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,10 @@ def _chosen(options: Options, order: TuningOrder) -> Iterator[Chosen]:
     if options.text("profile") is not None:
         what = "--profile is for hosts named with -H; a stack names its own."
         raise StackError("--profile", what, "Use --set tuning=NAME.")
+    for name in _OF_HOSTS:
+        if options.given.get(name):
+            what = f"--{name} is for hosts named with -H; a stack's are in an inventory."
+            raise StackError(f"--{name}", what, "Say there how each host is reached.")
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
     states = host_states(compiled, catalog, render=tuning_state)

@@ -25,6 +25,9 @@ DESIGNED_ORDER = (
     "restart", "status", "logs", "diff", "replace-host", "verify", "bundle", "import", "engines",
     "inventory", "rehearse",
 )  # fmt: skip
+UNREACHABLE = (
+    "all: {hosts: {unified-0: {ansible_host: 127.0.0.1, ansible_port: 9, ansible_user: nobody}}}\n"
+)
 
 
 def fab(*words: str) -> subprocess.CompletedProcess[str]:
@@ -78,6 +81,11 @@ def test_every_task_has_a_module_that_can_run(entry: object) -> None:
         (("-H", "a,b,a", "tune-hosts"), "a is named twice"),
         (("-H", "a:b:", "tune-hosts"), "is no host"),
         (("-H", "a", "-S", "/nowhere", "tune-hosts"), "There is no ssh_config /nowhere"),
+        (("-S", "/etc/hosts", "status", "--stack", "h200-tp8"), "-S says how the hosts of -H are"),
+        (("status", "--stack", "h200-tp8", "-i", "key"), "ansible_ssh_private_key_file"),
+        (("-t", "5", "-H", "a", "tune-hosts"), "ConnectTimeout in an ssh_config"),
+        (("-T", "5", "status", "--stack", "h200-tp8"), "--command-timeout is Fabric's"),
+        (("tune-hosts", "--stack", "h200-tp8", "--identity", "key"), "--identity is for hosts"),
         (("-H", "a", "tune-hosts", "--profile", "x86"), "x86-amd"),
         (("tune-hosts", "--stack", "h200-tp8", "--profile", "x86-amd"), "--set tuning=NAME"),
         (("-H", "a", "tune-hosts", "--allow", "everything"), "Use drain, reboot, running"),
@@ -217,9 +225,7 @@ def test_weights_come_from_a_host_of_the_inventory_or_check_says_so(tmp_path: Pa
 
 def test_a_host_that_does_not_answer_leaves_with_four(tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yml"
-    inventory.write_text(
-        "all: {hosts: {unified-0: {ansible_host: 127.0.0.1, ansible_port: 9, ansible_user: nobody}}}\n"
-    )
+    inventory.write_text(UNREACHABLE)
     done = fab("status", "--stack", "h200-tp8", "--inventory", str(inventory), "--json")
     assert done.returncode == 4
     document = json.loads(done.stdout)
@@ -229,6 +235,16 @@ def test_a_host_that_does_not_answer_leaves_with_four(tmp_path: Path) -> None:
     assert error["where"] == "unified-0"
     assert error["what"] == "127.0.0.1 port 9 refuses connections."
     assert error["fix"] == "Start sshd there, or correct the port."
+
+
+def test_nothing_is_claimed_of_a_host_that_does_not_answer(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(UNREACHABLE)
+    words = ("status", "--stack", "h200-tp8", "--inventory", str(inventory))
+    (row,) = json.loads(fab(*words, "--json").stdout)["processes"]
+    assert [row[key] for key in ("since", "epoch", "restarts", "devices")] == [None] * 4
+    told = next(line for line in fab(*words).stdout.splitlines() if line.startswith("unified-0"))
+    assert told.split() == ["unified-0", "unified-0", *["unknown"] * 6]
 
 
 def test_an_interrupt_leaves_with_130(tmp_path: Path) -> None:

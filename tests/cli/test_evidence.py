@@ -183,6 +183,13 @@ def test_a_host_that_is_down_hides_nothing_of_the_others(
     assert wait_until(lambda: kept.is_reached(SECOND), 30)
 
 
+def test_nothing_is_bundled_of_a_stack_that_nobody_knows(kept: Kept, tmp_path: Path) -> None:
+    done = kept.fab("bundle", "--to", str(tmp_path / "b.tar.gz"), stack="h200-tp9")
+    assert done.returncode == 2, done.stderr
+    assert "h200-tp8" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "kill",
     [

@@ -9,7 +9,9 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from infra.launch.evidence import HostEvidence, collect, write_archive
+import pytest
+
+from infra.launch.evidence import HostEvidence, collect, knows_stack, write_archive
 from infra.launch.first_failure import (
     Failure,
     first_failure,
@@ -162,3 +164,26 @@ def test_a_host_that_hangs_is_not_waited_for(
     assert time.monotonic() - begun < 1.5
     assert found[0].error is not None
     assert "not whole within" in found[0].error.what
+
+
+@pytest.mark.parametrize(
+    ("processes", "file", "is_known"),
+    [
+        ((), "host/kernel.log", False),
+        (("a/0",), "host/kernel.log", True),
+        ((), "host/files/release.json", True),
+        ((), "host/earlier/decode_0-3/summary.json", True),  # `down` leaves it there
+    ],
+)
+def test_a_stack_is_known_by_what_lies_on_a_host(
+    processes: tuple[str, ...], file: str, is_known: bool, tmp_path: Path
+) -> None:
+    part = tmp_path / "part.tar.gz"
+    part.write_bytes(packed(**{file: "x"}))
+    found = HostEvidence("a", part=part, processes=processes)
+    assert knows_stack([HostEvidence("b"), found]) is is_known
+
+
+def test_a_host_out_of_reach_may_know_the_stack() -> None:
+    away = HostEvidence("a", error=Unreachable("a", "a does not answer.", "Look at it."))
+    assert knows_stack([away])
