@@ -91,19 +91,58 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@dataclass(frozen=True)
+class Contents:
+    """What the tests ask of a module's text: kept, where whole trees of all modules would fill a gigabyte.
+
+    Args:
+        impure: line and name of what reads a clock, the environment or the working directory.
+        functions: (name, lines).
+        texts: string constants.
+    """
+
+    imports: tuple[Import, ...]
+    impure: tuple[str, ...]
+    functions: tuple[tuple[str, int], ...]
+    texts: frozenset[str]
+    num_lines: int
+    docstring: str | None
+
+
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def contents(name: str) -> Contents:
+    """A module, read once."""
+    path = modules()[name]
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    impure, functions, texts = [], [], set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                texts.add(node.value)
+        elif isinstance(node, ast.Attribute):
+            if node.attr in IMPURE_CALLS:
+                impure.append(f"{node.lineno} {node.attr}")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions.append((node.name, (node.end_lineno or node.lineno) - node.lineno + 1))
+    return Contents(
+        imports=tuple(_imports_of(name, path, tree)),
+        impure=tuple(impure),
+        functions=tuple(functions),
+        texts=frozenset(texts),
+        num_lines=len(text.splitlines()),
+        docstring=ast.get_docstring(tree),
+    )
 
 
 @cache
 def imports() -> tuple[Import, ...]:
-    return tuple(each for name, path in modules().items() for each in _imports_of(name, path))
+    return tuple(each for name in modules() for each in contents(name).imports)
 
 
-def _imports_of(name: str, path: Path) -> Iterator[Import]:
+def _imports_of(name: str, path: Path, tree: ast.Module) -> Iterator[Import]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node, in_function in _import_statements(tree(path), in_function=False):
+    for node, in_function in _import_statements(tree, in_function=False):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         else:
@@ -186,11 +225,10 @@ def test_the_core_computes_and_does_not_act() -> None:
 
 def test_the_core_reads_no_clock_no_environment_and_no_working_directory() -> None:
     found = [
-        f"{name}:{node.lineno} {node.attr}"
-        for name, path in modules().items()
+        f"{name}:{each}"
+        for name in modules()
         if room(name) in CORE
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Attribute) and node.attr in IMPURE_CALLS
+        for each in contents(name).impure
     ]
     assert found == []
 
@@ -293,16 +331,16 @@ def test_no_module_of_the_core_is_named_after_the_standard_library_or_a_dependen
 
 def test_modules_and_functions_are_short() -> None:
     long = [
-        f"{name}: {length} lines"
-        for name, path in modules().items()
-        if (length := len(path.read_text(encoding="utf-8").splitlines())) > MAX_MODULE_LINES
+        f"{name}: {contents(name).num_lines} lines"
+        for name in modules()
+        if contents(name).num_lines > MAX_MODULE_LINES
     ]
-    for name, path in modules().items():
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                length = (node.end_lineno or node.lineno) - node.lineno + 1
-                if length > MAX_FUNCTION_LINES:
-                    long.append(f"{name}.{node.name}: {length} lines")
+    long += [
+        f"{name}.{function}: {length} lines"
+        for name in modules()
+        for function, length in contents(name).functions
+        if length > MAX_FUNCTION_LINES
+    ]
     assert long == []
 
 
@@ -310,7 +348,7 @@ def test_every_module_says_its_job() -> None:
     silent = [
         name
         for name, path in modules().items()
-        if path.stat().st_size and not ast.get_docstring(tree(path))
+        if path.stat().st_size and not contents(name).docstring
     ]
     assert silent == []
 
@@ -371,10 +409,8 @@ def test_the_documents_table_names_files_that_exist() -> None:
 def test_a_sysctl_is_data_and_no_python() -> None:
     holders = [
         name
-        for name, path in modules().items()
-        if room(name) not in {"rehearsal", "agent"}
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Constant) and node.value == "vm.swappiness"
+        for name in modules()
+        if room(name) not in {"rehearsal", "agent"} and "vm.swappiness" in contents(name).texts
     ]
     assert holders == []
 

@@ -87,6 +87,21 @@ def _compiled(stack: str) -> str:
     return json.dumps(plan_document(compile_file(name, catalog=CATALOG, sets=sets).plan))
 
 
+def found_in(case: RuleCase, version: str | None = None) -> tuple[Problem, ...]:
+    """What all rules find in the plan with the case's mistake: several tests look at the same.
+
+    Args:
+        version: of the engine, in place of the case's own.
+    """
+    own = case.stack.partition("@")[2]
+    return _found_in(case.model_dump_json(), None if version == own else version)
+
+
+@cache
+def _found_in(case: str, version: str | None) -> tuple[Problem, ...]:
+    return tuple(judged(RuleCase.model_validate_json(case).broken(version)))
+
+
 @cache
 def rules_found_in(stack: str) -> frozenset[str]:
     """The rules that find something in a stack as it is."""

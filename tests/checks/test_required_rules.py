@@ -16,7 +16,7 @@ from infra.launch.preflight.table import CHECKS
 from infra.spec.load import PROJECT
 from infra.spec.plain_yaml import read_yaml
 from tests.checks.cases_beyond_plans import MANIFEST_CASES, STACK_CASES
-from tests.checks.rule_cases import CATALOG, RuleCase, judged, right_document, rule_cases
+from tests.checks.rule_cases import CATALOG, RuleCase, found_in, right_document, rule_cases
 from tests.outages.replay import Finding, findings, findings_without
 from tests.outages.reports import Reproduction
 
@@ -151,7 +151,7 @@ def test_it_is_found_on_the_releases_that_the_case_states_and_on_no_other(
     found: list[str] = []
     passed: list[str] = []
     for version in _compiling(case.stack.partition("@")[0]):
-        is_found = rule in {problem.rule for problem in judged(case.broken(version))}
+        is_found = rule in {problem.rule for problem in found_in(case, version)}
         (found if is_found else passed).append(version)
     assert tuple(found) == (case.releases or (*found, *passed))
 

@@ -15,6 +15,7 @@ from tests.checks.rule_cases import (
     CATALOG,
     FILE,
     RuleCase,
+    found_in,
     judged,
     right_document,
     rule_cases,
@@ -43,7 +44,7 @@ def test_a_right_plan_passes(rule: str, case: RuleCase) -> None:
 
 @pytest.mark.parametrize(("rule", "case"), NAMED)
 def test_a_broken_plan_is_found(rule: str, case: RuleCase) -> None:
-    found = [problem for problem in judged(case.broken()) if problem.rule == rule]
+    found = [problem for problem in found_in(case) if problem.rule == rule]
     assert found, f"{rule} finds nothing"
     fitting = [problem for problem in found if case.says in problem.what]
     assert fitting, [str(problem) for problem in found]
@@ -58,7 +59,7 @@ def test_a_broken_plan_is_found(rule: str, case: RuleCase) -> None:
 
 @pytest.mark.parametrize(("rule", "case"), NAMED)
 def test_a_finding_names_what_is_wrong_in_the_case(rule: str, case: RuleCase) -> None:
-    found = next(p for p in judged(case.broken()) if p.rule == rule and case.says in p.what)
+    found = next(p for p in found_in(case) if p.rule == rule and case.says in p.what)
     text = f"{found.field} {found.what} {found.fix}".replace("_", "-").lower()
     assert [each for each in case.edits if not any(word in text for word in words_of(each))] == []
 

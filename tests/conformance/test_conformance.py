@@ -25,6 +25,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         bench.close()
 
 
+@pytest.mark.slow  # a hundred starts of the simulated engine, some of which are waited for in vain
 def test_the_simulated_engine_answers_as_the_real_one(simulated: dict[str, Any]) -> None:
     real, played, why = compared(recorded()), compared(simulated), explained()
     differing = {name: places(answer, played.get(name)) for name, answer in real.items()}
@@ -37,6 +38,7 @@ def test_the_simulated_engine_answers_as_the_real_one(simulated: dict[str, Any])
     assert list(simulated) == list(recorded())
 
 
+@pytest.mark.slow  # a hundred starts of the simulated engine, some of which are waited for in vain
 def test_no_explanation_is_left_of_a_difference_that_is_gone(simulated: dict[str, Any]) -> None:
     real, played = compared(recorded()), compared(simulated)
     gone = {
@@ -46,6 +48,7 @@ def test_no_explanation_is_left_of_a_difference_that_is_gone(simulated: dict[str
     assert {name: at for name, at in gone.items() if at} == {}
 
 
+@pytest.mark.slow  # a hundred starts of the simulated engine, some of which are waited for in vain
 def test_the_page_is_current(simulated: dict[str, Any]) -> None:
     assert PAGE.read_text(encoding="utf-8") == page(recorded(), simulated, explained())
 

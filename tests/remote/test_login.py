@@ -25,11 +25,12 @@ FAR_S = 0.2
 
 
 class FarWire:
-    """Whatever comes, comes late; notes the order of what is sent and what has come."""
+    """Notes the order of what is sent and what has come; of that, the next `num_late` parts come late."""
 
     def __init__(self, port: int) -> None:
         self._inner = socket.create_connection(("127.0.0.1", port))
         self.events: list[str] = []
+        self.num_late = 0
         self._closed = False  # paramiko's repr of a connection looks at it
         self.settimeout = self._inner.settimeout
         self.close = self._inner.close
@@ -38,16 +39,11 @@ class FarWire:
         self.events.append("sent")
         return self._inner.send(data)
 
-    def settle(self) -> None:
-        """Wait until the server has said what it says by itself: its abilities, its keys."""
-        seen = -1
-        while seen != len(self.events):
-            seen = len(self.events)
-            time.sleep(5 * FAR_S)
-
     def recv(self, size: int) -> bytes:
         data = self._inner.recv(size)
-        time.sleep(FAR_S)
+        if self.num_late:
+            self.num_late -= 1
+            time.sleep(FAR_S)
         self.events.append("received")
         return data
 
@@ -75,12 +71,21 @@ class PromptServer(PromptTransport):
             handler._parse_userauth_failure(answer)
 
 
+def wait_for_extensions(transport: Any) -> None:  # the stubs leave this attribute out
+    deadline = time.monotonic() + 20
+    while not transport.server_extensions:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_the_login_follows_the_request_for_its_service_at_once(sshd: Sshd) -> None:
     far = FarWire(sshd.port)
     transport = PromptTransport(far)
     try:
         transport.start_client(timeout=20)
-        far.settle()
+        # what the server says of its abilities comes by itself, once the keys are exchanged
+        wait_for_extensions(transport)
+        far.num_late = 1
         before = len(far.events)
         key = paramiko.Ed25519Key.from_private_key_file(str(sshd.folder / "login_key"))
         transport.auth_publickey(getpass.getuser(), key)
@@ -108,14 +113,16 @@ def test_another_key_needs_no_other_request_for_the_service(sshd: Sshd) -> None:
 
 @pytest.fixture
 def far_login(sshd: Sshd) -> Iterator[tuple[FarWire, PromptTransport]]:
-    """A login on a wire on which everything comes late; what the server says of its keys has come."""
+    """A login on a wire on which the next that comes is late; what the server says of its keys has come."""
     far = FarWire(sshd.port)
     transport = PromptTransport(far)
     try:
         transport.start_client(timeout=20)
         key = paramiko.Ed25519Key.from_private_key_file(str(sshd.folder / "login_key"))
         transport.auth_publickey(getpass.getuser(), key)
-        far.settle()
+        # answered in order, so what the server says of its keys by itself has come before it
+        transport.global_request("nobody-knows@example.com", wait=True)
+        far.num_late = 1
         yield far, transport
     finally:
         transport.close()
@@ -141,7 +148,7 @@ def test_a_later_command_waits_for_the_number_of_its_channel(
 ) -> None:
     far, transport = far_login
     with transport.open_session(timeout=20):
-        time.sleep(FAR_S)
+        far.num_late = 1
         before = len(far.events)
         assert output_of(transport, "echo second") == b"second\n"
         assert far.events[before : before + 2] == ["sent", "received"]
@@ -160,7 +167,8 @@ def test_servers_that_may_count_otherwise_are_asked_for_the_number(
 def test_commands_of_several_threads_keep_their_channels(
     far_login: tuple[FarWire, PromptTransport],
 ) -> None:
-    _, transport = far_login
+    far, transport = far_login
+    far.num_late = 8  # a channel's number comes in two parts
     with ThreadPoolExecutor(4) as pool:
         asked = {number: pool.submit(output_of, transport, f"echo {number}") for number in range(4)}
         found = {number: each.result() for number, each in asked.items()}

@@ -101,6 +101,7 @@ def change_by_hand(cloud: Path, kind: str, name: str, *, value: object) -> None:
     path.write_text(json.dumps(document))
 
 
+@pytest.mark.slow  # the real engine
 def test_preview_tells_what_would_be_made(make_project: Callable[..., ScratchProject]) -> None:
     project = make_project()
     pulumi = Pulumi(project.folder, project.environment)
@@ -132,6 +133,7 @@ def test_capacity_that_runs_out_leaves_a_state_that_the_next_up_finishes(
     assert len({host["instance_id"] for host in inventory["hosts"]}) == len(HOSTS)
 
 
+@pytest.mark.slow  # the real engine
 def test_wrong_account_facts_are_one_message_and_nothing_is_made(
     make_project: Callable[..., ScratchProject],
 ) -> None:
@@ -145,6 +147,7 @@ def test_wrong_account_facts_are_one_message_and_nothing_is_made(
     assert not (project.cloud / "resources").exists()
 
 
+@pytest.mark.slow  # the real engine
 def test_a_misspelt_property_is_refused_as_the_provider_would(
     make_project: Callable[..., ScratchProject],
 ) -> None:
@@ -181,6 +184,7 @@ def test_a_stack_that_was_not_created_is_one_message(
         read_outputs(STACK, project.folder, project.environment)
 
 
+@pytest.mark.slow  # the real engine
 def test_existing_hosts_are_exported_and_fab_is_next(
     make_project: Callable[..., ScratchProject],
 ) -> None:
