@@ -11,8 +11,9 @@ InfraError                     1  (a bug if it is raised bare)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from infra.frozen import frozen
 
 Severity = Literal["error", "warning"]
 
@@ -70,7 +71,7 @@ class Differs(InfraError):
     exit_code = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """One finding about a stack, an inventory or a plan; the row of `fab check --json`.
 

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from infra.frozen import frozen
+
 ValueType = Literal["bool", "int", "size", "float", "str", "json", "other"]
 TWO_WAY = ("BooleanOptionalAction", "EnableDisableAction")
 # Names that a later release gave a longer spelling: readers know one name for all releases.
 SAME: Mapping[str, str] = {"device-memory-utilization": "gpu-memory-utilization"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FlagFact:
     """One flag of a release.
 
@@ -44,7 +46,7 @@ class FlagCatalogue:
     by_option: Mapping[str, tuple[FlagFact, bool]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class EnvironmentNames:
     """The variables that a release reads, and vllm-ascend's `additional_config` keys."""
 

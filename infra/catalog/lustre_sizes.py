@@ -7,7 +7,8 @@ systems" (PERSISTENT_2, SSD), checked 2026-11-20.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from infra.frozen import frozen
 
 TIERS = (125, 250, 500, 1000)  # MB/s per TiB
 SMALLEST_GIB = 1200
@@ -15,7 +16,7 @@ STEP_GIB = 2400
 EFA_STEP_GIB: Mapping[int, int] = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LustreSettings:
     """An FSx for Lustre file system: size in GiB, throughput in MB/s per TiB."""
 

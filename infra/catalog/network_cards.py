@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import StrictInt
 
 from infra.catalog.schema import Entry
+from infra.frozen import frozen
 
 InterfaceType = Literal["interface", "efa", "efa-only"]
 LayoutPolicy = Literal["ip-saving", "maximum", "addressed"]
@@ -59,7 +59,7 @@ class NetworkCards(Entry):
     efa_only: Cards | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NetworkInterface:
     """One interface of a host: 0-based card and device index, and its kind."""
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from infra.catalog.fields import FieldCatalogue, read_fields
 from infra.catalog.flags import FlagCatalogue, read_flags
+from infra.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttentionBackend:
     """One that vLLM registers.
 

@@ -17,6 +17,7 @@ from infra.engines.command_line import as_int, as_map
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
 from infra.engines.routers import read_router
+from infra.frozen import frozen
 from infra.inventory.pods import OWN_ADDRESS
 from infra.plan.process import Plan, Process
 from infra.spec.stack import KUBERNETES, StackSpec
@@ -49,7 +50,7 @@ OWN_VARIABLES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """What a rule found.
 
@@ -66,7 +67,7 @@ class Finding:
     process: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rule:
     """One rule. `check` yields nothing for a plan that is right.
 
@@ -81,7 +82,7 @@ class Rule:
     releases: str = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Surroundings:
     """What a plan does not hold, and some rules read.
 

@@ -7,11 +7,12 @@ and vllm-ascend's proxy read OPENAI_API_KEY for their requests to engines (run 2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from infra.frozen import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class Credential:
     """One secret as a program takes it.
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.frozen import frozen
 from infra.spec.stack import EngineName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PhaseSign:
     """A log line that tells a phase.
 

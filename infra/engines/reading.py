@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from infra.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bind:
     """`count` consecutive ports from `port` that a process listens on, under one name."""
 
@@ -15,7 +17,7 @@ class Bind:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Dial:
     """An address and port that the command line names for connecting to."""
 
@@ -24,7 +26,7 @@ class Dial:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reading:
     """One process as its engine would understand it.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import get_args
 
 from infra.errors import StackError
+from infra.frozen import frozen
 from infra.inventory.hosts import HostFacts, Inventory, InventoryHost, NameOrigin
 from infra.spec.stack import RoleName
 
@@ -14,7 +15,7 @@ from infra.spec.stack import RoleName
 _MAX_DOCUMENTATION_HOSTS = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class InventoryAddresses:
     """The address book of hosts that exist: a constant per host."""
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
+
+from infra.frozen import frozen
 
 NameOrigin = Literal["inventory", "facts", "placeholder"]
 """Where the name of an interface or HCA comes from: written by people, found by `fab facts`, or made up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InventoryHost:
     """One host of an Ansible inventory.
 
@@ -60,7 +62,7 @@ class InventoryHost:
     domain_origin: NameOrigin = "inventory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Inventory:
     """The hosts of one stack, in file order. `path` is None for documentation addresses.
 
@@ -77,7 +79,7 @@ class Inventory:
         return next((host for host in self.hosts if host.name == name), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostFacts:
     """What a process's command line takes from the host it runs on."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import yaml
 
 from infra.errors import ProblemsFound, StackError
+from infra.frozen import frozen
 from infra.inventory.ansible_file import parse_inventory
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.inventory.variable_files import NOTHING_BESIDE, VariableFiles
@@ -16,7 +17,7 @@ from infra.inventory.variable_files import NOTHING_BESIDE, VariableFiles
 _OWN_FACTS = ("moe", "ansible_port", "ansible_user", "ansible_ssh_common_args")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Edit:
     """An inventory in which another machine stands under a host's name.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from infra.errors import Problem
+from infra.frozen import frozen
 from infra.inventory.values import TAGS
 from infra.spec.yaml_source import Document, read_yaml, why_unreadable
 
@@ -15,7 +16,7 @@ ENDINGS = ("", ".yml", ".yaml", ".json")
 VAULT = "$ANSIBLE_VAULT;"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class VariableFile:
     """One file that was read.
 
@@ -27,7 +28,7 @@ class VariableFile:
     document: Document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class VariableFiles:
     """Files by name of group or host, in the order in which later ones win."""
 

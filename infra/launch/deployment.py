@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from infra.frozen import frozen
 from infra.inventory.hosts import InventoryHost
 from infra.launch.fleet import Clock, Fleet
 from infra.plan.endpoints import Endpoints
@@ -15,7 +16,7 @@ from infra.render.host_state import HostState
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Limits:
     """How long things may take, in seconds.
 
@@ -44,7 +45,7 @@ class Limits:
     settle_s: float = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pace:
     """How work on hosts waits and speaks."""
 
@@ -53,7 +54,7 @@ class Pace:
     say: Say
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Deployment:
     """What `up` and `verify` work on.
 

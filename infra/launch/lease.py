@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.errors import HostsFailed, InfraError, PrerequisiteError
+from infra.frozen import frozen
 from infra.launch.fleet import Answers, Clock, Fleet, Request
 from infra.remote.failures import AgentFailed, LeaseHeld, LostConnection, NoReport, OverTime
 
@@ -34,7 +35,7 @@ ANYBODY = "*"
 _MAY_HOLD = (AgentFailed, LostConnection, OverTime, NoReport)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Owner:
     """Who holds a lease, precisely enough to be told dead from alive on the same machine.
 
@@ -50,7 +51,7 @@ class Owner:
     started: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Claim:
     """What is claimed: a stack on hosts, for one command.
 

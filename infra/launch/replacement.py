@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, rows_of
 from infra.plan.process import Process
@@ -19,7 +20,7 @@ from infra.render.host_paths import (
 from infra.render.release_record import RecordedProcess, Release
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Replacement:
     """A release that is there, against the one that is wanted.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from infra.engines.command_line import as_int
+from infra.frozen import frozen
 from infra.memory.device import (
     DeviceMemory,
     EngineLoad,
@@ -15,7 +14,7 @@ from infra.memory.device import (
 from infra.memory.kv_cache import kv_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoleLoad:
     """One role of a plan.
 
@@ -35,7 +34,7 @@ class RoleLoad:
     num_hosts: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RoleEstimate:
     """What a role holds.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from infra.catalog.figures import LoadingRates, StorageKind
 from infra.catalog.lustre_sizes import LustreSettings
+from infra.frozen import frozen
 from infra.memory.overhead import Family
 
 _GB = 1e9
@@ -16,7 +15,7 @@ _TCP_GB_PER_S_PER_SERVER = 5 / 8
 _TCP_TIB_PER_SERVER = 2.4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Delivery:
     """What has to reach every host.
 
@@ -36,7 +35,7 @@ class Delivery:
     lustre: LustreSettings | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TimeToReady:
     """Seconds of each part, one after another; None for what nothing is known of, with the reason in `why`."""
 

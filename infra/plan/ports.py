@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from infra.engines.contract import PortName, PortRequest
 from infra.errors import StackError
+from infra.frozen import frozen
 from infra.plan.topology import Group, Seat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Block:
     """A range of ports for one purpose; `why` says what it keeps clear of."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from infra.catalog.schema import Accelerator
 from infra.engines.settings import RoleSettings
+from infra.frozen import frozen
 from infra.inventory.pods import ROUTER_HOST
 from infra.spec.stack import KUBERNETES, Platform, RoleName, Workload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TopologyHost:
     """A host that the deployment needs, `<role>-<n>` or, when shared, `host-<n>`."""
 
@@ -19,7 +18,7 @@ class TopologyHost:
     accelerator: Accelerator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seat:
     """The place of one process of a group.
 
@@ -40,7 +39,7 @@ class Seat:
     is_leader: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Group:
     """One replica of a role: its settings and its seats, the leader first."""
 
@@ -59,7 +58,7 @@ class Group:
         return tuple(dict.fromkeys(seat.host for seat in self.seats))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Topology:
     """All hosts and groups of a deployment; enough to provision machines.
 

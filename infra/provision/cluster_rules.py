@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from infra.catalog.schema import Accelerator, PodAccess
 from infra.errors import Problem
+from infra.frozen import frozen
 from infra.provision.cluster_config import cluster_problem
 from infra.provision.cluster_survey import FoundCluster, FoundNode, Taint
 from infra.render.cluster_facts import ClusterFacts
@@ -35,7 +36,7 @@ MAX_NAMED = 4
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodeDemand:
     """What a stack wants of a cluster's nodes.
 

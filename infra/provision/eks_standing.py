@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pulumi_aws import eks
 
+from infra.frozen import frozen
 from infra.provision.eks_config import EksFacts
 from infra.provision.eks_rules import owner_problem
 from infra.provision.survey import Asking
@@ -16,7 +17,7 @@ KEY, _EXAMPLE = "moe-infra:kubernetes_version", "1.35"
 _PROXY = "kube-proxy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StandingGroup:
     """A node group.
 
@@ -31,7 +32,7 @@ class StandingGroup:
     template_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StandingCluster:
     """The stack's cluster.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from infra.frozen import frozen
 
 # By it everything of a stack is found again.
 STACK_TAG = "moe-infra:stack"
@@ -13,7 +14,7 @@ OWNER_TAGS = ("owner", "cost_center")
 POOL_LABEL, POOL = "moe-infra/pool", "accelerators"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tags:
     """The tags of every resource of a stack; `further` are those the operator configured."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import efs, fsx, s3
 
 from infra.catalog.figures import StorageKind
+from infra.frozen import frozen
 from infra.provision.account import Account
 from infra.provision.cluster_network import ClusterNetwork
 from infra.provision.first_boot import LUSTRE_FOLDER, lustre_source
@@ -16,7 +15,7 @@ from infra.provision.naming import Tags, partition
 from infra.spec.stack import Weights
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StoreSettings:
     """Everything that a weight store is made from.
 

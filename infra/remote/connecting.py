@@ -6,13 +6,14 @@ import logging
 import random
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import fabric
 import paramiko
 
 from infra.errors import InfraError
+from infra.frozen import frozen
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 from infra.remote.known_hosts import (
     KnownKey,
@@ -42,7 +43,7 @@ CHANNEL_S = 12.0
 REFUSAL_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SshOptions:
     """How a run connects.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from infra.frozen import frozen
 
 NodeTuningChoice = Literal["apply", "rollback", "none"]
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LustreVolume:
     """A file system of FSx for Lustre, bound statically."""
 
@@ -20,7 +21,7 @@ class LustreVolume:
     capacity_gib: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class BucketCopy:
     """Weights that a pod copies from a bucket to its node's own disks before its engines start.
 
@@ -35,7 +36,7 @@ class BucketCopy:
     image: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WeightsVolume:
     """Where a pod finds the weights.
 
@@ -53,7 +54,7 @@ class WeightsVolume:
     copy: BucketCopy | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ClusterFacts:
     """Facts of a cluster.
 

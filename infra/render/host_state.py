@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Mount, RouterRelease
 from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
 from infra.errors import StackError
+from infra.frozen import frozen
 from infra.plan.process import Plan, Process
 from infra.render.container import DeviceAccess
 from infra.render.environment_file import environment_file
@@ -49,7 +50,7 @@ HOSTS_OWNER = "@hosts"
 GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Item:
     """One thing that a host must hold. `details` are the keys of its kind."""
 
@@ -72,7 +73,7 @@ class Item:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostState:
     """What one host must hold, in the order in which it is brought about.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from infra.checks.foreign import Judgement
 from infra.errors import Problem
+from infra.frozen import frozen
 from infra.plan.foreign.imported_recipe import ImportedRecipe
 from infra.plan.foreign.source import NotUnderstood
 from infra.render.plan_listing import plan_listing
@@ -14,7 +15,7 @@ from infra.render.plan_listing import plan_listing
 _UNKNOWN = "unknown accelerator"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReportRow:
     """One file of a tree.
 

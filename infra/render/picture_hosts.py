@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Literal
 
+from infra.frozen import frozen
 from infra.plan.process import PlanHost, Process
 from infra.render.svg import Drawing, fitting
 
@@ -25,7 +26,7 @@ LANE = 14
 INK, SOFT = "#0f172a", "#475569"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Colours:
     """Of one role: the frame's fill, a process's fill, a device's fill, lines and labels."""
 

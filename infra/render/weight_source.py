@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from infra.catalog.schema import Checkpoint
 from infra.errors import StackError
+from infra.frozen import frozen
 from infra.spec.weights_source import (
     FIELD,
     BucketSource,
@@ -19,7 +20,7 @@ from infra.spec.weights_source import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WeightSource:
     """An origin of one checkpoint.
 

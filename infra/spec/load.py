@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path as FilePath
 
 import yaml
 
 from infra.errors import Problem, ProblemsFound
+from infra.frozen import frozen
 from infra.spec.nearest import nearest
 from infra.spec.shape_problems import Place, validate_stack
 from infra.spec.stack import KUBERNETES, StackSpec
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LoadedStack:
     """A validated stack and where each of its fields was written."""
 

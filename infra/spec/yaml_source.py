@@ -9,6 +9,7 @@ from types import MappingProxyType
 import yaml
 
 from infra.errors import Problem
+from infra.frozen import frozen
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000
@@ -24,7 +25,7 @@ MERGE = "tag:yaml.org,2002:merge"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Document:
     """A YAML document as plain values, with where each key and item stands.
 

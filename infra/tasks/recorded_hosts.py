@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from infra.frozen import frozen
 from infra.inventory.hosts import InventoryHost
 from infra.launch.fleet import Fleet, SshFleet, SystemClock
 from infra.launch.lease import FORCE, Claim, leased, this_owner
@@ -18,7 +19,7 @@ from infra.tasks.options import Options
 from infra.tasks.sudo_password import sudo_password
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReachedStack:
     """Hosts that may hold a stack, whatever its file says by now.
 

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from infra.frozen import frozen
 from infra.tasks.options import Option
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Entry:
     """One task. `module` lies in `infra.tasks` and has `run(options, output) -> exit code`."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from infra.frozen import frozen
 from infra.launch.fleet import rows_of
 from infra.launch.logs.lines import LogLines
 from infra.remote.failures import LostConnection, Unreachable
@@ -19,7 +20,7 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 15.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Batch:
     """Lines of one host in the order of its journal.
 
@@ -31,7 +32,7 @@ class Batch:
     is_caught_up: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class RecordedId:
     """A process that a host has a record of."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from infra.frozen import frozen
 from infra.launch.preflight import amd, ascend, nvidia
 from infra.launch.preflight.observed import ObservedHost, Told
 
@@ -12,7 +11,7 @@ LISTING = {"nvidia": "nvidia.gpus", "amd": "amd.static", "ascend": "ascend.info"
 PROGRAMS = {"nvidia": "nvidia-smi", "amd": "amd-smi list", "ascend": "npu-smi info"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Accelerators:
     """What the vendor's tool shows of a host.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from infra.frozen import frozen
 
 # An Atlas A3 card carries two dies, each a device; an A2 card one (npu-smi info -m of both).
 DIES_PER_CARD = {"ascend-a3": 2, "ascend-a2": 1}
@@ -16,7 +17,7 @@ LINK_DOWN = re.compile(r"\bLINK DOWN\s*$", re.MULTILINE)
 NOT_SET = "0.0.0.0"  # noqa: S104 - an address that is told, none that is bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Npu:
     """One device of `npu-smi info`."""
 
@@ -28,7 +29,7 @@ class Npu:
     bus_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NpuProcess:
     """A process that uses a device."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from infra.frozen import frozen
 
 Severity = Literal["pass", "warn", "block"]
 ORDER: tuple[Severity, ...] = ("block", "warn", "pass")
 MAX_NAMED_HOSTS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding:
     """What a check found on a host.
 
@@ -44,7 +45,7 @@ class Finding:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Grouped:
     """The same finding on several hosts."""
 

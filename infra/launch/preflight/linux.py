@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from infra.frozen import frozen
 
 KIB = 1024
 MIN_SWAP_FIELDS = 5
@@ -13,7 +14,7 @@ MIN_SWAP_FIELDS = 5
 HUNG_TASK = re.compile(r"INFO: task \S.*?:(\d+) blocked for more than (\d+) seconds")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Interface:
     """One interface of `ip -j addr`."""
 

@@ -7,7 +7,8 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from infra.frozen import frozen
 
 GPU_QUERY = (
     "index,uuid,name,pci.bus_id,memory.total,driver_version,pcie.link.width.current,"
@@ -25,7 +26,7 @@ REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Gpu:
     """One device of `--query-gpu`; a number that the tool does not know is None."""
 
@@ -40,7 +41,7 @@ class Gpu:
     ecc_uncorrected: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Fabric:
     """The fabric section of one device in `-q`; texts as printed, empty for a line that is not there."""
 
@@ -50,7 +51,7 @@ class Fabric:
     cluster_uuid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ComputeProcess:
     """A process that computes on a device."""
 
@@ -59,7 +60,7 @@ class ComputeProcess:
     gpu_uuid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RemappedRows:
     """A device's remapped memory rows."""
 
@@ -69,7 +70,7 @@ class RemappedRows:
     uncorrectable: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ImexDomain:
     """The IMEX domain as one node sees it. `nodes` maps address to its status."""
 

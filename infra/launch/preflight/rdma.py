@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from infra.frozen import frozen
 
 FOLDER = "/sys/class/infiniband"
 # Sixteen GIDs are what show_gids lists of a port with a few addresses and VLANs.
@@ -37,7 +38,7 @@ MAPPED = re.compile(r"^(0000:){5}ffff:")
 EMPTY = {"", "0000:0000:0000:0000:0000:ffff:0000:0000"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Port:
     """One port of an HCA.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.engines.network_names import interfaces_named, rdma_devices_named
+from infra.frozen import frozen
 from infra.inventory.collective_baseline import RecordedCollective
 from infra.inventory.facts_file import RecordedHost
 from infra.inventory.hosts import InventoryHost
@@ -21,7 +22,7 @@ from infra.render.release_record import RecordedProcess
 Depth = Literal["light", "full"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GroupRun:
     """The collective of a group that spans hosts.
 
@@ -36,7 +37,7 @@ class GroupRun:
     first: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scene:
     """Facts beside what the plan wants.
 
@@ -121,7 +122,7 @@ class Scene:
         return {group: tuple(dict.fromkeys(hosts)) for group, hosts in found.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trouble:
     """What a check has against a host; see `Finding` for the words."""
 
@@ -132,7 +133,7 @@ class Trouble:
     wanted: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Check:
     """One check.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from infra.catalog.load import Catalog
+from infra.frozen import frozen
 from infra.inventory.facts_file import RecordedHost
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all, reports_along
@@ -38,7 +39,7 @@ IMEX_PAUSE_S = 3.0
 SLACK_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FirstLook:
     """What every host told of itself in one execution.
 

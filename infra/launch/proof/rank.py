@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from infra.engines.serving import (
@@ -26,6 +26,7 @@ from infra.engines.serving import (
     rank_headers,
     room_fields,
 )
+from infra.frozen import frozen
 from infra.plan.endpoints import Endpoints, RankEndpoint
 from infra.spec.stack import EngineName
 
@@ -36,7 +37,7 @@ METRICS_S = 10.0
 Step = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Asking:
     """How requests are sent.
 
@@ -53,7 +54,7 @@ class Asking:
     engine_ids: Mapping[tuple[str, int], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Question:
     """A client's request. `name` is what it proves."""
 
@@ -62,7 +63,7 @@ class Question:
     body: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Pair:
     """A prefill and a decode rank that one request goes through, as a router would send it.
 
@@ -91,7 +92,7 @@ class _Pair:
         return _with_counter(self.endpoints, self.rank, (self.prefill, self.decode), steps)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Proof:
     """The requests that prove one rank.
 
@@ -110,7 +111,7 @@ class Proof:
     counted: tuple[int, int] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verdict:
     """What an attempt at a proof says.
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from infra.catalog.load import Catalog
 from infra.errors import InfraError, StackError
+from infra.frozen import frozen
 from infra.launch.deployment import Deployment, Limits, Say
 from infra.launch.fleet import Answers, Clock, Report, Request
 from infra.plan.endpoints import read_endpoints
@@ -28,7 +29,7 @@ class Ask(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RenderedHost:
     """The documents of one host.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from infra.frozen import frozen
 from infra.launch.deployment import Pace
 from infra.launch.fleet import Fleet
 from infra.launch.secret import Secret
@@ -16,7 +17,7 @@ from infra.launch.staging.plan import (
 from infra.launch.staging.progress import Standing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Staging:
     """One run of `stage-weights`.
 
@@ -35,7 +36,7 @@ class Staging:
     token: str = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Outcome:
     """What became of one checkpoint on one host.
 
@@ -58,7 +59,7 @@ class Outcome:
         return self.state in {"complete", "staged"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Order:
     """What the hosts of one checkpoint are asked to do."""
 

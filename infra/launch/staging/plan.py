@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from infra.catalog.load import Catalog
 from infra.errors import StackError
+from infra.frozen import frozen
 from infra.render.host_state import HostState
 from infra.render.weight_source import WeightSource, weight_source
 from infra.spec.weights_source import FIELD
@@ -18,7 +19,7 @@ SHARED_STORAGE = ("shared-mount", "fsx-lustre", "efs", "pvc")
 _MAX_REVISION = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Checkpoint:
     """One checkpoint that hosts must hold.
 
@@ -43,7 +44,7 @@ class Checkpoint:
         return f"{self.id}-{kept[:_MAX_REVISION]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """A checkpoint on one host before anything is done.
 
@@ -65,7 +66,7 @@ class Found:
     status: Mapping[str, object] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seat:
     """One host's place in the chain: the nearest peer first."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from infra.frozen import frozen
 
 _PROGRAM = re.compile(
     r"vllm serve\b|vllm\.entrypoints\.openai\.api_server|sglang serve\b|sglang\.launch_server|dynamo\.(?:vllm|sglang)\b"
@@ -14,7 +15,7 @@ NOT_FOLLOWED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Mentions:
     """The lines that name an engine's program.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from infra.frozen import frozen
 from infra.plan.foreign.shell_words import RawWord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Assignment:
     """`name=word`, `name+=word`, or `name=(words)`."""
 
@@ -18,7 +17,7 @@ class Assignment:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Command:
     """A simple command. `heredoc` is the line of a here document that it reads, None for none."""
 
@@ -28,14 +27,14 @@ class Command:
     heredoc: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Block:
     """`{ … }` or `( … )`."""
 
     body: Statements
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Branches:
     """`if`: (condition, body) pairs; the last condition is empty for `else`."""
 
@@ -43,7 +42,7 @@ class Branches:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Choice:
     """`case`: (patterns, body) pairs."""
 
@@ -52,7 +51,7 @@ class Choice:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Loop:
     """`for name in words`, or `for ((…))` with `counter` as written."""
 
@@ -63,14 +62,14 @@ class Loop:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class While:
     """`while` or `until`: how often it runs only a shell could say."""
 
     line: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Function:
     """A function's definition."""
 
@@ -82,7 +81,7 @@ class Function:
 Node = Command | Block | Branches | Choice | Loop | While | Function
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Statement:
     """Nodes joined by `&&`, `||`, `|`: (operator before it, node), the first operator being empty."""
 

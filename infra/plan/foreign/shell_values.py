@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from infra.frozen import frozen
 from infra.plan.foreign.shell_words import (
     Arithmetic,
     Opaque,
@@ -35,7 +36,7 @@ _LARGEST = 1 << 40
 _DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?-(\d+)\}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Value:
     """What a variable holds.
 

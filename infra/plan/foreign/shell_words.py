@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from infra.frozen import frozen
 from infra.plan.foreign.source import CONTINUED
 
 MAX_DEPTH = 40
@@ -34,7 +35,7 @@ _BLANK_IN_JSON = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Text:
     """Literal text."""
 
@@ -42,7 +43,7 @@ class Text:
     is_quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Reference:
     """`$name`, `${name}`, `${name:-word}`, `${name[index]}`.
 
@@ -59,7 +60,7 @@ class Reference:
     written: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Arithmetic:
     """`$((expression))`."""
 
@@ -67,7 +68,7 @@ class Arithmetic:
     is_quoted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Opaque:
     """What only a running shell could say: `$(command)`, backticks, string operators, blanks to be filled in."""
 
@@ -78,7 +79,7 @@ class Opaque:
 Part = Text | Reference | Arithmetic | Opaque
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class RawWord:
     """One word before expansion; `has_quotes` keeps an empty `""` a word."""
 

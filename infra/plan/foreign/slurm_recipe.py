@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from infra.frozen import frozen
 from infra.inventory.book import documentation_hosts
 from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, Word
 from infra.plan.foreign.yaml_pages import Node
@@ -58,7 +59,7 @@ def is_slurm_recipe(root: Node) -> bool:
     return all(top.get(key).is_there for key in ("model", "resources", "backend"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class _Endpoint:
     """One worker: its mode, number, nodes and the devices that it takes on each of them."""
 

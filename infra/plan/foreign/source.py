@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.errors import Problem, ProblemsFound
+from infra.frozen import frozen
 
 MAX_BYTES = 1_000_000
 MAX_LINES = 5_000
@@ -15,7 +16,7 @@ MAX_LINES = 5_000
 CONTINUED = "\0"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Word:
     """One word of a command line, as the shell would hand it over.
 
@@ -44,7 +45,7 @@ class NotUnderstood:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ForeignMount:
     """A bind mount as the file writes it."""
 
@@ -53,7 +54,7 @@ class ForeignMount:
     read_only: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Container:
     """What a process is wrapped in.
 
@@ -73,7 +74,7 @@ class Container:
     silence_s: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Launch:
     """One process that the file starts.
 
@@ -102,7 +103,7 @@ class Launch:
         return self.words[0].line
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Recipe:
     """What a foreign file says.
 

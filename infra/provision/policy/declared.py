@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from infra.frozen import frozen
 
 
 class Unknown:
@@ -13,7 +15,7 @@ class Unknown:
 UNKNOWN = Unknown()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Declared:
     """One resource.
 

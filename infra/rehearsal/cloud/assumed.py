@@ -7,10 +7,10 @@ models and CloudFormation schemas (words, limits, patterns, what never changes),
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from infra.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Assumption:
     """One assumed rule.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from infra.frozen import frozen
 from infra.rehearsal.cloud.store import Resource, Store
 from infra.rehearsal.cloud.wire import UNKNOWN
 
@@ -20,7 +21,7 @@ class RefusedError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Link:
     """A property that names another resource.
 
@@ -37,7 +38,7 @@ class Link:
     handle: str = "id"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Request:
     """One resource to be made or changed.
 
@@ -73,7 +74,7 @@ class Request:
         return self.store.get(token, self.text(path))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Made:
     """What the cloud adds to the inputs: id, computed properties, and what no property shows."""
 
@@ -82,7 +83,7 @@ class Made:
     hidden: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Kind:
     """One resource type.
 

@@ -10,10 +10,11 @@ import importlib.util
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
+
+from infra.frozen import frozen
 
 # CPython 3.11 counts the depth of a syntax tree for all threads together, and fails when two make one at once
 # (python/cpython#106905).
@@ -36,21 +37,21 @@ class UnknownTypeError(Exception):
     """The package has no such resource type."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class ListOf:
     """A list of values."""
 
     element: ValueType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class MapOf:
     """A map from text to values."""
 
     element: ValueType
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class ObjectOf:
     """A nested object: the class that declares its properties, and the file that holds it."""
 
@@ -61,7 +62,7 @@ class ObjectOf:
 ValueType = Scalar | ListOf | MapOf | ObjectOf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Property:
     """One input property."""
 
@@ -69,7 +70,7 @@ class Property:
     is_required: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ResourceType:
     """The properties of a resource type, by wire name (camel case)."""
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
+
+from infra.frozen import frozen
 
 FILE = Path(__file__).with_name("cloudformation.json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SameThing:
     """The CloudFormation type of a resource type.
 

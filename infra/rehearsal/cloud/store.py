@@ -12,15 +12,17 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
+
+from infra.frozen import frozen
 
 FOLDER_VARIABLE = "MOE_REHEARSAL_CLOUD"
 """The environment variable that names the folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Reservation:
     """A capacity reservation that the account has bought.
 
@@ -41,7 +43,7 @@ class Reservation:
     end: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Account:
     """What the account owns before the program runs.
 
@@ -67,7 +69,7 @@ class Account:
     instances_before_capacity_runs_out: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resource:
     """One resource as the cloud has it.
 

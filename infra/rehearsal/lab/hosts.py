@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, get_args
+
+from infra.frozen import frozen
 
 KernelFlavour = Literal["sysctl", "debugfs", "locked-down"]
 """Where the kernel keeps the scheduler's migration cost.
@@ -24,7 +26,7 @@ Link = Literal["up", "silent", "no-carrier"]
 PASSWORDLESS_SUDO = "ALL=(ALL) NOPASSWD:ALL"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LabFile:
     """One file that a host has at its first boot (under /run, /tmp, /dev, /sys or /proc: at every).
 
@@ -37,7 +39,7 @@ class LabFile:
     mode: int = 0o644
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LabUser:
     """One account of a host that the lab's key may log in as.
 
@@ -54,7 +56,7 @@ class LabUser:
     password_hash: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bind:
     """A file or folder of the machine that a host sees.
 
@@ -69,7 +71,7 @@ class Bind:
     read_only: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LabHost:
     """One simulated host.
 
@@ -110,7 +112,7 @@ class LabHost:
     boot_delay_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostKey:
     """An ed25519 key pair in OpenSSH's own text formats."""
 
@@ -118,7 +120,7 @@ class HostKey:
     public: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HostStatus:
     """A simulated host as it is now.
 

@@ -6,13 +6,15 @@ import contextlib
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+
+from infra.frozen import frozen
 
 _MACHINE_VALUES = "machine-values.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LabEntry:
     """One running lab.
 
