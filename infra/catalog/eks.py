@@ -1,7 +1,5 @@
 """What an EKS cluster is made of: versions, images, add-ons and charts, as data (`eks.yaml`)."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """How fast weights move, and what a machine costs: figures for estimates alone, with their dates."""
 
-from __future__ import annotations
-
 from datetime import date
 from functools import cache
 from pathlib import Path

@@ -1,10 +1,8 @@
 """What a cloud rents: how each instance type is sold, its interface layouts and its image, as data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import StrictBool, StrictInt, StrictStr, ValidationError, model_validator
 
@@ -73,7 +71,7 @@ class InstanceType(SourcedEntry):
     is_in_local_zone: StrictBool = False
 
     @model_validator(mode="after")
-    def _lays_out_what_can_be_launched(self) -> InstanceType:
+    def _lays_out_what_can_be_launched(self) -> Self:
         missing = [policy for policy in LAYOUT_POLICIES if policy not in self.layouts]
         problems = [f"layouts.{policy}: missing" for policy in missing] + [
             f"layouts.{policy}: {problem}"

@@ -4,8 +4,6 @@ Sources of the invariants: AWS, EC2 User Guide, "EFA and network cards" (`efa-ac
 device per card, aws/karpenter-provider-aws designs/efa-for-static-capacity.md@1d92708. Checked 2026-11-20.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal

@@ -1,9 +1,7 @@
 """The shape of the catalogue's files; every fact in them names its source and the day it was checked."""
 
-from __future__ import annotations
-
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 
@@ -37,7 +35,7 @@ class SourcedEntry(Entry):
     sources: tuple[Source, ...]
 
     @model_validator(mode="after")
-    def _every_fact_has_a_source(self) -> SourcedEntry:
+    def _every_fact_has_a_source(self) -> Self:
         covered = {key for source in self.sources for key in source.covers}
         facts = self.model_fields_set - {"summary", "sources", "id"}
         if missing := sorted(facts - covered):

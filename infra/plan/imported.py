@@ -1,7 +1,5 @@
 """A plan document read back: `--plan FILE`, hand-edited or imported."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
 """The stack file's shape: every field an operator may write, with its type, unit and default."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 
@@ -227,7 +225,7 @@ class Roles(_Section):
     decode: Role | None = Field(default=None, description="Takes KV caches over and generates.")
 
     @model_validator(mode="after")
-    def _is_unified_or_disaggregated(self) -> Roles:
+    def _is_unified_or_disaggregated(self) -> Self:
         disaggregated = self.prefill is not None and self.decode is not None
         one_half = (self.prefill is None) != (self.decode is None)
         if one_half or disaggregated == (self.unified is not None):
@@ -261,7 +259,8 @@ class StackSpec(_Section):
     )
     roles: Roles = Field(description="`unified`, or `prefill` and `decode`.")
     defaults: Role = Field(
-        default=Role(), description="The same fields for every role that does not say otherwise."
+        default=Role.model_construct(),
+        description="The same fields for every role that does not say otherwise.",
     )
     leave_devices: Annotated[StrictInt, Field(ge=0)] = Field(
         default=0,
@@ -278,7 +277,8 @@ class StackSpec(_Section):
         default=8000, description="What clients use: the router's port, or the only endpoint's."
     )
     weights: Weights = Field(
-        default=Weights(), description="Where checkpoints lie on a host, and what holds them."
+        default=Weights.model_construct(),
+        description="Where checkpoints lie on a host, and what holds them.",
     )
     tuning: Id | Tuning | None = Field(
         default=None,
@@ -291,7 +291,7 @@ class StackSpec(_Section):
         default="none", description="How clients reach the router on a cloud."
     )
     kubernetes: Kubernetes = Field(
-        default=Kubernetes(), description="Only read on Kubernetes platforms."
+        default=Kubernetes.model_construct(), description="Only read on Kubernetes platforms."
     )
     secrets: dict[EnvironmentName, SecretReference] = Field(
         default_factory=dict,
