@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +13,10 @@ from infra.plan.compile import compile_file
 from infra.spec.load import PROJECT, load_stack, stack_names
 from infra.spec.plain_yaml import parse_yaml
 from infra.tasks.table import GROUPS
+from tests.fab_process import run_fab
 
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
-FAB = Path(sys.executable).with_name("fab")
 
 
 def commands() -> list[str]:
@@ -34,9 +32,7 @@ def test_it_has_examples() -> None:
 @pytest.mark.parametrize("command", commands())
 def test_an_example_runs(command: str, tmp_path: Path) -> None:
     words = [str(tmp_path / "out") if word == "/tmp/out" else word for word in shlex.split(command)]
-    done = subprocess.run(
-        [str(FAB), *words[1:]], cwd=PROJECT, capture_output=True, text=True, check=False, timeout=60
-    )
+    done = run_fab(*words[1:], timeout_s=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

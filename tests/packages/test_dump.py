@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import zipfile
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -14,18 +16,30 @@ from infra.packages.fetch import fetch
 from tests.packages.synthetic import write_package
 
 
-def dumped(package: str, folder: Path, changes: dict[str, str] | None = None) -> dict[str, Any]:
-    text = dump_text(package, "1.2.3", (write_package(package, folder, changes),))
-    document: dict[str, Any] = json.loads(text)
+@cache
+def text_of(package: str) -> str:
+    """The catalogue of a package as it is: several tests look at it, and a process of its own reads it."""
+    with TemporaryDirectory() as folder:
+        return dump_text(package, "1.2.3", (write_package(package, Path(folder)),))
+
+
+def dumped(package: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text_of(package))
     return document
+
+
+def dump_changed(folder: Path, server: str) -> None:
+    """Read an SGLang whose server arguments are these."""
+    changed = write_package("sglang", folder, {"sglang/srt/server_args.py": server})
+    dump_text("sglang", "1.2.3", (changed,))
 
 
 def flags(document: dict[str, Any], command: str) -> dict[str, Any]:
     return {row.pop("name"): row for row in document["commands"][command]}
 
 
-def test_vllms_own_parser_is_read_without_what_it_imports(tmp_path: Path) -> None:
-    document = dumped("vllm", tmp_path)
+def test_vllms_own_parser_is_read_without_what_it_imports() -> None:
+    document = dumped("vllm")
     assert (document["package"], document["version"]) == ("vllm", "1.2.3")
     assert flags(document, "vllm serve") == {
         "--enforce-eager": {
@@ -61,8 +75,8 @@ def test_vllms_own_parser_is_read_without_what_it_imports(tmp_path: Path) -> Non
     ]
 
 
-def test_vllms_classes_names_models_and_variables_are_read(tmp_path: Path) -> None:
-    document = dumped("vllm", tmp_path)
+def test_vllms_classes_names_models_and_variables_are_read() -> None:
+    document = dumped("vllm")
     assert document["classes"] == {
         "EPLBConfig": {
             "policy": {"kinds": ["literal:default", "literal:other"], "default": "default"},
@@ -116,8 +130,8 @@ def test_vllms_classes_names_models_and_variables_are_read(tmp_path: Path) -> No
     ]
 
 
-def test_sglangs_parser_models_templates_and_variables_are_read(tmp_path: Path) -> None:
-    document = dumped("sglang", tmp_path)
+def test_sglangs_parser_models_templates_and_variables_are_read() -> None:
+    document = dumped("sglang")
     assert flags(document, "python -m sglang.launch_server") == {
         "--attention-backend": {"type": "str", "choices": ["fa3", "triton"]},
         "--model-path": {"options": ["--model-path", "--model"], "type": "str", "required": True},
@@ -135,8 +149,8 @@ def test_sglangs_parser_models_templates_and_variables_are_read(tmp_path: Path) 
     ]
 
 
-def test_what_vllm_ascend_adds_is_read_without_running_it(tmp_path: Path) -> None:
-    document = dumped("vllm-ascend", tmp_path)
+def test_what_vllm_ascend_adds_is_read_without_running_it() -> None:
+    document = dumped("vllm-ascend")
     assert document == {
         "package": "vllm-ascend",
         "version": "1.2.3",
@@ -161,18 +175,18 @@ def test_what_vllm_ascend_adds_is_read_without_running_it(tmp_path: Path) -> Non
         ("sglang-router", "python -m sglang_router.launch_router"),
     ],
 )
-def test_the_routers_parsers_are_read(package: str, command: str, tmp_path: Path) -> None:
-    assert flags(dumped(package, tmp_path), command) == {
+def test_the_routers_parsers_are_read(package: str, command: str) -> None:
+    assert flags(dumped(package), command) == {
         "--policy": {"type": "str", "choices": ["cache_aware", "random"], "default": "cache_aware"},
         "--prefill": {"action": "_AppendAction", "nargs": "+"},
     }
 
 
 def test_two_dumps_are_equal_byte_for_byte_and_load(tmp_path: Path) -> None:
-    texts = [dump_text("vllm", "1.2.3", (write_package("vllm", tmp_path),)) for _ in range(2)]
-    assert texts[0] == texts[1]
+    text = text_of("vllm")
+    assert dump_text("vllm", "1.2.3", (write_package("vllm", tmp_path),)) == text
     file = tmp_path / "catalogue.json"
-    file.write_text(texts[0])
+    file.write_text(text)
     package = read_package(file)
     assert (package.package, package.version, package.command) == ("vllm", "1.2.3", "vllm serve")
     assert package.flags.by_option["--no-enforce-eager"][1] is False
@@ -189,7 +203,7 @@ def test_a_default_out_of_a_package_that_is_not_installed_is_refused(tmp_path: P
                 parser.add_argument("--dtype", default=torch.float16)
     """
     with pytest.raises(StackError, match="StandInSeenError"):
-        dumped("sglang", tmp_path, {"sglang/srt/server_args.py": server})
+        dump_changed(tmp_path, server)
 
 
 def test_choices_that_came_to_nothing_are_refused(tmp_path: Path) -> None:
@@ -201,7 +215,7 @@ def test_choices_that_came_to_nothing_are_refused(tmp_path: Path) -> None:
                 parser.add_argument("--mode", choices=[each for each in other.MODES])
     """
     with pytest.raises(StackError, match=r"EmptyChoicesError: --mode"):
-        dumped("sglang", tmp_path, {"sglang/srt/server_args.py": server})
+        dump_changed(tmp_path, server)
 
 
 def test_compare_says_whether_the_file_is_what_the_package_says(
@@ -231,6 +245,7 @@ def test_an_unknown_engine_is_named_before_anything_is_downloaded(tmp_path: Path
         fetch("vlm", "1.0", tmp_path)
 
 
+@pytest.mark.slow  # two runs of pip
 def test_a_wheel_is_unpacked_without_what_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
