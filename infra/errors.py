@@ -11,9 +11,8 @@ InfraError                     1  (a bug if it is raised bare)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from infra.frozen import frozen
 
 Severity = Literal["error", "warning"]
 
@@ -71,7 +70,7 @@ class Differs(InfraError):
     exit_code = 6
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One finding about a stack, an inventory or a plan; the row of `fab check --json`.
 

@@ -19,8 +19,6 @@ INFRA = PROJECT / "infra"
 AGENT_MODULES = sorted((INFRA / "agent").rglob("*.py"))
 # From the lowest up: a room imports those before it.
 CORE = ("spec", "catalog", "inventory", "engines", "plan", "memory", "checks", "render")
-# What every room may import, and what imports nothing above itself.
-BELOW = ("frozen", "errors")
 ROOMS = (*CORE, "packages", "agent", "remote", "launch", "provision", "rehearsal", "tasks")
 CORE_PACKAGES = {"pydantic", "pydantic_core", "yaml"}
 OF_PYDANTIC_AND_YAML = {
@@ -100,14 +98,12 @@ class Contents:
     Args:
         impure: line and name of what reads a clock, the environment or the working directory.
         functions: (name, lines).
-        frozen_dataclasses: names of classes that are written as dataclasses, and could be values.
         texts: string constants.
     """
 
     imports: tuple[Import, ...]
     impure: tuple[str, ...]
     functions: tuple[tuple[str, int], ...]
-    frozen_dataclasses: tuple[str, ...]
     texts: frozenset[str]
     num_lines: int
     docstring: str | None
@@ -119,7 +115,7 @@ def contents(name: str) -> Contents:
     path = modules()[name]
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    impure, functions, dataclasses, texts = [], [], [], set()
+    impure, functions, texts = [], [], set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant):
             if isinstance(node.value, str):
@@ -129,25 +125,14 @@ def contents(name: str) -> Contents:
                 impure.append(f"{node.lineno} {node.attr}")
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             functions.append((node.name, (node.end_lineno or node.lineno) - node.lineno + 1))
-        elif isinstance(node, ast.ClassDef) and any(map(_asks_for_a_value, node.decorator_list)):
-            dataclasses.append(node.name)
     return Contents(
         imports=tuple(_imports_of(name, path, tree)),
         impure=tuple(impure),
         functions=tuple(functions),
-        frozen_dataclasses=tuple(dataclasses),
         texts=frozenset(texts),
         num_lines=len(text.splitlines()),
         docstring=ast.get_docstring(tree),
     )
-
-
-def _asks_for_a_value(decorator: ast.expr) -> bool:
-    """Whether it is a dataclass of what `@frozen` gives, and of nothing else."""
-    if not (isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "dataclass"):
-        return False
-    asked = {str(word.arg) for word in decorator.keywords}
-    return {"frozen", "slots"} <= asked <= {"frozen", "slots", "kw_only"}
 
 
 @cache
@@ -222,7 +207,7 @@ def test_the_core_imports_the_standard_library_pydantic_and_yaml() -> None:
         str(each)
         for each in imports()
         if room(each.importer) in CORE
-        and room(each.imported) not in {*CORE, *BELOW}
+        and room(each.imported) not in {*CORE, "errors"}
         and each.imported.split(".")[0] not in CORE_PACKAGES | set(sys.stdlib_module_names)
     ]
     assert foreign == []
@@ -248,26 +233,8 @@ def test_the_core_reads_no_clock_no_environment_and_no_working_directory() -> No
     assert found == []
 
 
-def test_what_lies_below_the_rooms_imports_none_of_them() -> None:
-    upwards = [
-        str(i)
-        for i in imports()
-        if room(i.importer) in BELOW
-        and room(i.imported) not in {"", *BELOW[: BELOW.index(room(i.importer))]}
-    ]
-    assert upwards == []
-
-
-def test_values_are_frozen_and_not_dataclasses() -> None:
-    """A start makes them in a tenth of the time; `packages` is read by the interpreters of engines, too."""
-    dataclasses = {
-        f"{name}.{each}"
-        for name in modules()
-        if room(name) not in {"agent", "packages"}
-        for each in contents(name).frozen_dataclasses
-    }
-    # the one inherits the other's fields
-    assert dataclasses == {"infra.engines.vllm.Vllm", "infra.engines.vllm_ascend.VllmAscend"}
+def test_errors_import_nothing_of_ours() -> None:
+    assert [str(i) for i in imports() if i.importer == "infra.errors" and room(i.imported)] == []
 
 
 def test_engines_do_not_import_each_other() -> None:
@@ -344,7 +311,7 @@ def test_nothing_imports_the_entry_point() -> None:
 
 def test_no_import_hides_in_a_function_of_the_core() -> None:
     assert [
-        str(i) for i in imports() if i.in_function and room(i.importer) in {*CORE, *BELOW}
+        str(i) for i in imports() if i.in_function and room(i.importer) in {*CORE, "errors"}
     ] == []
 
 
@@ -405,7 +372,7 @@ def test_what_the_core_loads_when_it_is_imported() -> None:
     }
     assert foreign == set()
     assert {name for name in loaded if room(name)} <= {
-        name for name in modules() if room(name) in {*CORE, *BELOW}
+        name for name in modules() if room(name) in {*CORE, "errors"}
     }
 
 

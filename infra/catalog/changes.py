@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from infra.catalog.fields import FieldCatalogue
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
 from infra.catalog.packages import PackageCatalogue
 from infra.catalog.schema import Release
-from infra.frozen import frozen
 
 # A plug-in registers more names than its vLLM: keys of this flag.
 ADDITIONAL = "additional-config"
@@ -17,7 +17,7 @@ ADDITIONAL = "additional-config"
 OWN_VARIABLES = ("VLLM_", "SGLANG_", "SGL_")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
     """A default that changed.
 
@@ -32,7 +32,7 @@ class Changed:
     new: object
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseChanges:
     """What an upgrade takes away or changes; all sorted by name.
 

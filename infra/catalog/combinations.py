@@ -6,12 +6,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from infra.catalog.versions import version_numbers
-from infra.frozen import frozen
 
 FOLDER = Path(__file__).parent / "combinations"
 # Sizes that are 1 where a command line does not name them.
@@ -36,7 +36,7 @@ _PLACE = re.compile(r"\{([a-zA-Z][\w.-]*)\}")
 Look = Callable[[str], object]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
     """Settings that a release refuses together.
 

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infra.frozen import frozen
-
 ValueType = Literal["bool", "int", "size", "float", "str", "json", "other"]
 TWO_WAY = ("BooleanOptionalAction", "EnableDisableAction")
 # Names that a later release gave a longer spelling: readers know one name for all releases.
 SAME: Mapping[str, str] = {"device-memory-utilization": "gpu-memory-utilization"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlagFact:
     """One flag of a release.
 
@@ -46,7 +44,7 @@ class FlagCatalogue:
     by_option: Mapping[str, tuple[FlagFact, bool]]
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class EnvironmentNames:
     """The variables that a release reads, and vllm-ascend's `additional_config` keys."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.catalog.schema import ProfileFits, TuningProfile, Vendor
-from infra.frozen import frozen
 
 FALLBACK = "any-host"
 _DEVICE_FILES: Mapping[str, Vendor] = {
@@ -27,7 +27,7 @@ _PCI: Mapping[str, tuple[Vendor, tuple[str, ...]]] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostIdentity:
     """What a host is, as far as profiles ask.
 
@@ -44,7 +44,7 @@ class HostIdentity:
     vendors: tuple[Vendor, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileChoice:
     """A profile's id, and what it follows from."""
 

@@ -27,7 +27,6 @@ from infra.catalog.schema import (
     Vendor,
 )
 from infra.errors import InfraError, StackError
-from infra.frozen import frozen
 from infra.spec.load import nearest
 from infra.spec.plain_yaml import read_yaml
 from infra.spec.stack import RoleName
@@ -45,7 +44,7 @@ class UnknownIdError(StackError):
     """A stack names an id that the catalogue does not have."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
     """What a recipe is chosen by: one role of one stack."""
 

@@ -6,12 +6,12 @@ device per card, aws/karpenter-provider-aws designs/efa-for-static-capacity.md@1
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import StrictInt
 
 from infra.catalog.schema import Entry
-from infra.frozen import frozen
 
 InterfaceType = Literal["interface", "efa", "efa-only"]
 LayoutPolicy = Literal["ip-saving", "maximum", "addressed"]
@@ -57,7 +57,7 @@ class NetworkCards(Entry):
     efa_only: Cards | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkInterface:
     """One interface of a host: 0-based card and device index, and its kind."""
 

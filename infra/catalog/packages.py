@@ -11,10 +11,9 @@ from typing import Any
 
 from infra.catalog.fields import FieldCatalogue, read_fields
 from infra.catalog.flags import FlagCatalogue, read_flags
-from infra.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionBackend:
     """One that vLLM registers.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
@@ -15,7 +15,6 @@ from infra.checks.view import Finding, PlanView, Severity, Surroundings, view_pl
 from infra.engines.command_line import canonical_flag
 from infra.engines.registry import ENGINES
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.plan.foreign.imported_recipe import ImportedRecipe
 from infra.plan.foreign.seats import Seat
 
@@ -33,7 +32,7 @@ _BECAUSE: Mapping[Need, str] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotJudged:
     """Rules that could not be judged, and for want of what."""
 
@@ -41,7 +40,7 @@ class NotJudged:
     rules: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """What is wrong with an imported recipe, errors first, and what could not be judged."""
 
@@ -163,7 +162,7 @@ def _can_be_judged(rule: str, finding: Finding, lacking: _Groups, recipe: Import
     return True
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Places:
     """Where in the file each flag and variable of each process stands."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from infra.catalog.schema import Vendor
 from infra.checks.view import Finding, PlanView
 from infra.engines.port_settings import port_setting
-from infra.frozen import frozen
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Service:
     """Ports, first to last, that something else on a host of a vendor listens on, unless a variable moves it."""
 

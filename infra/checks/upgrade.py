@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infra.catalog.changes import Changed, ReleaseChanges, release_changes
 from infra.catalog.load import Catalog
@@ -12,14 +12,13 @@ from infra.checks.rule_releases import changed_clauses
 from infra.checks.rules import RULES
 from infra.checks.view import PlanView, view_plan
 from infra.errors import Problem, ProblemsFound, StackError
-from infra.frozen import frozen
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan
 from infra.plan.process import Plan
 from infra.spec.load import LoadedStack
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
     """Something that the stack's processes use, and on which roles: a flag, a key, or a variable."""
 
@@ -27,7 +26,7 @@ class Used:
     roles: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """The stack on one release: its plan where it can be placed, each role's recipe, and everything that is found."""
 
@@ -36,7 +35,7 @@ class Side:
     problems: tuple[Problem, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
     """What an upgrade means for a stack.
 

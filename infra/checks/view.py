@@ -17,7 +17,6 @@ from infra.engines.command_line import as_int, as_map
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
 from infra.engines.routers import read_router
-from infra.frozen import frozen
 from infra.inventory.pods import OWN_ADDRESS
 from infra.plan.process import Plan, Process
 from infra.spec.stack import KUBERNETES, StackSpec
@@ -50,7 +49,7 @@ OWN_VARIABLES = frozenset(
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a rule found.
 
@@ -67,7 +66,7 @@ class Finding:
     process: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One rule. `check` yields nothing for a plan that is right.
 
@@ -82,7 +81,7 @@ class Rule:
     releases: str = "all"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a plan does not hold, and some rules read.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from infra.catalog.flags import FlagCatalogue, FlagFact
 from infra.catalog.schema import FlagData
-from infra.frozen import frozen
 
 # vLLM's readers accept 32k (1000) and 32K (1024): vllm utils/argparse_utils.py@0.22.1, human_readable_int.
 _SIZES = {
@@ -25,7 +25,7 @@ _SIZES = {
 _COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class ParsedFlags:
     """What a parser makes of argv words.
 
@@ -138,7 +138,7 @@ def _find(name: str, catalogue: FlagCatalogue) -> tuple[FlagFact, bool] | str:
     return f"unrecognized arguments: {name}"
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Chunk:
     """A flag and the words up to the next one, read. `name` is empty when nothing is to be stored."""
 

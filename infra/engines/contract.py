@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal, Protocol
 
@@ -10,7 +11,6 @@ from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import Mount
 from infra.engines.reading import Reading
 from infra.engines.settings import Flag, Origin, RoleSettings, Variable
-from infra.frozen import frozen
 from infra.inventory.hosts import HostFacts
 from infra.spec.stack import RoleName
 
@@ -28,7 +28,7 @@ PortName = Literal[
 PortScope = Literal["process", "leader", "group"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortRequest:
     """A port that an engine asks for.
 
@@ -44,7 +44,7 @@ class PortRequest:
     count: int = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext:
     """What all processes of one replica share.
 
@@ -65,7 +65,7 @@ class GroupContext:
     peers: Mapping[RoleName, RoleSettings]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessContext:
     """What one process has for itself.
 
@@ -91,7 +91,7 @@ class ProcessContext:
     is_leader: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A part of a command line and its environment."""
 

@@ -7,12 +7,11 @@ and vllm-ascend's proxy read OPENAI_API_KEY for their requests to engines (run 2
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
-from infra.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
     """One secret as a program takes it.
 

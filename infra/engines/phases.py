@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.spec.stack import EngineName
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSign:
     """A log line that tells a phase.
 

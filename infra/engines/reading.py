@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-
-from infra.frozen import frozen
+from dataclasses import dataclass, field
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
     """`count` consecutive ports from `port` that a process listens on, under one name."""
 
@@ -17,7 +15,7 @@ class Bind:
     count: int = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dial:
     """An address and port that the command line names for connecting to."""
 
@@ -26,7 +24,7 @@ class Dial:
     port: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One process as its engine would understand it.
 

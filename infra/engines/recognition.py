@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
-
-from infra.frozen import frozen
 
 Family = Literal["vllm", "sglang"]
 
@@ -50,7 +49,7 @@ _ROUTERS: Mapping[str, tuple[Family, tuple[str, ...]]] = {
 _SERVE_WITHIN = 2
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Program:
     """What a command line starts.
 

@@ -7,11 +7,11 @@ Sources: vllm-router 0.1.17 (its source, src/server.rs and src/routers/http/; ru
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote, urlsplit
 
 from infra.engines.command_line import as_map
-from infra.frozen import frozen
 from infra.spec.stack import RouterName
 
 Step = dict[str, object]
@@ -20,7 +20,7 @@ ENDPOINT_S = 30.0
 ADDITION_S = 60.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """An endpoint that a router spreads requests over.
 
@@ -40,7 +40,7 @@ class Member:
         return urlsplit(self.url).netloc
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """The members that a router has by now: their names for it, by `address:port`."""
 

@@ -7,13 +7,13 @@ examples/disaggregated_prefill_v1/load_balance_proxy_server_example.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import RouterRelease
 from infra.engines.command_line import as_int, parse_flags
 from infra.engines.reading import Bind, Dial, Reading
-from infra.frozen import frozen
 from infra.spec.stack import KvTransfer, RouterName
 
 PROMETHEUS_PORT = 29000
@@ -33,7 +33,7 @@ _HEALTH_WORDS = (
 )  # fmt: skip
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """An engine endpoint that the router spreads requests over.
 
@@ -51,7 +51,7 @@ class Endpoint:
         return f"http://{self.address}:{self.port}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouterContext:
     """What a router's command line is made of. `address` is that of its own host."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.schema import Accelerator, Checkpoint, FlagData, Mount, Release
-from infra.frozen import frozen
 from infra.spec.stack import KvTransfer, LoadBalancing, RoleName, Runtime
 
 OriginKind = Literal[
@@ -14,7 +14,7 @@ OriginKind = Literal[
 ]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """Who said a value.
 
@@ -33,7 +33,7 @@ class Origin:
         return f"{self.kind} {self.name}" + (f" ({self.detail})" if self.detail else "")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """One flag of a command line. `name` without dashes; True and False are switches."""
 
@@ -42,7 +42,7 @@ class Flag:
     origin: Origin
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
     """One environment variable; the value may hold `{address}`, `{interface}`, `{rdma_devices}`."""
 
@@ -51,7 +51,7 @@ class Variable:
     origin: Origin
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsOnHost:
     """A checkpoint and the directory that argument vectors name, the same on every host."""
 
@@ -59,7 +59,7 @@ class WeightsOnHost:
     path: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
     """Speculative decoding with a draft model."""
 
@@ -67,7 +67,7 @@ class Speculation:
     num_speculative_tokens: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSettings:
     """One role of a stack, joined with the catalogue. Sizes count devices, tokens or ranks.
 

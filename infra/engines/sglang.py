@@ -6,7 +6,7 @@ Semantics from sglang 0.5.9 and 0.5.23: srt/server_args.py and PortArgs; read 20
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.command_line import as_int, parse_flags
@@ -22,7 +22,6 @@ from infra.engines.reading import Bind, Dial, Reading
 from infra.engines.recognition import is_wrapped, program_length
 from infra.engines.settings import Flag, RoleSettings, Variable
 from infra.engines.sizes import read_devices, read_size
-from infra.frozen import frozen
 from infra.spec.stack import RoleName
 
 # `[dist_port, dist_port + 6]`: tokenizer, detokenizer, rpc, metrics, scheduler input, load collector.
@@ -62,7 +61,7 @@ OWNED_VARIABLES: Mapping[str, str] = {
 }
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Sglang:
     """SGLang on CUDA and ROCm. With `enable-dp-attention` the ranks share the tensor-parallel devices."""
 
@@ -179,7 +178,7 @@ class Sglang:
         )
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Layout:
     """The parallel layout of a command line."""
 

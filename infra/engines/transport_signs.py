@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
-
-from infra.frozen import frozen
 
 Library = Literal["NCCL", "UCX", "Mooncake", "HCCL"]
 Transport = Literal["rdma", "nvlink", "hccs", "ascend", "socket"]
@@ -15,7 +14,7 @@ them the line does not say. `socket`: TCP over the host's own network."""
 CHECKED = "2026-11-21"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSign:
     """A log line that tells a transport.
 

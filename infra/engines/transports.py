@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from infra.engines.transport_signs import SIGNS, Library, Transport
-from infra.frozen import frozen
 
 # UCX's own names of transports (UCT_TL_DEFINE_ENTRY in openucx/ucx:src/uct@9466d10).
 _UCX_RDMA = frozenset(
@@ -25,7 +25,7 @@ _UCX_NAME = re.compile(r"\b([a-z]\w+)/\S+")
 _UCX_NO_DATA = "ka"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """A line that tells a transport between hosts."""
 

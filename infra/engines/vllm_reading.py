@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -11,7 +12,6 @@ from infra.engines.command_line import ParsedFlags, as_int, as_map, parse_flags
 from infra.engines.reading import Bind, Dial, Reading
 from infra.engines.recognition import engine_words, is_wrapped
 from infra.engines.sizes import MASKS, MAX_RANKS, read_devices, read_size
-from infra.frozen import frozen
 
 # All that a layout is read from, beside the argument vector.
 VARIABLES = (*MASKS, "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
@@ -27,7 +27,7 @@ DEFAULT_EVENTS_ENDPOINT = "tcp://*:5557"
 Mode = Literal["single", "internal", "hybrid", "external", "multi-port", "multi-node"]
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Parallel:
     """The parallel layout that a command line asks for, sizes in ranks and devices."""
 

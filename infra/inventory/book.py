@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.inventory.hosts import HostFacts, Inventory, InventoryHost, NameOrigin
 from infra.spec.stack import RoleName
 
@@ -15,7 +14,7 @@ from infra.spec.stack import RoleName
 _MAX_DOCUMENTATION_HOSTS = 200
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class InventoryAddresses:
     """The address book of hosts that exist: a constant per host."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCollective:
     """What one group reached.
 

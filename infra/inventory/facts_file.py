@@ -8,13 +8,12 @@ Inventory first: a name that the inventory declares is never replaced by one tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.inventory.collective_baseline import RecordedCollective, read_collective
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.spec.yaml_source import read_yaml, why_unreadable
@@ -27,7 +26,7 @@ HEAD = (
 TEXTS = ("address", "machine_id", "boot_id", "driver", "interface")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedHost:
     """What one host was when `fab facts` looked.
 

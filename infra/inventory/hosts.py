@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
-
-from infra.frozen import frozen
 
 NameOrigin = Literal["inventory", "facts", "placeholder"]
 """Where the name of an interface or HCA comes from: written by people, found by `fab facts`, or made up."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InventoryHost:
     """One host of an Ansible inventory.
 
@@ -62,7 +60,7 @@ class InventoryHost:
     domain_origin: NameOrigin = "inventory"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
     """The hosts of one stack, in file order. `path` is None for documentation addresses.
 
@@ -79,7 +77,7 @@ class Inventory:
         return next((host for host in self.hosts if host.name == name), None)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """What a process's command line takes from the host it runs on."""
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.inventory.hosts import HostFacts
 from infra.spec.stack import Workload
 
@@ -31,7 +31,7 @@ UNIT_INFIX = "-0-00000000"
 _SET_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodAddresses:
     """Where pods are.
 

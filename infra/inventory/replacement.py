@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import yaml
 
 from infra.errors import ProblemsFound, StackError
-from infra.frozen import frozen
 from infra.inventory.ansible_file import parse_inventory
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.inventory.variable_files import NOTHING_BESIDE, VariableFiles
@@ -17,7 +16,7 @@ from infra.inventory.variable_files import NOTHING_BESIDE, VariableFiles
 _OWN_FACTS = ("moe", "ansible_port", "ansible_user", "ansible_ssh_common_args")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
     """An inventory in which another machine stands under a host's name.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.inventory.values import TAGS
 from infra.spec.yaml_source import Document, read_yaml, why_unreadable
 
@@ -16,7 +15,7 @@ ENDINGS = ("", ".yml", ".yaml", ".json")
 VAULT = "$ANSIBLE_VAULT;"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariableFile:
     """One file that was read.
 
@@ -28,7 +27,7 @@ class VariableFile:
     document: Document
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VariableFiles:
     """Files by name of group or host, in the order in which later ones win."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from infra.errors import NotReady
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.draining import draining
 from infra.launch.fleet import ask_until_known
@@ -27,7 +27,7 @@ from infra.render.units import STOP_S
 MAX_NAMED = 3
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """What came up.
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from infra.frozen import frozen
 from infra.inventory.hosts import InventoryHost
 from infra.launch.fleet import Clock, Fleet
 from infra.plan.endpoints import Endpoints
@@ -16,7 +15,7 @@ from infra.render.host_state import HostState
 Say = Callable[[str], None]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """How long things may take, in seconds.
 
@@ -45,7 +44,7 @@ class Limits:
     settle_s: float = 60.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How work on hosts waits and speaks."""
 
@@ -54,7 +53,7 @@ class Pace:
     say: Say
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """What `up` and `verify` work on.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, ask_all, rows_of
 from infra.launch.installation import running_units, state_request
@@ -70,7 +70,7 @@ def _kept(report: Report) -> Sequence[object]:
     return kept if isinstance(kept, list) else ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparison:
     """A deployment against its hosts.
 

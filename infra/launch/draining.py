@@ -8,6 +8,7 @@ its members, whatever is remembered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.engines.router_members import (
     Listing,
@@ -22,7 +23,6 @@ from infra.engines.router_members import (
 )
 from infra.engines.serving import METRICS, open_pattern, open_requests
 from infra.errors import NotReady
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import ask_until_known
 from infra.launch.proof.probing import probe_hosts
@@ -40,7 +40,7 @@ JOIN_S = 60.0
 ANSWER_S = 60.0
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Draining:
     """The router of a deployment, and what it may be told."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from infra.errors import NotReady
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_until_known, reports_along
 from infra.launch.proof.probing import ask_reachable
@@ -27,7 +27,7 @@ MEET_S = 15.0
 PAUSE_S = 0.05
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """A deployment as its hosts have it.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.host_profile import ProfileChoice
-from infra.frozen import frozen
 from infra.launch.fleet import Fleet, Request, ask_until_known, rows_of
 from infra.render.host_state import HostState
 
@@ -15,7 +15,7 @@ Allowance = Literal["drain", "reboot", "running"]
 Rows = dict[str, list[Mapping[str, object]]]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TuningOrder:
     """What is to be done about tuning.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.errors import HostsFailed, PrerequisiteError
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment, Pace
 from infra.launch.fleet import Report, ask_all, ask_until_known, reports_along, rows_of
 from infra.launch.handover import Look, look_at, look_requests, read_look, take_back
@@ -28,7 +28,7 @@ MAX_NAMED = 3
 RELOAD = "daemon-reload"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """Hosts that nothing speaks against.
 

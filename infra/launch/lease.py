@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.errors import HostsFailed, InfraError, PrerequisiteError
-from infra.frozen import frozen
 from infra.launch.fleet import Answers, Clock, Fleet, Request
 from infra.remote.failures import AgentFailed, LeaseHeld, LostConnection, NoReport, OverTime
 
@@ -35,7 +34,7 @@ ANYBODY = "*"
 _MAY_HOLD = (AgentFailed, LostConnection, OverTime, NoReport)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
     """Who holds a lease, precisely enough to be told dead from alive on the same machine.
 
@@ -51,7 +50,7 @@ class Owner:
     started: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What is claimed: a stack on hosts, for one command.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infra.engines.serving import HEALTH, MODELS
 from infra.errors import InfraError
-from infra.frozen import frozen
 from infra.launch.fleet import Fleet, Report
 from infra.launch.releases import units_of
 from infra.launch.supervision import FAILED, GroupState, read_groups, router_ends
@@ -20,7 +19,7 @@ OK_STATUS = 200
 FIRST_SERVER_ERROR = 500
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStatus:
     """One row of `status`.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from infra.frozen import frozen
 from infra.plan.process import Plan, Process
 
 What = Literal[
@@ -14,7 +14,7 @@ What = Literal[
 ]  # fmt: skip
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One thing that the next `up` would change.
 

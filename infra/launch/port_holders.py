@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.proof.probing import ask_reachable
 from infra.launch.unit_states import UnitState, own_reason
@@ -14,7 +14,7 @@ from infra.plan.process import Process
 _IN_USE = re.compile(r"address already in use|port \d+ is already in use", re.IGNORECASE)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Misplaced:
     """A process of ours that listens on another one's port instead of its own."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.errors import InfraError, StackError
-from infra.frozen import frozen
 from infra.launch.fleet import Fleet, all_reports, ask_all
 from infra.render.host_paths import release_path
 from infra.render.release_record import (
@@ -20,7 +20,7 @@ HASH_SHOWN = 12
 UNFINISHED = "/var/lib/moe-infra/releases/%s/unfinished"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """What hosts hold of a stack.
 

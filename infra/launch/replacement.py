@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, rows_of
 from infra.plan.process import Process
@@ -20,7 +19,7 @@ from infra.render.host_paths import (
 from infra.render.release_record import RecordedProcess, Release
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
     """A release that is there, against the one that is wanted.
 

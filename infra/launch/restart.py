@@ -7,9 +7,9 @@ when this side goes away in the middle, the hosts finish by themselves.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from infra.errors import NotReady, PrerequisiteError, StackError
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.draining import draining
 from infra.launch.fleet import ask_until_known
@@ -24,7 +24,7 @@ BEGIN_S = 60.0
 PAUSE_S = 0.3
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Which groups are restarted; all of them where nothing is named.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from infra.frozen import frozen
 from infra.launch.fleet import Fleet, Report, ask_until_known, rows_of
 
 Action = Literal["arm", "disarm", "forget", "leave-out", "restart", "status"]
 RUNS, FAILED, STOPS, MEETS = "run", "failed", "stop", "adopt"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
     """A group as the host of rank 0 has it.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
 from infra.engines.transport_signs import SPEAKS_WITH, Library, Transport
 from infra.engines.transports import Told, fallen_back, is_mixed
-from infra.frozen import frozen
 from infra.plan.process import Plan, Process
 
 COLLECTIVES: Mapping[str, Library] = {"nvidia": "NCCL", "amd": "NCCL", "ascend": "HCCL"}
@@ -21,7 +21,7 @@ WORDS: Mapping[Transport, str] = {
 MNNVL_SWITCH = "NCCL_MNNVL_ENABLE"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What is known of a transport. `ok` is None where nothing tells it."""
 

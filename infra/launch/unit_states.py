@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.fleet import Report, rows_of
 
 # `(EngineCore_DP3 pid=411) INFO 11-20 14:00:00 [loader.py:12] Loading …` → `Loading …`
@@ -34,7 +34,7 @@ SERVING = ("Application startup complete", "Uvicorn running on", "The server is 
 MAX_WORDS = 300
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitState:
     """One process as its host's systemd has it.
 

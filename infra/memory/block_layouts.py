@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleHosts:
     """One role of a plan: its replicas, and the hosts of each."""
 

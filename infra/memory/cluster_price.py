@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
 
 from infra.catalog.eks import SystemNodes
 from infra.catalog.figures import PriceList
 from infra.catalog.schema import Architecture
-from infra.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDay:
     """A cluster on a day: what its control plane costs follows from both.
 
@@ -22,7 +22,7 @@ class ClusterDay:
     day: date
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCost:
     """One thing of a cluster that is charged by the hour, as long as it stands.
 

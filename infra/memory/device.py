@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from infra.catalog.schema import Accelerator, Checkpoint, ModelShape
 from infra.engines.command_line import as_int
-from infra.frozen import frozen
 from infra.memory.kv_cache import KvLayout
 from infra.memory.overhead import OVERHEAD_GIB, Family
 from infra.memory.weights import GIB, Layout, weight_bytes_per_device
@@ -14,7 +14,7 @@ from infra.memory.weights import GIB, Layout, weight_bytes_per_device
 _MIB_PER_GIB = 1024
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLoad:
     """What decides the memory of an engine process.
 
@@ -37,7 +37,7 @@ class EngineLoad:
     draft: Checkpoint | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
     """GiB of one device. `kv_gib` is what the parts leave, below 0 when they do not fit."""
 

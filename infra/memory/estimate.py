@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from infra.engines.command_line import as_int
-from infra.frozen import frozen
 from infra.memory.device import (
     DeviceMemory,
     EngineLoad,
@@ -14,7 +15,7 @@ from infra.memory.device import (
 from infra.memory.kv_cache import kv_tokens
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleLoad:
     """One role of a plan.
 
@@ -34,7 +35,7 @@ class RoleLoad:
     num_hosts: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleEstimate:
     """What a role holds.
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from infra.catalog.figures import Bundle, Price, PriceList
 from infra.catalog.instance_types import CapacityKind
-from infra.frozen import frozen
 from infra.memory.cluster_price import ClusterCost
 
 HOURS_PER_DAY = 24
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
     """Machines of one type as they are sold.
 
@@ -32,7 +32,7 @@ class Purchase:
     usd_per_hour: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HourlyPrice:
     """What has to be bought for a plan.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from infra.catalog.instance_types import CapacityKind, notice_minutes
-from infra.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationEnd:
     """The end of a reservation, as seen at some moment.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from infra.catalog.figures import LoadingRates, StorageKind
 from infra.catalog.lustre_sizes import LustreSettings
-from infra.frozen import frozen
 from infra.memory.overhead import Family
 
 _GB = 1e9
@@ -15,7 +16,7 @@ _TCP_GB_PER_S_PER_SERVER = 5 / 8
 _TCP_TIB_PER_SERVER = 2.4
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """What has to reach every host.
 
@@ -35,7 +36,7 @@ class Delivery:
     lustre: LustreSettings | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeToReady:
     """Seconds of each part, one after another; None for what nothing is known of, with the reason in `why`."""
 

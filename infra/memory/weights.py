@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from infra.catalog.schema import Checkpoint, ModelShape
-from infra.frozen import frozen
 
 _BYTES = 2  # attention, shared experts, dense layers and embeddings stay in bf16
 GIB = 2**30
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """How one replica spreads over devices.
 
@@ -56,7 +56,7 @@ def _expert_share(layout: Layout, num_experts: int) -> float:
     return math.ceil(num_experts / num_devices) / num_experts
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Attention:
     """Parameters of one layer's attention: on every device, split over devices, and the absorbed copy."""
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import Mount
 from infra.engines.command_line import spell_flag
 from infra.engines.contract import Engine, Part
 from infra.engines.settings import Origin, RoleSettings
-from infra.frozen import frozen
 from infra.inventory.hosts import HostFacts
 from infra.spec.stack import RoleName
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleCommand:
     """What is spelt once per role. `templates` are variables that wait for a host's facts."""
 
@@ -40,7 +39,7 @@ class RoleCommand:
         return self._joined[key]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A process's whole command. Origins are by argv word (`--port`) and by variable."""
 

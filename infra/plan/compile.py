@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Image
@@ -11,7 +11,6 @@ from infra.engines.capabilities import capabilities_of
 from infra.engines.registry import ENGINES
 from infra.engines.settings import RoleSettings
 from infra.errors import Problem, ProblemsFound, StackError
-from infra.frozen import frozen
 from infra.inventory.book import InventoryAddresses, documentation_hosts, match_hosts
 from infra.inventory.hosts import AddressBook, Inventory
 from infra.inventory.pods import PodAddresses, pod_addresses
@@ -27,7 +26,7 @@ from infra.plan.weights_origin import refuse_unusable_source
 from infra.spec.load import LoadedStack, load_stack
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledStack:
     """A stack compiled against addresses: everything that later rooms read.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -10,12 +11,11 @@ from infra.catalog.load import Catalog
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
 from infra.engines.serving import Handover, handover_of, has_counters, served_model_name
-from infra.frozen import frozen
 from infra.plan.process import Plan, Process
 from infra.spec.stack import EngineName
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankEndpoint:
     """One rank and how it is reached.
 
@@ -44,7 +44,7 @@ class RankEndpoint:
     counts_tokens: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoints:
     """Every rank of a plan in plan order, and what they share."""
 

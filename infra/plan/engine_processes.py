@@ -9,7 +9,6 @@ from infra.catalog.flags import FlagCatalogue
 from infra.engines.contract import Engine, GroupContext, PortName, PortRequest, ProcessContext
 from infra.engines.reading import Reading
 from infra.engines.settings import RoleSettings
-from infra.frozen import frozen
 from infra.inventory.hosts import AddressBook
 from infra.plan.command import Command, RoleCommand, spell_process, spell_role
 from infra.plan.ports import PortAllocator, allocate_group
@@ -18,7 +17,7 @@ from infra.plan.topology import Group, Seat, Topology
 from infra.spec.stack import RoleName
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Spelt:
     """A process whose command is written and read back; its dials still wait for the other processes."""
 

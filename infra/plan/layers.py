@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from infra.catalog.schema import Accelerator, Checkpoint, FlagData, Recipe, Release
 from infra.engines.registry import FLAG_FAMILY
 from infra.engines.settings import Flag, Origin, Variable
-from infra.frozen import frozen
 from infra.spec.load import LoadedStack
 from infra.spec.stack import Role, RoleName, Scalar
 
@@ -18,7 +18,7 @@ PREPENDED = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 _T = TypeVar("_T")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleSources:
     """Everything that has a say in one role's flags and variables."""
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from infra.engines.contract import PortName, PortRequest
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.plan.topology import Group, Seat
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A range of ports for one purpose; `why` says what it keeps clear of."""
 

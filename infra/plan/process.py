@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.schema import Mount
 from infra.engines.reading import Bind
 from infra.engines.settings import Origin
-from infra.frozen import frozen
 from infra.spec.stack import Platform, Runtime
 
 ProcessKind = Literal["engine", "router"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Connect:
     """A dial that the process's own command line orders: a port of another process."""
 
@@ -23,7 +23,7 @@ class Connect:
     port: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """One operating-system process.
 
@@ -60,7 +60,7 @@ class Process:
     env_origins: Mapping[str, Origin]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHost:
     """A host of the plan. `num_devices` are all that it has, used or idle."""
 
@@ -71,7 +71,7 @@ class PlanHost:
     num_devices: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEngine:
     """The release that serves. `entrypoint` is what the image starts by itself, () for nothing."""
 
@@ -81,7 +81,7 @@ class PlanEngine:
     entrypoint: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that a deployment runs; the document of `fab plan --json`.
 

@@ -14,7 +14,6 @@ from infra.catalog.schema import Accelerator, Checkpoint, Release
 from infra.engines.registry import ENGINES
 from infra.engines.settings import RoleSettings, Speculation, WeightsOnHost
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.plan.layers import RoleSources, merge_flags, merge_variables
 from infra.spec.load import LoadedStack
 from infra.spec.stack import Role, RoleName, Tuning
@@ -45,7 +44,7 @@ class Problems:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedStack:
     """A stack whose names have all been looked up.
 
@@ -99,7 +98,7 @@ def resolve(stack: LoadedStack, catalog: Catalog, problems: Problems) -> Resolve
     return ResolvedStack(stack=stack, roles=tuple(roles), tuning=tuning, tuning_enabled=enabled)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
     """The catalogue's entries that one role names."""
 

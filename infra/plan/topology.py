@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from infra.catalog.schema import Accelerator
 from infra.engines.settings import RoleSettings
-from infra.frozen import frozen
 from infra.inventory.pods import ROUTER_HOST
 from infra.spec.stack import KUBERNETES, Platform, RoleName, Workload
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyHost:
     """A host that the deployment needs, `<role>-<n>` or, when shared, `host-<n>`."""
 
@@ -18,7 +19,7 @@ class TopologyHost:
     accelerator: Accelerator
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """The place of one process of a group.
 
@@ -39,7 +40,7 @@ class Seat:
     is_leader: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """One replica of a role: its settings and its seats, the leader first."""
 
@@ -58,7 +59,7 @@ class Group:
         return tuple(dict.fromkeys(seat.host for seat in self.seats))
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """All hosts and groups of a deployment; enough to provision machines.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import pulumi
 from pulumi.runtime.config import is_config_secret
@@ -12,7 +13,6 @@ from pulumi.runtime.config import is_config_secret
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
 from infra.errors import Problem, ProblemsFound
-from infra.frozen import frozen
 from infra.provision.naming import OWNER_TAGS
 
 PROJECT_NAME = "moe-infra"
@@ -21,7 +21,7 @@ _EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 SMALLEST_ROOT_GIB = 100  # serving images do not fit the 75 GiB of the DLAMI's own root
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """What only the owner of the account knows about one stack.
 
@@ -60,7 +60,7 @@ class Account:
     tags: Mapping[str, str]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """What a stack asks of the account.
 
@@ -89,7 +89,7 @@ class Demand:
         return self.capacity != "on-demand"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Key:
     """One configuration key: what it must look like, and what to tell whoever left it out."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pulumi
 from pulumi import ResourceOptions
@@ -10,7 +11,6 @@ from pulumi_aws import ec2
 
 from infra.catalog.figures import read_loading_rates
 from infra.errors import ProblemsFound
-from infra.frozen import frozen
 from infra.plan.topology import Topology, TopologyHost
 from infra.provision.account import Account, Demand, read_account, read_values
 from infra.provision.capacity import CapacityPlan, plan_capacity
@@ -34,7 +34,7 @@ from infra.spec.load import LoadedStack
 from infra.spec.stack import ExistingIngress, StackSpec
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
     """What was decided before anything is registered."""
 
@@ -47,7 +47,7 @@ class _Decided:
     tags: Tags
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
     """The components that machines are put into."""
 

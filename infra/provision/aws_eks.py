@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -11,7 +11,6 @@ from pulumi_aws import ec2, eks
 
 from infra.catalog.figures import read_loading_rates
 from infra.catalog.load import Catalog
-from infra.frozen import frozen
 from infra.plan.topology import Topology
 from infra.provision.cluster_network import ClusterNetwork, NetworkSettings
 from infra.provision.eks_access import AccessSettings, EksAccess
@@ -28,7 +27,7 @@ from infra.provision.workload import ClusterApi, Workload, pod_inventory
 from infra.spec.load import LoadedStack
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
     """The components that nodes and pods are put into."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from infra.catalog.instance_types import CapacityKind, InstanceType, read_instance_type
 from infra.catalog.network_cards import LayoutPolicy
 from infra.catalog.schema import Accelerator
 from infra.errors import Problem, ProblemsFound
-from infra.frozen import frozen
 from infra.plan.topology import Topology, TopologyHost
 from infra.spec.stack import Capacity
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityPlan:
     """What is launched, and from which capacity.
 

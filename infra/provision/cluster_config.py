@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import get_args
 
 from infra.errors import Problem, ProblemsFound
-from infra.frozen import frozen
 from infra.provision.account import PROJECT_NAME, account_problem, read_own_values
 from infra.provision.naming import OWNER_TAGS
 from infra.render.cluster_facts import (
@@ -46,7 +46,7 @@ CLUSTER_CONFIG_NAMES = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAccess:
     """How the cluster's API is reached. `kubeconfig` is None for kubectl's own default."""
 
@@ -54,7 +54,7 @@ class ClusterAccess:
     context: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDemand:
     """What a stack asks the operator about a cluster.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import ec2, vpc
 
-from infra.frozen import frozen
 from infra.provision.account import Account, control_subnets, gateway_subnet, host_subnet
 from infra.provision.found import FoundSubnet
 from infra.provision.naming import Tags
@@ -18,7 +19,7 @@ EVERYWHERE = "0.0.0.0/0"
 ANY_PROTOCOL = "-1"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSettings:
     """Everything that a network is made from.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infra.catalog.schema import Accelerator, PodAccess
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.provision.cluster_config import cluster_problem
 from infra.provision.cluster_survey import FoundCluster, FoundNode, Taint
 from infra.render.cluster_facts import ClusterFacts
@@ -36,7 +35,7 @@ MAX_NAMED = 4
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDemand:
     """What a stack wants of a cluster's nodes.
 

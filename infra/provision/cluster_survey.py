@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from infra.errors import HostsFailed, PrerequisiteError
-from infra.frozen import frozen
 from infra.provision.cluster_config import ClusterAccess
 from infra.render.cluster_facts import ClusterFacts
 
@@ -21,7 +21,7 @@ _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations
 _CLAIMS = "/apis/resource.k8s.io"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Taint:
     """What a node wants to see tolerated; `effect` is NoSchedule, NoExecute or PreferNoSchedule."""
 
@@ -36,7 +36,7 @@ class Taint:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundNode:
     """A node: its labels, what it can give to pods by resource, whether it takes new ones, and its taints.
 
@@ -52,7 +52,7 @@ class FoundNode:
     kubelet: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCluster:
     """A cluster as a stack finds it.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import iam, kms
 
-from infra.frozen import frozen
 from infra.provision.host_access import WeightsRead, read_policy
 from infra.provision.naming import Tags, partition
 
@@ -19,7 +19,7 @@ PODS = "pods.eks.amazonaws.com"
 KEY_ACTIONS = ("kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessSettings:
     """Everything that the roles of a cluster are made from."""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import eks, vpc
 
 from infra.catalog.eks import ClusterAddon
-from infra.frozen import frozen
 from infra.provision.eks_access import PODS, EksAccess
 from infra.provision.eks_config import EksFacts, admin_name
 from infra.provision.naming import Tags, partition
@@ -22,7 +22,7 @@ ADMIN_POLICY = "AmazonEKSClusterAdminPolicy"
 LOGS = ("audit", "authenticator")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
     """Everything that a cluster is made from.
 

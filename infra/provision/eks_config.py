@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from infra.catalog.eks import read_eks_parts
 from infra.catalog.versions import version_numbers
 from infra.errors import Problem, ProblemsFound
-from infra.frozen import frozen
 from infra.provision.account import (
     PROJECT_NAME,
     Account,
@@ -60,7 +60,7 @@ _EXAMPLES = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EksFacts:
     """What only the owner of the account knows about a stack's cluster.
 

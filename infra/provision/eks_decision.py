@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pulumi
@@ -12,7 +13,6 @@ from infra.catalog.eks import Chart, ClusterAddon, EksParts, Need, read_eks_part
 from infra.catalog.instance_types import InstanceType
 from infra.catalog.load import Catalog
 from infra.errors import PrerequisiteError, Problem, ProblemsFound
-from infra.frozen import frozen
 from infra.plan.process import Plan
 from infra.plan.topology import Topology
 from infra.provision.account import Account, Demand, read_account, read_values
@@ -39,7 +39,7 @@ from infra.spec.load import LoadedStack
 _T = TypeVar("_T")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
     """What was decided.
 
@@ -65,7 +65,7 @@ class Decided:
     tags: Tags
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
     """What the stack and its configuration ask for, before anybody is asked."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pulumi
 from pulumi import ResourceOptions
@@ -13,7 +14,6 @@ from pulumi_aws import ec2, eks
 from infra.catalog.eks import SystemNode, SystemNodes
 from infra.catalog.instance_types import CapacityKind, InstanceType
 from infra.catalog.network_cards import NetworkInterface
-from infra.frozen import frozen
 from infra.provision.eks_rules import MAX_PODS
 from infra.provision.launch_template import (
     KEPT_TAGS,
@@ -35,7 +35,7 @@ CAPACITY_TYPES: dict[CapacityKind, str] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where the nodes of a group stand, and as what they come into the cluster.
 
@@ -56,7 +56,7 @@ class Place:
     ready: tuple[pulumi.Resource, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorNodes:
     """The machines of one accelerator.
 
@@ -76,7 +76,7 @@ class AcceleratorNodes:
     placement_group: pulumi.Input[str] | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Nodes:
     """What groups differ in.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from infra.catalog.eks import ClusterAddon, EksParts
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.network_cards import NetworkInterface
 from infra.catalog.versions import version_numbers
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.provision.account import account_problem
 from infra.provision.eks_config import EksFacts, eks_problem
 from infra.provision.found import FoundSubnet
@@ -29,7 +29,7 @@ _ORDINARY_ZONE = re.compile(r"[a-z0-9]+-az\d+")
 MAX_PODS = 110
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundAddon:
     """The version of an add-on that the cloud takes by default for a Kubernetes version (`v1.20.4-eksbuild.2`)."""
 

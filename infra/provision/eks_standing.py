@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from pulumi_aws import eks
 
-from infra.frozen import frozen
 from infra.provision.eks_config import EksFacts
 from infra.provision.eks_rules import owner_problem
 from infra.provision.survey import Asking
@@ -17,7 +16,7 @@ KEY, _EXAMPLE = "moe-infra:kubernetes_version", "1.35"
 _PROXY = "kube-proxy"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StandingGroup:
     """A node group.
 
@@ -32,7 +31,7 @@ class StandingGroup:
     template_id: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StandingCluster:
     """The stack's cluster.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pulumi_aws as aws
 from pulumi_aws import eks, ssm
 
 from infra.catalog.eks import ClusterAddon, EksParts
 from infra.catalog.instance_types import CapacityKind
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.provision.account import Account
 from infra.provision.eks_config import EksFacts, admin_problem
 from infra.provision.eks_rules import (
@@ -30,7 +31,7 @@ _RELEASE = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSurvey:
     """What was found.
 
@@ -51,7 +52,7 @@ class ClusterSurvey:
     problems: tuple[Problem, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddonDemand:
     """What a stack's cluster asks of the account."""
 

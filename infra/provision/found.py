@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.instance_types import InstanceType, notice_minutes
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.provision.account import Account, Demand, account_problem
 from infra.provision.zone import Zone
 
@@ -20,7 +20,7 @@ LOAD_BALANCER_ARN = re.compile(
 _OVER = ("expired", "cancelled", "failed", "payment-failed", "unavailable")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundImage:
     """A machine image; `root_device` is None when nobody could be asked."""
 
@@ -28,7 +28,7 @@ class FoundImage:
     root_device: str | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundReservation:
     """A capacity reservation or block.
 
@@ -49,7 +49,7 @@ class FoundReservation:
     end: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSubnet:
     """A subnet that the operator has made.
 
@@ -67,7 +67,7 @@ class FoundSubnet:
     gives_public_addresses: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLoadBalancer:
     """A load balancer that the operator has made."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import iam
 
-from infra.frozen import frozen
 from infra.provision.naming import Tags, partition
 
 _TRUST = json.dumps(
@@ -25,7 +25,7 @@ _TRUST = json.dumps(
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsRead:
     """What hosts may read: a bucket by ARN (None: no bucket), under a prefix."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import ec2, lb, vpc
 
 from infra.engines.serving import HEALTH
-from infra.frozen import frozen
 from infra.provision.cluster_network import ANY_PROTOCOL, ClusterNetwork
 from infra.provision.found import FoundLoadBalancer
 from infra.provision.naming import Tags
@@ -20,7 +20,7 @@ IDLE_TIMEOUT_S = 3600
 _PROTOCOLS: Mapping[str, str] = {"network": "TCP", "application": "HTTP"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IngressSettings:
     """Everything that an ingress is made from.
 

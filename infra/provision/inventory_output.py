@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.plan.topology import Topology
 
 SCHEMA = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostRecord:
     """How one host is reached, and what its command lines need.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from infra.frozen import frozen
+from dataclasses import dataclass
 
 # By it everything of a stack is found again.
 STACK_TAG = "moe-infra:stack"
@@ -14,7 +13,7 @@ OWNER_TAGS = ("owner", "cost_center")
 POOL_LABEL, POOL = "moe-infra/pool", "accelerators"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
     """The tags of every resource of a stack; `further` are those the operator configured."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import ec2
 
 from infra.catalog.instance_types import CapacityKind, InstanceType
 from infra.catalog.network_cards import NetworkInterface
-from infra.frozen import frozen
 from infra.plan.topology import TopologyHost
 from infra.provision.account import Account
 from infra.provision.found import FoundImage
@@ -23,7 +24,7 @@ from infra.provision.launch_template import (
 from infra.provision.naming import Tags
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     """What the machines of one role have in common."""
 
@@ -34,7 +35,7 @@ class NodeSettings:
     tags: Tags
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What other components made, and the machines are put into.
 

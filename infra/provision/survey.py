@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import pulumi
@@ -17,7 +18,6 @@ from pulumi_aws import cloudcontrol, ec2, lb, s3, ssm
 
 from infra.catalog.instance_types import InstanceType
 from infra.errors import Problem, ProblemsFound
-from infra.frozen import frozen
 from infra.provision.account import Account, Demand, account_problem
 from infra.provision.found import (
     FoundImage,
@@ -47,7 +47,7 @@ ARM = "arm64"  # AWS's word for aarch64
 _HOLDING_ADDRESSES = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """What was found.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from infra.catalog.figures import LoadingRates, StorageKind
 from infra.catalog.lustre_sizes import EFA_STEP_GIB, STEP_GIB, LustreSettings
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.memory.time_to_ready import lustre_gb_per_s
 from infra.provision.account import account_problem
 from infra.provision.zone import Zone
@@ -21,7 +21,7 @@ LARGEST_GIB = (
 _FILE_SYSTEMS: tuple[StorageKind, ...] = ("fsx-lustre", "efs")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
     """What has to be read from shared storage when engines start.
 

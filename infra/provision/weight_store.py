@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import efs, fsx, s3
 
 from infra.catalog.figures import StorageKind
-from infra.frozen import frozen
 from infra.provision.account import Account
 from infra.provision.cluster_network import ClusterNetwork
 from infra.provision.first_boot import LUSTRE_FOLDER, lustre_source
@@ -15,7 +16,7 @@ from infra.provision.naming import Tags, partition
 from infra.spec.stack import Weights
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """Everything that a weight store is made from.
 

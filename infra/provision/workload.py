@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -14,7 +15,6 @@ from pulumi_kubernetes.apiextensions import CustomResource
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_stack
 from infra.errors import Problem, ProblemsFound
-from infra.frozen import frozen
 from infra.inventory.pods import INTERFACE
 from infra.plan.compile import compile_stack
 from infra.plan.process import Plan
@@ -35,7 +35,7 @@ AT_ONCE = {"pulumi.com/waitFor": "jsonpath={.metadata.uid}"}
 _WORKLOADS = frozenset({"DaemonSet", "LeaderWorkerSet", "DisaggregatedSet", "Deployment"})
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadContent:
     """What a workload is made of, decided before anything is registered.
 
@@ -57,7 +57,7 @@ class WorkloadContent:
         return next(each.called for each in self.objects if each.name == CLIENTS)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterApi:
     """How the cluster's API is reached: a provider that exists, or what one is made from."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from infra.frozen import frozen
+from dataclasses import dataclass
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
     """A zone of a region.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from infra.engines.sizes import MASKS
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import process_folder
 from infra.spec.load import nearest
@@ -16,7 +16,7 @@ from infra.spec.load import nearest
 NOBODY = "203.0.113.250"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
     """The two files that start a process."""
 
@@ -24,7 +24,7 @@ class Installed:
     environment: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Break:
     """What is spoilt: a process and one of `KINDS`."""
 

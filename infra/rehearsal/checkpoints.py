@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Checkpoint, ModelShape
 from infra.engines.command_line import as_map
-from infra.frozen import frozen
 from infra.plan.process import Plan
 from infra.rehearsal import tiny_model
 
@@ -23,7 +23,7 @@ _QUANTIZATION_CONFIG: Mapping[str, Mapping[str, str]] = {
 MANIFEST = "manifest.json"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCheckpoint:
     """One checkpoint's folder on a host.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed, NotReady
-from infra.frozen import frozen
 from infra.inventory.book import match_hosts
 from infra.inventory.hosts import Inventory
 from infra.launch.bring_up import start
@@ -38,7 +38,7 @@ MAX_NAMED = 3
 LOOK = "With --keep the hosts stay: `fab logs` and `fab verify` show more there."
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Operator:
     """One operator at work on the hosts of a plan.
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.engines.serving import METRICS
 from infra.errors import NotReady, PrerequisiteError
-from infra.frozen import frozen
 from infra.plan.process import Plan
 from infra.rehearsal.installed import cache_folder, checksum
 from infra.rehearsal.lab.client import Lab
@@ -32,7 +32,7 @@ TRANSFERS = "vllm:nixl_xfer_time_seconds_count"
 OK_STATUS = 200
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What the engines' own counters tell.
 

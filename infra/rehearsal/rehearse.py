@@ -16,7 +16,6 @@ import yaml
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
 from infra.errors import InfraError, PrerequisiteError, Problem, ProblemsFound
-from infra.frozen import frozen
 from infra.inventory.ansible_file import read_inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan, compile_stack
 from infra.plan.process import Plan
@@ -51,7 +50,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 PLATFORMS_TO_COME = ("aws-eks", "existing-kubernetes")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
     """What a rehearsal is asked for.
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infra.frozen import frozen
 from infra.plan.process import Plan
 
 StepName = Literal["check", "plan", "provision", "hosts", "weights", "tune", "start", "verify"]
@@ -24,7 +23,7 @@ STEPS: tuple[StepName, ...] = (
 SCHEMA_VERSION = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One step as it went. `simulated` says whether something stood in for the real thing."""
 

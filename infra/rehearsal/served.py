@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.plan.process import Plan
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.simulated_hosts import REQUESTS
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """One answered request. `t` is the host's clock in seconds."""
 

@@ -6,11 +6,11 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator, Release
-from infra.frozen import frozen
 from infra.memory.overhead import OVERHEAD_GIB
 from infra.plan.process import Plan, PlanHost
 from infra.rehearsal import engine, standins
@@ -42,7 +42,7 @@ _CLOCK = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How fast simulated time runs.
 
@@ -55,7 +55,7 @@ class Pace:
     load_seconds: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _World:
     """What all simulated hosts of a plan share."""
 

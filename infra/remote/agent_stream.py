@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from infra.agent.conversation import STREAM
-from infra.frozen import frozen
 from infra.remote.agent_call import (
     agent_command,
     failure_of,
@@ -25,7 +25,7 @@ END_S = 10.0
 _MARK = b"\n" + STREAM.encode() + b"\n"
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class AskedSudo:
     """The dialogue with one host's sudo, and the password that all hosts share."""
 

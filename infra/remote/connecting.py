@@ -6,14 +6,13 @@ import logging
 import random
 import threading
 import time
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import fabric
 import paramiko
 
 from infra.errors import InfraError
-from infra.frozen import frozen
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 from infra.remote.known_hosts import (
     KnownKey,
@@ -43,7 +42,7 @@ CHANNEL_S = 12.0
 REFUSAL_S = 5.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SshOptions:
     """How a run connects.
 

@@ -18,9 +18,9 @@ HostsFailed            4
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.errors import HostsFailed, InfraError
-from infra.frozen import frozen
 
 
 class Unreachable(HostsFailed):
@@ -78,7 +78,7 @@ def over_time(host: str, timeout_s: float) -> OverTime:
     return OverTime(host, what, "Look at the host, then run again.")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostFailure:
     """One host that failed, and why."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from infra.errors import InfraError
-from infra.frozen import frozen
 from infra.remote.failures import HostFailure, SeveralHostsFailed
 
 DEFAULT_LIMIT = 32
@@ -28,7 +28,7 @@ class Named(Protocol):
 H = TypeVar("H", bound=Named)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result(Generic[T]):
     """What came of one host.
 

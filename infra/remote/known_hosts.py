@@ -8,11 +8,10 @@ import fnmatch
 import hashlib
 import hmac
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
-
-from infra.frozen import frozen
 
 SSH_PORT = 22
 _HASHED = "|1|"
@@ -20,7 +19,7 @@ _MARKERS = ("@revoked", "@cert-authority")
 _NUM_FIELDS = 3
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKey:
     """One line of a known_hosts file.
 

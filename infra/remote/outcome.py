@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
-
-from infra.frozen import frozen
 
 Reply = Callable[[bytes], "bytes | None"]
 """From all of standard error so far, what to send next; None when nothing more will be said."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a command ended.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
 
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.inventory.hosts import InventoryHost
 from infra.remote.known_hosts import SSH_PORT, known_name
 from infra.remote.session_manager import leads_to
@@ -67,7 +67,7 @@ HARMLESS = (
 SshConfigReader = Callable[[Path], SshConfigFile]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SshTarget:
     """One host as SSH reaches it.
 
@@ -106,7 +106,7 @@ class SshTarget:
     greeting_timeout_s: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SshDefaults:
     """What holds where neither the inventory nor ssh arguments say otherwise.
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
-
-from infra.frozen import frozen
 
 NodeTuningChoice = Literal["apply", "rollback", "none"]
 EFA_RESOURCE = "vpc.amazonaws.com/efa"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LustreVolume:
     """A file system of FSx for Lustre, bound statically."""
 
@@ -21,7 +20,7 @@ class LustreVolume:
     capacity_gib: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketCopy:
     """Weights that a pod copies from a bucket to its node's own disks before its engines start.
 
@@ -36,7 +35,7 @@ class BucketCopy:
     image: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsVolume:
     """Where a pod finds the weights.
 
@@ -54,7 +53,7 @@ class WeightsVolume:
     copy: BucketCopy | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
     """Facts of a cluster.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.schema import ContainerAccess, Mount
-from infra.frozen import frozen
 
 ContainerRuntime = Literal["docker", "podman"]
 
@@ -16,7 +16,7 @@ ULIMITS = ("memlock=-1:-1", "stack=67108864:67108864", "nofile=1048576:1048576")
 CDI_GPUS = "nvidia.com/gpu=all"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAccess:
     """What a container gets of its host's devices.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from infra.catalog.eks import read_eks_parts
 from infra.catalog.figures import StorageKind, read_loading_rates, read_prices
@@ -10,7 +11,6 @@ from infra.catalog.instance_types import CapacityKind, read_instance_type
 from infra.catalog.lustre_sizes import LustreSettings
 from infra.checks.capacity import device_memory_of, engine_load
 from infra.checks.view import PlanView
-from infra.frozen import frozen
 from infra.memory.cluster_price import ClusterCost, ClusterDay, cluster_costs
 from infra.memory.device import EngineLoad
 from infra.memory.estimate import RoleEstimate, RoleLoad, estimate_role
@@ -19,7 +19,7 @@ from infra.memory.time_to_ready import Delivery, TimeToReady, time_to_ready
 from infra.plan.process import Process
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a plan does not say and an estimate needs.
 
@@ -42,7 +42,7 @@ class Surroundings:
     cluster: ClusterDay | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Everything that is said about one layout.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Mount, RouterRelease
 from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.plan.process import Plan, Process
 from infra.render.container import DeviceAccess
 from infra.render.environment_file import environment_file
@@ -50,7 +49,7 @@ HOSTS_OWNER = "@hosts"
 GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One thing that a host must hold. `details` are the keys of its kind."""
 
@@ -73,7 +72,7 @@ class Item:
         }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
     """What one host must hold, in the order in which it is brought about.
 

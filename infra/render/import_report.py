@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infra.checks.foreign import Judgement
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.plan.foreign.imported_recipe import ImportedRecipe
 from infra.plan.foreign.source import NotUnderstood
 from infra.render.plan_listing import plan_listing
@@ -15,7 +14,7 @@ from infra.render.plan_listing import plan_listing
 _UNKNOWN = "unknown accelerator"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRow:
     """One file of a tree.
 

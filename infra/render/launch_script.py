@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.catalog.schema import Mount
 from infra.engines.credentials import Credential
-from infra.frozen import frozen
 from infra.plan.process import Process
 from infra.render.container import (
     ContainerRuntime,
@@ -32,7 +32,7 @@ NO_CREDENTIAL_EXIT = 78  # EX_CONFIG of sysexits.h
 NOT_INSTALLED_EXIT = 127  # what a shell says of a missing program
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerLaunch:
     """A process that runs in a container.
 
@@ -48,7 +48,7 @@ class ContainerLaunch:
     mounts: tuple[Mount, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NativeLaunch:
     """A process that runs in a virtual environment of the host.
 

@@ -6,10 +6,10 @@ Sources: kubernetes.io, Pod Security Standards (privileged, hostPID); Using RBAC
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.schema import PodAccess
-from infra.frozen import frozen
 from infra.render.cluster_facts import ClusterFacts
 from infra.render.host_state import HostState
 from infra.render.pod_objects import (
@@ -38,7 +38,7 @@ PROBE_LIMIT_S = 10
 REQUESTS = {"cpu": "100m", "memory": "128Mi"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTuning:
     """What is made of a stack's tuning in a cluster.
 

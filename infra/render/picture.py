@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.plan.process import Plan, Process
 from infra.render.picture_hosts import (
     Column,
@@ -25,7 +25,7 @@ INK, SOFT, PANEL = "#0f172a", "#475569", "#ffffff"
 REQUEST, ANSWER, KV = "#4338ca", "#64748b", "#be185d"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Front:
     """What clients talk to: the router, or the only endpoint. `entries` are the hosts it sends to."""
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import groupby
 from typing import Literal
 
-from infra.frozen import frozen
 from infra.plan.process import PlanHost, Process
 from infra.render.svg import Drawing, fitting
 
@@ -26,7 +25,7 @@ LANE = 14
 INK, SOFT = "#0f172a", "#475569"
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Colours:
     """Of one role: the frame's fill, a process's fill, a device's fill, lines and labels."""
 

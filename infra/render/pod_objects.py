@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.plan.endpoints import Endpoints
 from infra.plan.process import Plan
 from infra.render.cluster_facts import ClusterFacts
@@ -19,7 +19,7 @@ from infra.spec.stack import Workload
 MAX_CONFIG_BYTES = 1_000_000
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodObject:
     """One object of the API.
 
@@ -42,7 +42,7 @@ class PodObject:
         return str(metadata["name"]) if isinstance(metadata, dict) else ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodStack:
     """What all objects of one stack are made from.
 

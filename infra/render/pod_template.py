@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.catalog.schema import Accelerator, Mount, PodAccess
 from infra.engines.credentials import Credential
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.inventory.pods import POD_IP
 from infra.plan.process import Plan
 from infra.render.cluster_facts import ClusterFacts, WeightsVolume
@@ -37,7 +37,7 @@ RESERVED = {"cpu": "8", "memory": "64Gi"}
 ROUTER_RESERVED = {"cpu": "2", "memory": "4Gi"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What differs between the container of engines and that of a router.
 
@@ -54,7 +54,7 @@ class Container:
     secret: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """The node of a pod with engines.
 

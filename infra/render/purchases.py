@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from infra.frozen import frozen
 from infra.memory.price import HOURS_PER_DAY, HourlyPrice
 from infra.memory.reservation_end import ReservationEnd
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FullerStack:
     """The chosen stack with `FIELD=VALUE` words over it, and the hosts that it takes then."""
 

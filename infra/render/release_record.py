@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.errors import HostsFailed, StackError
-from infra.frozen import frozen
 from infra.plan.document import plan_document, plan_hash
 from infra.plan.imported import parse_plan
 from infra.plan.process import Plan, Process
@@ -15,7 +15,7 @@ from infra.render.host_paths import cleanup_unit, release_path, unit_name
 SCHEMA_VERSION = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedProcess:
     """A process as its host remembers it.
 
@@ -33,7 +33,7 @@ class RecordedProcess:
     ports: tuple[int, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """What `up` put on one host.
 
@@ -78,7 +78,7 @@ def release_record(plan: Plan, processes: Sequence[Process], *, has_containers: 
     return json.dumps(document, indent=1) + "\n"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRelease:
     """A release that can be brought up again without its stack file.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import TuningItem, TuningKind, TuningProfile
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.plan.process import Plan, Process
 from infra.render.reserved_ports import (
     RESERVED_PORTS_ID,
@@ -22,7 +21,7 @@ PRELOAD = "LD_PRELOAD"
 USABLE = "usable"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WantedTuning:
     """One tuning item as a host shall have it.
 
@@ -39,7 +38,7 @@ class WantedTuning:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """The profile of a stack's hosts, and the ids of items that the stack switches on beyond it."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from infra.catalog.schema import Checkpoint
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.spec.weights_source import (
     FIELD,
     BucketSource,
@@ -20,7 +19,7 @@ from infra.spec.weights_source import (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightSource:
     """An origin of one checkpoint.
 

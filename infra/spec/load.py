@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
 import yaml
 
 from infra.errors import Problem, ProblemsFound
-from infra.frozen import frozen
 from infra.spec.nearest import nearest
 from infra.spec.shape_problems import Place, validate_stack
 from infra.spec.stack import KUBERNETES, StackSpec
@@ -37,7 +36,7 @@ __all__ = [
 ]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedStack:
     """A validated stack and where each of its fields was written."""
 

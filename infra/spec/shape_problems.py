@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import date
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from infra.errors import Problem
-from infra.frozen import frozen
 from infra.spec.nearest import nearest
 from infra.spec.stack import StackSpec
 from infra.spec.yaml_source import Path, dotted
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where a field was written: `file` as the operator named it, 1-based line and column."""
 

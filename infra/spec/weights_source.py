@@ -14,11 +14,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
 from infra.errors import StackError
-from infra.frozen import frozen
 
 Hub = Literal["huggingface", "modelscope"]
 
@@ -33,7 +33,7 @@ _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HubSource:
     """A hub, or a mirror of it at `endpoint`."""
 
@@ -41,7 +41,7 @@ class HubSource:
     endpoint: str | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BucketSource:
     """A bucket; `store` is the address of a store with S3's API, None for AWS."""
 
@@ -50,21 +50,21 @@ class BucketSource:
     store: str | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebSource:
     """A folder on a web server."""
 
     url: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FolderSource:
     """A folder that the hosts see."""
 
     path: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostSource:
     """A host of the inventory that holds the checkpoints already."""
 

@@ -9,7 +9,6 @@ from types import MappingProxyType
 import yaml
 
 from infra.errors import Problem
-from infra.frozen import frozen
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000
@@ -25,7 +24,7 @@ MERGE = "tag:yaml.org,2002:merge"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A YAML document as plain values, with where each key and item stands.
 

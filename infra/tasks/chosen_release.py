@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.inventory.book import match_hosts
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.launch.deployment import Limits
@@ -21,7 +21,7 @@ from infra.tasks.recorded_hosts import open_fleet
 from infra.tasks.stack_options import compile_for_hosts, refuse_problems
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenRelease:
     """A plan, and the hosts that exist for it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from infra.catalog.load import Catalog
 from infra.catalog.lustre_sizes import LustreSettings
 from infra.checks.view import view_plan
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.memory.cluster_price import ClusterDay
 from infra.memory.price import HourlyPrice
 from infra.memory.reservation_end import reservation_end
@@ -33,7 +33,7 @@ MAX_RESERVED = 100_000
 _TIERS = ("fsx_capacity_gib", "fsx_throughput", "fsx_efa")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """What the command line says of all layouts; None for what follows from each."""
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import yaml
@@ -14,7 +14,6 @@ import yaml
 from infra.catalog.load import Catalog
 from infra.checks.foreign import Judgement, judge_recipe
 from infra.errors import Problem, ProblemsFound, StackError
-from infra.frozen import frozen
 from infra.plan.compile import compile_file
 from infra.plan.document import plan_document, process_document
 from infra.plan.foreign.as_stack import Difference, differences, stack_fields
@@ -29,7 +28,7 @@ MAX_FILES = 5_000
 _SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml", ".md", ".rst")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """What the operator says beside the file."""
 

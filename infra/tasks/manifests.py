@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import yaml
 
 from infra.catalog.eks import read_eks_parts
 from infra.catalog.load import Catalog
 from infra.errors import ProblemsFound
-from infra.frozen import frozen
 from infra.plan.compile import CompiledStack
 from infra.provision.account import PROJECT_NAME
 from infra.provision.capacity import plan_capacity
@@ -33,7 +33,7 @@ _FSX_SIZE = "fsx_capacity_gib"
 _OF_NO_OBJECT = "kubernetes_context"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifests:
     """What is written.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.errors import StackError
-from infra.frozen import frozen
 
 OptionKind = Literal["text", "number", "switch", "words", "pair"]
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Option:
     """One option of a task.
 
@@ -29,7 +29,7 @@ class Option:
     is_positional: bool = False
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Options:
     """The values that were given to a task; what was not given is None, False or ()."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TextIO
 
 from infra.errors import InfraError, ProblemsFound
-from infra.frozen import frozen
 
 SCHEMA_VERSION = 1
 Tone = Literal["good", "bad", "warn", "dim", "bold"]
 _CODES: Mapping[Tone, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
     """Where a task's words go.
 
@@ -81,7 +81,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Part:
     where: str
     what: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from infra.catalog.load import Catalog
-from infra.frozen import frozen
 from infra.inventory.hosts import InventoryHost
 from infra.launch.deployment import Deployment, Limits
 from infra.launch.fleet import Fleet, SystemClock
@@ -32,7 +32,7 @@ class RenderedState(Protocol):
         ...
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedPlan:
     """A plan on hosts that exist.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infra.frozen import frozen
 from infra.inventory.hosts import InventoryHost
 from infra.launch.fleet import Fleet, SshFleet, SystemClock
 from infra.launch.lease import FORCE, Claim, leased, this_owner
@@ -19,7 +18,7 @@ from infra.tasks.options import Options
 from infra.tasks.sudo_password import sudo_password
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReachedStack:
     """Hosts that may hold a stack, whatever its file says by now.
 

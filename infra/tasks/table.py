@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from infra.frozen import frozen
+from dataclasses import dataclass
+
 from infra.tasks.options import Option
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One task. `module` lies in `infra.tasks` and has `run(options, output) -> exit code`."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import cast, get_args
 
 from infra.catalog.host_profile import ProfileChoice, choose_profile, read_identity
 from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed, StackError
-from infra.frozen import frozen
 from infra.launch.deployment import Limits
 from infra.launch.fleet import Fleet, ask_all
 from infra.launch.host_tuning import (
@@ -38,7 +38,7 @@ _OF_STACKS = ("stack", "file", "inventory", "set")
 _OF_HOSTS = ("identity", "ssh-config")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     """The hosts to be tuned.
 

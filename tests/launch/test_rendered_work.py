@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -55,7 +55,8 @@ class Bench:
             say=self.said.append,
             clock=self.clock,
         )
-        return OPERATIONS[operation](work, replace(WISH, operation=operation, **wishes))
+        values = {name: getattr(WISH, name) for name in Wish.__slots__}
+        return OPERATIONS[operation](work, Wish(**{**values, "operation": operation, **wishes}))
 
     def ask(self, request: Request, *, timeout_s: float) -> Report:
         answer = self.hosts.ask({HOST: request}, timeout_s=timeout_s)[HOST]
@@ -232,7 +233,7 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_and_a_living_ones_
     work = HostAtWork(
         host=bench.host, ask=held_by(dead), secrets=dict, say=print, clock=bench.clock
     )
-    wish = replace(WISH, lease="launch")
+    wish = Wish(**{**{name: getattr(WISH, name) for name in Wish.__slots__}, "lease": "launch"})
     OPERATIONS["tune"](work, wish)
     assert takes == [None, "t"]
     alive = HostAtWork(

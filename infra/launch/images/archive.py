@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.errors import StackError
-from infra.frozen import frozen
 
 MANIFEST = "manifest.json"
 MAX_DOCUMENT_BYTES = 1 << 24
@@ -18,7 +18,7 @@ OPTION = "--image-archive"
 _HOW = "Write it with `docker save -o FILE IMAGE` or `podman save -o FILE IMAGE`."
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImageArchive:
     """An archive that was read to its end.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from infra.frozen import frozen
 from infra.launch.deployment import Pace
 from infra.launch.fleet import Fleet, ask_until_known, rows_of
 from infra.render.host_state import HostState
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImageOnHost:
     """One image or virtual environment on one host.
 

@@ -7,10 +7,9 @@ loads it by itself, what it then holds is compared with the archive, and the arc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infra.errors import HostsFailed, PrerequisiteError, StackError
-from infra.frozen import frozen
 from infra.launch.deployment import Pace
 from infra.launch.fleet import Fleet, ask_all, ask_until_known
 from infra.launch.images.archive import NAME, OPTION, ImageArchive, plain_name
@@ -30,7 +29,7 @@ ROOM = 1.1
 SHOWN_HASH = 12
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
     """An archive on its way.
 

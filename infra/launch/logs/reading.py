@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from infra.errors import InfraError, StackError
-from infra.frozen import frozen
 from infra.launch.logs.lines import LogLines, Shape, in_order
 from infra.launch.logs.stream import Batch, HostLog, RecordedId
 from infra.remote.failures import HostFailure
@@ -22,7 +21,7 @@ WAITING_BATCHES = 4
 HOLD_S = 0.25
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
     """Which lines.
 

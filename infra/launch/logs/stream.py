@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from infra.frozen import frozen
 from infra.launch.fleet import rows_of
 from infra.launch.logs.lines import LogLines
 from infra.remote.failures import LostConnection, Unreachable
@@ -20,7 +19,7 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 15.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Lines of one host in the order of its journal.
 
@@ -32,7 +31,7 @@ class Batch:
     is_caught_up: bool
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class RecordedId:
     """A process that a host has a record of."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infra.frozen import frozen
+from dataclasses import dataclass
+
 from infra.launch.preflight import amd, ascend, nvidia
 from infra.launch.preflight.observed import ObservedHost, Told
 
@@ -11,7 +12,7 @@ LISTING = {"nvidia": "nvidia.gpus", "amd": "amd.static", "ascend": "ascend.info"
 PROGRAMS = {"nvidia": "nvidia-smi", "amd": "amd-smi list", "ascend": "npu-smi info"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerators:
     """What the vendor's tool shows of a host.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-
-from infra.frozen import frozen
+from dataclasses import dataclass
 
 DEVICES = "/sys/module/amdgpu/drivers/pci:amdgpu"
 # What sysfs tells of each device: a tool's own words for it change between releases.
 FILES = (f"{DEVICES}/*/vbios_version", f"{DEVICES}/*/current_link_width")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AmdGpu:
     """One device of `amd-smi static --json`; texts as printed, empty for what is not there."""
 

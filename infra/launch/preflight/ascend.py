@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from infra.frozen import frozen
+from dataclasses import dataclass
 
 # An Atlas A3 card carries two dies, each a device; an A2 card one (npu-smi info -m of both).
 DIES_PER_CARD = {"ascend-a3": 2, "ascend-a2": 1}
@@ -17,7 +16,7 @@ LINK_DOWN = re.compile(r"\bLINK DOWN\s*$", re.MULTILINE)
 NOT_SET = "0.0.0.0"  # noqa: S104 - an address that is told, none that is bound
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Npu:
     """One device of `npu-smi info`."""
 
@@ -29,7 +28,7 @@ class Npu:
     bus_id: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NpuProcess:
     """A process that uses a device."""
 

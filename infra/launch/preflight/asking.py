@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.preflight import amd, ascend, nvidia, rdma, roce
 from infra.launch.preflight.ascend_checks import has_super_pod
 from infra.launch.preflight.ascend_port_checks import hccl_ports
@@ -57,7 +57,7 @@ GLOBS = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """One program to run on a host.
 

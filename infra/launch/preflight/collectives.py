@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from infra.frozen import frozen
 from infra.launch.preflight.accelerator_checks import with_accelerators
 from infra.launch.preflight.gpu_checks import is_computing
 from infra.launch.preflight.host_checks import awaited_devices, is_device_daemon
@@ -51,7 +51,7 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127  # the exit codes of a shell that could not
 HCCL_ROW = re.compile(r"^\s*(\d+)\s*\|\s*([\d.]+)\s*\|\s*([\d.]+)\s*\|\s*(\w+)\s*$", re.MULTILINE)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
     """What a test measured.
 

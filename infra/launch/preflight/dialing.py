@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
-from infra.frozen import frozen
 from infra.plan.ports import EPHEMERAL_FIRST, EPHEMERAL_LAST
 from infra.plan.process import Plan, Process
 from infra.render.supervision import plan_watch_port
@@ -20,7 +20,7 @@ MOONCAKE_FIRST, MOONCAKE_LAST = 15000, 17000
 SAMPLES_PER_HOST = 2
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedDial:
     """One port of one host that another host will dial.
 

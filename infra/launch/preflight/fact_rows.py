@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
-from infra.frozen import frozen
 from infra.launch.preflight import linux
 from infra.launch.preflight.accelerators import accelerators_of
 from infra.launch.preflight.rdma import read_ports
@@ -14,7 +13,7 @@ from infra.launch.preflight.scene import Scene
 GIB = 1 << 30
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactRow:
     """What a host is; None and empty texts are what it did not tell.
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
-
-from infra.frozen import frozen
 
 Severity = Literal["pass", "warn", "block"]
 ORDER: tuple[Severity, ...] = ("block", "warn", "pass")
 MAX_NAMED_HOSTS = 8
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """What a check found on a host.
 
@@ -45,7 +44,7 @@ class Finding:
         }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grouped:
     """The same finding on several hosts."""
 

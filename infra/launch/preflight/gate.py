@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from infra.catalog.load import Catalog
 from infra.errors import InfraError, PrerequisiteError, StackError
-from infra.frozen import frozen
 from infra.inventory.facts_file import RecordedHost
 from infra.launch.deployment import Deployment
 from infra.launch.preflight.finding import Finding, Grouped, blocking, grouped, host_names
@@ -19,7 +18,7 @@ OTHER_FORCES = ("lease", "daemon-reload")
 NEEDS_TUNING = "ports-reserved"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """How `up` judges hosts.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-
-from infra.frozen import frozen
+from dataclasses import dataclass
 
 KIB = 1024
 MIN_SWAP_FIELDS = 5
@@ -14,7 +13,7 @@ MIN_SWAP_FIELDS = 5
 HUNG_TASK = re.compile(r"INFO: task \S.*?:(\d+) blocked for more than (\d+) seconds")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interface:
     """One interface of `ip -j addr`."""
 

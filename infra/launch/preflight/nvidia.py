@@ -7,8 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-
-from infra.frozen import frozen
+from dataclasses import dataclass
 
 GPU_QUERY = (
     "index,uuid,name,pci.bus_id,memory.total,driver_version,pcie.link.width.current,"
@@ -26,7 +25,7 @@ REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One device of `--query-gpu`; a number that the tool does not know is None."""
 
@@ -41,7 +40,7 @@ class Gpu:
     ecc_uncorrected: int | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
     """The fabric section of one device in `-q`; texts as printed, empty for a line that is not there."""
 
@@ -51,7 +50,7 @@ class Fabric:
     cluster_uuid: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeProcess:
     """A process that computes on a device."""
 
@@ -60,7 +59,7 @@ class ComputeProcess:
     gpu_uuid: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemappedRows:
     """A device's remapped memory rows."""
 
@@ -70,7 +69,7 @@ class RemappedRows:
     uncorrectable: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImexDomain:
     """The IMEX domain as one node sees it. `nodes` maps address to its status."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.fleet import Report, rows_of
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """How a command ended. `exit_code` is None when it was not there or ran over its time."""
 
@@ -34,7 +34,7 @@ class Told:
         return lines[-1].strip() if lines else f"exit code {self.exit_code}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """The file system that holds a path, or would hold it."""
 
@@ -48,7 +48,7 @@ class Disk:
     error: str | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     """A process that has a device file open."""
 
@@ -58,7 +58,7 @@ class Holder:
     control_group: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """An attempt to write where a path lies or would lie.
 
@@ -73,7 +73,7 @@ class Written:
     code: str | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
     """A thread that waits in the kernel, its process with it; `where` is the kernel's function, "" when unknown."""
 
@@ -83,7 +83,7 @@ class Stuck:
     where: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClockReading:
     """How far a host's clock is ahead of the operator's: it lies between the two, in seconds."""
 
@@ -91,7 +91,7 @@ class ClockReading:
     at_most_s: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedHost:
     """All that one execution told of a host.
 

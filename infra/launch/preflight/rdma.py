@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-
-from infra.frozen import frozen
+from dataclasses import dataclass
 
 FOLDER = "/sys/class/infiniband"
 # Sixteen GIDs are what show_gids lists of a port with a few addresses and VLANs.
@@ -38,7 +37,7 @@ MAPPED = re.compile(r"^(0000:){5}ffff:")
 EMPTY = {"", "0000:0000:0000:0000:0000:ffff:0000:0000"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
     """One port of an HCA.
 

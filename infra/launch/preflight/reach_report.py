@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.fleet import Report, rows_of
 from infra.launch.preflight.dialing import PlannedDial
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DialResult:
     """One dial as it ended.
 
@@ -31,7 +31,7 @@ class DialResult:
     error_s: float | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
     """All dials, and the listeners that could not be opened by (host, port)."""
 

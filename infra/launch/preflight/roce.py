@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.preflight.rdma import FOLDER
 
 # Asked of every card's interface in one command each; a host without the tool answers nothing.
@@ -34,7 +34,7 @@ SLOT = re.compile(rf"^{FOLDER}/([^/]+)/device/(current|max)_link_(width|speed)$"
 UNKNOWN_WIDTHS = (0, 255)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Priorities:
     """How an interface tells classes of packets apart.
 
@@ -49,7 +49,7 @@ class Priorities:
     by_dscp: Mapping[int, int]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
     """The PCIe slot of a card: lanes, and GT/s of each; None where the kernel does not know (virtual functions)."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.engines.network_names import interfaces_named, rdma_devices_named
-from infra.frozen import frozen
 from infra.inventory.collective_baseline import RecordedCollective
 from infra.inventory.facts_file import RecordedHost
 from infra.inventory.hosts import InventoryHost
@@ -22,7 +21,7 @@ from infra.render.release_record import RecordedProcess
 Depth = Literal["light", "full"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRun:
     """The collective of a group that spans hosts.
 
@@ -37,7 +36,7 @@ class GroupRun:
     first: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """Facts beside what the plan wants.
 
@@ -122,7 +121,7 @@ class Scene:
         return {group: tuple(dict.fromkeys(hosts)) for group, hosts in found.items()}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """What a check has against a host; see `Finding` for the words."""
 
@@ -133,7 +132,7 @@ class Trouble:
     wanted: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One check.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
-from infra.frozen import frozen
 from infra.inventory.facts_file import RecordedHost
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all, reports_along
@@ -39,7 +38,7 @@ IMEX_PAUSE_S = 3.0
 SLACK_S = 60.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FirstLook:
     """What every host told of itself in one execution.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.errors import HostsFailed
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import ask_all, rows_of
 from infra.launch.installation import state_request
@@ -16,7 +16,7 @@ from infra.render.host_state import Group
 DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One thing that was looked at.
 

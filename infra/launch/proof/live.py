@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
 from infra.engines.transports import sign_patterns
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, ask_all, rows_of
 from infra.launch.proof.host_drift import Check
@@ -27,7 +27,7 @@ PRELOAD = "LD_PRELOAD"
 MAX_NAMED = 4
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveProcess:
     """What one running engine has.
 
@@ -50,7 +50,7 @@ class LiveProcess:
     lines: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
     """Every engine that runs, by process id.
 

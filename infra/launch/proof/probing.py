@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.engines.serving import BOOTSTRAP_QUERY, engine_ids
 from infra.errors import InfraError
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import REREADS, Report, Request, all_reports, rows_of
 from infra.launch.proof.rank import Proof, Verdict, judge_proof
@@ -20,7 +20,7 @@ SLACK_S = 15.0
 SLOW_STEPS = 3
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """A proof with what came of it; `answers` by probe, the answers of its steps."""
 

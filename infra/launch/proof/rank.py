@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from infra.engines.serving import (
@@ -26,7 +26,6 @@ from infra.engines.serving import (
     rank_headers,
     room_fields,
 )
-from infra.frozen import frozen
 from infra.plan.endpoints import Endpoints, RankEndpoint
 from infra.spec.stack import EngineName
 
@@ -37,7 +36,7 @@ METRICS_S = 10.0
 Step = dict[str, object]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """How requests are sent.
 
@@ -54,7 +53,7 @@ class Asking:
     engine_ids: Mapping[tuple[str, int], str]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A client's request. `name` is what it proves."""
 
@@ -63,7 +62,7 @@ class Question:
     body: Mapping[str, object]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
     """A prefill and a decode rank that one request goes through, as a router would send it.
 
@@ -92,7 +91,7 @@ class _Pair:
         return _with_counter(self.endpoints, self.rank, (self.prefill, self.decode), steps)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """The requests that prove one rank.
 
@@ -111,7 +110,7 @@ class Proof:
     counted: tuple[int, int] | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What an attempt at a proof says.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
 from infra.engines.network_names import rdma_devices_named
 from infra.engines.transports import Told, read_transports
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all
 from infra.launch.preflight.ascend import HCCN_TOOL, parse_statistics
@@ -38,7 +38,7 @@ TOOL_S = 30.0
 FAILED = "not known: requests failed, so no KV need have moved"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
     """What the cards of one host carried between two looks.
 

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from infra.catalog.load import Catalog
 from infra.errors import InfraError, StackError
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment, Limits, Say
 from infra.launch.fleet import Answers, Clock, Report, Request
 from infra.plan.endpoints import read_endpoints
@@ -29,7 +28,7 @@ class Ask(Protocol):
         ...
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedHost:
     """The documents of one host.
 

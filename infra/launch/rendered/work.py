@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from infra.frozen import frozen
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Clock, Report, Request, ask_all, rows_of
 from infra.launch.handover import hand_over, take_back
@@ -38,7 +37,7 @@ LOG_LINES = 60
 RUNNING = ("active", "activating", "reloading")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What a task asks for.
 
@@ -65,7 +64,7 @@ class Wish:
     diff: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostAtWork:
     """A host, and what is needed to work on it.
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from infra.frozen import frozen
 from infra.launch.deployment import Pace
 from infra.launch.fleet import Fleet
 from infra.launch.secret import Secret
@@ -17,7 +16,7 @@ from infra.launch.staging.plan import (
 from infra.launch.staging.progress import Standing
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
     """One run of `stage-weights`.
 
@@ -36,7 +35,7 @@ class Staging:
     token: str = field(repr=False)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What became of one checkpoint on one host.
 
@@ -59,7 +58,7 @@ class Outcome:
         return self.state in {"complete", "staged"}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What the hosts of one checkpoint are asked to do."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from infra.catalog.load import Catalog
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.render.host_state import HostState
 from infra.render.weight_source import WeightSource, weight_source
 from infra.spec.weights_source import FIELD
@@ -19,7 +18,7 @@ SHARED_STORAGE = ("shared-mount", "fsx-lustre", "efs", "pvc")
 _MAX_REVISION = 12
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """One checkpoint that hosts must hold.
 
@@ -44,7 +43,7 @@ class Checkpoint:
         return f"{self.id}-{kept[:_MAX_REVISION]}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A checkpoint on one host before anything is done.
 
@@ -66,7 +65,7 @@ class Found:
     status: Mapping[str, object] = field(default_factory=dict, repr=False)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """One host's place in the chain: the nearest peer first."""
 

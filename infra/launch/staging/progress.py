@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.staging.plan import giga
 
 MAX_SHOWN = 4
@@ -14,7 +14,7 @@ _HOUR_S = 3600
 _FAST = 1e8
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """How far one host is with one checkpoint.
 

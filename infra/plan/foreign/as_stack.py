@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Checkpoint
 from infra.engines.command_line import as_map, compact_json
 from infra.engines.registry import ENGINES
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.plan.foreign.imported_recipe import ImportedRecipe
 from infra.plan.foreign.seats import Seat, is_address
 from infra.plan.process import Plan, Process
@@ -21,7 +21,7 @@ _EXPERTS = ("enable-expert-parallel", "expert-parallel-size")
 _ABSENT = "not set"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """Something that the stack's plan has otherwise than the recipe, in a role's first process that shows it."""
 

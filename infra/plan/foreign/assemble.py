@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Mount
 from infra.engines.capabilities import CAPABILITIES
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
-from infra.frozen import frozen
 from infra.plan.document import plan_hash
 from infra.plan.foreign.assumed import Facts
 from infra.plan.foreign.places import (
@@ -31,7 +30,7 @@ from infra.spec.stack import Runtime
 _ROLES = ("unified", "prefill", "decode", "router")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assembled:
     """A plan and where its processes come from.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator, Checkpoint, Release
 from infra.engines.recognition import Family, recognise, vendor_named
-from infra.frozen import frozen
 from infra.plan.foreign.engine_release import (
     ENGINE_NAMES,
     VERSION,
@@ -30,7 +30,7 @@ _CHIP = re.compile(
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
     """Something that the file does not say in so many words, and where it was taken from."""
 
@@ -40,7 +40,7 @@ class Assumption:
     line: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """What the operator says beside the file, None for what is left to the file."""
 
@@ -49,7 +49,7 @@ class Told:
     checkpoint: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What the plan is made with.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog, version_key
 from infra.catalog.read_releases import read_release, read_versions, releases_around
@@ -11,7 +12,6 @@ from infra.catalog.schema import Release
 from infra.engines.command_line import canonical_flag
 from infra.engines.recognition import Family
 from infra.errors import StackError
-from infra.frozen import frozen
 from infra.plan.foreign.script import repository_of
 from infra.plan.foreign.source import Launch, Recipe, Word
 from infra.spec.load import nearest
@@ -24,7 +24,7 @@ _OWN_IMAGES = re.compile(r"(?:^|/)(vllm-openai|vllm-openai-rocm|vllm-ascend|sgla
 _CHOSEN = re.compile(r"(vllm-ascend|vllm|sglang)(?:(?:[:@ -]|==)v?(\S+))?")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
     """What a file or its operator says of the release.
 
@@ -40,7 +40,7 @@ class Named:
     is_told: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
     """The releases of one import.
 

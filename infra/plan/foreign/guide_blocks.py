@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
-
-from infra.frozen import frozen
 
 Markup = Literal["Markdown", "reStructuredText"]
 DEEPEST = 7
@@ -18,7 +17,7 @@ _DIRECTIVE = re.compile(r"^(\s*)\.\. (?:code-block|code|sourcecode)::\s*([\w+-]*
 _PROMPT = re.compile(r"^(\s*)[$#] (?=\S)")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A block of shell.
 

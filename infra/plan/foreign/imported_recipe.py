@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalog.flags import FlagCatalogue
@@ -12,7 +13,6 @@ from infra.catalog.read_releases import read_release, read_versions
 from infra.engines.command_line import canonical_flag
 from infra.engines.recognition import is_wrapped, recognise
 from infra.errors import ProblemsFound
-from infra.frozen import frozen
 from infra.plan.foreign.assemble import Assembled, assemble, stack_name
 from infra.plan.foreign.assumed import Facts, Told, settle
 from infra.plan.foreign.engine_release import ENGINE_NAMES
@@ -24,7 +24,7 @@ from infra.plan.foreign.shell_words import ShellTroubleError
 from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, read_text, refused
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedRecipe:
     """A foreign file as a plan.
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.engines.recognition import recognise
-from infra.frozen import frozen
 from infra.inventory.book import documentation_hosts
 from infra.plan.foreign.pod_facts import service_variables, silence_s
 from infra.plan.foreign.script import EntryPoints, ScriptReader, repository_of
@@ -42,7 +41,7 @@ _QUIET = frozenset(
 )  # fmt: skip
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Pod:
     """One pod: its host, the leader's host, and what its controller tells it."""
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from infra.frozen import frozen
+from dataclasses import dataclass
 
 _PROGRAM = re.compile(
     r"vllm serve\b|vllm\.entrypoints\.openai\.api_server|sglang serve\b|sglang\.launch_server|dynamo\.(?:vllm|sglang)\b"
@@ -15,7 +14,7 @@ NOT_FOLLOWED = (
 )
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Mentions:
     """The lines that name an engine's program.
 

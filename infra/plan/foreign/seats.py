@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.command_line import as_map, canonical_flag
@@ -20,7 +21,6 @@ from infra.engines.recognition import (
 )
 from infra.engines.registry import ENGINES
 from infra.engines.routers import read_router
-from infra.frozen import frozen
 from infra.plan.foreign.assumed import Facts
 from infra.plan.foreign.source import Launch, NotUnderstood, Word
 
@@ -37,7 +37,7 @@ MASKED = "***"
 _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}$")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
     """One process, read.
 

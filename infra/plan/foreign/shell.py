@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from infra.frozen import frozen
 from infra.plan.foreign.shell_commands import (
     HARMLESS,
     decide_test,
@@ -44,7 +43,7 @@ MAX_CALLS = 12
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """A command that the script would start.
 

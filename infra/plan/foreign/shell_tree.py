@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from infra.frozen import frozen
+from dataclasses import dataclass
+
 from infra.plan.foreign.shell_words import RawWord
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """`name=word`, `name+=word`, or `name=(words)`."""
 
@@ -17,7 +18,7 @@ class Assignment:
     line: int
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Command:
     """A simple command. `heredoc` is the line of a here document that it reads, None for none."""
 
@@ -27,14 +28,14 @@ class Command:
     heredoc: int | None = None
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Block:
     """`{ … }` or `( … )`."""
 
     body: Statements
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Branches:
     """`if`: (condition, body) pairs; the last condition is empty for `else`."""
 
@@ -42,7 +43,7 @@ class Branches:
     line: int
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """`case`: (patterns, body) pairs."""
 
@@ -51,7 +52,7 @@ class Choice:
     line: int
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Loop:
     """`for name in words`, or `for ((…))` with `counter` as written."""
 
@@ -62,14 +63,14 @@ class Loop:
     line: int
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class While:
     """`while` or `until`: how often it runs only a shell could say."""
 
     line: int
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Function:
     """A function's definition."""
 
@@ -81,7 +82,7 @@ class Function:
 Node = Command | Block | Branches | Choice | Loop | While | Function
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Statement:
     """Nodes joined by `&&`, `||`, `|`: (operator before it, node), the first operator being empty."""
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from infra.frozen import frozen
 from infra.plan.foreign.shell_words import (
     Arithmetic,
     Opaque,
@@ -36,7 +35,7 @@ _LARGEST = 1 << 40
 _DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?-(\d+)\}")
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Value:
     """What a variable holds.
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.plan.foreign.source import CONTINUED
 
 MAX_DEPTH = 40
@@ -35,7 +34,7 @@ _BLANK_IN_JSON = re.compile(
 )
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Text:
     """Literal text."""
 
@@ -43,7 +42,7 @@ class Text:
     is_quoted: bool
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Reference:
     """`$name`, `${name}`, `${name:-word}`, `${name[index]}`.
 
@@ -60,7 +59,7 @@ class Reference:
     written: str
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Arithmetic:
     """`$((expression))`."""
 
@@ -68,7 +67,7 @@ class Arithmetic:
     is_quoted: bool
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Opaque:
     """What only a running shell could say: `$(command)`, backticks, string operators, blanks to be filled in."""
 
@@ -79,7 +78,7 @@ class Opaque:
 Part = Text | Reference | Arithmetic | Opaque
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class RawWord:
     """One word before expansion; `has_quotes` keeps an empty `""` a word."""
 

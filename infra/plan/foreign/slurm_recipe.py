@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from infra.frozen import frozen
 from infra.inventory.book import documentation_hosts
 from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, Word
 from infra.plan.foreign.yaml_pages import Node
@@ -59,7 +58,7 @@ def is_slurm_recipe(root: Node) -> bool:
     return all(top.get(key).is_there for key in ("model", "resources", "backend"))
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class _Endpoint:
     """One worker: its mode, number, nodes and the devices that it takes on each of them."""
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.errors import Problem, ProblemsFound
-from infra.frozen import frozen
 
 MAX_BYTES = 1_000_000
 MAX_LINES = 5_000
@@ -16,7 +15,7 @@ MAX_LINES = 5_000
 CONTINUED = "\0"
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Word:
     """One word of a command line, as the shell would hand it over.
 
@@ -45,7 +44,7 @@ class NotUnderstood:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignMount:
     """A bind mount as the file writes it."""
 
@@ -54,7 +53,7 @@ class ForeignMount:
     read_only: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """What a process is wrapped in.
 
@@ -74,7 +73,7 @@ class Container:
     silence_s: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One process that the file starts.
 
@@ -103,7 +102,7 @@ class Launch:
         return self.words[0].line
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """What a foreign file says.
 

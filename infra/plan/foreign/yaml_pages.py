@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.plan.foreign.source import CONTINUED, NotUnderstood, Word, refused
 from infra.spec.yaml_source import Document, Path, read_yaml
 
@@ -14,7 +14,7 @@ _SEPARATOR = re.compile(r"---(\s|$)")
 _BLOCK = re.compile(r"(?:^|[:\-]\s+|\s)(?:&\S+\s+)?([|>])[+-]?\d?[+-]?\s*(?:#.*)?$")
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Node:
     """A value of a document and where it stands; what is not there has no value."""
 
@@ -98,7 +98,7 @@ class Node:
         return Word(text, self.line + 1)
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class Page:
     """One document of a file; `rows` are the lines of the whole file."""
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
-
-from infra.frozen import frozen
+from dataclasses import dataclass, field
 
 
 class Unknown:
@@ -15,7 +13,7 @@ class Unknown:
 UNKNOWN = Unknown()
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
     """One resource.
 

@@ -7,9 +7,9 @@ knows Pulumi: `analyzer` brings the resources.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.catalog.instance_types import instance_type_names, read_instance_type
-from infra.frozen import frozen
 from infra.provision.policy.declared import UNKNOWN, Declared, map_of, text_of
 
 INGRESS_RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
@@ -59,7 +59,7 @@ TAGGED = frozenset(
 Findings = Iterator[str]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OneRule:
     """A rule about single resources."""
 
@@ -68,7 +68,7 @@ class OneRule:
     judge: Callable[[Declared], Findings]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllRule:
     """A rule about all resources of a stack together; findings come with the resource they are about."""
 

@@ -7,10 +7,10 @@ models and CloudFormation schemas (words, limits, patterns, what never changes),
 
 from __future__ import annotations
 
-from infra.frozen import frozen
+from dataclasses import dataclass
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
     """One assumed rule.
 

@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infra.errors import HostsFailed
-from infra.frozen import frozen
 from infra.rehearsal.cloud.machine_kinds import INSTANCE
 from infra.rehearsal.cloud.scratch_project import ScratchProject, make_scratch_project
 from infra.rehearsal.installed import find_pulumi
@@ -22,7 +22,7 @@ _DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 _TOGETHER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloudResult:
     """What `pulumi up` left behind.
 

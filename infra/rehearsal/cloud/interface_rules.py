@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.rehearsal.cloud.machine_facts import MachineFacts
 
 _TYPES = ("interface", "efa", "efa-only")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchInterface:
     """One interface of a launch request."""
 

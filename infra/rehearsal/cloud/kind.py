@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from infra.frozen import frozen
 from infra.rehearsal.cloud.store import Resource, Store
 from infra.rehearsal.cloud.wire import UNKNOWN
 
@@ -21,7 +20,7 @@ class RefusedError(Exception):
         self.code = code
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """A property that names another resource.
 
@@ -38,7 +37,7 @@ class Link:
     handle: str = "id"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One resource to be made or changed.
 
@@ -74,7 +73,7 @@ class Request:
         return self.store.get(token, self.text(path))
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
     """What the cloud adds to the inputs: id, computed properties, and what no property shows."""
 
@@ -83,7 +82,7 @@ class Made:
     hidden: Mapping[str, object] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One resource type.
 

@@ -6,16 +6,16 @@ the catalogue's own tests hold the files to it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from infra.frozen import frozen
 from infra.spec.plain_yaml import read_yaml
 
 _FOLDER = Path(__file__).resolve().parents[2] / "catalog" / "instances"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
     """One instance type.
 

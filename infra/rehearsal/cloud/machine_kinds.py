@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from infra.frozen import frozen
 from infra.rehearsal.cloud.identity_kinds import PROFILE
 from infra.rehearsal.cloud.interface_rules import LaunchInterface, layout_refusals, read_interfaces
 from infra.rehearsal.cloud.kind import (
@@ -43,7 +42,7 @@ _OF_THE_TEMPLATE = frozenset(
 _BLOCK_KINDS = ("capacity-block", "ultraserver")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Launch:
     """A launch request: what template and instance together ask for."""
 

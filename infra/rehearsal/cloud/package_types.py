@@ -10,11 +10,10 @@ import importlib.util
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
-
-from infra.frozen import frozen
 
 # CPython 3.11 counts the depth of a syntax tree for all threads together, and fails when two make one at once
 # (python/cpython#106905).
@@ -37,21 +36,21 @@ class UnknownTypeError(Exception):
     """The package has no such resource type."""
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class ListOf:
     """A list of values."""
 
     element: ValueType
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class MapOf:
     """A map from text to values."""
 
     element: ValueType
 
 
-@frozen(kw_only=False)
+@dataclass(frozen=True, slots=True)
 class ObjectOf:
     """A nested object: the class that declares its properties, and the file that holds it."""
 
@@ -62,7 +61,7 @@ class ObjectOf:
 ValueType = Scalar | ListOf | MapOf | ObjectOf
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
     """One input property."""
 
@@ -70,7 +69,7 @@ class Property:
     is_required: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceType:
     """The properties of a resource type, by wire name (camel case)."""
 

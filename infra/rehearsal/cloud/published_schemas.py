@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-
-from infra.frozen import frozen
 
 FILE = Path(__file__).with_name("cloudformation.json")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SameThing:
     """The CloudFormation type of a resource type.
 

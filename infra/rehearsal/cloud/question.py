@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.store import Store
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One invoke: the account, its region, and the arguments."""
 

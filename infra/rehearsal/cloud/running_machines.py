@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 
-from infra.frozen import frozen
 from infra.rehearsal.cloud.kind import network
 from infra.rehearsal.cloud.store import Resource, Store
 
@@ -20,7 +19,7 @@ _WINDOW = 250  # addresses are spread over the first so many of a subnet, so tha
 _HIDDEN = "machines"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """One machine.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.frozen import frozen
 from infra.plan.compile import resolve_topology
 from infra.rehearsal.cloud.machine_facts import machine_facts
 from infra.rehearsal.cloud.plugin import KIND_VARIABLE
@@ -31,7 +31,7 @@ RESERVATION = "cr-0123456789abcdef0"
 _RESERVED_TRAYS = 9  # the smaller UltraServer; other reservations are as large as the stack asks
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScratchProject:
     """Where one rehearsal's cloud lives.
 

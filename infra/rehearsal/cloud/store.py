@@ -12,17 +12,15 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-
-from infra.frozen import frozen
 
 FOLDER_VARIABLE = "MOE_REHEARSAL_CLOUD"
 """The environment variable that names the folder."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """A capacity reservation that the account has bought.
 
@@ -43,7 +41,7 @@ class Reservation:
     end: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
     """What the account owns before the program runs.
 
@@ -69,7 +67,7 @@ class Account:
     instances_before_capacity_runs_out: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """One resource as the cloud has it.
 

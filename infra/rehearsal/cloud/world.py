@@ -8,14 +8,13 @@ Checked 2026-11-20. The Local Zone's parent is assumed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
-
-from infra.frozen import frozen
 
 ZoneType = Literal["availability-zone", "local-zone"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloudZone:
     """A zone as `DescribeAvailabilityZones` tells it; names' letters are those of this one account."""
 

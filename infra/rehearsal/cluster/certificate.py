@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.errors import PrerequisiteError
-from infra.frozen import frozen
 
 DAYS = 2
 _EXTENSIONS = (
@@ -17,7 +17,7 @@ _EXTENSIONS = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """A certificate that is its own authority, and its key: `tls.crt` and `tls.key` of `folder`."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from infra.catalog.schema import Accelerator
-from infra.frozen import frozen
 from infra.rehearsal.cluster.api import Document
 from infra.rehearsal.cluster.programs import VERSION
 
@@ -18,7 +18,7 @@ _UNTOLD = (
 CPUS, MEMORY, MAX_PODS = "144", "940Gi", "110"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
     """Nodes of one kind.
 

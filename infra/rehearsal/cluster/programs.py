@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.errors import PrerequisiteError
-from infra.frozen import frozen
 from infra.rehearsal.installed import cache_folder, checksum
 from infra.spec.load import PROJECT
 
@@ -19,7 +19,7 @@ PARTS = ("control-plane", "sets", "provider")
 PINS = PROJECT / "scripts" / "kubernetes-testbed"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
     """What was built.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from infra.frozen import frozen
 from infra.rehearsal.cluster.room import Room
 from infra.rehearsal.installed import find_pulumi
 from infra.rehearsal.pulumi_project import (
@@ -16,7 +16,7 @@ from infra.rehearsal.pulumi_project import (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoomProject:
     """Where the command line works for one stack.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.frozen import frozen
 from infra.rehearsal.cluster.api import Api
 from infra.rehearsal.cluster.certificate import make_certificate
 from infra.rehearsal.cluster.compute_domains import (
@@ -32,7 +32,7 @@ CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 FABRIC = "rdma/hca"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
     """A cluster that runs on this machine until the room is left.
 

@@ -7,9 +7,9 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from infra.frozen import frozen
 from infra.rehearsal.lab import linux, network
 from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost
 from infra.rehearsal.lab.knob_tree import LIVE_FILES, MOUNT_POINTS
@@ -56,7 +56,7 @@ _READ_ONLY_PROC = ("irq", "bus", "sys/abi", "sys/debug", "sys/dev", "sys/user", 
 _MASKED_PROC = ("kcore", "kmsg", "sysrq-trigger", "keys", "timer_list")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BootOrder:
     """All that a host's first process needs.
 
@@ -75,7 +75,7 @@ class BootOrder:
     console: Path
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FirstProcess:
     """A host's PID 1 before it runs systemd.
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.frozen import frozen
 from infra.rehearsal.lab import cgroups, linux
 from infra.rehearsal.lab.boot import ENVIRONMENT, HOST_NAMESPACES
 
 _NOT_STARTED = 127
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """What to run.
 

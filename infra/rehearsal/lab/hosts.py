@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
-
-from infra.frozen import frozen
 
 KernelFlavour = Literal["sysctl", "debugfs", "locked-down"]
 """Where the kernel keeps the scheduler's migration cost.
@@ -26,7 +24,7 @@ Link = Literal["up", "silent", "no-carrier"]
 PASSWORDLESS_SUDO = "ALL=(ALL) NOPASSWD:ALL"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabFile:
     """One file that a host has at its first boot (under /run, /tmp, /dev, /sys or /proc: at every).
 
@@ -39,7 +37,7 @@ class LabFile:
     mode: int = 0o644
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabUser:
     """One account of a host that the lab's key may log in as.
 
@@ -56,7 +54,7 @@ class LabUser:
     password_hash: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
     """A file or folder of the machine that a host sees.
 
@@ -71,7 +69,7 @@ class Bind:
     read_only: bool = True
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabHost:
     """One simulated host.
 
@@ -112,7 +110,7 @@ class LabHost:
     boot_delay_s: float = 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostKey:
     """An ed25519 key pair in OpenSSH's own text formats."""
 
@@ -120,7 +118,7 @@ class HostKey:
     public: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatus:
     """A simulated host as it is now.
 

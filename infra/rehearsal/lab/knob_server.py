@@ -9,11 +9,10 @@ import socket
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from infra.frozen import frozen
 from infra.rehearsal.lab import linux
 from infra.rehearsal.lab.errors import LabError
 from infra.rehearsal.lab.hosts import LabHost
@@ -22,7 +21,7 @@ from infra.rehearsal.lab.knobfs import KnobFileSystem
 from infra.rehearsal.lab.knobs import Fault, Folder, Knob
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnobWrite:
     """One write to a knob, as the audit log keeps it.
 
@@ -137,7 +136,7 @@ class _KnobServer:
             error=error,
             user_id=user_id,
         )
-        self.writes.append(asdict(write))
+        self.writes.append({name: getattr(write, name) for name in KnobWrite.__slots__})
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         operation, host = request["operation"], request["host"]

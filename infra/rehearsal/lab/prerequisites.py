@@ -6,9 +6,9 @@ import os
 import platform
 import resource
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
-from infra.frozen import frozen
 from infra.rehearsal.lab.errors import LabError
 
 PROGRAMS = {  # program → Debian package
@@ -29,7 +29,7 @@ FUSE_DEVICE = Path("/dev/fuse")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """What of a machine the lab depends on.
 

@@ -6,15 +6,13 @@ import contextlib
 import json
 import os
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from infra.frozen import frozen
 
 _MACHINE_VALUES = "machine-values.json"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LabEntry:
     """One running lab.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.preflight.group_collectives.layout import GroupLayout
 from infra.launch.preflight.group_collectives.told import ToldHost, ToldRank
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
     """A host and what its ranks did, in words."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.engines.transport_signs import Library
 from infra.engines.transports import read_transports
-from infra.frozen import frozen
 from infra.inventory.collective_baseline import RecordedCollective
 from infra.launch.preflight.collectives import LEAST_SHARE
 from infra.launch.preflight.group_collectives.blame import who_broke_off, who_did_not_join
@@ -24,7 +24,7 @@ NO_TORCH = "ModuleNotFoundError"
 REFUSED_CONTAINER = 125  # docker-run(1) and podman-run(1), "Exit Status"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A group that has added up rightly.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.plan.process import Plan, Process
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """The part of a group that lies on one host.
 
@@ -29,7 +29,7 @@ class Member:
         return range(self.first_rank, self.first_rank + len(self.devices))
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLayout:
     """A group that spans hosts.
 

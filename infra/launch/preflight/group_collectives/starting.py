@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.catalog.schema import Vendor
 from infra.engines.transport_signs import SIGNS, SPEAKS_WITH, Library
-from infra.frozen import frozen
 from infra.launch.preflight.asking import Command
 from infra.launch.preflight.group_collectives import adding_up
 from infra.launch.preflight.group_collectives.layout import GroupLayout, Member
@@ -35,7 +34,7 @@ SCRIPT = Path(adding_up.__file__).read_text(encoding="utf-8")
 SILENCERS = ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """How devices of a vendor add up.
 

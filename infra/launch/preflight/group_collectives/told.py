@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from infra.frozen import frozen
 from infra.launch.preflight.group_collectives.adding_up import MARK, PHASES
 
 GB = 1e9
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToldRank:
     """What became of a rank.
 
@@ -35,7 +35,7 @@ class ToldRank:
         return PHASES.index(self.phase) >= PHASES.index(phase)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToldHost:
     """What a host's ranks told.
 
