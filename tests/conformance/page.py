@@ -38,7 +38,8 @@ Two data-parallel ranks meet on processors, and then stop: vLLM has `all_gatherv
 accelerators alone. The cases named `group` and those of rank 1 of two lend it both, over gloo, as a plugin
 (`tests/conformance/lent_collectives.py`); everything else of that group is the release's own.
 
-`scripts/conformance --record` asks the real engine unit by unit; stopped, it goes on where it was.
+`scripts/conformance --record` asks the real engine unit by unit; what the machine is too slow for it asks again at the
+end, and stopped, it goes on where it was.
 """
 
 
