@@ -1,4 +1,4 @@
-"""Each refusal of the pinned releases' configuration code is held by a rule, or has a reason why none has to."""
+"""Each refusal of the listed releases' configuration code is held by a rule, or has a reason why none has to."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def cover_of(refusal: str) -> Cover | None:
 
 
 def test_every_engine_that_a_stack_pins_is_listed() -> None:
-    assert set(listed()) == {r.release for r in records() if "-router-" not in r.release}
+    assert {r.release for r in records() if "-router-" not in r.release} <= set(listed())
 
 
 @pytest.mark.parametrize("release", sorted(listed()))
