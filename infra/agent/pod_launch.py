@@ -70,7 +70,9 @@ def host_of(document: Document, environment: Dict[str, str]) -> Document:
     """This pod's host: by its group, where the document is of several, and its index in the group."""
     index, group = environment.get(INDEX, ""), environment.get(GROUP_INDEX, "0")
     hosts, size = document["hosts"], int(_number(document["group_size"]))
-    place = int(group) * size + int(index) if index.isdigit() and group.isdigit() else len(hosts)
+    place = (
+        int(group) * size + int(index) if index.isdecimal() and group.isdecimal() else len(hosts)
+    )
     if place >= len(hosts) or int(index) >= size:
         what = "{}={!r} is none of the {} hosts of {}".format(
             INDEX, index, len(hosts), document["group"]

@@ -47,7 +47,7 @@ def api_servers_wait(view: PlanView) -> Iterator[Finding]:
             continue
         given = process.env.get(READY_VARIABLE, str(READY_DEFAULT_S))
         expected = _expected(view, process)
-        if expected is None or expected.load_s is None or not given.isdigit():
+        if expected is None or expected.load_s is None or not given.isdecimal():
             continue
         needed = _patient_s(expected)
         if int(given) < needed:

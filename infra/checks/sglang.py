@@ -66,7 +66,7 @@ def _problems(
         what = f"decode's {decode} and prefill's {tensor} tensor-parallel ranks are no multiples of each other."
         yield "disaggregation-decode-tp", what, "Use sizes of which one divides the other."
     address = str(flags.get("dist-init-addr", ":0"))
-    if "$" not in address and not address.rpartition(":")[2].isdigit():
+    if "$" not in address and not address.rpartition(":")[2].isdecimal():
         what = f"--dist-init-addr {address} is no address with a port."
         yield "dist-init-addr", what, "Write HOST:PORT of the first node."
     yield from _draft_problems(flags)

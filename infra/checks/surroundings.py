@@ -54,7 +54,7 @@ def internal_port_number(view: PlanView) -> Iterator[Finding]:
         if value is None:
             continue
         http = view.readings[process.id].http_port
-        if not value.isdigit():
+        if not value.isdecimal():
             what = f"VLLM_PORT is {value!r}: a Kubernetes service called vllm injects such a URI."
             fix = "Rename the service, or set enableServiceLinks: false."
         elif http is not None and int(value) == http:
@@ -72,7 +72,7 @@ def port_variables_numbers(view: PlanView) -> Iterator[Finding]:
     for process in view.engines:
         for name in PORT_VARIABLES:
             value = process.env.get(name)
-            if value is not None and not value.isdigit():
+            if value is not None and not value.isdecimal():
                 what = f"{name} is {value!r}, and no number: the engine reads it, used or not."
                 field = f"roles.{process.role}.env.{name}"
                 yield Finding(field=field, what=what, fix="Leave it out.", process=process.id)

@@ -118,7 +118,7 @@ def _looks_like_flag(word: str) -> bool:
     return (
         word.startswith("-")
         and len(word) > 1
-        and not word[1].isdigit()
+        and not word[1].isdecimal()
         and " " not in word.partition("=")[0]
     )
 

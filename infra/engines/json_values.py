@@ -76,7 +76,7 @@ def _fits(kinds: Kinds, value: object) -> bool:
 
 def _is_int(value: object) -> bool:
     if isinstance(value, str):
-        return value.strip().lstrip("+-").isdigit()
+        return value.strip().lstrip("+-").isdecimal()
     return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 

@@ -39,7 +39,9 @@ def rdma_devices_named(env: Mapping[str, str]) -> tuple[str, ...]:
 
 def traffic_classes_named(env: Mapping[str, str]) -> dict[str, int]:
     """The traffic class that each variable sets; `auto` and what is no number set none."""
-    return {name: int(env[name]) for name in TRAFFIC_CLASS_VARIABLES if env.get(name, "").isdigit()}
+    return {
+        name: int(env[name]) for name in TRAFFIC_CLASS_VARIABLES if env.get(name, "").isdecimal()
+    }
 
 
 def hccl_host_ports(env: Mapping[str, str]) -> tuple[int, ...]:
@@ -47,7 +49,7 @@ def hccl_host_ports(env: Mapping[str, str]) -> tuple[int, ...]:
     if "HCCL_HOST_SOCKET_PORT_RANGE" in env:
         return _ports(env["HCCL_HOST_SOCKET_PORT_RANGE"])
     base = env.get("HCCL_IF_BASE_PORT", "")
-    first = int(base) if base.isdigit() else HCCL_BASE_PORT
+    first = int(base) if base.isdecimal() else HCCL_BASE_PORT
     return tuple(range(first, first + HCCL_NUM_PORTS))
 
 
@@ -66,6 +68,6 @@ def _ports(text: str) -> tuple[int, ...]:
     found: list[int] = []
     for word in text.split(","):
         first, _, last = word.strip().partition("-")
-        if first.isdigit() and (last or first).isdigit():
+        if first.isdecimal() and (last or first).isdecimal():
             found += range(int(first), int(last or first) + 1)
     return tuple(found)

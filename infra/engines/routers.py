@@ -88,7 +88,7 @@ def read_router(argv: Sequence[str], catalogue: FlagCatalogue | None) -> Reading
     dials = [_dial(url) for url in _as_words(parsed.values.get("worker-urls"))]
     for words in prefill:
         dials.append(_dial(words[0]))
-        if len(words) > 1 and words[1].isdigit():
+        if len(words) > 1 and words[1].isdecimal():
             dials.append(Dial(name="bootstrap", address=dials[-1].address, port=int(words[1])))
     dials.extend(_dial(words[0]) for words in decode)
     port = as_int(parsed.values.get("port"), 30000)
@@ -233,7 +233,7 @@ def _as_words(value: object) -> tuple[str, ...]:
 
 def _dial(url: str) -> Dial:
     address, _, port = url.removeprefix("http://").rpartition(":")
-    if port.isdigit() and not set(address) & set(
+    if port.isdecimal() and not set(address) & set(
         "/[@"
     ):  # nearly all; urlsplit is slow for thousands
         return Dial(name="http", address=address, port=int(port))

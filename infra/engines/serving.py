@@ -217,7 +217,7 @@ def engine_ids(answer: object) -> dict[int, str]:
     return {
         int(str(rank)): str(row["engine_id"])
         for rank, row in rows
-        if str(rank).isdigit() and isinstance(row, Mapping) and "engine_id" in row
+        if str(rank).isdecimal() and isinstance(row, Mapping) and "engine_id" in row
     }
 
 

@@ -21,5 +21,5 @@ def read_devices(env: Mapping[str, str], needed: int, num_devices: int) -> tuple
     for name in MASKS:
         if name in env:
             words = [word.strip() for word in env[name].split(",")]
-            return tuple(sorted(int(word) for word in words[:needed] if word.isdigit()))
+            return tuple(sorted(int(word) for word in words[:needed] if word.isdecimal()))
     return tuple(range(min(needed, num_devices)))

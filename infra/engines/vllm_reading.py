@@ -213,7 +213,7 @@ def _event_binds(config: Mapping[str, object], parallel: Parallel) -> list[Bind]
         not is_on
         or not parallel.ranks
         or not endpoint.startswith("tcp://*")
-        or not (colon and port.isdigit())
+        or not (colon and port.isdecimal())
     ):
         return []
     return [Bind(name="kv_events", port=int(port) + parallel.ranks[0], count=len(parallel.ranks))]

@@ -29,7 +29,7 @@ def expand_range(pattern: str) -> Iterator[str]:
 def split_port(pattern: str) -> tuple[str, int | None]:
     """`d[0:3]:2222` as (`d[0:3]`, 2222); an IPv6 address has no port behind it."""
     head, _, tail = pattern.rpartition(":")
-    if tail.isdigit() and ":" not in _RANGE.sub("", head) and "[" not in tail:
+    if tail.isdecimal() and ":" not in _RANGE.sub("", head) and "[" not in tail:
         return (head, int(tail)) if head else (pattern, None)
     return pattern, None
 
@@ -37,9 +37,9 @@ def split_port(pattern: str) -> tuple[str, int | None]:
 def _members(match: re.Match[str]) -> list[str] | None:
     """What a range counts through; None when its ends do not belong together."""
     first, last, step = match["first"] or "0", match["last"], max(int(match["step"] or 1), 1)
-    if first.isdigit() != last.isdigit():
+    if first.isdecimal() != last.isdecimal():
         return None
-    if first.isdigit():
+    if first.isdecimal():
         if first[0] == "0" and 1 < len(first) != len(last):
             return None
         numbers = range(int(first), min(int(last), int(first) + step * MAX_HOSTS) + 1, step)

@@ -94,7 +94,7 @@ def flags_of(argv: Sequence[str]) -> dict[str, str]:
 
 
 def _is_number(word: str) -> bool:
-    return word[1:].replace(".", "", 1).isdigit()
+    return word[1:].replace(".", "", 1).isdecimal()
 
 
 def _numbers(devices: Sequence[int]) -> str:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Sequence
 
 from infra.errors import StackError
 from infra.inventory.hosts import InventoryHost
 from infra.remote.known_hosts import SSH_PORT
+from infra.remote.places import MAX_PORT, is_port, read_place
 
 WHERE = "-H"
-MAX_PORT = 65535
-IPV6 = 6
-# `host`, `host:port`, `[address]:port`; an address of IPv6 without brackets has no port.
-_PLACE = re.compile(r"(?P<host>\[[^\]\s]+\]|[^\[\]\s:]+)(?::(?P<port>\d+))?")
 
 
 def named_hosts(text: str, identities: Sequence[str] = ()) -> dict[str, InventoryHost]:
@@ -40,15 +35,16 @@ def named_hosts(text: str, identities: Sequence[str] = ()) -> dict[str, Inventor
 
 def _named_host(word: str, identities: Sequence[str]) -> InventoryHost:
     user, _, place = word.rpartition("@")
-    found = _PLACE.fullmatch(f"[{place}]" if _is_bare_ipv6(place) else place)
+    found = read_place(place)
     if found is None or "@" in user or word.startswith("@"):
         what = f"{word!r} is no host."
         raise StackError(WHERE, what, "Write user@host:port; user and port may be left out.")
-    address, port = found["host"].strip("[]"), int(found["port"] or SSH_PORT)
-    if not 0 < port <= MAX_PORT:
+    address, named = found
+    port = SSH_PORT if named is None else named
+    if not is_port(port):
         raise StackError(WHERE, f"{word!r}: {port} is no port.", f"Use 1 to {MAX_PORT}.")
     return InventoryHost(
-        name=f"{found['host']}:{port}" if found["port"] else address,
+        name=address if named is None else place,
         groups=(),
         address=address,
         service_address=address,
@@ -61,10 +57,3 @@ def _named_host(word: str, identities: Sequence[str]) -> InventoryHost:
         rdma_devices=(),
         instance_id=None,
     )
-
-
-def _is_bare_ipv6(place: str) -> bool:
-    try:
-        return ipaddress.ip_address(place).version == IPV6
-    except ValueError:
-        return False

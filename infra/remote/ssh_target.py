@@ -12,6 +12,7 @@ import paramiko
 from infra.errors import StackError
 from infra.inventory.hosts import InventoryHost
 from infra.remote.known_hosts import SSH_PORT, known_name
+from infra.remote.places import is_port, read_place
 from infra.remote.session_manager import leads_to
 from infra.remote.ssh_config import SshConfigFile
 
@@ -146,7 +147,12 @@ def resolve_target(
     port = host.port
     if port == SSH_PORT:  # an inventory that is silent says 22 too
         port = int(_number(where, settings, "port", SSH_PORT))
+    if not is_port(port):
+        raise StackError(where, f"{port} is no port.", "Write a number from 1 to 65535.")
     jump = _one(settings, "proxyjump")
+    hops = tuple(jump.split(",")) if jump and jump.lower() != "none" else ()
+    for hop in hops:
+        _hop(where, hop)
     command = _one(settings, "proxycommand")
     checking = _one(settings, "stricthostkeychecking")
     return SshTarget(
@@ -164,7 +170,7 @@ def resolve_target(
         or (checking is None and leads_to(command, host.instance_id)),
         proxy_command=_expanded(command, address, port, user),
         proxy_passes_socket=(_one(settings, "proxyusefdpass") or "no").lower() == "yes",
-        proxy_jump=tuple(jump.split(",")) if jump and jump.lower() != "none" else (),
+        proxy_jump=hops,
         ssh_config=config,
         connect_timeout_s=_number(where, settings, "connecttimeout", defaults.connect_timeout_s),
         greeting_timeout_s=defaults.greeting_timeout_s,
@@ -172,22 +178,23 @@ def resolve_target(
 
 
 def bastion_of(target: SshTarget) -> InventoryHost | None:
-    """The last bastion of a target as a host of its own, None when it is reached directly."""
+    """The last bastion of a target as a host of its own, None when it is reached directly.
+
+    Raises:
+        StackError: what is named is no host.
+    """
     if not target.proxy_jump:
         return None
-    user, _, place = target.proxy_jump[-1].rpartition("@")
-    host, _, port = place.removeprefix("ssh://").rpartition(":")
-    if not host:
-        host, port = place, ""
+    user, host, port = _hop(f"inventory host {target.name}", target.proxy_jump[-1])
     earlier = ",".join(target.proxy_jump[:-1])
     arguments: tuple[str, ...] = ("-F", str(target.ssh_config)) if target.ssh_config else ()
     return InventoryHost(
-        name=f"bastion {place}",
+        name=f"bastion {known_name(host, port)}",
         groups=(),
         address=host,
         service_address=host,
-        port=int(port) if port.isdigit() else SSH_PORT,
-        user=user or None,
+        port=port,
+        user=user,
         private_key_file=str(target.identity_files[0]) if target.identity_files else None,
         ssh_arguments=(*arguments, "-o", f"ProxyJump={earlier or 'none'}"),
         host_key=None,
@@ -195,6 +202,22 @@ def bastion_of(target: SshTarget) -> InventoryHost | None:
         rdma_devices=(),
         instance_id=None,
     )
+
+
+def _hop(where: str, text: str) -> tuple[str | None, str, int]:
+    """User, host and port of a bastion: `user@host:port` or `ssh://user@host:port`.
+
+    Raises:
+        StackError: it is none.
+    """
+    user, _, place = text.strip().removeprefix("ssh://").rpartition("@")
+    found = read_place(place)
+    host, port = found or ("", None)
+    port = SSH_PORT if port is None else port
+    if found is None or not is_port(port):
+        what = f"the bastion {text!r} is no host."
+        raise StackError(where, what, "Write -J user@host:port; user and port may be left out.")
+    return user or None, host, port
 
 
 def parse_arguments(where: str, words: tuple[str, ...]) -> dict[str, list[str]]:
@@ -261,7 +284,7 @@ def _number(where: str, settings: Mapping[str, list[str]], key: str, default: fl
     text = _one(settings, key)
     if text is None:
         return default
-    if not text.isdigit() or int(text) == 0:
+    if not text.isdecimal() or int(text) == 0:
         raise StackError(where, f"{key} {text!r} is not a whole number above 0.", "Correct it.")
     return int(text)
 

@@ -127,7 +127,10 @@ def dial(target: SshTarget) -> Wire:
         return _dial_tcp(target)
     if target.proxy_passes_socket:
         return _dial_passed(target, target.proxy_command)
-    return HeardWire(cast(Wire, _ProxyProgram(target.proxy_command)))
+    try:
+        return HeardWire(cast(Wire, _ProxyProgram(target.proxy_command)))
+    except (OSError, ValueError) as error:
+        raise _not_started(target, error) from error
 
 
 def proxy_failure(target: SshTarget, wire: Wire) -> Unreachable | None:
@@ -138,6 +141,12 @@ def proxy_failure(target: SshTarget, wire: Wire) -> Unreachable | None:
         return None
     what = f"its ProxyCommand failed: {words.rstrip('.')}."
     return Unreachable(target.name, what, f"Try it by hand: {target.proxy_command}")
+
+
+def _not_started(target: SshTarget, error: Exception) -> Unreachable:
+    """The failure of a proxy program that is not there, or whose words cannot be told apart."""
+    what = f"its ProxyCommand cannot be started: {error}."
+    return Unreachable(target.name, what, "Correct ProxyCommand.")
 
 
 def tuned(plain: socket.socket, timeout_s: float) -> socket.socket:
@@ -165,10 +174,11 @@ def _dial_tcp(target: SshTarget) -> socket.socket:
     place = f"{target.host} port {target.port}"
     try:
         plain = socket.create_connection((target.host, target.port), target.connect_timeout_s)
-    except socket.gaierror as error:
-        what = f"the name {target.host} cannot be resolved ({error.strerror})."
+    except (socket.gaierror, UnicodeError) as error:  # the second: a part of it no name can have
+        why = error.strerror if isinstance(error, OSError) else "an empty or a too long part"
+        what = f"the name {target.host} cannot be resolved ({why})."
         raise Unreachable(
-            target.name, what, "Correct ansible_host, or the name service."
+            target.name, what, "Correct ansible_host or the bastion's name, or the name service."
         ) from error
     except ConnectionRefusedError as error:
         what = f"{place} refuses connections."
@@ -195,9 +205,8 @@ def _dial_passed(target: SshTarget, command: str) -> socket.socket:
                     stdout=theirs.fileno(),
                     stderr=subprocess.PIPE,
                 )
-        except OSError as error:
-            what = f"its ProxyCommand cannot be started: {error}."
-            raise Unreachable(target.name, what, "Correct ProxyCommand.") from error
+        except (OSError, ValueError) as error:
+            raise _not_started(target, error) from error
         ours.settimeout(target.connect_timeout_s)
         try:
             _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)

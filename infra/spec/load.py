@@ -48,7 +48,7 @@ class LoadedStack:
     def place(self, field: str) -> Place:
         """The line of a dotted field, or of the nearest enclosing one that is written."""
         path: Path = tuple(
-            int(part) if part.isdigit() else part for part in field.split(".") if part
+            int(part) if part.isdecimal() else part for part in field.split(".") if part
         )
         while path and path not in self.places:
             path = path[:-1]

@@ -72,7 +72,7 @@ def _selection(options: Options) -> Selection:
         StackError: the replica is no number of one.
     """
     replica = options.text("replica")
-    if replica is not None and not (replica.isascii() and replica.isdigit()):
+    if replica is not None and not replica.isdecimal():
         what = f"{replica!r} is not the number of a replica."
         raise StackError("--replica", what, "They count from 0: --replica 0.")
     return Selection(

@@ -176,6 +176,24 @@ def test_a_proxy_that_fails_is_quoted(sshd: Sshd, options: SshOptions, tmp_path:
         says_hello(sshd, options, ssh_arguments=words)
 
 
+@pytest.mark.parametrize("passes", ["yes", "no"])
+@pytest.mark.parametrize("command", ["/no/such/program", "nc 'x"], ids=["absent", "unclosed"])
+def test_a_proxy_that_cannot_be_started_is_told(
+    sshd: Sshd, options: SshOptions, command: str, passes: str
+) -> None:
+    words = ("-o", f"ProxyCommand={command}", "-o", f"ProxyUseFdpass={passes}")
+    with pytest.raises(Unreachable, match="its ProxyCommand cannot be started"):
+        says_hello(sshd, options, ssh_arguments=words)
+
+
+@pytest.mark.parametrize("name", ["a..b", f"{'x' * 70}.example.com"])
+def test_a_name_that_no_host_can_have_is_out_of_reach(
+    sshd: Sshd, options: SshOptions, name: str
+) -> None:
+    with pytest.raises(Unreachable, match="cannot be resolved"):
+        says_hello(sshd, options, ssh_arguments=("-o", f"HostName={name}"))
+
+
 def test_two_hosts_behind_a_bastion_share_its_connection(
     sshd: Sshd, options: SshOptions, tmp_path: Path
 ) -> None:

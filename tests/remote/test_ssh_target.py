@@ -116,3 +116,33 @@ def test_bastions_are_crossed_in_order() -> None:
     assert gate is not None
     assert (gate.address, gate.port, gate.user) == ("gate", 2222, "me")
     assert bastion_of(resolve(ssh_arguments=gate.ssh_arguments)) is None
+
+
+@pytest.mark.parametrize(
+    ("jump", "user", "address", "port"),
+    [
+        ("gate", None, "gate", 22),
+        ("[2001:db8::1]", None, "2001:db8::1", 22),
+        ("2001:db8::1", None, "2001:db8::1", 22),
+        ("me@[2001:db8::1]:2222", "me", "2001:db8::1", 2222),
+        ("ssh://me@gate:2222", "me", "gate", 2222),
+    ],
+)
+def test_a_bastion_is_user_host_and_port(
+    jump: str, user: str | None, address: str, port: int
+) -> None:
+    gate = bastion_of(resolve(ssh_arguments=("-J", jump)))
+    assert gate is not None
+    assert (gate.user, gate.address, gate.port) == (user, address, port)
+
+
+@pytest.mark.parametrize("jump", ["gate:x", "gate:", "gate:99999", "gate:²", "a b", "one,"])
+def test_a_bastion_that_is_no_host_is_refused(jump: str) -> None:
+    with pytest.raises(StackError, match="is no host"):
+        resolve(ssh_arguments=("-J", jump))
+
+
+@pytest.mark.parametrize("port", ["99999", "²", "0"])
+def test_a_port_that_is_none_is_refused(port: str) -> None:
+    with pytest.raises(StackError):
+        resolve(ssh_arguments=("-p", port))

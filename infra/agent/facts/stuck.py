@@ -45,7 +45,7 @@ def stuck_processes(host: Host, pause: Callable[[float], None] = time.sleep) -> 
 def parse_state(text: str) -> Tuple[str, int]:
     """State and flags of /proc/PID/stat; the name in brackets may hold anything. ("", 0) for anything else."""
     fields = text.rpartition(")")[2].split()
-    if len(fields) <= FLAGS or not fields[FLAGS].isdigit():
+    if len(fields) <= FLAGS or not fields[FLAGS].isdecimal():
         return "", 0
     return fields[STATE], int(fields[FLAGS])
 
@@ -55,7 +55,7 @@ def parse_switches(text: str) -> int:
     counts = [
         line.partition(":")[2].strip() for line in text.splitlines() if "ctxt_switches" in line
     ]
-    return sum(int(count) for count in counts if count.isdigit())
+    return sum(int(count) for count in counts if count.isdecimal())
 
 
 def _waiting(host: Host) -> Dict[Thread, int]:

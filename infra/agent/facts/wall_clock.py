@@ -44,7 +44,7 @@ def parse_date(text: str) -> float:
         ValueError: it is no such number.
     """
     seconds, _, rest = text.strip().partition(".")
-    fraction = rest if rest.isdigit() else "0"
-    if not seconds.isdigit():
+    fraction = rest if rest.isdecimal() else "0"
+    if not seconds.isdecimal():
         raise ValueError("{!r} is not seconds since 1970".format(text))
     return float("{}.{}".format(seconds, fraction))

@@ -73,7 +73,7 @@ def processes_of(host: Host, units: List[Unit]) -> List[str]:
     rows: Dict[int, List[str]] = {}
     parents: Dict[int, int] = {}
     for name in os.listdir(host.path("/proc")):
-        if name.isdigit():
+        if name.isdecimal():
             fields = _stat_fields(host, name)
             if fields:
                 rows[int(name)] = fields

@@ -131,7 +131,7 @@ def read_unit(shown: Dict[str, str]) -> Unit:
     return Unit(
         state=state,
         how=_how_ended(shown) if state not in UP or shown.get("SubState") == WAITS else "",
-        pid=int(pid) if pid.isdigit() else 0,
+        pid=int(pid) if pid.isdecimal() else 0,
         invocation=shown.get("InvocationID", ""),
     )
 

@@ -18,7 +18,7 @@ def read_login_limits(host: Host, item: Item) -> Reading:
     reading = read_file(host, item)
     wanted = most_files(str(item.text("content")))
     granted = host.read_word(OPEN_FILES) if host.exists(OPEN_FILES) else ""
-    if granted.isdigit() and int(granted) < wanted:
+    if granted.isdecimal() and int(granted) < wanted:
         why = "fs.nr_open is {}, so pam_limits would refuse every login with nofile {}"
         return reading._replace(locked=why.format(granted, wanted))
     return reading
@@ -28,7 +28,7 @@ def most_files(text: str) -> int:
     """The largest `nofile` of a limits.d file, 0 for none."""
     rows = [line.partition("#")[0].split() for line in text.splitlines()]
     numbers = [row[-1] for row in rows if len(row) > 1 and row[-2] == "nofile"]
-    return max([int(number) for number in numbers if number.isdigit()], default=0)
+    return max([int(number) for number in numbers if number.isdecimal()], default=0)
 
 
 def read_unit_limits(host: Host, item: Item) -> Reading:
@@ -65,4 +65,4 @@ def too_low(units: List[Dict[str, str]], wanted: Dict[str, str]) -> List[str]:
 def _amount(text: str) -> float:
     if text in NO_LIMIT:
         return float("inf")
-    return float(text) if text.isdigit() else -1.0
+    return float(text) if text.isdecimal() else -1.0

@@ -103,7 +103,7 @@ def parse_settings(text: str, columns: List[int]) -> Dict[str, List[str]]:
     rows = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         index, *values = (word.strip() for word in line.split(","))
-        if not index.isdigit() or len(values) <= max(columns):
+        if not index.isdecimal() or len(values) <= max(columns):
             raise Refused("nvidia-smi printed {!r} where index and values belong".format(line))
         own = [_plain(values[column]) for column in columns]
         if not any(value.startswith("[") or value == "N/A" for value in own):
@@ -156,7 +156,7 @@ def _has_instances(host: Host) -> bool:
 def _plain(value: str) -> str:
     """A number as short as it is (`700.00` is `700`); words as they are."""
     text = value.strip()
-    if text.replace(".", "", 1).isdigit() and "." in text:
+    if text.replace(".", "", 1).isdecimal() and "." in text:
         return text.rstrip("0").rstrip(".")
     return text
 

@@ -162,7 +162,7 @@ def _reading_of(values: Dict[str, str], item: Item) -> Reading:
 def _is_enough(value: str, least: str) -> bool:
     """Whether every number of a value is as large as the one of the wanted value in its place."""
     found, wanted = value.split(), least.split()
-    if len(found) != len(wanted) or not all(word.isdigit() for word in found + wanted):
+    if len(found) != len(wanted) or not all(word.isdecimal() for word in found + wanted):
         return False
     return all(int(one) >= int(other) for one, other in zip(found, wanted))
 

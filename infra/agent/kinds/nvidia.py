@@ -51,7 +51,7 @@ def parse_modes(text: str) -> Dict[str, str]:
     modes = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         index, comma, mode = (word.strip() for word in line.partition(","))
-        if not comma or not index.isdigit():
+        if not comma or not index.isdecimal():
             raise Refused("nvidia-smi printed {!r} where index and mode belong".format(line))
         if not mode.startswith("["):  # [N/A], [Not Supported]
             modes[index] = mode

@@ -69,7 +69,7 @@ def _owners(host: Host, inodes: Set[str]) -> Dict[str, Tuple[Optional[int], Opti
     """Process and command line by socket inode; a process that ends meanwhile is skipped."""
     owners: Dict[str, Tuple[Optional[int], Optional[str]]] = {}
     for name in os.listdir(host.path("/proc")):
-        if not name.isdigit():
+        if not name.isdecimal():
             continue
         for inode in _sockets(host.path("/proc/{}/fd".format(name))) & inodes:
             owners.setdefault(inode, (int(name), _command(host, name)))

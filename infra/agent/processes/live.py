@@ -109,7 +109,7 @@ def _starts(host: Host, units: List[str]) -> Dict[str, float]:
     return {
         unit: now - monotonic + int(stamp) / 1e6
         for unit, stamp in stamps.items()
-        if stamp and stamp.isdigit()
+        if stamp and stamp.isdecimal()
     }
 
 

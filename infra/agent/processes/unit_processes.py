@@ -70,7 +70,7 @@ def _groups_of_processes(host: Host) -> Dict[int, Set[str]]:
     """The control groups of every process."""
     groups: Dict[int, Set[str]] = {}
     for name in os.listdir(host.path("/proc")):
-        if name.isdigit():
+        if name.isdecimal():
             try:
                 text = host.read_bytes("/proc/{}/cgroup".format(name)).decode("utf-8", "replace")
             except OSError:  # it has ended
@@ -91,6 +91,6 @@ def _container_pids(host: Host, units: List[str]) -> Dict[str, int]:
         )
         for line in shown.stdout.splitlines():
             name, _, pid = line.strip().lstrip("/").partition(" ")
-            if name in names and pid.isdigit() and int(pid) > 0:
+            if name in names and pid.isdecimal() and int(pid) > 0:
                 found[names[name]] = int(pid)
     return found

@@ -113,7 +113,7 @@ def since(stamp_us: Optional[str], monotonic_s: float, now_s: float) -> Optional
 
 
 def _number(text: Optional[str]) -> int:
-    return int(text) if text and text.isdigit() else 0
+    return int(text) if text and text.isdecimal() else 0
 
 
 def _words(done: Finished) -> str:

@@ -85,7 +85,7 @@ def together_with(one: Document, other: Document) -> Optional[Document]:
         want = render_ports(parse_ports(mine) | parse_ports(theirs))
     elif one.get("kind") == "kernel-arguments":
         want = " ".join(dict.fromkeys(mine.split() + theirs.split()))
-    elif one.get("at_least") and mine.isdigit() and theirs.isdigit():
+    elif one.get("at_least") and mine.isdecimal() and theirs.isdecimal():
         want = str(max(int(mine), int(theirs)))
     return None if want is None else dict(one, want=want)
 

@@ -114,4 +114,4 @@ def _whole(value: object) -> int | None:
         return None
     if isinstance(value, int | float):
         return int(value)
-    return int(value) if isinstance(value, str) and value.isdigit() else None
+    return int(value) if isinstance(value, str) and value.isdecimal() else None

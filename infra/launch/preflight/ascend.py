@@ -46,9 +46,9 @@ def parse_devices(text: str) -> tuple[Npu, ...]:
         first = cells[0].split()
         if "Process id" in cells[1] or (len(cells) > 2 and "Process name" in cells[2]):  # noqa: PLR2004
             break
-        if len(first) < 1 or not first[0].isdigit():
+        if len(first) < 1 or not first[0].isdecimal():
             continue
-        if len(first) > 1 and not first[1].isdigit():
+        if len(first) > 1 and not first[1].isdecimal():
             head = (int(first[0]), first[1], cells[1])
         elif head is not None:
             usages = USAGE.findall(cells[-1])
@@ -75,10 +75,10 @@ def parse_processes(text: str) -> tuple[NpuProcess, ...]:
     for cells in _table(text):
         if "Process id" in cells[1]:
             is_below = True
-        elif is_below and len(cells) > 2 and cells[1].isdigit():  # noqa: PLR2004 - place, id, name
+        elif is_below and len(cells) > 2 and cells[1].isdecimal():  # noqa: PLR2004 - place, id, name
             place = cells[0].split()
-            card = int(place[0]) if place and place[0].isdigit() else 0
-            chip = int(place[1]) if len(place) > 1 and place[1].isdigit() else 0
+            card = int(place[0]) if place and place[0].isdecimal() else 0
+            chip = int(place[1]) if len(place) > 1 and place[1].isdecimal() else 0
             found.append(NpuProcess(card=card, chip=chip, pid=int(cells[1]), name=cells[2]))
     return tuple(found)
 

@@ -84,7 +84,7 @@ def find_refused_limits(scene: Scene) -> Iterator[Trouble]:
             )
             continue
         most = host.word(OPEN_FILES_MOST)
-        refused = refused_limits(told.stdout, int(most) if most and most.isdigit() else None)
+        refused = refused_limits(told.stdout, int(most) if most and most.isdecimal() else None)
         if refused:
             yield Trouble(
                 host=name,

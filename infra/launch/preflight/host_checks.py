@@ -348,7 +348,7 @@ def is_device_daemon(holder: Holder) -> bool:
 
 def _is_enough(limit: str, least: int | None) -> bool:
     """Whether a soft limit is at least that many; None wants no limit at all."""
-    return limit == "unlimited" or (least is not None and limit.isdigit() and int(limit) >= least)
+    return limit == "unlimited" or (least is not None and limit.isdecimal() and int(limit) >= least)
 
 
 def _whose(holder: Holder) -> str:

@@ -69,7 +69,7 @@ def parse_swaps(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(
         (row[0], int(row[2]) * KIB)
         for row in rows
-        if len(row) >= MIN_SWAP_FIELDS and row[2].isdigit()
+        if len(row) >= MIN_SWAP_FIELDS and row[2].isdecimal()
     )
 
 

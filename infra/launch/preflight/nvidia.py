@@ -94,7 +94,7 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
             ecc_uncorrected=_number(row[8]),
         )
         for row in _rows(text, len(GPU_QUERY.split(",")))
-        if row[0].isdigit()
+        if row[0].isdecimal()
     )
 
 
@@ -103,7 +103,7 @@ def parse_compute_processes(text: str) -> tuple[ComputeProcess, ...]:
     return tuple(
         ComputeProcess(pid=int(row[0]), name=row[1], gpu_uuid=row[3])
         for row in _rows(text, len(APP_QUERY.split(",")))
-        if row[0].isdigit()
+        if row[0].isdecimal()
     )
 
 
@@ -273,4 +273,4 @@ def _rows(text: str, width: int) -> list[list[str]]:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None

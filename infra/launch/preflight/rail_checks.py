@@ -136,7 +136,7 @@ def find_flapping_links(scene: Scene) -> Iterator[Trouble]:
         flaps = {
             path.split("/")[4]: int(text)
             for path, text in scene.hosts[name].files.items()
-            if path.endswith("/counters/link_downed") and text.strip().isdigit()
+            if path.endswith("/counters/link_downed") and text.strip().isdecimal()
         }
         often = [f"{card} {count} times" for card, count in flaps.items() if count >= FLAPS]
         if often:

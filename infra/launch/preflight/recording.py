@@ -23,7 +23,7 @@ def observed_record(host: ObservedHost, address: str) -> RecordedHost:
         boot_id=host.word("/proc/sys/kernel/random/boot_id") or "",
         driver=driver_version(host) or "",
         interface=carrier,
-        page_size=int(pages) if pages.isdigit() else 0,
+        page_size=int(pages) if pages.isdecimal() else 0,
         rdma_devices=tuple(port.name for port in fabric),
         gids={port.name: port.gid_index for port in fabric if port.gid_index is not None},
         nvlink_domain=nvlink_domain(host) or "",

@@ -75,7 +75,7 @@ def parse_priorities(text: str) -> Priorities | None:
         int(dscp): int(match[1])
         for match in DSCPS.finditer(text)
         for dscp in match[2].split(",")
-        if dscp.strip().isdigit()
+        if dscp.strip().isdecimal()
     }
     return Priorities(trust=trust[1], lossless=lossless, by_dscp=by_dscp)
 
@@ -108,7 +108,7 @@ def parse_speed(text: str) -> float | None:
 def parse_width(text: str) -> int | None:
     """Lanes of a slot, as sysfs writes them; None for what stands for unknown."""
     word = text.strip()
-    return int(word) if word.isdigit() and int(word) not in UNKNOWN_WIDTHS else None
+    return int(word) if word.isdecimal() and int(word) not in UNKNOWN_WIDTHS else None
 
 
 def read_slots(files: Mapping[str, str]) -> tuple[Slot, ...]:

@@ -165,8 +165,8 @@ def _port_errors(files: Mapping[str, str]) -> Iterator[str]:
             continue
         folder = path.rpartition("/")[0]
         words = files.get(f"{folder}/port_rcv_data", "").strip()
-        errors = int(text) if text.strip().isdigit() else 0
-        if words.isdigit() and _is_high(errors, int(words) * BITS_PER_WORD):
+        errors = int(text) if text.strip().isdecimal() else 0
+        if words.isdecimal() and _is_high(errors, int(words) * BITS_PER_WORD):
             yield f"{path.split('/')[4]} has {errors} symbol errors"
 
 

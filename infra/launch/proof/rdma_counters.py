@@ -56,7 +56,7 @@ def card_bytes(files: Mapping[str, str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for path, text in files.items():
         match = PLACE.match(path)
-        if match is None or not text.strip().isdigit():
+        if match is None or not text.strip().isdecimal():
             continue
         factor = WORD_BYTES if match[2] in WORD_COUNTERS else 1
         found[match[1]] = found.get(match[1], 0) + int(text) * factor

@@ -120,7 +120,7 @@ def _spans(words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
 def _other_values(value: str) -> Iterator[str]:
     """Values of the same kind around this one, and values of another kind."""
     found: list[str] = []
-    if value.lstrip("-").isdigit():
+    if value.lstrip("-").isdecimal():
         number = int(value)
         near = (0, number + 1, number - 1, number * 2, number // 2, 3, -1, 1_000_000)
         found = [*map(str, near), "none-such"]

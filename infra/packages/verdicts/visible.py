@@ -21,7 +21,7 @@ def num_visible(document: dict[str, Any]) -> int:
         return total
     seen = 0
     for word in mask.split(","):
-        if not word.strip().isdigit() or int(word) >= total:
+        if not word.strip().isdecimal() or int(word) >= total:
             break
         seen += 1
     return seen

@@ -163,7 +163,7 @@ class _Reader:
     def gpus(self, value: Word) -> None:
         """`--gpus all`, `--gpus 4`, `--gpus '"device=0,1"'`."""
         text = value.text.strip("\"'")
-        if text.isdigit():
+        if text.isdecimal():
             self.num_devices = int(text)
         elif text.startswith("device="):
             self.num_devices = text.removeprefix("device=").count(",") + 1

@@ -86,7 +86,7 @@ class Scope:
             return Value(self.fixed[name])
         if name in _ALL:
             return self.positional if self.has_positional else None
-        if name.isdigit() and self.has_positional:
+        if name.isdecimal() and self.has_positional:
             index = int(name) - 1
             if index < 0:
                 return Value("sh")
@@ -276,7 +276,7 @@ def _resolve(part: Reference, scope: Scope) -> Held:
 def _element(held: tuple[Value, ...], index: str) -> Held | None:
     if index in _ALL:
         return held
-    place = int(index) if index.isdigit() else 0
+    place = int(index) if index.isdecimal() else 0
     return held[place] if place < len(held) else None
 
 

@@ -267,7 +267,7 @@ class Scanner:
         match = _PARAMETER.match(self.text, self.at + 1)
         if match is None:
             return Text(self.take(1), is_quoted)
-        name = match[0] if not match[0].isdigit() else match[0][0]
+        name = match[0] if not match[0].isdecimal() else match[0][0]
         self.take(1 + len(name))
         return Reference(name, "", "", (), is_quoted, f"${name}")
 
