@@ -7,11 +7,12 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     {"schema_version": 1, "operation": …, …}            the report
     state      mode check|apply|rollback|remove, stack,  {"items": [{id, group, kind, state, before, wanted,
                release, items, groups, diff, secrets,      after, why, needs, diff}], "daemon_reloaded",
-               operator, allow                             "forgotten_releases" where any were}
+               operator, allow, recorded_kinds             "forgotten_releases" where any were}
     units      action start|stop|restart|status|         {"units": [{unit, load_state, active_state, sub_state,
                enable|disable, units, timeout_s,           result, exec_main_status, main_pid, n_restarts,
-               log_lines, stack                            since, log_tail}], "message": systemctl's words or null},
-                                                           and what `groups` reports of that stack
+               log_lines, stack, awaits, await_s           since, log_tail}], "message": systemctl's words or null},
+                                                           and what `groups` reports of that stack, once those that
+                                                           it awaits have met
     probe      probes [{id, steps}], parallel            {"probes": [{id, steps: [{status, body, elapsed_s, error}]}]}
     listening  ports                                     {"listening": [{port, address, pid, command}]}
     read       paths                                     {"files": {path: text or null}}

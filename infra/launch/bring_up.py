@@ -9,7 +9,7 @@ from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.draining import draining
 from infra.launch.fleet import ask_until_known
-from infra.launch.handover import Look, look_at, open_up, take_back, watched
+from infra.launch.handover import Look, look_at, open_up, take_back
 from infra.launch.installation import install
 from infra.launch.preflight.gate import Gate
 from infra.launch.progress import clock_text
@@ -98,8 +98,7 @@ def _start_and_prove(deployment: Deployment, found: Look) -> Served:
     proofs = readiness.wait()
     took = clock_text(deployment.clock.now() - begun)
     deployment.say(f"every one of {len(proofs)} ranks has generated a token, after {took}")
-    open_up(deployment)
-    look = watched(deployment, begun=deployment.clock.now())  # the router begins meanwhile
+    look = open_up(deployment)
     router, answer = deployment.endpoints.router, None
     if router is not None:
         answer = ask_through(deployment, router)

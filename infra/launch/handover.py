@@ -24,6 +24,8 @@ from infra.render.supervision import groups_of, plan_watch_port
 
 # Watchers speak twice a second; this covers hosts that are busy loading.
 MEET_S = 15.0
+# So long hosts of rank 0 wait by themselves before they answer: nobody asks meanwhile, and they tell at once.
+AWAIT_S = 2.0
 PAUSE_S = 0.05
 
 
@@ -60,11 +62,22 @@ def look_at(deployment: Deployment) -> Look:
     return read_look(deployment, reports)
 
 
-def look_requests(deployment: Deployment) -> dict[str, Request]:
-    """What each host with units is asked for a look."""
+def look_requests(deployment: Deployment, *, await_s: float = 0.0) -> dict[str, Request]:
+    """What each host with units is asked for a look.
+
+    Args:
+        deployment: whose.
+        await_s: how long each host of rank 0 waits first until the watchers of its groups have met.
+    """
     stack = deployment.plan.stack
+    led: dict[str, list[str]] = {}
+    for group, processes in groups_of(deployment.plan).items() if await_s else ():
+        led.setdefault(processes[0].host, []).append(group)
     return {
-        host: units_request("status", list(names), groups_of=stack)
+        host: {
+            **units_request("status", list(names), groups_of=stack),
+            **({"awaits": led[host], "await_s": await_s} if host in led else {}),
+        }
         for host, names in deployment.units().items()
     }
 
@@ -95,20 +108,35 @@ def hand_over(deployment: Deployment) -> None:
     tell_watchers(deployment.fleet, hosts, "arm", deployment.plan.stack, timeout_s=limit)
 
 
-def open_up(deployment: Deployment) -> None:
+def open_up(deployment: Deployment) -> Look:
     """Start the router, and have every host with a rank watch it, in one execution on each host.
+
+    Returns:
+        What the hosts say when the watchers of every group have met.
 
     Raises:
         HostsFailed: a host cannot be asked.
+        NotReady: they have not met in time, or a group has failed meanwhile.
     """
+    begun = deployment.clock.now()
     arming = groups_request("arm", deployment.plan.stack)
-    requests: dict[str, Request] = dict.fromkeys(deployment.units("engine"), arming)
-    for host, names in deployment.units("router").items():
-        starting = units_request("start", list(names))  # it looks at its endpoints meanwhile
-        requests[host] = {**starting, "also": [arming]} if host in requests else starting
+    starting = {
+        host: units_request("start", list(names))  # it looks at its endpoints meanwhile
+        for host, names in deployment.units("router").items()
+    }
+    watching = deployment.units("engine")
+    requests: dict[str, Request] = {}
+    for host, looking in look_requests(deployment, await_s=AWAIT_S).items():
+        first, *others = [
+            *([starting[host]] if host in starting else []),
+            *([arming] if host in watching else []),
+            looking,
+        ]
+        requests[host] = {**first, "also": others}
     limit = deployment.limits.ask_s
-    for host, report in ask_until_known(deployment.fleet, requests, timeout_s=limit).items():
-        reports_along(host, report)
+    reports = ask_until_known(deployment.fleet, requests, timeout_s=limit)
+    looks = {host: reports_along(host, report)[-1] for host, report in reports.items()}
+    return _met(deployment, read_look(deployment, looks), begun)
 
 
 def take_back(deployment: Deployment) -> None:
@@ -122,15 +150,10 @@ def take_back(deployment: Deployment) -> None:
     tell_watchers(deployment.fleet, hosts, "disarm", deployment.plan.stack, timeout_s=limit)
 
 
-def watched(deployment: Deployment, *, begun: float) -> Look:
-    """What the hosts say when the watchers of every group have met.
-
-    Raises:
-        NotReady: they have not met in time, or a group has failed meanwhile.
-    """
+def _met(deployment: Deployment, look: Look, begun: float) -> Look:
+    """The look at which the watchers of every group have met: this one, or one behind it."""
     wanted = groups_of(deployment.plan)
     while True:
-        look = look_at(deployment)
         for state in look.groups.values():
             if state.phase == FAILED:
                 raise _not_watched(deployment, state.group, state.words)
@@ -144,6 +167,9 @@ def watched(deployment: Deployment, *, begun: float) -> Look:
                 deployment, open_groups[0], _why_unmet(deployment, look, open_groups[0])
             )
         deployment.clock.sleep(PAUSE_S)
+        asking = look_requests(deployment, await_s=AWAIT_S)
+        reports = ask_reachable(deployment, asking, deployment.limits.ask_s)
+        look = read_look(deployment, reports)
 
 
 def _why_unmet(deployment: Deployment, look: Look, group: str) -> str:

@@ -36,11 +36,18 @@ class Judged:
         found: the items of each host.
         replacement: what there is of another release.
         running: the deployment's units that run, by process id.
+        look: the deployment as its hosts had it.
     """
 
     found: Mapping[str, Sequence[Mapping[str, object]]]
     replacement: Replacement
     running: Mapping[str, UnitState]
+    look: Look
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of the deployment runs, and nobody would start it: then only this command changes that."""
+        return not self.running and not self.look.watched
 
 
 def install(
@@ -71,7 +78,7 @@ def install(
     judged = judge_hosts(deployment, secrets, tunes=tunes, replaces=replaces, gate=gate)
     deployment.decided()
     make_way(deployment, judged)
-    return apply_state(deployment, judged.found, secrets, tunes=tunes)
+    return apply_state(deployment, judged, secrets, tunes=tunes)
 
 
 def judge_hosts(
@@ -105,7 +112,12 @@ def judge_hosts(
     refuse_unfit(deployment, beside(looked.scene, running, own), tunes=tunes)
     _say_unusable_libraries(deployment, found)
     _say_unfinished(deployment, reports)
-    return Judged(found=found, replacement=replacement, running=running)
+    return Judged(
+        found=found,
+        replacement=replacement,
+        running=running,
+        look=read_look(deployment, looked.told),
+    )
 
 
 def make_way(deployment: Deployment, judged: Judged) -> None:
@@ -153,6 +165,7 @@ def state_checks(
             ),
             "tells_releases": True,
             "prunes": True,
+            "recorded_kinds": state.kinds_of("tuning"),
         }
         for host, state in deployment.states.items()
     }
@@ -276,12 +289,14 @@ def _say_unusable_libraries(
 
 def apply_state(
     deployment: Deployment,
-    found: Mapping[str, Sequence[Mapping[str, object]]],
+    judged: Judged,
     secrets: Mapping[str, Secret],
     *,
     tunes: bool,
 ) -> Look:
     """Bring hosts that were judged to their files and images, and keep the release there.
+
+    Where nothing runs that could end meanwhile, nobody looks at the units a second time, unless it takes minutes.
 
     Returns:
         The deployment as its hosts then have it.
@@ -292,13 +307,13 @@ def apply_state(
     groups: tuple[Group, ...] = ("tuning", "files", "images") if tunes else ("files", "images")
     pulling = [
         host
-        for host, rows in found.items()
+        for host, rows in judged.found.items()
         if any(row.get("group") == "images" and row.get("state") != "ok" for row in rows)
     ]
     if pulling:
         deployment.say(f"pulling {deployment.plan.engine.image} on {listed(pulling)}")
     limit = deployment.limits.pull_s if pulling else deployment.limits.ask_s
-    looks = look_requests(deployment)
+    looks = {} if judged.is_idle or pulling else look_requests(deployment)
     requests = {
         host: {
             **state_request(deployment, state.of_groups(*groups), "apply", secrets),
@@ -317,8 +332,10 @@ def apply_state(
         row["state"] == "changed" for report in reports.values() for row in rows_of(report, "items")
     )
     deployment.say(f"installed on {len(reports)} hosts, {num} items changed")
-    if pulling:  # that takes minutes, and a host that was done at once was seen before them
+    if pulling:  # that takes minutes: what was seen before them is old
         return look_at(deployment)
+    if judged.is_idle:
+        return judged.look
     seen = {host: reports_along(host, report) for host, report in reports.items() if host in looks}
     return read_look(deployment, {host: along[0] for host, along in seen.items()})
 

@@ -91,6 +91,10 @@ class HostState:
         """The items of some groups, in order."""
         return tuple(item for item in self.items if item.group in groups)
 
+    def kinds_of(self, *groups: Group) -> list[str]:
+        """The kinds of the items of some groups, each once."""
+        return sorted({item.kind for item in self.of_groups(*groups)})
+
     def as_document(self) -> dict[str, object]:
         """The document that the agent gets."""
         return {

@@ -25,6 +25,7 @@ from infra.agent.files import read_file
 from infra.agent.host import Refused
 from infra.agent.item import parse_item
 from infra.agent.kinds.table import KINDS, bring
+from infra.agent.state.parts import parts_of
 from tests.agent.stubborn_host import StubbornHost
 
 AGENT = Path(__file__).parents[2] / "infra" / "agent"
@@ -113,6 +114,12 @@ def test_a_request_for_which_modules_are_missing_names_all_of_them(tmp_path: Pat
     report = json.loads(done.stdout)
     assert report["lacks"] == ["kinds.links", "kinds.pcie_acs"]
     assert "error" in report
+
+
+def test_what_a_host_has_recorded_can_be_told_at_once() -> None:
+    asked: dict[str, object] = {"mode": "check", "stack": "s", "items": [{"kind": "sysctl"}]}
+    assert "kinds.pcie_acs" not in parts_of(asked)
+    assert "kinds.pcie_acs" in parts_of({**asked, "recorded_kinds": ["pcie-acs"]})
 
 
 def test_a_python_without_all_of_its_library_is_named_and_not_taken_for_a_small_agent(

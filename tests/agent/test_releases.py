@@ -183,10 +183,47 @@ def reloads(host: StubbornHost) -> int:
     return text.count("daemon-reload")
 
 
+def knows(host: StubbornHost, stand_in: StandIn, answer: str) -> None:
+    """Have systemctl list units as a systemd that has some in memory; `answer` is a shell command."""
+    calls = host.path("/calls")
+    stand_in("systemctl", f'echo "$@" >> {calls}; [ "$1" != list-units ] || {answer}')
+
+
+@pytest.mark.parametrize(
+    ("answer", "num_reloads"),
+    [
+        (":", 0),
+        (
+            "echo moe-s-engine@0.service not-found inactive dead",
+            1,
+        ),  # it looked for it in vain before
+        ("exit 1", 1),
+    ],
+)
+def test_systemd_is_reloaded_for_a_new_unit_only_where_it_has_something_of_its_name(
+    booted: StubbornHost, stand_in: StandIn, answer: str, num_reloads: int
+) -> None:
+    stand_in("docker", "exit 1")
+    knows(booted, stand_in, answer)
+    report = booted.ask("state", mode="apply", stack="s", items=release("1"))
+    assert report["daemon_reloaded"] is bool(num_reloads)
+    assert reloads(booted) == num_reloads
+    (asked,) = (c for c in Path(booted.path("/calls")).read_text().splitlines() if "list" in c)
+    assert asked.endswith("-- moe-s-engine@*.service")
+
+
+def test_a_new_drop_in_is_read_at_once(booted: StubbornHost, stand_in: StandIn) -> None:
+    stand_in("docker", "exit 1")
+    knows(booted, stand_in, ":")
+    booted.state("apply", [file("/etc/systemd/system/sshd.service.d/x.conf", "1", unit=True)])
+    assert reloads(booted) == 1
+
+
 def test_systemd_is_reloaded_once_and_only_when_a_unit_text_changed(
     booted: StubbornHost, stand_in: StandIn
 ) -> None:
     stand_in("docker", "exit 1")
+    knows(booted, stand_in, "echo moe-s-engine@0.service not-found inactive dead")
     items = [*release("1"), file(f"{UNIT}.2", "1", unit=True), file(f"{UNIT}.3", "1", unit=True)]
     booted.state("check", items)
     assert reloads(booted) == 0
@@ -261,6 +298,7 @@ def test_a_removed_unit_needs_no_reload_that_would_hurt(
     booted: StubbornHost, stand_in: StandIn
 ) -> None:
     stand_in("docker", "exit 1")
+    knows(booted, stand_in, "echo moe-s-engine@0.service not-found inactive dead")
     booted.state("apply", release("1"))
     stand_in("docker", DOCKER.format(driver="systemd", name="x", runtime="nvidia", requests="null"))
     booted.state("rollback", [], groups=["files"])

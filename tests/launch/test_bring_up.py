@@ -104,6 +104,27 @@ def test_brought_up_again_it_changes_nothing_and_proves_again(catalog: Catalog) 
     assert begun == {p.id: fleet.unit(p.id).started_at for p in deployment.plan.processes}
 
 
+def test_watchers_and_the_router_begin_and_meet_in_one_execution_on_each_host(
+    catalog: Catalog,
+) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    armed: dict[str, list[dict[str, object]]] = {}
+    for host, _, request in fleet.asked:
+        also = request.get("also")
+        if isinstance(also, list) and request.get("action") in ("arm", "start"):
+            armed[host] = [dict(request), *also]
+    assert set(armed) == {host.name for host in deployment.plan.hosts}
+    on_router = [(one["operation"], one["action"]) for one in armed["prefill-0"]]
+    assert on_router == [("units", "start"), ("groups", "arm"), ("units", "status")]
+    awaited = {host: asked[-1].get("awaits") for host, asked in armed.items()}
+    led = {p.group: p.host for p in reversed(deployment.engines())}
+    assert {host: groups for host, groups in awaited.items() if groups} == {
+        host: [group for group, leader in sorted(led.items()) if leader == host]
+        for host in led.values()
+    }
+
+
 def test_a_group_of_which_a_part_has_ended_starts_again_as_one(catalog: Catalog) -> None:
     deployment, fleet, said = make_deployment(STACK, catalog)
     bring_up(deployment, {}, tunes=False)

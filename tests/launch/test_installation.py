@@ -11,13 +11,19 @@ from tests.launch.scripted_fleet import make_deployment
 STACK = "gb200-2p1d"
 
 
-@pytest.mark.parametrize(("image", "num_looks"), [("ok", 1), ("changed", 2)])
-def test_hosts_are_looked_at_again_after_images_were_pulled(
-    image: str, num_looks: int, catalog: Catalog
+@pytest.mark.parametrize(
+    ("image", "runs", "num_looks"),
+    [("ok", False, 0), ("changed", False, 1), ("ok", True, 1), ("changed", True, 1)],
+)
+def test_hosts_are_looked_at_again_where_something_ran_and_after_images_were_pulled(
+    image: str, num_looks: int, catalog: Catalog, *, runs: bool
 ) -> None:
-    """One look comes with the state; where that takes as long as a pull, it is not the last before the start."""
+    """Of a deployment of which nothing runs the first look is enough; a pull takes so long that it is old."""
     deployment, fleet, _ = make_deployment(STACK, catalog)
     host = "decode-3"
+    if runs:
+        bring_up(deployment, {}, tunes=False)
+        fleet.asked.clear()
     (item,) = (each.id for each in deployment.states[host].items if each.kind == "image")
     fleet.wrong_items[host, item] = (image, "pulled")
     bring_up(deployment, {}, tunes=False)

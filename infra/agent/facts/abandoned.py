@@ -1,7 +1,7 @@
 """Work that may never end, a mount that hangs for one: it is left behind when its time is over."""
 
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Callable, TypeVar
+import threading
+from typing import Callable, List, TypeVar
 
 from ..host import Refused
 
@@ -15,10 +15,20 @@ def within(seconds: float, work: Callable[[], Answer]) -> Answer:
         OSError: the work's own.
         Refused: it has not ended in time.
     """
-    pool = ThreadPoolExecutor(max_workers=1)
-    future = pool.submit(work)
-    pool.shutdown(wait=False)
-    done, _ = wait([future], timeout=seconds)
-    if not done:
+    answers: List[Answer] = []
+    problems: List[BaseException] = []
+
+    def do() -> None:
+        try:
+            answers.append(work())
+        except BaseException as error:  # noqa: BLE001 - is raised below
+            problems.append(error)
+
+    thread = threading.Thread(target=do, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if problems:
+        raise problems[0]
+    if not answers:
         raise Refused("no answer within {:g} s".format(seconds))
-    return future.result()
+    return answers[0]

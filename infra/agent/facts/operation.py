@@ -8,10 +8,10 @@ import glob
 import os
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Dict, List, Optional
 
+from ..at_once import each_at_once
 from ..host import Host, Refused
 from .abandoned import within
 from .device_holders import holders_of
@@ -75,10 +75,7 @@ def _clock(host: Host) -> Table:
 
 def _commands(host: Host, asked: List[Table], room: Room) -> Dict[str, Table]:
     """How each command ended, by id; several run at a time."""
-    if not asked:
-        return {}
-    with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL, len(asked))) as pool:
-        answers = list(pool.map(lambda one: _run(host, one), asked))
+    answers = each_at_once(lambda one: _run(host, one), asked, MAX_PARALLEL)
     for told in answers:
         told["stdout"] = room.take(str(told["stdout"]), MAX_OUTPUT_BYTES)
         told["stderr"] = room.take(str(told["stderr"]), MAX_FILE_BYTES)

@@ -8,9 +8,9 @@ import contextlib
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, Set, Tuple
 
+from ..at_once import each_at_once
 from ..host import Host
 from .wall_clock import WallClock, read_wall_clock
 
@@ -94,8 +94,7 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     opened = [listener.open(address, int(str(one["port"]))) for one in asked]
     try:
         dials = _rows(request, "dial")
-        with ThreadPoolExecutor(max_workers=min(MAX_PARALLEL, len(dials) or 1)) as pool:
-            results = list(pool.map(lambda one: _dial(one, listener, deadline), dials))
+        results = each_at_once(lambda one: _dial(one, listener, deadline), dials, MAX_PARALLEL)
         _await_callers(listener, _expected(asked, opened), deadline)
     finally:
         listener.close()

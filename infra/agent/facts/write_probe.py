@@ -2,7 +2,6 @@
 
 import errno
 import os
-import tempfile
 from typing import Dict, Optional
 
 from ..host import Host, Refused
@@ -50,6 +49,8 @@ def _nameless(folder: str) -> int:
     except OSError as error:
         if error.errno not in WITHOUT_NAMELESS:
             raise
+    import tempfile  # noqa: PLC0415 - seldom needed, and dear to load
+
     handle, name = tempfile.mkstemp(prefix=".moe-infra-", dir=folder)
     os.unlink(name)
     return handle

@@ -1,5 +1,6 @@
 """The operation `groups`: hand groups to this host's watcher, take them back, ask for a restart, look."""
 
+import time
 from typing import Dict, List
 
 from ..host import Host, Refused
@@ -16,9 +17,12 @@ from .record import (
     load_record,
     read_view,
 )
+from .rules import FAILED, RUN
 
 ACTIONS = ("arm", "disarm", "forget", "leave-out", "restart", "status")
 SYSTEMCTL_S = 60.0
+# How often the record of a group that is waited for is read.
+AWAIT_AGAIN_S = 0.02
 
 
 def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
@@ -45,6 +49,16 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
         for group in _names(request):
             ask_restart(host, stack, group, str(request.get("operator") or "an operator"))
     return dict(look(host, stack), schema_version=1)
+
+
+def await_groups(host: Host, stack: str, names: List[str], limit_s: float) -> None:
+    """Wait until groups whose rank 0 is here have met, or have failed; whoever asks then learns of it at once."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        phases = [load_record(host, stack, name, 0.0).memory.phase for name in names]
+        if all(phase in (RUN, FAILED) for phase in phases):
+            return
+        time.sleep(AWAIT_AGAIN_S)
 
 
 def look(host: Host, stack: str) -> Dict[str, object]:

@@ -1,9 +1,7 @@
 """Whether an engine makes progress, by its own `/metrics`: alive is not the same as serving."""
 
-import http.client
 import re
 from typing import Dict, NamedTuple, Optional, Tuple
-from urllib.parse import urlsplit
 
 MAX_BYTES = 8388608
 ANSWER_S = 4.0
@@ -93,6 +91,10 @@ def ask(url: str, counters: Counters) -> Optional[Sample]:
 
 def fetch(url: str, limit_s: float) -> Optional[str]:
     """The text of any HTTP answer, None where none comes."""
+    # dear to load: a watcher begins with finding the others
+    import http.client  # noqa: PLC0415
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=limit_s)
     try:

@@ -20,8 +20,10 @@ from .talk import Bell, Orders, Reports, TakenBack, Wrong, exchange, start_serve
 from .units import Units
 
 TICK_S = 0.1
-# A question is held for so long, and asked again; after one that failed there is a pause of the same length.
+# A question is held for so long, and asked again; after ones that failed pauses grow to the same length: watchers that
+# begin together find each other at once.
 ASK_S = 0.5
+FIRST_PAUSE_S = 0.05
 METRICS_S = 5.0
 FIRST_METRICS_S = 1.0
 
@@ -151,6 +153,7 @@ class Watcher:
         """Ask a host of rank 0, for ever."""
         names = [group.name for group in self._config.groups if group.address == address]
         asking, bell, said = (self._config.release, self._config.host), self._news[address], ""
+        pause = FIRST_PAUSE_S
         while True:
             at = time.monotonic()
             # News is told at once, and its answer awaited: only a question without any is held, and taken back.
@@ -159,7 +162,7 @@ class Watcher:
                 reports = {name: self._parts[name].own(at) for name in names}
             try:
                 orders = exchange(address, asking, reports, held)
-                words = ""
+                words, pause = "", FIRST_PAUSE_S
             except TakenBack:
                 continue
             except (OSError, Wrong, ValueError, KeyError, TypeError) as error:
@@ -173,11 +176,15 @@ class Watcher:
             is_news = any(
                 (order.epoch, order.phase) != known[name] for name, order in orders.items()
             )
-            if not is_news and held is not None:  # it was not held, or could not be asked
+            if words:
+                bell.wait(pause - (time.monotonic() - at))
+                pause = min(pause * 2, ASK_S)
+            elif not is_news and held is not None:  # it was not held
                 bell.wait(ASK_S - (time.monotonic() - at))
 
     def _measure(self, name: str, url: str) -> None:
-        """Ask one engine for its progress, for ever."""
+        """Ask one engine for its progress, for ever; it was proven a moment ago."""
+        time.sleep(FIRST_METRICS_S)
         while True:
             with self._guard:
                 part = self._parts[name]

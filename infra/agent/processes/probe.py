@@ -5,10 +5,10 @@ import json
 import re
 import socket
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, Tuple
 from urllib.parse import urlsplit
 
+from ..at_once import each_at_once
 from ..host import Host, Refused
 
 MAX_BODY_BYTES = 4194304
@@ -34,9 +34,8 @@ def answer(request: Dict[str, object], _host: Host) -> Dict[str, object]:
     listed = request.get("probes")
     probes = listed if isinstance(listed, list) else []
     deadline = time.monotonic() + float(str(request.get("until_s") or 0.0))
-    parallel = min(int(str(request.get("parallel") or 16)), MAX_PARALLEL, max(len(probes), 1))
-    with ThreadPoolExecutor(max_workers=parallel) as pool:
-        answers = list(pool.map(lambda probe: _probe_until(probe, deadline), probes))
+    parallel = min(int(str(request.get("parallel") or 16)), MAX_PARALLEL)
+    answers = each_at_once(lambda probe: _probe_until(probe, deadline), probes, parallel)
     return {"schema_version": 1, "probes": answers}
 
 

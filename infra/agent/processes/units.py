@@ -3,7 +3,7 @@
 import time
 from typing import Dict, List, Optional
 
-from ..group.operation import look
+from ..group.operation import await_groups, look
 from ..host import Finished, Host, Refused
 from ..journal.lines import last_lines
 from ..services import parse_properties
@@ -55,12 +55,16 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     if action == "stop":
         # a unit that had failed is stopped already; systemd would list it for ever
         host.run(["systemctl", "reset-failed", "--", *units], SHOW_S)
+    stack, awaits = str(request.get("stack") or ""), request.get("awaits")
+    if stack and isinstance(awaits, list):
+        names = [str(name) for name in awaits]
+        await_groups(host, stack, names, float(str(request.get("await_s") or 0.0)))
     log_lines = int(str(request.get("log_lines") or 0))
     shown = show_units(host, units)
     rows = [_row(host, unit, shown.get(unit, {}), log_lines) for unit in units]
     report: Dict[str, object] = {"schema_version": 1, "units": rows, "message": message}
-    if request.get("stack"):
-        report.update(look(host, str(request["stack"])))
+    if stack:
+        report.update(look(host, stack))
     return report
 
 

@@ -9,7 +9,7 @@ from ..kinds.table import KINDS, bring
 from ..lock import host_lock
 from .declared import is_declared, joined_with, without
 from .lasting import persistent_steps
-from .reload_guard import forbids_reload, held_back, is_rewritten, why_not_reload
+from .reload_guard import forbids_reload, held_back, is_rewritten, knows_any, why_not_reload
 from .report import Row, row_of
 from .rollback import HOST_SCOPE, Record, load_record, remembered_step, save_record
 from .steps import Step, change, difference, observe, promise
@@ -120,15 +120,18 @@ def _converge(
         undone = _part("laying_out").lay_out(host, request, waiting, before)
         rows.update(undone)
         pending = [place for place in pending if place not in undone]
-    reload_needed = False
+    reload_needed, new_units = False, []
     for place in pending:
         step, note = steps[place], notes.get(steps[place].item.id, "")
         row = change(host, step, note) if mode != "check" else promise(step, note)
         if with_diff:
             row["diff"] = difference(step)
         is_unit = bool(step.item.document.get("unit"))
-        reload_needed |= mode != "check" and row["state"] == "changed" and is_unit
+        if is_unit and mode != "check" and row["state"] == "changed":
+            reload_needed |= is_rewritten(step)
+            new_units.append(step.item.target)
         rows[place] = row
+    reload_needed = reload_needed or (mode != "boot" and knows_any(host, new_units))
     return [rows[place] for place in range(len(steps))], reload_needed
 
 
@@ -187,7 +190,8 @@ def _reload_units(host: Host, rows: List[Row], request: Dict[str, object]) -> bo
     """Make systemd read the changed unit texts, once; a failure is a row of its own.
 
     New and removed units need none: systemd reads the former when they are started, and forgets the latter when they
-    have ended. So where a reload would hurt, and nothing else has changed by now, it is left out.
+    have ended. So there is none for new ones, unless systemd has something of their names (`knows_any`); and where it
+    would hurt, and nothing else has changed by now, it is left out.
     """
     if not host.has_systemd() or forbids_reload(request, host):
         return False

@@ -1,4 +1,7 @@
-"""Which modules a request to the state needs beside those that all of them do."""
+"""Which modules a request to the state needs beside those that all of them do.
+
+Whoever asks may know what the host has recorded (`recorded_kinds`): told at once, it is not asked for afterwards.
+"""
 
 from typing import Dict, List
 
@@ -10,7 +13,9 @@ def parts_of(request: Dict[str, object]) -> List[str]:
     mode, listed = request.get("mode"), request.get("items")
     takes_back = mode in ("rollback", "remove")
     items = listed if isinstance(listed, list) else []
-    found = modules_of(KINDS if takes_back else [str(one.get("kind")) for one in items])
+    told = request.get("recorded_kinds")
+    kinds = [str(one.get("kind")) for one in items] + (told if isinstance(told, list) else [])
+    found = modules_of(KINDS if takes_back else kinds)
     if takes_back or request.get("prunes"):
         found.append("state.taking_back")
     if mode == "apply":

@@ -8,6 +8,7 @@ Pods are the same containers, but nothing on a node says in short whose devices 
 
 import glob
 import json
+import os
 from typing import Dict, List
 
 from ..facts.device_holders import holders_of
@@ -17,6 +18,7 @@ from .steps import Step
 
 ALLOW = "daemon-reload"
 LOOK_S = 10.0
+UNIT_FOLDER = "/etc/systemd/system"
 # Slices of systemd's own making: the kubelet with the cgroupfs driver has `/kubepods`.
 POD_SLICE = "kubepods.slice"
 GPUS = "/dev/nvidia[0-9]*"
@@ -75,6 +77,22 @@ def why_not_reload(request: Dict[str, object], host: Host, changing: List[Step])
     if not any(is_rewritten(step) for step in changing):
         return ""
     return forbids_reload(request, host)
+
+
+def knows_any(host: Host, paths: List[str]) -> bool:
+    """Whether systemd has a unit of one of these files in memory, be it as one that is not there.
+
+    Then only a reload has it read the file. All others it reads when they are started, which asks nothing of the units
+    of everybody else.
+    """
+    if not paths or not host.has_systemd():
+        return False
+    if any(os.path.dirname(path) != UNIT_FOLDER for path in paths):
+        return True  # a drop-in, whose unit may be anybody's
+    names = [os.path.basename(path).replace("@.", "@*.") for path in paths]
+    words = ["systemctl", "list-units", "--all", "--plain", "--no-legend", "--full", "--"]
+    listed = host.run([*words, *names], LOOK_S)
+    return listed.exit_code != 0 or bool(listed.stdout.strip())
 
 
 def forbids_reload(request: Dict[str, object], host: Host) -> str:

@@ -46,11 +46,13 @@ class FirstLook:
         scene: the hosts, with the deployment's processes that run.
         states: what each host's state check found.
         units: the deployment's units, by process id.
+        told: what each host said of its units and groups, as `handover.read_look` reads it.
     """
 
     scene: Scene
     states: Mapping[str, Report]
     units: Mapping[str, UnitState]
+    told: Mapping[str, Report]
 
 
 def look(
@@ -93,16 +95,20 @@ def look(
     observed: dict[str, ObservedHost] = {}
     checked: dict[str, Report] = {}
     units: dict[str, UnitState] = {}
+    of_units: dict[str, Report] = {}
     for host, report in reports.items():
         told = dict(zip(also[host], reports_along(host, report), strict=True))
-        checked[host] = told["state"]
+        checked[host], of_units[host] = told["state"], told["units"]
         units.update(read_units(host, told["units"], deployment.units().get(host, {})))
         observed[host] = read_observed(
             host, report, sent_s=sent_s, received_s=received_s, also=told
         )
     running = frozenset(process for process, unit in units.items() if unit.is_running)
     return FirstLook(
-        scene=replace(scene, hosts=observed, running=running), states=checked, units=units
+        scene=replace(scene, hosts=observed, running=running),
+        states=checked,
+        units=units,
+        told=of_units,
     )
 
 
@@ -269,7 +275,9 @@ def _also(
     return {
         "listening": listening_request(scene, host),
         "state": states[host] if states is not None else _judged_state(deployment, host),
-        "units": units_request("status", list(deployment.units().get(host, {}))),
+        "units": units_request(
+            "status", list(deployment.units().get(host, {})), groups_of=deployment.plan.stack
+        ),
     }
 
 
@@ -286,4 +294,5 @@ def _judged_state(deployment: Deployment, host: str) -> Request:
         "stack": deployment.plan.stack,
         "release": deployment.plan.hash,
         "items": items,
+        "recorded_kinds": deployment.states[host].kinds_of("tuning"),
     }

@@ -157,7 +157,7 @@ def install_on_host(work: HostAtWork, wish: Wish) -> Result:
         here = part_of(deployment)
         judged = judge_hosts(here, secrets, tunes=False, replaces=False, gate=None)
         make_way(here, judged)
-        apply_state(deployment, judged.found, secrets, tunes=False)
+        apply_state(deployment, judged, secrets, tunes=False)
     return state_result(rows_of(fleet.reports[-1], "items"), checks=wish.checks)
 
 
