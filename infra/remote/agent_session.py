@@ -88,19 +88,22 @@ class AgentSession:
         return None if self._talk is None or self._talk.is_over else self._talk
 
     def _first_turn(self, request: Mapping[str, object], timeout_s: float) -> dict[str, object]:
-        """Start the agent with what this request needs."""
-        said = agent_program(request) + framed_request({"deadline_s": timeout_s, **request})
-        self._carried = set(agent_modules(request))
+        """Start the agent with what this request needs, which is packed while its interpreter starts."""
         if self._password is None:
             self._talk = self._host.talk(agent_command(sudo=True, mode="turns"))
-            return self._turn(self._talk, said, timeout_s)
-        dialogue = Dialogue(self._host.name, self._password, said)
+            return self._turn(self._talk, self._first_words(request, timeout_s), timeout_s)
+        dialogue = Dialogue(self._host.name, self._password, self._first_words(request, timeout_s))
         command = agent_command(sudo=True, asks=True, mode="turns")
         self._talk = self._host.talk(command, reply=dialogue.reply)
         try:
             return self._turn(self._talk, b"", timeout_s, dialogue)
         finally:
             dialogue.close()
+
+    def _first_words(self, request: Mapping[str, object], timeout_s: float) -> bytes:
+        """The program with what this request needs, and the request."""
+        self._carried = set(agent_modules(request))
+        return agent_program(request) + framed_request({"deadline_s": timeout_s, **request})
 
     def _next_turn(
         self,
