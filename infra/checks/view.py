@@ -14,6 +14,7 @@ from infra.catalog.read_releases import read_release
 from infra.catalog.schema import Accelerator, Checkpoint, Release
 from infra.catalog.versions import version_numbers
 from infra.engines.command_line import as_int, as_map
+from infra.engines.own_settings import OWN_FLAGS, OWN_VARIABLES
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
 from infra.engines.routers import read_router
@@ -22,32 +23,6 @@ from infra.plan.process import Plan, Process
 from infra.spec.stack import KUBERNETES, StackSpec
 
 Severity = Literal["error", "warning"]
-
-# What differs between processes that are otherwise one command.
-OWN_FLAGS = frozenset(
-    {
-        "port",
-        "data-parallel-rank",
-        "data-parallel-start-rank",
-        "node-rank",
-        "headless",
-        "data-parallel-address",
-        "master-addr",
-        "dist-init-addr",
-    }
-)
-OWN_VARIABLES = frozenset(
-    {
-        "CUDA_VISIBLE_DEVICES",
-        "HIP_VISIBLE_DEVICES",
-        "ASCEND_RT_VISIBLE_DEVICES",
-        "VLLM_HOST_IP",
-        "VLLM_NIXL_SIDE_CHANNEL_HOST",
-        "VLLM_MOONCAKE_BOOTSTRAP_PORT",
-        "HCCL_IF_IP",
-    }
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:

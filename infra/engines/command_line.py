@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from infra.catalog.flags import FlagCatalogue, FlagFact
 from infra.catalog.schema import FlagData
+from infra.engines.own_settings import OWN_FLAGS
 
 # vLLM's readers accept 32k (1000) and 32K (1024): vllm utils/argparse_utils.py@0.22.1, human_readable_int.
 _SIZES = {
@@ -21,6 +22,8 @@ _SIZES = {
     "G": 2**30,
     "T": 2**40,
 }
+
+_OWN_WORDS = frozenset(f"--{name}" for name in OWN_FLAGS)
 
 _COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
@@ -70,26 +73,15 @@ def parse_flags(words: Sequence[str], catalogue: FlagCatalogue) -> ParsedFlags:
         words: argv behind the program and its subcommand.
         catalogue: the release's flags.
     """
-    values: dict[str, object] = {}
-    positionals: list[str] = []
-    rejected: list[tuple[str, str]] = []
-    start = 0
-    flags = [i for i, word in enumerate(words) if word[:1] == "-" and _looks_like_flag(word)]
-    for end in (*flags, len(words)):
-        if end > start:
-            chunk = _read_chunk(tuple(words[start:end]), catalogue)
-            positionals += chunk.positionals
-            rejected += chunk.rejected
-            if chunk.keys:
-                _store_dotted(values, chunk)
-            elif chunk.name:
-                values[chunk.name] = chunk.value
-        start = end
-    return ParsedFlags(values, tuple(positionals), tuple(rejected))
+    own = next((i for i, word in enumerate(words) if word in _OWN_WORDS), len(words))
+    shared = _read_shared(tuple(words[:own]), catalogue)
+    return _read_chunks(words[own:], catalogue, shared)
 
 
 def as_int(value: object, default: int) -> int:
     """A parsed value as a whole number; `default` when it is not there."""
+    if type(value) is int:
+        return value
     if value is None:
         return default
     try:
@@ -147,6 +139,33 @@ class _Chunk:
     value: object = None
     positionals: tuple[str, ...] = ()
     rejected: tuple[tuple[str, str], ...] = ()
+
+
+@lru_cache(maxsize=1024)
+def _read_shared(words: tuple[str, ...], catalogue: FlagCatalogue) -> ParsedFlags:
+    """The words before the first that differs from process to process: a large plan has a handful of such beginnings."""
+    return _read_chunks(words, catalogue, ParsedFlags({}, (), ()))
+
+
+def _read_chunks(
+    words: Sequence[str], catalogue: FlagCatalogue, before: ParsedFlags
+) -> ParsedFlags:
+    """Words from one flag to the next, read one after the other behind what was read `before`."""
+    values = dict(before.values)
+    positionals, rejected = [*before.positionals], [*before.rejected]
+    start = 0
+    flags = [i for i, word in enumerate(words) if word[:1] == "-" and _looks_like_flag(word)]
+    for end in (*flags, len(words)):
+        if end > start:
+            chunk = _read_chunk(tuple(words[start:end]), catalogue)
+            positionals += chunk.positionals
+            rejected += chunk.rejected
+            if chunk.keys:
+                _store_dotted(values, chunk)
+            elif chunk.name:
+                values[chunk.name] = chunk.value
+        start = end
+    return ParsedFlags(values, tuple(positionals), tuple(rejected))
 
 
 @lru_cache(maxsize=65536)

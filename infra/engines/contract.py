@@ -144,6 +144,10 @@ class Engine(Protocol):
         """What every process of the role gets, in the order in which it is written."""
         ...
 
+    def group_part(self, context: GroupContext) -> Part:
+        """What every process of one replica gets, written behind the own part of each."""
+        ...
+
     def own_part(self, context: ProcessContext) -> Part:
         """What this process alone gets."""
         ...

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.command_line import as_int, parse_flags
 from infra.engines.contract import (
+    GroupContext,
     Part,
     PortRequest,
     ProcessContext,
@@ -124,6 +125,11 @@ class Sglang:
             env_prepend=tuple(settings.env_prepend.values()),
             mounts=settings.mounts,
         )
+
+    def group_part(self, context: GroupContext) -> Part:
+        """Nothing: a server is one process per host, and each is told all of it."""
+        del context
+        return Part()
 
     def own_part(self, context: ProcessContext) -> Part:
         """Port, node rank, bootstrap port, the host's HCAs, the device mask."""

@@ -13,6 +13,7 @@ from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import Mount
 from infra.engines import vllm_reading
 from infra.engines.contract import (
+    GroupContext,
     Part,
     PortRequest,
     ProcessContext,
@@ -171,10 +172,31 @@ class Vllm:
         del settings
         return ()
 
-    def own_part(self, context: ProcessContext) -> Part:
-        """Port, rank and addresses, by mode; the device mask; the KV side channel."""
+    def group_part(self, context: GroupContext) -> Part:
+        """Where rank 0 waits for the handshake; what the KV transfer of the group is told."""
         return Part(
-            flags=(*_http_flags(context), *_parallel_flags(context), *self.own_kv_flags(context)),
+            flags=(*_handshake_flags(context), *self.group_kv_flags(context)),
+            env=self.group_kv_variables(context),
+        )
+
+    def group_kv_flags(self, context: GroupContext) -> tuple[Flag, ...]:
+        """Nothing: NIXL and upstream Mooncake take ports from the environment."""
+        del context
+        return ()
+
+    def group_kv_variables(self, context: GroupContext) -> tuple[Variable, ...]:
+        """The side channel's base."""
+        if "side_channel" not in context.ports:
+            return ()
+        why = "one base per group: vLLM adds the data-parallel rank"
+        return (
+            owned_variable("VLLM_NIXL_SIDE_CHANNEL_PORT", context.ports["side_channel"], why),
+        )
+
+    def own_part(self, context: ProcessContext) -> Part:
+        """Port and rank, by mode; the device mask; the address peers dial for KV."""
+        return Part(
+            flags=(*_http_flags(context), *_parallel_flags(context)),
             env=(
                 *_device_mask(context),
                 *_address_variables(context),
@@ -182,21 +204,13 @@ class Vllm:
             ),
         )
 
-    def own_kv_flags(self, context: ProcessContext) -> tuple[Flag, ...]:
-        """Nothing: NIXL and upstream Mooncake take ports from the environment."""
-        del context
-        return ()
-
     def own_kv_variables(self, context: ProcessContext) -> tuple[Variable, ...]:
-        """The side channel's base (vLLM adds the rank itself) and the address peers dial."""
-        ports = context.group.ports
-        if "side_channel" in ports:
-            why = "one base per group: vLLM adds the data-parallel rank"
+        """The side channel's address, or the bootstrap's port."""
+        if "side_channel" in context.group.ports:
             return (
                 owned_variable(
                     "VLLM_NIXL_SIDE_CHANNEL_HOST", context.facts.address, "bound and advertised"
                 ),
-                owned_variable("VLLM_NIXL_SIDE_CHANNEL_PORT", ports["side_channel"], why),
             )
         if "bootstrap" in context.ports:
             return (
@@ -326,10 +340,16 @@ def _parallel_flags(context: ProcessContext) -> tuple[Flag, ...]:
             flags.append(
                 owned("data-parallel-start-rank", context.first_rank, "first rank on this host")
             )
-    if "dp_rpc" in group.ports:
-        flags.append(owned("data-parallel-address", group.leader_address, "the host of rank 0"))
-        flags.append(owned("data-parallel-rpc-port", group.ports["dp_rpc"], "bound by rank 0"))
     return tuple(flags)
+
+
+def _handshake_flags(group: GroupContext) -> tuple[Flag, ...]:
+    if "dp_rpc" not in group.ports:
+        return ()
+    return (
+        owned("data-parallel-address", group.leader_address, "the host of rank 0"),
+        owned("data-parallel-rpc-port", group.ports["dp_rpc"], "bound by rank 0"),
+    )
 
 
 def _multi_node_flags(context: ProcessContext) -> tuple[Flag, ...]:

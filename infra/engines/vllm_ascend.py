@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra.catalog.schema import Mount
-from infra.engines.contract import PortRequest, ProcessContext, owned
+from infra.engines.contract import GroupContext, PortRequest, ProcessContext, owned
 from infra.engines.settings import Flag, RoleSettings, Variable
 from infra.engines.vllm import KV_ROLES, Vllm
 from infra.spec.stack import RoleName
@@ -41,24 +41,28 @@ class VllmAscend(Vllm):
         """
         return () if settings.kv_transfer is None else (HCCN_CONF,)
 
-    def own_kv_flags(self, context: ProcessContext) -> tuple[Flag, ...]:
+    def group_kv_flags(self, context: GroupContext) -> tuple[Flag, ...]:
         """`--kv-transfer-config` with the sizes of one instance of each role, as the connector asserts."""
-        group = context.group
-        if group.settings.kv_transfer is None:
+        if context.settings.kv_transfer is None:
             return ()
         config = {
             "kv_connector": "MooncakeConnectorV1",
-            "kv_role": KV_ROLES[group.settings.role],
-            "kv_port": str(group.ports["kv"]),
-            "engine_id": str(group.index),
+            "kv_role": KV_ROLES[context.settings.role],
+            "kv_port": str(context.ports["kv"]),
+            "engine_id": str(context.index),
             "kv_connector_extra_config": {
-                name: _sizes(group.peers, name) for name in ("prefill", "decode")
+                name: _sizes(context.peers, name) for name in ("prefill", "decode")
             },
         }
         return (owned("kv-transfer-config", config, "from kv_transfer; sizes are per instance"),)
 
-    def own_kv_variables(self, context: ProcessContext) -> tuple[Variable, ...]:
+    def group_kv_variables(self, context: GroupContext) -> tuple[Variable, ...]:
         """Nothing: the connector takes its port from the flag."""
+        del context
+        return ()
+
+    def own_kv_variables(self, context: ProcessContext) -> tuple[Variable, ...]:
+        """Nothing, as for the group."""
         del context
         return ()
 

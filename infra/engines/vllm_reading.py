@@ -85,19 +85,20 @@ def read(
         num_devices: devices of its host.
         catalogue: flags of the pinned release.
     """
-    told = tuple(word for name in VARIABLES if name in env for word in (name, env[name]))
-    return _read(argv, told, num_devices, catalogue)
+    return _read(argv, tuple(map(env.get, VARIABLES)), num_devices, catalogue)
 
 
 @lru_cache(maxsize=32768)
 def _read(
     argv: tuple[str, ...],
-    told: tuple[str, ...],
+    told: tuple[str | None, ...],
     num_devices: int,
     catalogue: FlagCatalogue,
 ) -> Reading:
     """A plan is read when it is compiled and again when it is judged: the second time is free."""
-    env = dict(zip(told[::2], told[1::2], strict=True))
+    env = {
+        name: value for name, value in zip(VARIABLES, told, strict=True) if value is not None
+    }
     wrapped = is_wrapped(argv)
     parsed = parse_flags(engine_words(argv), catalogue)
     parallel = read_parallel(parsed.values)

@@ -1,4 +1,4 @@
-"""One process's argument vector and environment, joined from what its role shares and its own part."""
+"""One process's argument vector and environment: what its role shares, its own part, what its group shares."""
 
 from __future__ import annotations
 
@@ -28,15 +28,35 @@ class RoleCommand:
     env_origins: Mapping[str, Origin]
     mounts: tuple[Mount, ...]
     _joined: dict[tuple[object, ...], Mapping[str, Origin]] = field(default_factory=dict)
+    _filled: dict[HostFacts, Mapping[str, str]] = field(default_factory=dict)
 
     def with_origins(
-        self, common: Mapping[str, Origin], own: Mapping[str, Origin]
+        self, common: Mapping[str, Origin], own: Mapping[str, Origin], group: Mapping[str, Origin]
     ) -> Mapping[str, Origin]:
-        """The common origins and a process's own, one map for all processes with the same ones."""
-        key = (id(common), *own, *map(id, own.values()))
+        """The common origins, a process's own and its group's, one map for all processes with the same ones."""
+        key = (id(common), *own, *map(id, own.values()), *group, *map(id, group.values()))
         if key not in self._joined:
-            self._joined[key] = {**common, **own}
+            self._joined[key] = {**common, **own, **group}
         return self._joined[key]
+
+    def env_on(self, facts: HostFacts) -> Mapping[str, str]:
+        """The role's variables on a host, sorted; templates filled once for all of its processes."""
+        if facts not in self._filled:
+            values = {name: fill_template(template, facts) for name, template in self.templates}
+            told = {name: value for name, value in values.items() if value is not None}
+            self._filled[facts] = dict(sorted({**self.env, **told}.items()))
+        return self._filled[facts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCommand:
+    """What is spelt once per group, beside what its role shares."""
+
+    role: RoleCommand
+    words: tuple[str, ...]
+    flag_origins: Mapping[str, Origin]
+    env: Mapping[str, str]
+    env_origins: Mapping[str, Origin]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,21 +92,31 @@ def spell_role(
     )
 
 
-def spell_process(role: RoleCommand, own: Part, facts: HostFacts) -> Command:
-    """The role's words, then the process's own; variables sorted, templates filled with the host's facts."""
+def spell_group(role: RoleCommand, part: Part) -> GroupCommand:
+    """The part of a group, spelt for the release of its role."""
+    words, origins = _spell(part, role.catalogue)
+    return GroupCommand(
+        role=role,
+        words=words,
+        flag_origins=origins,
+        env={v.name: v.value for v in part.env},
+        env_origins={v.name: v.origin for v in part.env},
+    )
+
+
+def spell_process(group: GroupCommand, own: Part, facts: HostFacts) -> Command:
+    """The role's words, the process's own, then the group's; variables sorted, templates filled with the host's facts."""
+    role = group.role
     words, origins = _spell(own, role.catalogue)
-    env = dict(role.env)
-    for name, template in role.templates:
-        value = fill_template(template, facts)
-        if value is not None:
-            env[name] = value
+    env = {**role.env_on(facts), **group.env}
     env.update((variable.name, variable.value) for variable in own.env)
+    env_origins = {variable.name: variable.origin for variable in own.env}
     return Command(
-        argv=role.program + role.words + words,
+        argv=role.program + role.words + words + group.words,
         env=dict(sorted(env.items())),
         env_prepend=role.env_prepend,
-        flag_origins=role.with_origins(role.flag_origins, origins),
-        env_origins=role.with_origins(role.env_origins, {v.name: v.origin for v in own.env}),
+        flag_origins=role.with_origins(role.flag_origins, origins, group.flag_origins),
+        env_origins=role.with_origins(role.env_origins, env_origins, group.env_origins),
     )
 
 

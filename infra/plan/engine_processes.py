@@ -9,8 +9,15 @@ from infra.catalog.flags import FlagCatalogue
 from infra.engines.contract import Engine, GroupContext, PortName, PortRequest, ProcessContext
 from infra.engines.reading import Reading
 from infra.engines.settings import RoleSettings
-from infra.inventory.hosts import AddressBook
-from infra.plan.command import Command, RoleCommand, spell_process, spell_role
+from infra.inventory.hosts import AddressBook, HostFacts
+from infra.plan.command import (
+    Command,
+    GroupCommand,
+    RoleCommand,
+    spell_group,
+    spell_process,
+    spell_role,
+)
 from infra.plan.ports import PortAllocator, allocate_group
 from infra.plan.process import Connect, Process
 from infra.plan.topology import Group, Seat, Topology
@@ -18,14 +25,22 @@ from infra.spec.stack import RoleName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """What the processes of a group have in common."""
+
+    name: str
+    context: GroupContext
+    command: GroupCommand
+
+
+@dataclass(slots=True, kw_only=True)
 class _Spelt:
     """A process whose command is written and read back; its dials still wait for the other processes."""
 
     id: str
-    group: Group
+    group: _Group
     host: str
     address: str
-    role: RoleCommand
     command: Command
     reading: Reading
 
@@ -52,6 +67,7 @@ class EngineCompiler:
     client_port: int | None
     num_devices: Mapping[str, int]
     _commands: dict[RoleName, RoleCommand] = field(default_factory=dict)
+    _facts: dict[str, HostFacts] = field(default_factory=dict)
     _num_on_host: dict[str, int] = field(default_factory=dict)
 
     def compile_all(self, topology: Topology) -> list[Process]:
@@ -76,9 +92,14 @@ class EngineCompiler:
             ports=shared,
             peers=self.peers,
         )
-        return [
-            self._compile_seat(group, seat, context, own[i]) for i, seat in enumerate(group.seats)
-        ]
+        spelt = _Group(
+            name=group.name,
+            context=context,
+            command=spell_group(
+                self._role_command(group.settings), self.engine.group_part(context)
+            ),
+        )
+        return [self._compile_seat(spelt, seat, own[i]) for i, seat in enumerate(group.seats)]
 
     def _requests(self, group: Group) -> dict[int, tuple[PortRequest, ...]]:
         num_nodes = len(group.hosts)
@@ -91,29 +112,26 @@ class EngineCompiler:
                 )
         return {i: asked[len(seat.ranks), seat.is_leader] for i, seat in enumerate(group.seats)}
 
-    def _compile_seat(
-        self, group: Group, seat: Seat, context: GroupContext, ports: dict[PortName, int]
-    ) -> _Spelt:
+    def _compile_seat(self, group: _Group, seat: Seat, ports: dict[PortName, int]) -> _Spelt:
         if self.client_port is not None and "http" in ports:
             ports = {**ports, "http": self.client_port}
-        facts = self.book.facts(seat.host)
+        facts, num_devices = self._facts_of(seat.host), self.num_devices[seat.host]
         own = self.engine.own_part(
             ProcessContext(
-                group=context,
+                group=group.context,
                 facts=facts,
                 ports=ports,
                 devices=seat.devices,
-                host_devices=self.num_devices[seat.host],
+                host_devices=num_devices,
                 ranks=seat.ranks,
                 first_rank=seat.first_rank,
                 node=seat.node,
                 is_leader=seat.is_leader,
             )
         )
-        role = self._role_command(group.settings)
-        command = spell_process(role, own, facts)
+        command = spell_process(group.command, own, facts)
         reading = self.engine.read(
-            command.argv, command.env, num_devices=self.num_devices[seat.host], flags=self.flags
+            command.argv, command.env, num_devices=num_devices, flags=self.flags
         )
         number = self._num_on_host.get(seat.host, 0)
         self._num_on_host[seat.host] = number + 1
@@ -122,10 +140,14 @@ class EngineCompiler:
             group=group,
             host=seat.host,
             address=self.book.address(seat.host, seen_from=seat.host),
-            role=role,
             command=command,
             reading=reading,
         )
+
+    def _facts_of(self, host: str) -> HostFacts:
+        if host not in self._facts:
+            self._facts[host] = self.book.facts(host)
+        return self._facts[host]
 
     def _role_command(self, settings: RoleSettings) -> RoleCommand:
         if settings.role not in self._commands:
@@ -137,7 +159,7 @@ class EngineCompiler:
 
 def _process(spelt: _Spelt, owners: Mapping[tuple[str, int], str]) -> Process:
     """A dial that nobody answers keeps its bare address, for the checks to find."""
-    reading, command = spelt.reading, spelt.command
+    group, reading, command = spelt.group, spelt.reading, spelt.command
     connects = tuple(
         Connect(
             name=d.name, to=owners.get((d.address, d.port), f"{d.address}:{d.port}"), port=d.port
@@ -148,10 +170,10 @@ def _process(spelt: _Spelt, owners: Mapping[tuple[str, int], str]) -> Process:
     return Process(
         id=spelt.id,
         kind="engine",
-        group=spelt.group.name,
+        group=group.name,
         host=spelt.host,
-        role=spelt.group.settings.role,
-        replica=spelt.group.replica,
+        role=group.context.settings.role,
+        replica=group.context.replica,
         dp_ranks=reading.dp_ranks,
         devices=reading.devices,
         endpoint=None if port is None else f"http://{spelt.address}:{port}",
@@ -159,7 +181,7 @@ def _process(spelt: _Spelt, owners: Mapping[tuple[str, int], str]) -> Process:
         connects=connects,
         env=command.env,
         env_prepend=command.env_prepend,
-        mounts=spelt.role.mounts,
+        mounts=group.command.role.mounts,
         argv=command.argv,
         flag_origins=command.flag_origins,
         env_origins=command.env_origins,
