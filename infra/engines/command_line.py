@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from infra.catalog.flags import FlagCatalogue, FlagFact
 from infra.catalog.schema import FlagData
@@ -28,8 +29,7 @@ _OWN_WORDS = frozenset(f"--{name}" for name in OWN_FLAGS)
 _COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedFlags:
+class ParsedFlags(NamedTuple):
     """What a parser makes of argv words.
 
     Args:
@@ -143,7 +143,7 @@ class _Chunk:
 
 @lru_cache(maxsize=1024)
 def _read_shared(words: tuple[str, ...], catalogue: FlagCatalogue) -> ParsedFlags:
-    """The words before the first that differs from process to process: a large plan has a handful of such beginnings."""
+    """The words before the first that is a process's own: a large plan has a handful of such beginnings."""
     return _read_chunks(words, catalogue, ParsedFlags({}, (), ()))
 
 

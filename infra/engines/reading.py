@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +16,7 @@ class Bind:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dial:
+class Dial(NamedTuple):
     """An address and port that the command line names for connecting to."""
 
     name: str

@@ -26,7 +26,7 @@ _MODULES: Mapping[str, tuple[Literal["engine", "router"], Family]] = {
 }
 _PROXY_SCRIPT = "load_balance_proxy_server_example.py"
 # Programs whose flags are an engine's and their own: what the engine's parser would refuse, they may take.
-WRAPPED_MODULES = ("dynamo.vllm", "dynamo.sglang")
+WRAPPED_MODULES = frozenset({"dynamo.vllm", "dynamo.sglang"})
 # Their own flags → how many words each takes (ai-dynamo components, as srt-slurm and its recipes write them).
 _WRAPPERS_OWN: Mapping[str, int] = {
     "--disaggregation-mode": 1,
@@ -64,6 +64,12 @@ class Program:
     canonical: tuple[str, ...]
 
 
+_SERVE: Mapping[str, Program] = {
+    "vllm": Program("engine", "vllm", 2, ("vllm", "serve")),
+    "sglang": Program("engine", "sglang", 2, ("sglang", "serve")),
+}
+
+
 def recognise(words: Sequence[str]) -> Program | None:
     """The engine or router that a command line starts, None for any other program."""
     if not words:
@@ -71,9 +77,8 @@ def recognise(words: Sequence[str]) -> Program | None:
     name = words[0].rpartition("/")[2]
     if _PYTHON.match(name):
         return _of_python(words)
-    if name in ("vllm", "sglang") and tuple(words[1:2]) == ("serve",):
-        family: Family = "vllm" if name == "vllm" else "sglang"
-        return Program("engine", family, 2, (name, "serve"))
+    if name in _SERVE and tuple(words[1:2]) == ("serve",):
+        return _SERVE[name]
     if name in _ROUTERS:
         family, canonical = _ROUTERS[name]
         length = 2 if tuple(words[1:2]) == ("launch",) else 1
@@ -118,7 +123,7 @@ def role_told(argv: Sequence[str]) -> Literal["prefill", "decode"] | None:
 
 def is_wrapped(argv: Sequence[str]) -> bool:
     """Whether another program takes the engine's flags beside its own."""
-    return any(module in argv[:5] for module in WRAPPED_MODULES)
+    return not WRAPPED_MODULES.isdisjoint(argv[:5])
 
 
 def _of_python(words: Sequence[str]) -> Program | None:

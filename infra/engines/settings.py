@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from infra.catalog.schema import Accelerator, Checkpoint, FlagData, Mount, Release
 from infra.spec.stack import KvTransfer, LoadBalancing, RoleName, Runtime
@@ -33,8 +33,7 @@ class Origin:
         return f"{self.kind} {self.name}" + (f" ({self.detail})" if self.detail else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
+class Flag(NamedTuple):
     """One flag of a command line. `name` without dashes; True and False are switches."""
 
     name: str
@@ -42,8 +41,7 @@ class Flag:
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
+class Variable(NamedTuple):
     """One environment variable; the value may hold `{address}`, `{interface}`, `{rdma_devices}`."""
 
     name: str

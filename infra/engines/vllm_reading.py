@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.command_line import ParsedFlags, as_int, as_map, parse_flags
@@ -27,8 +26,7 @@ DEFAULT_EVENTS_ENDPOINT = "tcp://*:5557"
 Mode = Literal["single", "internal", "hybrid", "external", "multi-port", "multi-node"]
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
+class Parallel(NamedTuple):
     """The parallel layout that a command line asks for, sizes in ranks and devices."""
 
     mode: Mode
@@ -49,15 +47,13 @@ class Parallel:
         return self.tensor * self.pipeline
 
     @property
-    def ranks(self) -> tuple[int, ...]:
+    def ranks(self) -> range:
         """Ranks whose core runs in this process."""
         if self.mode == "multi-node":
             first, inside = divmod(self.node * self.local_devices, self.rank_devices)
             count = self.local_devices // self.rank_devices
-            return (
-                tuple(range(first, first + count)) if count else ((first,) if inside == 0 else ())
-            )
-        return tuple(range(self.first_rank, self.first_rank + self.local))
+            return range(first, first + (count or int(inside == 0)))
+        return range(self.first_rank, self.first_rank + self.local)
 
     @property
     def local_devices(self) -> int:
@@ -102,19 +98,20 @@ def _read(
     wrapped = is_wrapped(argv)
     parsed = parse_flags(engine_words(argv), catalogue)
     parallel = read_parallel(parsed.values)
+    ranks = parallel.ranks
     http_port = None
     if not parallel.headless and not wrapped:
         http_port = as_int(parsed.values.get("port"), DEFAULT_HTTP_PORT)
     return Reading(
         flags=_with_model(parsed),
         unknown=() if wrapped else parsed.rejected,
-        dp_ranks=parallel.ranks,
+        dp_ranks=tuple(ranks),
         devices=read_devices(env, parallel.local_devices, num_devices),
         http_port=http_port,
         binds=_binds(parsed.values, env, parallel, http_port),
         dials=_dials(parsed.values, parallel),
         group_size=parallel.data,
-        is_leader=0 in parallel.ranks,
+        is_leader=0 in ranks,
         extra={"parallel": parallel},
     )
 
@@ -207,12 +204,12 @@ def _event_binds(config: Mapping[str, object], parallel: Parallel) -> list[Bind]
 
     Source: vllm config/kv_events.py, distributed/kv_events.py@0.22.1 (offset_endpoint_port).
     """
-    is_on = bool(config.get("enable_kv_cache_events")) and config.get("publisher") != "null"
+    if not config.get("enable_kv_cache_events") or config.get("publisher") == "null":
+        return []
     endpoint = str(config.get("endpoint") or DEFAULT_EVENTS_ENDPOINT)
     _, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
     if (
-        not is_on
-        or not parallel.ranks
+        not parallel.ranks
         or not endpoint.startswith("tcp://*")
         or not (colon and port.isdecimal())
     ):

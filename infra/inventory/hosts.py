@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 NameOrigin = Literal["inventory", "facts", "placeholder"]
 """Where the name of an interface or HCA comes from: written by people, found by `fab facts`, or made up."""
@@ -77,8 +77,7 @@ class Inventory:
         return next((host for host in self.hosts if host.name == name), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFacts:
+class HostFacts(NamedTuple):
     """What a process's command line takes from the host it runs on."""
 
     address: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import Mount
@@ -59,8 +60,7 @@ class GroupCommand:
     env_origins: Mapping[str, Origin]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(NamedTuple):
     """A process's whole command. Origins are by argv word (`--port`) and by variable."""
 
     argv: tuple[str, ...]
@@ -105,7 +105,7 @@ def spell_group(role: RoleCommand, part: Part) -> GroupCommand:
 
 
 def spell_process(group: GroupCommand, own: Part, facts: HostFacts) -> Command:
-    """The role's words, the process's own, then the group's; variables sorted, templates filled with the host's facts."""
+    """The role's words, the process's own, its group's; variables sorted, templates filled with the host's facts."""
     role = group.role
     words, origins = _spell(own, role.catalogue)
     env = {**role.env_on(facts), **group.env}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from infra.catalog.schema import Mount
 from infra.engines.reading import Bind
@@ -14,8 +14,7 @@ from infra.spec.stack import Platform, Runtime
 ProcessKind = Literal["engine", "router"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connect:
+class Connect(NamedTuple):
     """A dial that the process's own command line orders: a port of another process."""
 
     name: str
