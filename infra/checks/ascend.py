@@ -93,7 +93,7 @@ def numbers_are_numbers(view: PlanView) -> Iterator[Finding]:
     """Variables that vllm-ascend reads as numbers hold whole numbers: `1`, and not `true`."""
     if _plugin(view) < SINCE_ROLES:
         return
-    known = view.catalog.environment_names(view.release.envs_catalogues).names
+    known = view.environment.names
     for process in _on_ascend(view):
         for name in NUMBER_VARIABLES:
             value = process.env.get(name)
@@ -294,7 +294,7 @@ def _plugin(view: PlanView) -> tuple[int, int, int]:
 
 def _known_keys(view: PlanView) -> frozenset[str]:
     """The keys of `additional-config` that the release reads."""
-    return view.catalog.environment_names(view.release.envs_catalogues).additional_config
+    return view.environment.additional_config
 
 
 def _additional(view: PlanView, process: Process) -> Mapping[str, object]:

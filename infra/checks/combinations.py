@@ -18,16 +18,18 @@ UNKNOWN = ""  # what a shell fills in
 def settings_combine(view: PlanView) -> Iterator[Finding]:
     """No settings stand together that the release's own configuration code refuses."""
     rows = _rows(view)
+    met = {
+        kind.id: [row for row in rows if row.is_met(_look(view, kind))] for kind in view.kinds.first
+    }
     for process in view.variants:
         look = _look(view, process)
-        for row in rows:
-            if row.is_met(look):
-                shown = [n for n in row.settings() if n in row.when or look(n) is not None]
-                told = " and ".join(_told(name, look) for name in shown)
-                release = f"{view.release.engine} {view.release.version}"
-                what = f"{told}: {release} refuses them together: {row.words(look).rstrip('. ')}."
-                field = _field(process, next(iter(row.when)))
-                yield Finding(field=field, what=what, fix=row.fix, process=process.id)
+        for row in met[view.kinds.of[process.id].id]:
+            shown = [n for n in row.settings() if n in row.when or look(n) is not None]
+            told = " and ".join(_told(name, look) for name in shown)
+            release = f"{view.release.engine} {view.release.version}"
+            what = f"{told}: {release} refuses them together: {row.words(look).rstrip('. ')}."
+            field = _field(process, next(iter(row.when)))
+            yield Finding(field=field, what=what, fix=row.fix, process=process.id)
 
 
 def _rows(view: PlanView) -> list[Combination]:

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from infra.checks.view import Finding, PlanView
+from infra.checks.view import Finding, Place, PlanView
+from infra.engines.reading import Reading
 from infra.plan.process import Process
 
-Owners = Mapping[tuple[str, int], str]
+Row = tuple[object, ...]
 
 
 def derived_fields_agree(view: PlanView) -> Iterator[Finding]:
     """`argv` and `env` are the truth; ranks, devices, binds, connects and endpoint follow from them."""
-    owners = _listeners(view)
+    listeners = {
+        claim.place: claim.process.id for claim in view.claims if claim.process.kind == "engine"
+    }
     for process in view.plan.processes:
-        reading = view.readings[process.id]
-        address = view.addresses[process.host]
-        endpoint = None if reading.http_port is None else f"http://{address}:{reading.http_port}"
-        binds = {(bind.name, bind.port, bind.count) for bind in reading.binds}
-        written_binds = {(bind.name, bind.port, bind.count) for bind in process.binds}
-        pairs: list[tuple[str, object, object]] = [
-            ("dp_ranks", process.dp_ranks, reading.dp_ranks),
-            ("devices", process.devices, reading.devices),
-            ("endpoint", process.endpoint, endpoint),
-            ("binds", sorted(written_binds), sorted(binds)),
-            (
-                "connects",
-                sorted((c.name, c.to, c.port) for c in process.connects),
-                _dialled(view, process, owners),
-            ),
-        ]
-        for name, written, read in pairs:
+        for name, written, read in _derived(view, process, listeners):
             if written != read:
                 told, said = _differing(written, read), _differing(read, written)
                 what = f"{process.id}: {name} is {told}, and its command line says {said}."
@@ -42,21 +29,29 @@ def derived_fields_agree(view: PlanView) -> Iterator[Finding]:
                 )
 
 
-def _listeners(view: PlanView) -> Owners:
-    """Who listens at each (address, port) of the plan, as command lines say."""
-    owners: dict[tuple[str, int], str] = {}
-    for process in view.engines:
-        for bind in view.readings[process.id].binds:
-            for port in range(bind.port, bind.port + bind.count):
-                owners[view.addresses[process.host], port] = process.id
-    return owners
+def _derived(
+    view: PlanView, process: Process, listeners: Mapping[Place, str]
+) -> Iterator[tuple[str, object, object]]:
+    """(field, as the plan has it, as the command line says it), in the order of the plan's fields."""
+    reading, address = view.readings[process.id], view.addresses[process.host]
+    yield "dp_ranks", process.dp_ranks, reading.dp_ranks
+    yield "devices", process.devices, reading.devices
+    port = reading.http_port
+    yield "endpoint", process.endpoint, None if port is None else f"http://{address}:{port}"
+    if process.binds != reading.binds:  # their order may differ, and each counts once
+        yield "binds", _bind_rows(process), _bind_rows(reading)
+    yield "connects", sorted(map(tuple, process.connects)), _dialled(reading, listeners)
 
 
-def _dialled(view: PlanView, process: Process, owners: Owners) -> list[tuple[str, str, int]]:
+def _bind_rows(of: Process | Reading) -> list[Row]:
+    return sorted({(bind.name, bind.port, bind.count) for bind in of.binds})
+
+
+def _dialled(reading: Reading, listeners: Mapping[Place, str]) -> list[Row]:
     """`connects` as the command line says; a dial that nobody answers keeps its bare address."""
     return sorted(
-        (dial.name, owners.get((dial.address, dial.port), f"{dial.address}:{dial.port}"), dial.port)
-        for dial in view.readings[process.id].dials
+        (name, listeners.get((address, port)) or f"{address}:{port}", port)
+        for name, address, port in reading.dials
     )
 
 

@@ -22,7 +22,7 @@ def one_mode(view: PlanView) -> Iterator[Finding]:
     """A process has one load-balancing mode, and the flags that the mode needs."""
     if view.family != "vllm":
         return
-    for process in view.engines:
+    for process in view.where(lambda each: any(_mode_problems(view.flags(each)))):
         for what, fix in _mode_problems(view.flags(process)):
             field = f"roles.{process.role}.load_balancing"
             yield Finding(field=field, what=f"{process.id} {what}", fix=fix, process=process.id)
@@ -56,14 +56,12 @@ def node_place(view: PlanView) -> Iterator[Finding]:
     """A process that spans nodes has a rank below their number, a divisible world, and a fitting executor."""
     if view.family != "vllm":
         return
-    for process in view.engines:
+    for process in view.where(lambda each: as_int(view.flags(each).get("nnodes"), 1) > 1):
         flags = view.flags(process)
         nodes, node = as_int(flags.get("nnodes"), 1), as_int(flags.get("node-rank"), 0)
         executor = flags.get("distributed-executor-backend")
         world = view.size(process, "tensor-parallel-size") * view.readings[process.id].group_size
         world *= view.size(process, "pipeline-parallel-size")
-        if nodes <= 1:
-            continue
         if not 0 <= node < nodes:
             yield _of_role(
                 process, f"--node-rank {node} is not below --nnodes {nodes}.", "Count from 0."
@@ -80,7 +78,7 @@ def local_ranks_within_group(view: PlanView) -> Iterator[Finding]:
     """A process holds no more ranks than its group has."""
     if view.family != "vllm":
         return
-    for process in view.engines:
+    for process in view.where(lambda each: "data-parallel-size-local" in view.flags(each)):
         local = as_int(view.flags(process).get("data-parallel-size-local"), 1)
         size = view.readings[process.id].group_size
         if local > size:
@@ -92,7 +90,7 @@ def api_servers_possible(view: PlanView) -> Iterator[Finding]:
     """API servers are counted only where one is started, and once per multi-port host."""
     if view.family != "vllm":
         return
-    for process in view.engines:
+    for process in view.where(lambda each: "api-server-count" in view.flags(each)):
         flags = view.flags(process)
         count = as_int(flags.get("api-server-count"), 0)
         if count and flags.get("headless"):

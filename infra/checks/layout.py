@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
@@ -55,13 +55,16 @@ MOST_TOLD = 4
 
 def sizes_positive(view: PlanView) -> Iterator[Finding]:
     """Parallel sizes count from one."""
-    for process in view.engines:
-        for name in SIZE_FLAGS:
-            given = as_int(view.flags(process).get(name), 1)
+    for process in view.where(lambda each: min(_sizes(view, each).values()) < 1):
+        for name, given in _sizes(view, process).items():
             if given < 1:
                 what = f"--{name} is {given} on {process.id}."
                 field = f"roles.{process.role}.{name.removesuffix('-size').replace('-', '_')}"
                 yield Finding(field=field, what=what, fix="Use 1 or more.", process=process.id)
+
+
+def _sizes(view: PlanView, process: Process) -> dict[str, int]:
+    return {name: as_int(view.flags(process).get(name), 1) for name in SIZE_FLAGS}
 
 
 def heads_divisible(view: PlanView) -> Iterator[Finding]:
@@ -111,7 +114,10 @@ def ranks_complete(view: PlanView) -> Iterator[Finding]:
     for group, members in view.groups.items():
         sizes = {view.readings[p.id].group_size for p in members}
         size = max(sizes)
-        counted = Counter(rank for p in members for rank in view.readings[p.id].dp_ranks)
+        held = sorted(rank for p in members for rank in view.readings[p.id].dp_ranks)
+        if len(sizes) == 1 and held == list(range(size)):
+            continue
+        counted = Counter(held)
         field = f"roles.{members[0].role}.data_parallel"
         if len(sizes) > 1:
             what = f"{group}: processes disagree on the data-parallel size: {', '.join(map(str, sorted(sizes)))}."
@@ -159,6 +165,8 @@ def group_flags_equal(view: PlanView) -> Iterator[Finding]:
     ignored = OVERLAP_FLAGS if view.ignores_overlap() else ()
     hashed = [name for name in HASHED_FLAGS if name not in ignored]
     for group, members in view.groups.items():
+        if view.are_alike(members):
+            continue
         first = view.flags(members[0])
         for process in members[1:]:
             flags = view.flags(process)
@@ -176,7 +184,7 @@ def headless_followers(view: PlanView) -> Iterator[Finding]:
     """Followers of internal load balancing are headless; processes of other modes and leaders are not."""
     if view.family != "vllm":
         return
-    for process in view.engines:
+    for process in view.where(lambda each: _is_told_to_follow(view.flags(each))):
         flags, reading = view.flags(process), view.readings[process.id]
         headless = bool(flags.get("headless"))
         external = "data-parallel-rank" in flags or bool(flags.get("data-parallel-hybrid-lb"))
@@ -209,6 +217,11 @@ def headless_followers(view: PlanView) -> Iterator[Finding]:
                 fix="Add --headless --data-parallel-start-rank.",
                 process=process.id,
             )
+
+
+def _is_told_to_follow(flags: Mapping[str, object]) -> bool:
+    """Whether a process is told that it may not be the first of its group."""
+    return bool(flags.keys() & {"headless", "nnodes", "data-parallel-size-local"})
 
 
 def _has_front(view: PlanView, process: Process) -> bool:

@@ -65,6 +65,8 @@ UNROUTABLE = ("localhost", "0.0.0.0", "::", "")  # noqa: S104 - compared with, n
 
 def ports_distinct(view: PlanView) -> Iterator[Finding]:
     """No (address, port) is bound twice."""
+    if len(view.claimed) == len(view.claims):
+        return
     owner: dict[tuple[str, int], tuple[str, str]] = {}
     for process in view.plan.processes:
         address = view.addresses[process.host]
@@ -93,13 +95,15 @@ def ports_valid(view: PlanView) -> Iterator[Finding]:
 
 def service_ports_left(view: PlanView) -> Iterator[Finding]:
     """Ports of daemons and libraries that such hosts run are left to them."""
+    services = {
+        host: [service for service in SERVICES if service.vendor == accelerator.vendor]
+        for host, accelerator in view.accelerators.items()
+    }
     for process in view.engines:
-        accelerator = view.accelerator(process)
         for bind in view.readings[process.id].binds:
-            for service in SERVICES:
+            for service in services[process.host]:
                 meets = bind.port <= service.last and bind.port + bind.count > service.first
-                moved = service.moved_by in process.env
-                if meets and not moved and service.vendor == accelerator.vendor:
+                if meets and service.moved_by not in process.env:
                     what = f"{bind.name} of {process.id} takes {bind.port}, which {service.name} takes on such hosts."
                     fix = f"Choose another {port_setting(bind.name, view.family)}."
                     yield Finding(field="port", what=what, fix=fix, process=process.id)
@@ -107,15 +111,9 @@ def service_ports_left(view: PlanView) -> Iterator[Finding]:
 
 def connects_answered(view: PlanView) -> Iterator[Finding]:
     """Everything that a process dials is bound by a process of the plan."""
-    bound = {
-        (view.addresses[p.host], port)
-        for p in view.plan.processes
-        for bind in view.readings[p.id].binds
-        for port in range(bind.port, bind.port + bind.count)
-    }
-    for process in view.plan.processes:
+    for process in view.engines:
         for dial in view.readings[process.id].dials:
-            if (dial.address, dial.port) in bound or process.kind == "router":
+            if (dial.address, dial.port) in view.claimed:
                 continue
             leader = next(
                 (p for p in view.groups.get(process.group, ()) if view.readings[p.id].is_leader),
@@ -156,9 +154,7 @@ def leader_address_own(view: PlanView) -> Iterator[Finding]:
 
 def side_channel_reachable(view: PlanView) -> Iterator[Finding]:
     """NIXL binds and advertises one address: the process's own, never localhost or 0.0.0.0."""
-    for process in view.engines:
-        if view.kv_config(process).get("kv_connector") != "NixlConnector":
-            continue
+    for process in view.where(lambda each: view.kv_connector(each) == "NixlConnector"):
         host = process.env.get("VLLM_NIXL_SIDE_CHANNEL_HOST", "localhost")
         own = view.addresses[process.host]
         if not view.is_own_address(process, host):
@@ -187,13 +183,11 @@ def router_lists_endpoints(view: PlanView) -> Iterator[Finding]:
     for router in view.routers:
         reading = view.readings[router.id]
         dialled = {(dial.address, dial.port) for dial in reading.dials if dial.name == "http"}
-        served = {}
-        for process in view.engines:
-            if view.readings[process.id].http_port is None or not view.answers_requests(process):
-                continue
-            http = next(bind for bind in view.readings[process.id].binds if bind.name == "http")
-            address = view.addresses[process.host]
-            served.update({(address, http.port + i): process for i in range(http.count)})
+        served = {
+            claim.place: claim.process
+            for claim in view.http_claims
+            if view.answers_requests(claim.process)
+        }
         for address, port in sorted(served.keys() - dialled):
             process, url = served[address, port], f"http://{address}:{port}"
             what = f"The router misses {url} ({process.id})."
@@ -224,14 +218,12 @@ def router_numbers_unsigned(view: PlanView) -> Iterator[Finding]:
 
 def _bootstraps_served(view: PlanView, router: str) -> Iterator[Finding]:
     """The port that a router hands to decode is where a prefill process of that address waits for it."""
-    served = {
-        (view.addresses[process.host], bind.port): process.id
-        for process in view.engines
-        for bind in view.readings[process.id].binds
-        if bind.name == "bootstrap"
-    }
-    for dial in view.readings[router].dials:
-        if dial.name == "bootstrap" and (dial.address, dial.port) not in served:
+    dials = [dial for dial in view.readings[router].dials if dial.name == "bootstrap"]
+    if not dials:
+        return
+    served = dict.fromkeys(claim.place for claim in view.claims if claim.name == "bootstrap")
+    for dial in dials:
+        if (dial.address, dial.port) not in served:
             ports = ", ".join(str(port) for address, port in served if address == dial.address)
             what = f"The router sends decode to bootstrap port {dial.port} of {dial.address}, where no prefill waits."
             fix = f"Write {ports} behind that --prefill." if ports else "Leave the port out."

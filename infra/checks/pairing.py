@@ -62,11 +62,11 @@ def model_path_given(view: PlanView) -> Iterator[Finding]:
     flag = "model-path" if view.family == "sglang" else "model"
     for group, members in view.groups.items():
         first = view.flags(members[0]).get(flag)
+        if view.are_alike(members) and _is_model(members[0], first):
+            continue
         for process in members:
             model = view.flags(process).get(flag)
-            # a bare name is a folder here, or a repository without an owner, unless nothing may be downloaded
-            is_offline = process.env.get("HF_HUB_OFFLINE") == "1"
-            if model is None or ("/" not in str(model) and is_offline):
+            if not _is_model(process, model):
                 what = f"{process.id} serves {model}: neither a path nor a repository."
             elif model != first:
                 what = (
@@ -76,6 +76,12 @@ def model_path_given(view: PlanView) -> Iterator[Finding]:
                 continue
             fix = "Give every rank of a group the path of one checkpoint."
             yield Finding(field="checkpoint", what=what, fix=fix, process=process.id)
+
+
+def _is_model(process: Process, named: object) -> bool:
+    # a bare name is a folder here, or a repository without an owner, unless nothing may be downloaded
+    is_offline = process.env.get("HF_HUB_OFFLINE") == "1"
+    return named is not None and ("/" in str(named) or not is_offline)
 
 
 def prefill_blocks_smaller(view: PlanView) -> Iterator[Finding]:
@@ -110,11 +116,12 @@ def side_channel_base_shared(view: PlanView) -> Iterator[Finding]:
     The scheduler listens there, so followers of a rank that spans hosts may name what they like.
     """
     for group, members in view.groups.items():
+        if view.are_alike(members):
+            continue
         bases = {
             process.env.get("VLLM_NIXL_SIDE_CHANNEL_PORT"): process
             for process in reversed(members)
-            if view.kv_config(process).get("kv_connector") == "NixlConnector"
-            and view.readings[process.id].dp_ranks
+            if view.kv_connector(process) == "NixlConnector" and view.readings[process.id].dp_ranks
         }
         if len(bases) > 1:
             listed = ", ".join(sorted(str(base) for base in bases)[:4])
@@ -128,15 +135,18 @@ def kv_role_matches(view: PlanView) -> Iterator[Finding]:
     """Prefill produces KV, decode consumes it; a unified role does both (a cache beside the engine) or neither."""
     if view.family != "vllm":
         return
-    for process in view.engines:
-        role = view.kv_config(process).get("kv_role")
+
+    def is_other(process: Process) -> bool:
+        # a unified role has none, or a cache beside the engine
+        return view.kv_config(process).get("kv_role") not in KV_ROLES.get(
+            process.role, (None, "kv_both")
+        )
+
+    for process in view.where(is_other):
         wanted = KV_ROLES.get(process.role)
-        if wanted is None and role in (None, "kv_both"):
-            continue
-        if wanted is None or role not in wanted:
-            what = f"{process.id} is {process.role} and its kv_role is {role}."
-            fix = f"Use {wanted[0]}." if wanted else "Remove --kv-transfer-config."
-            yield Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
+        what = f"{process.id} is {process.role} and its kv_role is {view.kv_config(process).get('kv_role')}."
+        fix = f"Use {wanted[0]}." if wanted else "Remove --kv-transfer-config."
+        yield Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
 
 
 def instance_sizes_told(view: PlanView) -> Iterator[Finding]:
@@ -171,7 +181,7 @@ def _told_sizes(view: PlanView) -> Iterator[tuple[Process, str, _Sizes, _Sizes]]
         for process in view.leaders
         if process.role in KV_ROLES
     }
-    for process in view.engines:
+    for process in view.variants:
         config = view.kv_config(process)
         if config.get("kv_connector") != "MooncakeConnectorV1":
             continue
@@ -226,9 +236,7 @@ def hccn_mounted(view: PlanView) -> Iterator[Finding]:
     """Mooncake on Ascend parses /etc/hccn.conf: without it transfers are wrong or fail."""
     if view.plan.runtime == "native":
         return
-    for process in view.engines:
-        if view.kv_config(process).get("kv_connector") != "MooncakeConnectorV1":
-            continue
+    for process in view.where(lambda each: view.kv_connector(each) == "MooncakeConnectorV1"):
         if not any(mount.target == "/etc/hccn.conf" for mount in process.mounts):
             what = f"{process.id} does not mount /etc/hccn.conf, which Mooncake reads."
             fix = "Mount it read-only (vllm-ascend#7711: starts without, wrong output)."

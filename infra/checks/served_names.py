@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from infra.checks.view import Finding, PlanView
 from infra.plan.process import Process
 
-Place = tuple[str, int]
-"""An address and a port."""
-
 
 def served_names_shared(view: PlanView) -> Iterator[Finding]:
     """All ranks of a group, and all endpoints behind one router, serve the model under a common name.
@@ -19,12 +16,13 @@ def served_names_shared(view: PlanView) -> Iterator[Finding]:
     model's hash leaves the name out (config/parallel.py, config/model.py compute_hash@0.17.0, 0.22.1); SGLang's other
     nodes answer `/health` alone (srt/entrypoints/engine.py@0.5.9).
     """
+    names_of = {first.id: _names(view, first) for first in view.kinds.first}
     for processes in _served_together(view):
         told: set[tuple[str, frozenset[str]]] = set()
         first: tuple[Process, frozenset[str]] | None = None
         for process in processes:
-            names = _names(view, process) if view.answers_requests(process) else frozenset()
-            if not names:
+            names = names_of[view.kinds.of[process.id].id]
+            if not names or not view.answers_requests(process):
                 continue
             common = names if first is None else first[1] & names
             if common:
@@ -67,21 +65,8 @@ def _has_one_model(view: PlanView, router: Process) -> bool:
 def _groups_behind(view: PlanView, router: Process) -> set[str]:
     """Groups with an endpoint that a router lists; all of them where one router lists none that is known."""
     dialled = {(d.address, d.port) for d in view.readings[router.id].dials if d.name == "http"}
-    found = {
-        process.group for process in view.engines if not dialled.isdisjoint(_places(view, process))
-    }
+    found = {claim.process.group for claim in view.http_claims if claim.place in dialled}
     return set(view.groups) if not found and len(view.routers) == 1 else found
-
-
-def _places(view: PlanView, process: Process) -> list[Place]:
-    """Where a process serves HTTP."""
-    address = view.addresses[process.host]
-    return [
-        (address, bind.port + index)
-        for bind in view.readings[process.id].binds
-        if bind.name == "http"
-        for index in range(bind.count)
-    ]
 
 
 def _differs(

@@ -44,11 +44,9 @@ def parsers_registered(view: PlanView) -> Iterator[Finding]:
 def _calling_tools(view: PlanView) -> Iterator[Process]:
     """One process of each role and tool parser that looks the parser up: a headless one does not."""
     seen: set[tuple[str, object]] = set()
-    for process in view.engines:
-        flags = view.flags(process)
-        key = (process.role, flags.get("tool-call-parser"))
-        is_used = flags.get("enable-auto-tool-choice") and view.answers_requests(process)
-        if is_used and key not in seen:
+    for process in view.where(lambda each: view.flags(each).get("enable-auto-tool-choice")):
+        key = (process.role, view.flags(process).get("tool-call-parser"))
+        if key not in seen and view.answers_requests(process):
             seen.add(key)
             yield process
 

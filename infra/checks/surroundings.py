@@ -32,7 +32,7 @@ PLAIN_NAMES = ("GLOO_", "TP_")
 
 def variables_read(view: PlanView) -> Iterator[Finding]:
     """Every VLLM_ or SGLANG_ variable is one that the engine's release reads: others do nothing."""
-    known = view.catalog.environment_names(view.release.envs_catalogues).names
+    known = view.environment.names
     prefix, remark = OWN_VARIABLES[view.family]
     if not known:
         return

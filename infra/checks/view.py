@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from infra.catalog.fields import FieldCatalogue
-from infra.catalog.flags import FlagCatalogue
+from infra.catalog.flags import EnvironmentNames, FlagCatalogue
 from infra.catalog.load import Catalog
 from infra.catalog.read_releases import read_release
 from infra.catalog.schema import Accelerator, Checkpoint, Release
 from infra.catalog.versions import version_numbers
+from infra.checks.kinds import Kinds, find_kinds, find_variants
 from infra.engines.command_line import as_int, as_map
-from infra.engines.own_settings import OWN_FLAGS, OWN_VARIABLES
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
 from infra.engines.routers import read_router
@@ -23,6 +23,7 @@ from infra.plan.process import Plan, Process
 from infra.spec.stack import KUBERNETES, StackSpec
 
 Severity = Literal["error", "warning"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -72,6 +73,18 @@ class Surroundings:
 NOTHING_MORE = Surroundings()
 
 
+Place = tuple[str, int]
+"""An address and a port."""
+
+
+class Claim(NamedTuple):
+    """A process listens somewhere, for what `name` says."""
+
+    place: Place
+    name: str
+    process: Process
+
+
 @dataclass(frozen=True)
 class PlanView:
     """A plan, its readings, and the catalogue entries it names."""
@@ -115,14 +128,51 @@ class PlanView:
 
         What depends on nothing else is judged on these: of 10,000 ranks there are a handful.
         """
-        first: dict[object, Process] = {}
-        for process in self.engines:
-            flags = self.readings[process.id].flags
-            # equal words are read once, so their values are one object
-            told = tuple(id(value) for name, value in flags.items() if name not in OWN_FLAGS)
-            env = tuple(pair for pair in process.env.items() if pair[0] not in OWN_VARIABLES)
-            first.setdefault((process.role, told, env), process)
-        return tuple(first.values())
+        return find_variants(self.kinds.spelt, self.readings)
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """Engine processes that are alike but for what is each one's own."""
+        return find_kinds(self.engines, self.readings)
+
+    def where(self, test: Callable[[Process], object]) -> Iterator[Process]:
+        """Engine processes that a test picks, in plan order.
+
+        Args:
+            test: asked of one process of each kind, so about nothing that is a process's own: no rank, address,
+                device, port or host.
+        """
+        chosen = {first.id for first in self.kinds.first if test(first)}
+        if chosen:
+            yield from (each for each in self.engines if self.kinds.of[each.id].id in chosen)
+
+    def are_alike(self, processes: Sequence[Process]) -> bool:
+        """Whether processes are all of one kind."""
+        return len({self.kinds.of[process.id].id for process in processes}) == 1
+
+    @cached_property
+    def claims(self) -> tuple[Claim, ...]:
+        """Every (address, port) that a process listens on, by process in plan order."""
+        return tuple(
+            Claim((self.addresses[process.host], port), bind.name, process)
+            for process in self.plan.processes
+            for bind in self.readings[process.id].binds
+            for port in range(bind.port, bind.port + bind.count)
+        )
+
+    @cached_property
+    def http_claims(self) -> tuple[Claim, ...]:
+        """Where engines serve HTTP."""
+        return tuple(
+            claim
+            for claim in self.claims
+            if claim.name == "http" and claim.process.kind == "engine"
+        )
+
+    @cached_property
+    def claimed(self) -> frozenset[Place]:
+        """Where anybody listens."""
+        return frozenset(claim.place for claim in self.claims)
 
     @cached_property
     def accelerators(self) -> Mapping[str, Accelerator]:
@@ -167,19 +217,39 @@ class PlanView:
         """The map of vLLM's `--kv-transfer-config`."""
         return as_map(self.flags(process).get("kv-transfer-config"))
 
+    def kv_connector(self, process: Process) -> object:
+        """The connector of vLLM's `--kv-transfer-config`, None without one."""
+        return self.kv_config(process).get("kv_connector")
+
     @cached_property
     def fields(self) -> FieldCatalogue | None:
         """What the release's JSON flags may hold; None where it has none."""
         return self.catalog.fields(self.release.flags_catalogue)
+
+    @cached_property
+    def environment(self) -> EnvironmentNames:
+        """The variables that the release reads."""
+        return self.catalog.environment_names(self.release.envs_catalogues)
 
     def answers_requests(self, process: Process) -> bool:
         """Whether a process takes requests for a model: none that is headless, or behind the first node of its server.
 
         vLLM reads no rank of a node where there is one node; SGLang takes any but 0 for a follower.
         """
+        return process.id in self._answering
+
+    @cached_property
+    def _answering(self) -> frozenset[str]:
+        return frozenset(each.id for each in self.engines if self._is_asked(each))
+
+    def _is_asked(self, process: Process) -> bool:
+        flags = self.flags(process)
+        if flags.get("headless"):
+            return False
+        if "node-rank" not in flags:
+            return True
         spans = self.family == "sglang" or self.size(process, "nnodes") > 1
-        follows = spans and self.size(process, "node-rank", 0) > 0
-        return not follows and not self.flags(process).get("headless")
+        return not (spans and self.size(process, "node-rank", 0) > 0)
 
     def ignores_overlap(self) -> bool:
         """Whether the engine puts dual-batch overlap back to off: vllm-ascend since 0.22 (platform.py@0.22.1rc1)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from infra.catalog.flags import FlagCatalogue
@@ -80,6 +81,12 @@ def has_prometheus_port(name: RouterName) -> bool:
 
 def read_router(argv: Sequence[str], catalogue: FlagCatalogue | None) -> Reading:
     """Ports and endpoints of a router's argument vector; which router it is follows from the program."""
+    return _read_router(tuple(argv), catalogue)
+
+
+@lru_cache(maxsize=16)
+def _read_router(argv: tuple[str, ...], catalogue: FlagCatalogue | None) -> Reading:
+    """A plan is read when it is compiled and again when it is judged: the second time is free."""
     if catalogue is None:
         return _read_proxy(argv)
     start = next((i for i, word in enumerate(argv) if i > 0 and word.startswith("--")), len(argv))

@@ -189,9 +189,7 @@ class Vllm:
         if "side_channel" not in context.ports:
             return ()
         why = "one base per group: vLLM adds the data-parallel rank"
-        return (
-            owned_variable("VLLM_NIXL_SIDE_CHANNEL_PORT", context.ports["side_channel"], why),
-        )
+        return (owned_variable("VLLM_NIXL_SIDE_CHANNEL_PORT", context.ports["side_channel"], why),)
 
     def own_part(self, context: ProcessContext) -> Part:
         """Port and rank, by mode; the device mask; the address peers dial for KV."""

@@ -92,9 +92,7 @@ def _read(
     catalogue: FlagCatalogue,
 ) -> Reading:
     """A plan is read when it is compiled and again when it is judged: the second time is free."""
-    env = {
-        name: value for name, value in zip(VARIABLES, told, strict=True) if value is not None
-    }
+    env = {name: value for name, value in zip(VARIABLES, told, strict=True) if value is not None}
     wrapped = is_wrapped(argv)
     parsed = parse_flags(engine_words(argv), catalogue)
     parallel = read_parallel(parsed.values)

@@ -122,10 +122,9 @@ def _prometheus_port(client_port: int, left: int) -> int:
 
 def _is_routed(process: Process) -> bool:
     """Endpoints that take requests: SGLang's hosts behind the first only answer health checks."""
-    if process.endpoint is None:
-        return False
-    node = process.argv.index("--node-rank") + 1 if "--node-rank" in process.argv else None
-    return node is None or process.argv[node] == "0"
+    if process.endpoint is None or "--node-rank" not in process.argv:
+        return process.endpoint is not None
+    return process.argv[process.argv.index("--node-rank") + 1] == "0"
 
 
 def _served(process: Process) -> list[tuple[str, int]]:
