@@ -35,15 +35,15 @@ def find_kinds(processes: Iterable[Process], readings: Mapping[str, Reading]) ->
 
     Headless processes are a kind of their own.
     """
-    pickers: dict[tuple[str, ...], _Pickers] = {}
+    pickers: dict[object, _Pickers] = {}
     first: dict[object, Process] = {}
     kind_of: dict[object, Process] = {}
     spelt: list[Process] = []
     kinds: dict[str, Process] = {}
     for process in processes:
         flags, env = readings[process.id].flags, process.env
-        names = (*flags, *env)
-        pick = pickers.get(names) or pickers.setdefault(names, _Pickers.of(flags, env))
+        names = tuple(flags), tuple(env)
+        pick = pickers.get(names) or pickers.setdefault(names, _Pickers.of(*names))
         # equal words are read once, so their values are one object
         key = (
             process.role,
