@@ -206,11 +206,7 @@ def _event_binds(config: Mapping[str, object], parallel: Parallel) -> list[Bind]
         return []
     endpoint = str(config.get("endpoint") or DEFAULT_EVENTS_ENDPOINT)
     _, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
-    if (
-        not parallel.ranks
-        or not endpoint.startswith("tcp://*")
-        or not (colon and port.isdecimal())
-    ):
+    if not parallel.ranks or not endpoint.startswith("tcp://*") or not (colon and port.isdecimal()):
         return []
     return [Bind(name="kv_events", port=int(port) + parallel.ranks[0], count=len(parallel.ranks))]
 
