@@ -7,10 +7,11 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import yaml
 
-from infra.spec.load import PROJECT
+from infra.spec.load import PROJECT, LoadedStack
 
 PASSPHRASE = "rehearsal"  # noqa: S105 - guards nothing but files of one rehearsal
 _PACK = "infra/provision/policy"
@@ -18,6 +19,29 @@ _PULUMI_FILES = (
     *("Pulumi.yaml", "infra/__main__.py"),
     *(f"{_PACK}/PulumiPolicy.yaml", f"{_PACK}/__main__.py"),
 )
+
+
+class PulumiProject(Protocol):
+    """A scratch project that the command line can work on.
+
+    `folder` is for `pulumi -C`; `environment` is complete, and its PATH finds the command line and the providers.
+    """
+
+    @property
+    def stack(self) -> str:
+        """The stack's name."""
+
+    @property
+    def folder(self) -> Path:
+        """The scratch copy."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The whole environment."""
+
+    @property
+    def is_initialised(self) -> bool:
+        """Whether `pulumi stack init` has run."""
 
 
 def copy_project(folder: Path, stack: str, spec_file: Path | None) -> Path:
@@ -39,6 +63,20 @@ def copy_project(folder: Path, stack: str, spec_file: Path | None) -> Path:
         own.write_text(yaml.safe_dump({"extends": str(spec_file.resolve())}), encoding="utf-8")
     (folder / ".venv").symlink_to(sys.prefix)
     return own
+
+
+def write_stack(stack: LoadedStack, folder: Path, **fields: object) -> Path:
+    """Write a stack as one file, `extends` and `--set` applied: what the provisioning program reads.
+
+    Args:
+        stack: the stack.
+        folder: that the file is written to.
+        fields: that stand in the place of its own.
+    """
+    path = folder / f"{stack.name}.yaml"
+    values = stack.spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    path.write_text(yaml.safe_dump({**values, **fields}), encoding="utf-8")
+    return path
 
 
 def config_file(folder: Path, stack: str) -> Path:

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
-from infra.errors import InfraError, PrerequisiteError, Problem, ProblemsFound
+from infra.errors import InfraError, PrerequisiteError, Problem, ProblemsFound, StackError
 from infra.inventory.ansible_file import read_inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan, compile_stack
 from infra.plan.process import Plan
 from infra.rehearsal.breaking import Installed, files_of, parse_break, spoil
 from infra.rehearsal.checkpoints import MANIFEST, checkpoints_of
 from infra.rehearsal.cloud.deployment import provision_in_emulated_cloud
+from infra.rehearsal.in_pods import InPods
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import explain
 from infra.rehearsal.lent_programs import compile_lent_programs
 from infra.rehearsal.operating import Operator, operator_at_work
+from infra.rehearsal.pulumi_project import write_stack
 from infra.rehearsal.real_engines import engine_environment, has_real_engines, look
-from infra.rehearsal.report import STEPS, Report, Step, StepName, counted
+from infra.rehearsal.report import (
+    STEPS,
+    Report,
+    Step,
+    StepName,
+    counted,
+    seconds_of_this_process,
+)
 from infra.rehearsal.served import last_by_role, read_served
 from infra.rehearsal.simulated_hosts import (
     LOGIN,
@@ -38,16 +43,16 @@ from infra.render.host_paths import unit_name
 from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
 from infra.render.wanted_tuning import Tuning
 from infra.spec.load import LoadedStack
+from infra.spec.stack import KUBERNETES
 from infra.spec.stack import Tuning as SpecTuning
 
 Say = Callable[[str], None]
 
-RECORD = "rehearsal.json"
 HOSTS_READY_S = 60.0
 LAST_LINES = 10
 # Of this machine's disk, wherever a step meets it.
 FULL = (errno.ENOSPC, errno.EDQUOT)
-PLATFORMS_TO_COME = ("aws-eks", "existing-kubernetes")
+PLATFORMS_TO_COME = ("aws-eks",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +103,7 @@ class Rehearsal:
     resources: contextlib.ExitStack
     plan: Plan | None = None
     operator: Operator | None = None
+    pods: InPods | None = None
 
     def run(self) -> None:
         """Go through the steps, up to the wished one.
@@ -116,6 +122,8 @@ class Rehearsal:
             "verify": self._verify,
         }
         for name in STEPS:
+            if name == "provision" and self.current_plan().platform in KUBERNETES:
+                steps.update(self._steps_in_pods())
             self._take(name, steps[name])
             if name == self.wishes.to_step:
                 return
@@ -133,6 +141,8 @@ class Rehearsal:
 
     def last_words(self, where: str) -> dict[str, list[str]]:
         """The last lines of the journals of the processes that an error names, by process id."""
+        if self.pods is not None:
+            return self.pods.last_words(where)
         found: dict[str, list[str]] = {}
         for process in self.plan.processes if self.plan is not None else ():
             if process.id in where.replace(",", " ").split():
@@ -142,6 +152,31 @@ class Rehearsal:
                     said = self.lab.run(process.host, words).stdout.decode(errors="replace")
                     found[process.id] = said.splitlines()
         return found
+
+    def _in_pods(self) -> InPods:
+        if self.pods is None:
+            message = "these processes are not in pods"
+            raise AssertionError(message)
+        return self.pods
+
+    def _steps_in_pods(self) -> dict[StepName, Callable[[], tuple[bool, str]]]:
+        """What else is done where Kubernetes starts the processes."""
+        pods = InPods(
+            stack=self._stack(),
+            plan=self.current_plan(),
+            lab=self.lab,
+            catalog=self.catalog,
+            report=self.report,
+            say=self._detail,
+            resources=self.resources,
+        )
+        self.pods = pods
+        return {
+            "provision": self._provision_pods,
+            "tune": lambda: (True, pods.tune()),
+            "start": self._start_pods,
+            "verify": lambda: (True, pods.verify()),
+        }
 
     def _take(self, name: StepName, step: Callable[[], tuple[bool, str]]) -> None:
         begun = time.monotonic()
@@ -175,15 +210,18 @@ class Rehearsal:
         """The rules that need no host, on documentation addresses or on the plan as given."""
         wishes = self.wishes
         if wishes.plan is not None:
+            if wishes.plan.platform in KUBERNETES:
+                what = "A plan does not say what its pods are made of."
+                fix = f"Rehearse its stack: fab rehearse --stack {wishes.plan.stack}"
+                raise StackError(wishes.plan_file, what, fix)
             self.plan = wishes.plan
             # A plan that is given is rehearsed even when the rules refuse it: that is how it is judged.
             return False, self._told(judge_plan(wishes.plan, wishes.plan_file, self.catalog))
         stack = self._stack()
         if stack.spec.platform in PLATFORMS_TO_COME:
             what = f"Rehearsals of {stack.spec.platform} are not there yet."
-            raise PrerequisiteError(
-                f"{stack.file} platform", what, "Use aws-ec2 or existing-hosts."
-            )
+            fix = "Use one of the other platforms."
+            raise PrerequisiteError(f"{stack.file} platform", what, fix)
         resolved, topology, problems = analyse_stack(stack, self.catalog)
         if resolved is not None and topology is not None:
             book = address_book(topology, None)
@@ -203,6 +241,9 @@ class Rehearsal:
         plan = self.current_plan()
         engines = sum(process.kind == "engine" for process in plan.processes)
         if self.wishes.spoilt is not None:
+            if plan.platform in KUBERNETES:
+                what = f"On {plan.platform} nothing is installed on hosts that could be broken."
+                raise StackError("--break", what, "Leave it out, or take another platform.")
             parse_break(self.wishes.spoilt, plan)
         if self._has_real_engines():
             engine_environment(plan)  # nothing is started where it is not installed
@@ -212,11 +253,8 @@ class Rehearsal:
 
     def _provision(self) -> tuple[bool, str]:
         plan = self.current_plan()
-        ssh_arguments = ("-F", str(self.lab.ssh_config))
         if self.wishes.plan is not None or plan.platform != "aws-ec2":
-            self._write_inventory(
-                inventory_from_plan(plan, user=LOGIN, ssh_arguments=ssh_arguments)
-            )
+            self._write_inventory_of_plan()
             why = (
                 "the plan's own addresses"
                 if self.wishes.plan is not None
@@ -227,25 +265,32 @@ class Rehearsal:
         result = provision_in_emulated_cloud(
             stack.name,
             self.lab.directory / "pulumi",
-            spec_file=self._written_stack(stack),
+            spec_file=write_stack(stack, self.lab.directory),
             config={"ssh_user": LOGIN},
             say=self._detail,
         )
         self.report.pulumi_dir = str(result.pulumi_dir)
         self.report.pulumi_env = result.pulumi_env
-        self._write_inventory(inventory_from_outputs(result.outputs, ssh_arguments=ssh_arguments))
+        own = inventory_from_outputs(result.outputs, ssh_arguments=self._ssh_arguments())
+        self._write_inventory(own)
         inventory = read_inventory(self.inventory_path())
         self.plan = compile_stack(stack, catalog=self.catalog, inventory=inventory).plan
         return True, (
             f"real Pulumi engine, emulated AWS: {counted(len(inventory.hosts), 'instance')}"
         )
 
-    def _written_stack(self, stack: LoadedStack) -> Path:
-        """The stack as one file, `extends` and `--set` applied: what the provisioning program reads."""
-        path = self.lab.directory / f"{stack.name}.yaml"
-        values = stack.spec.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-        path.write_text(yaml.safe_dump(values), encoding="utf-8")
-        return path
+    def _provision_pods(self) -> tuple[bool, str]:
+        """Pods in a cluster; from here on the plan is that of their hosts here."""
+        detail = self._in_pods().provision()
+        self.plan = self._in_pods().lab_plan()
+        self._write_inventory_of_plan()
+        return True, detail
+
+    def _start_pods(self) -> tuple[bool, str]:
+        detail = self._in_pods().start()
+        self.report.first_token_s = seconds_of_this_process()
+        self.report.served_by = last_by_role(read_served(self.lab, self.current_plan()))
+        return True, detail
 
     def _hosts(self) -> tuple[bool, str]:
         plan = self.current_plan()
@@ -334,22 +379,17 @@ class Rehearsal:
             raise AssertionError(message)
         return self.wishes.stack
 
+    def _ssh_arguments(self) -> tuple[str, str]:
+        return ("-F", str(self.lab.ssh_config))
+
+    def _write_inventory_of_plan(self) -> None:
+        arguments = self._ssh_arguments()
+        own = inventory_from_plan(self.current_plan(), user=LOGIN, ssh_arguments=arguments)
+        self._write_inventory(own)
+
     def _write_inventory(self, document: dict[str, object]) -> None:
         self.inventory_path().write_text(inventory_text(document), encoding="utf-8")
         self.report.inventory = str(self.inventory_path())
-
-
-def keep_record(rehearsal: Rehearsal) -> None:
-    """Leave the report beside a kept lab, for `--list`."""
-    path = rehearsal.lab.directory / RECORD
-    path.write_text(json.dumps(rehearsal.report.document()) + "\n", encoding="utf-8")
-
-
-def seconds_of_this_process() -> float:
-    """Seconds since this operating-system process was started, imports included."""
-    with Path("/proc/self/stat").open(encoding="ascii") as file:
-        started_ticks = int(file.read().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _counted(problems: tuple[Problem, ...]) -> str:

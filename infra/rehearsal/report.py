@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from infra.plan.process import Plan
+from infra.spec.stack import KUBERNETES
 
 StepName = Literal["check", "plan", "provision", "hosts", "weights", "tune", "start", "verify"]
 STEPS: tuple[StepName, ...] = (
@@ -21,6 +26,7 @@ STEPS: tuple[StepName, ...] = (
 )
 
 SCHEMA_VERSION = 1
+RECORD = "rehearsal.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +86,42 @@ class Report:
         }
 
 
+_CLOUD = (
+    (
+        "cloud",
+        "Pulumi engine and language host, the project's program",
+        "the AWS provider and what it creates",
+    ),
+)
+_CLUSTER = (
+    (
+        "provisioning",
+        "Pulumi engine and its kubernetes provider, the project's program",
+        "-",
+    ),
+    (
+        "cluster",
+        "API server, controllers, scheduler, LeaderWorkerSet, names of pods",
+        "nodes, kubelets, DNS, NVIDIA's DRA driver",
+    ),
+)
+
+
 def counted(count: int, noun: str, plural: str = "s") -> str:
     """`1 host`, `2 hosts`, `no hosts`."""
     return f"{count or 'no'} {noun}{'' if count == 1 else plural}"
+
+
+def keep_record(report: Report, folder: Path) -> None:
+    """Leave a report beside a kept lab, for `--list`."""
+    (folder / RECORD).write_text(json.dumps(report.document()) + "\n", encoding="utf-8")
+
+
+def seconds_of_this_process() -> float:
+    """Seconds since this operating-system process was started, imports included."""
+    with Path("/proc/self/stat").open(encoding="ascii") as file:
+        started_ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
 
 
 def reality_rows(
@@ -101,30 +140,29 @@ def reality_rows(
         ("part", "real", "simulated"),
         ("compiler", "the whole of it", "-"),
     ]
-    if provisioned:
-        rows.append(
-            (
-                "cloud",
-                "Pulumi engine and language host, the project's program",
-                "the AWS provider and what it creates",
-            )
-        )
+    in_pods = plan.platform in KUBERNETES
+    if in_pods:
+        rows += _CLUSTER
+    elif provisioned:
+        rows += _CLOUD
     rows += [
         (
             "hosts",
             "Linux namespaces, systemd, sshd, sudo, TCP/IP",
             "kernel knobs, drivers, devices; one kernel for all",
         ),
-        ("tuning", "the agent, over SSH, as on any host", "the kernel's answers"),
+        (
+            "tuning",
+            "the agent, from the DaemonSet's pod"
+            if in_pods
+            else "the agent, over SSH, as on any host",
+            "the kernel's answers",
+        ),
     ]
     if plan.runtime != "native":
-        rows.append(
-            (
-                "containers",
-                "mount namespaces with what was asked for",
-                f"{plan.runtime}, its daemon and its images",
-            )
-        )
+        runtime = "a node's runtime" if in_pods else f"{plan.runtime}, its daemon"
+        asked = "mount namespaces with what was asked for"
+        rows.append(("containers", asked, f"{runtime} and its images"))
     if time_scale is None:
         rows.append(("engines", f"{plan.engine.name} {plan.engine.version} and NIXL", "-"))
     else:
@@ -155,6 +193,10 @@ def not_shown(plan: Plan, *, has_real_engines: bool) -> Sequence[str]:
         "drivers, firmware, real device counts and faults",
         "the real image: its digest, its libraries, what its entry point does beside the documented",
     ]
+    if plan.platform in KUBERNETES:
+        lines.append(
+            "pods that share a node, or are started again: each has a simulated host to itself, and is started once"
+        )
     if plan.platform.startswith("aws"):
         lines.append(
             "whether AWS has the capacity, and what its API accepts beyond the checks of the emulation"

@@ -15,8 +15,15 @@ from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.registry import LabEntry
 from infra.rehearsal.lab.starting import list_labs, open_lab, stop_lab
 from infra.rehearsal.real_engines import are_processors, has_real_engines
-from infra.rehearsal.rehearse import RECORD, Rehearsal, StepFailed, Wishes, keep_record
-from infra.rehearsal.report import STEPS, Report, not_shown, reality_rows
+from infra.rehearsal.rehearse import Rehearsal, StepFailed, Wishes
+from infra.rehearsal.report import (
+    RECORD,
+    STEPS,
+    Report,
+    keep_record,
+    not_shown,
+    reality_rows,
+)
 from infra.rehearsal.simulated_hosts import Pace
 from infra.spec.load import nearest
 from infra.tasks.options import Options
@@ -83,7 +90,7 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
             if report.ssh_config and not options.is_on("keep"):
                 output.next_command("the same with --keep, to look at the hosts: they are gone now")
         if options.is_on("keep") and lab.directory.is_dir():  # a lab that could not boot has gone
-            keep_record(rehearsal)
+            keep_record(report, lab.directory)
             lab.keep()
             _print_ways_in(lab, report, _named(options), output)
     output.document(report.document())
@@ -149,12 +156,17 @@ def _print_ways_in(lab: Lab, report: Report, named: str, output: Output) -> None
     output.message(f"\nKept as {lab.id}.")
     if report.ssh_config:
         output.message(f"Hosts: ssh -F {report.ssh_config} NAME")
+    kubeconfig = report.pulumi_env.get("KUBECONFIG")
+    if kubeconfig:
+        output.message(
+            f"Cluster: KUBECONFIG={kubeconfig}; its kubelets have ended with this command: pods stay as they are"
+        )
     if report.pulumi_dir:
         output.message(
             f"Cloud: pulumi -C {report.pulumi_dir}, with the variables of pulumi_env (--json prints them)"
         )
     ends = f"fab rehearse --stop {lab.id}"
-    if named and report.ssh_config:
+    if named and report.ssh_config and not kubeconfig:
         ends = f"fab status {named} --inventory {report.inventory}   ({ends} ends it)"
     output.next_command(ends)
 

@@ -15,19 +15,18 @@ from infra.catalog.load import Catalog
 from infra.plan.compile import compile_file
 from infra.plan.process import Plan
 from infra.rehearsal.cluster.api import Document
-from infra.rehearsal.cluster.room import Room
-from infra.render.host_state import node_state
-from infra.render.wanted_tuning import Tuning
-from tests.kubernetes.seen import (
-    SeenPod,
+from infra.rehearsal.cluster.pods import (
+    ResolvedPod,
     is_of_a_daemon_set,
     names_of,
     pods_in,
-    running_pods,
-    wait_for,
+    resolved,
 )
+from infra.rehearsal.cluster.room import Room
+from infra.render.host_state import node_state
+from infra.render.wanted_tuning import Tuning
+from tests.kubernetes.seen import running_pods, wait_for
 from tests.rehearsal.cloud.command import Pulumi
-from tests.render.pods import resolved
 
 
 def stack_file(pulumi: Pulumi) -> Path:
@@ -46,11 +45,11 @@ def plan_of(stack_file: Path, catalog: Catalog) -> Plan:
     return compile_file(str(stack_file), catalog=catalog).plan
 
 
-def by_host(room: Room, plan: Plan) -> dict[str, SeenPod]:
+def by_host(room: Room, plan: Plan) -> dict[str, ResolvedPod]:
     """Running pods by the host of the plan whose address leads to them, and to nobody else."""
     pods = running_pods(room.api, plan.stack, len(plan.hosts))
 
-    def look() -> dict[str, SeenPod] | None:
+    def look() -> dict[str, ResolvedPod] | None:
         names = names_of(room.api, plan.stack)
         found = {host.name: names.get(host.address, set()) for host in plan.hosts}
         if any(len(addresses) != 1 or not addresses <= set(pods) for addresses in found.values()):
@@ -62,7 +61,7 @@ def by_host(room: Room, plan: Plan) -> dict[str, SeenPod]:
     return hosts
 
 
-def uids(hosts: Mapping[str, SeenPod], roles: Iterable[str]) -> dict[str, str]:
+def uids(hosts: Mapping[str, ResolvedPod], roles: Iterable[str]) -> dict[str, str]:
     """Of the pods of some roles, by host."""
     return {name: pod.uid for name, pod in hosts.items() if name.partition("-")[0] in roles}
 
@@ -74,7 +73,7 @@ def are_gone(room: Room, stack: str, known: Mapping[str, str]) -> Callable[[], b
     )
 
 
-def assert_pods_run_the_plan(room: Room, plan: Plan) -> dict[str, SeenPod]:
+def assert_pods_run_the_plan(room: Room, plan: Plan) -> dict[str, ResolvedPod]:
     """Process by process: the command, the variables, and who answers to the names in them."""
     hosts = by_host(room, plan)
     names = names_of(room.api, plan.stack)
@@ -98,7 +97,7 @@ def assert_pods_run_the_plan(room: Room, plan: Plan) -> dict[str, SeenPod]:
 
 
 def assert_pods_hold_their_devices(
-    plan: Plan, hosts: Mapping[str, SeenPod], catalog: Catalog
+    plan: Plan, hosts: Mapping[str, ResolvedPod], catalog: Catalog
 ) -> None:
     """A node for each host, with all its devices; masks of processes choose among them."""
     engines = {name: pod for name, pod in hosts.items() if name != "router"}

@@ -136,5 +136,6 @@ def domain_of(pulumi: Pulumi, room: Room, catalog: Catalog) -> str:
         given = room.api.ask("GET", f"{path}/{claim['resourceClaimName']}")
         (device,) = given["status"]["allocation"]["devices"]["results"]
         assert (device["pool"], device["device"]) == (pod.node, "channel-0")
-    (domain,) = {pod.domain for pod in engines}
+    nodes = [room.api.ask("GET", f"/api/v1/nodes/{pod.node}") for pod in engines]
+    (domain,) = {str(node["metadata"]["labels"]["nvidia.com/gpu.clique"]) for node in nodes}
     return domain

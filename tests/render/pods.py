@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from infra.rehearsal.cluster.pods import resolved
 from infra.render.cluster_facts import ClusterFacts, WeightsVolume
 from infra.render.pod_objects import PodObject
 from infra.spec.plain_yaml import parse_yaml
@@ -147,22 +148,3 @@ def _value(
     label = re.fullmatch(r"metadata\.labels\['([^']+)'\]", path)
     assert label is not None, path
     return labels[label[1]]
-
-
-def resolved(text: str, environment: Mapping[str, str]) -> str:
-    """`$(NAME)` and `$$`, read a character at a time as in kubernetes expansion.go, v1.35.0."""
-    out, place = "", 0
-    while place < len(text):
-        if text[place] == "$" and place + 1 < len(text):
-            following = text[place + 1]
-            close = text.find(")", place)
-            if following == "$":
-                out, place = out + "$", place + 2
-                continue
-            if following == "(" and close > 0:
-                name = text[place + 2 : close]
-                out += environment.get(name, f"$({name})")
-                place = close + 1
-                continue
-        out, place = out + text[place], place + 1
-    return out

@@ -20,7 +20,8 @@ from infra.render.pod_objects import MAX_CONFIG_BYTES, PodObject
 from infra.render.reserved_ports import read_ports
 from infra.spec.load import PROJECT
 from infra.spec.stack import Workload
-from tests.render.pods import CLUSTER, Pod, pod_behind, pods_of, resolved
+from infra.rehearsal.cluster.pods import resolved
+from tests.render.pods import CLUSTER, Pod, pod_behind, pods_of
 
 CATALOG = Catalog()
 LAUNCHER = texts_in(str(PROJECT / "infra" / "agent"))["pod_launch"]

@@ -12,8 +12,9 @@ from typing import Any
 
 from infra.errors import HostsFailed
 from infra.rehearsal.cloud.machine_kinds import INSTANCE
-from infra.rehearsal.cloud.scratch_project import ScratchProject, make_scratch_project
+from infra.rehearsal.cloud.scratch_project import make_scratch_project
 from infra.rehearsal.installed import find_pulumi
+from infra.rehearsal.pulumi_project import PulumiProject
 
 UP = ("up", "--json", "--yes", "--skip-preview", "--skip-plugin-pre-install", "--non-interactive")
 _LAST_LINES = 10
@@ -73,7 +74,7 @@ def provision_in_emulated_cloud(  # noqa: PLR0913 - each is one thing that a reh
     )
 
 
-def bring_up(project: ScratchProject, say: Callable[[str], None]) -> dict[str, object]:
+def bring_up(project: PulumiProject, say: Callable[[str], None]) -> dict[str, object]:
     """Create the stack when it is new, run `pulumi up`; returns the stack's outputs.
 
     Raises:
@@ -84,7 +85,7 @@ def bring_up(project: ScratchProject, say: Callable[[str], None]) -> dict[str, o
     return _run_up(project, say)
 
 
-def _run(project: ScratchProject, words: tuple[str, ...]) -> str:
+def _run(project: PulumiProject, words: tuple[str, ...]) -> str:
     done = subprocess.run(
         _program(words),
         cwd=project.folder,
@@ -100,7 +101,7 @@ def _run(project: ScratchProject, words: tuple[str, ...]) -> str:
     return done.stdout
 
 
-def _run_up(project: ScratchProject, say: Callable[[str], None]) -> dict[str, object]:
+def _run_up(project: PulumiProject, say: Callable[[str], None]) -> dict[str, object]:
     """`pulumi up`, one line of JSON per event; returns the stack's outputs."""
     words = (*UP, "--stack", project.stack)
     with subprocess.Popen(

@@ -18,6 +18,7 @@ from infra.rehearsal.cluster.api import Api
 from infra.rehearsal.cluster.certificate import Certificate
 from infra.rehearsal.cluster.programs import Programs
 
+HandOver = Callable[[int], None]
 CONTEXT = "room"
 # A program that ends is told at once; one that is slow shares the cores with many others.
 START_S = 300.0
@@ -34,12 +35,14 @@ class ControlPlane:
 
     Args:
         folder: of data, logs (`<program>.log`) and the kubeconfig.
+        hand_over: takes each process that is started and sees to its end; None where this process does.
     """
 
     programs: Programs
     folder: Path
     certificate: Certificate
     api: Api
+    hand_over: HandOver | None = None
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
@@ -49,7 +52,8 @@ class ControlPlane:
 
     def start(self, name: str, *options: str) -> None:
         """Start one of the built programs; its log lies in the folder."""
-        words = [*_DIES_WITH_US, str(self.programs.bin / name), *options]
+        wrapper = _DIES_WITH_US if self.hand_over is None else ()
+        words = [*wrapper, str(self.programs.bin / name), *options]
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
                 words,
@@ -57,6 +61,7 @@ class ControlPlane:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
+                start_new_session=self.hand_over is not None,
                 # nothing of this machine's own clusters and proxies
                 env={
                     "PATH": os.environ.get("PATH", os.defpath),
@@ -64,6 +69,9 @@ class ControlPlane:
                     "KUBECONFIG": str(self.kubeconfig),
                 },
             )
+
+        if self.hand_over is not None:
+            self.hand_over(self.running[name].pid)
 
     def wait(self, name: str, is_there: Callable[[], bool]) -> None:
         """Wait until a program that was started is there.
@@ -94,13 +102,16 @@ class ControlPlane:
         self.running.clear()
 
 
-def start_control_plane(programs: Programs, folder: Path, certificate: Certificate) -> ControlPlane:
+def start_control_plane(
+    programs: Programs, folder: Path, certificate: Certificate, hand_over: HandOver | None = None
+) -> ControlPlane:
     """Start a control plane without nodes.
 
     Args:
         programs: that were built.
         folder: new; everything that is written lies in it.
         certificate: of the API server.
+        hand_over: takes each process that is started and sees to its end; None where `stop` does.
 
     Raises:
         HostsFailed: a program has not come up; nothing runs.
@@ -109,7 +120,9 @@ def start_control_plane(programs: Programs, folder: Path, certificate: Certifica
     etcd_port, peer_port, port = free_ports(3)
     token = secrets.token_urlsafe()
     api = Api(port, token=token, certificate=certificate.file)
-    plane = ControlPlane(programs=programs, folder=folder, certificate=certificate, api=api)
+    plane = ControlPlane(
+        programs=programs, folder=folder, certificate=certificate, api=api, hand_over=hand_over
+    )
     _write_access(plane, port, token)
     try:
         plane.start("etcd", *_etcd_options(folder, etcd_port, peer_port))

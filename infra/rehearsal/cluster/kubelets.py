@@ -70,7 +70,7 @@ class Kubelets:
             return
         if "deletionTimestamp" in pod["metadata"]:
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-            self._api.delete(_path(pod), options)
+            self._api.delete(pod_path(pod), options)
         elif pod["status"].get("phase") == "Pending":
             self._start_pod(pod)
 
@@ -86,10 +86,10 @@ class Kubelets:
             self._num_addresses += 1
             number = self._num_addresses
         address = f"10.244.{number // 250}.{number % 250 + 1}"
-        status = {"status": _running(pod["spec"], address)}
+        status = {"status": running_status(pod["spec"], address)}
         # somebody may have deleted it meanwhile
         with contextlib.suppress(RefusedError):
-            self._api.patch(f"{_path(pod)}/status", status, kind="strategic")
+            self._api.patch(f"{pod_path(pod)}/status", status, kind="strategic")
 
     def _unallocated(self, pod: Document) -> Iterator[str]:
         """Claims of a pod that have no device yet, or are not reserved for it."""
@@ -125,8 +125,9 @@ def _named(spec: Document) -> Iterator[tuple[str, str, str]]:
                 yield "Secret", "secrets", source["secretKeyRef"]["name"]
 
 
-def _running(spec: Document, address: str) -> Document:
-    """The status of a pod whose containers have all started, and answer."""
+def running_status(spec: Document, address: str, *, is_ready: bool = True) -> Document:
+    """The status of a pod whose containers have all started; `is_ready` says whether they answer."""
+    answers = str(is_ready)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     over = {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
     return {
@@ -135,15 +136,24 @@ def _running(spec: Document, address: str) -> Document:
         "podIPs": [{"ip": address}],
         "startTime": now,
         "conditions": [
-            {"type": kind, "status": "True", "lastTransitionTime": now}
-            for kind in ("Initialized", "ContainersReady", "Ready")
+            {"type": kind, "status": status, "lastTransitionTime": now}
+            for kind, status in (
+                ("Initialized", "True"),
+                ("ContainersReady", answers),
+                ("Ready", answers),
+            )
         ],
         "initContainerStatuses": [
             {**_container(each), "state": {"terminated": over}}
             for each in spec.get("initContainers") or ()
         ],
         "containerStatuses": [
-            {**_container(each), "state": {"running": {"startedAt": now}}}
+            {
+                **_container(each),
+                "ready": is_ready,
+                "started": is_ready,
+                "state": {"running": {"startedAt": now}},
+            }
             for each in spec["containers"]
         ],
     }
@@ -160,6 +170,7 @@ def _container(container: Document) -> Document:
     }
 
 
-def _path(pod: Document) -> str:
+def pod_path(pod: Document) -> str:
+    """Where the API server has a pod."""
     metadata = pod["metadata"]
     return f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"

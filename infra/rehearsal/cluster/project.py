@@ -10,6 +10,7 @@ from infra.rehearsal.cluster.room import Room
 from infra.rehearsal.installed import find_pulumi
 from infra.rehearsal.pulumi_project import (
     copy_project,
+    is_initialised,
     make_environment,
     read_config,
     write_config,
@@ -28,6 +29,11 @@ class RoomProject:
     stack: str
     folder: Path
     environment: Mapping[str, str]
+
+    @property
+    def is_initialised(self) -> bool:
+        """Whether `pulumi stack init` has run."""
+        return is_initialised(self.folder, self.stack)
 
 
 def make_room_project(

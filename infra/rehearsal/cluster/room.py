@@ -17,7 +17,12 @@ from infra.rehearsal.cluster.compute_domains import (
     channel_slices,
     definitions,
 )
-from infra.rehearsal.cluster.control_plane import CONTEXT, ControlPlane, start_control_plane
+from infra.rehearsal.cluster.control_plane import (
+    CONTEXT,
+    ControlPlane,
+    HandOver,
+    start_control_plane,
+)
 from infra.rehearsal.cluster.kubelets import Kubelets
 from infra.rehearsal.cluster.nodes import NodeGroup, node_documents
 from infra.rehearsal.cluster.programs import Programs, installed_programs
@@ -101,13 +106,17 @@ def open_room(
     groups: Sequence[NodeGroup],
     *,
     is_bare: bool = False,
+    has_kubelets: bool = True,
+    hand_over: HandOver | None = None,
 ) -> Iterator[Room]:
-    """Start a room, and end all of it when it is left.
+    """Start a room, and end all of it when it is left, but what somebody else has been handed.
 
     Args:
         folder: new; everything that is written lies in it.
         groups: the simulated nodes.
         is_bare: whether LeaderWorkerSet, its controllers and ComputeDomain are left out.
+        has_kubelets: whether every pod is said to run as soon as all that it names is there; else its user says so.
+        hand_over: takes each process of the control plane and sees to its end.
 
     Raises:
         PrerequisiteError: the programs are not built.
@@ -116,14 +125,15 @@ def open_room(
     programs = installed_programs(os.environ)
     folder.mkdir(mode=0o700)
     certificate = make_certificate(folder / "certificate")
-    plane = start_control_plane(programs, folder / "cluster", certificate)
+    plane = start_control_plane(programs, folder / "cluster", certificate, hand_over)
     kubelets, driver = Kubelets(plane.api), DomainDriver(plane.api)
     started: list[Kubelets | DomainDriver] = []
     try:
         for group in groups:
             _add_nodes(plane.api, group)
-        kubelets.start()
-        started.append(kubelets)
+        if has_kubelets:
+            kubelets.start()
+            started.append(kubelets)
         if not is_bare:
             definition, device_class = definitions()
             install_definitions(plane, [*set_definitions(programs), definition])
@@ -136,7 +146,8 @@ def open_room(
         yield Room(folder=folder, plane=plane, kubelets=kubelets, groups=tuple(groups))
     finally:
         plane.api.end()
-        plane.stop()
+        if hand_over is None:
+            plane.stop()
         for each in started:
             each.stop()
         plane.api.close()

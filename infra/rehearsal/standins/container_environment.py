@@ -109,6 +109,7 @@ def program_shims(image: dict[str, Any], engine_program: str) -> dict[str, str]:
         script = "#!/bin/sh\n"
         if name in PYTHON_NAMES:
             script += f'case "$1" in -*) [ "$1" = -m ] || exec {sys.executable} "$@" ;; esac\n'
+            script += f'[ ! -f "$1" ] || exec {sys.executable} "$@"\n'
         shims[name] = script + start.format(name=name) + "\n"
     for name, words in (image.get("programs") or {}).items():
         shims[name] = "#!/bin/sh\nexec " + " ".join(words) + ' "$@"\n'
@@ -136,7 +137,8 @@ def resolve_program(words: list[str], image: dict[str, Any], engine_program: str
     if name in (image.get("programs") or {}):
         return [*image["programs"][name], *words[1:]]
     if name in programs_of(image):
-        runs_real_python = name in PYTHON_NAMES and words[1:2] == ["-c"]
+        first = words[1] if len(words) > 1 else ""
+        runs_real_python = name in PYTHON_NAMES and (first == "-c" or os.path.isfile(first))
         return [sys.executable, *words[1:]] if runs_real_python else engine_start + words
     if name in COMMON_PROGRAMS:
         return [f"/usr/bin/{name}", *words[1:]]

@@ -1,0 +1,147 @@
+"""What a kubelet does on its node: a pod's container started, probed and heard, on a simulated host.
+
+The container runs in the stand-in of docker, with what the pod's specification asks for and nothing else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from infra.catalog.schema import Accelerator, Mount
+from infra.rehearsal.cluster.api import Document
+from infra.rehearsal.cluster.pods import ResolvedPod
+from infra.rehearsal.lab.client import Lab
+from infra.render.container import DeviceAccess, device_options, mount_options
+
+VOLUMES = "/var/lib/kubelet/pods"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PROBE_S = 60.0
+LAST_LINES = 12
+# containerd's unit says infinity; no pod can ask for another limit.
+OPEN_FILES = "nofile=1048576:1048576"
+# A volume that an init container would fill from the network: what simulated hosts have there already.
+PREPARED = ("router",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodContainer:
+    """The container of a pod.
+
+    Args:
+        lab: of its node.
+        host: the simulated host that is the node.
+        accelerator: of the node.
+        binds: folders of this machine that prepared volumes lead to, at their own places.
+    """
+
+    lab: Lab
+    host: str
+    pod: ResolvedPod
+    accelerator: Accelerator
+    binds: Sequence[str] = ()
+
+    @property
+    def unit(self) -> str:
+        """The unit that stands for the kubelet's care of it."""
+        return f"pod-{self.pod.name}.service"
+
+    def start(self) -> None:
+        """Write its volumes, and start it.
+
+        Raises:
+            LabError: the host does not take it.
+        """
+        for volume, files in self.pod.files.items():
+            folder = self._folder(volume)
+            self._shell(f"mkdir -p {shlex.quote(folder)}")
+            for name, text in files.items():
+                self.lab.write_file(self.host, f"{folder}/{name}", text.encode(), 0o444)
+        variables = "".join(f"{key}={value}\n" for key, value in self.pod.environment.items())
+        self._shell(f"mkdir -p {self._folder('.')}")
+        self.lab.write_file(self.host, self._folder("environment"), variables.encode(), 0o400)
+        unit = ["systemd-run", f"--unit={self.unit}", "--quiet", "--property=KillMode=mixed"]
+        self._shell(shlex.join([*unit, *self._words()]))
+
+    def has_ended(self) -> bool:
+        """Whether its first process is no more."""
+        asked = self.lab.run(self.host, ["systemctl", "is-active", "--quiet", self.unit])
+        return asked.returncode != 0
+
+    def ask(self, words: Sequence[str]) -> tuple[int, str]:
+        """A command in the container, as probes and `kubectl exec` start it: exit code, and what it said."""
+        name = shlex.quote(self.pod.name)
+        found = f"pid=$(docker inspect --format '{{{{.State.Pid}}}}' {name})"
+        own = [f"{key}={value}" for key, value in self.pod.environment.items()]
+        enter = shlex.join(["env", "-i", f"PATH={PATH}", *own, *words])
+        script = (
+            f'{found} && test "$pid" != 0 && exec nsenter --target "$pid" --mount --wd=/ {enter}'
+        )
+        done = self.lab.run(self.host, ["/bin/sh", "-c", script], limit_s=PROBE_S)
+        return done.returncode, done.stdout.decode(errors="replace").strip()
+
+    def last_words(self) -> list[str]:
+        """What it said last."""
+        words = ["journalctl", "--no-pager", "-o", "cat", "-n", str(LAST_LINES), "-u", self.unit]
+        return self.lab.run(self.host, words).stdout.decode(errors="replace").splitlines()
+
+    def _words(self) -> list[str]:
+        """The command that its runtime is given."""
+        container = self.pod.container
+        program, *rest = container["command"]
+        words = ["docker", "run", f"--name={self.pod.name}", "--pull=never", "--log-driver=none"]
+        words += ["--network=host", "--ulimit", OPEN_FILES]
+        words += [f"--env-file={self._folder('environment')}"]
+        words += self._security(container.get("securityContext") or {})
+        words += [*self._devices(container), *self._mounts(container)]
+        return [*words, "--entrypoint", program, container["image"], *rest]
+
+    def _security(self, context: Document) -> list[str]:
+        words = ["--privileged"] if context.get("privileged") else []
+        if self.pod.document["spec"].get("hostPID"):
+            words.append("--pid=host")
+        for name in (context.get("capabilities") or {}).get("add", ()):
+            words += ["--cap-add", name]
+        return words
+
+    def _devices(self, container: Document) -> list[str]:
+        """What the vendor's device plugin hands out: the devices that the limits name."""
+        pod, limits = self.accelerator.pod, (container.get("resources") or {}).get("limits") or {}
+        count = int(limits.get(pod.resource, 0)) if pod is not None else 0
+        if not count:
+            return []
+        # memory to share and capabilities are the pod's own
+        own = {"ipc_host": False, "shm_size": None, "capabilities": ()}
+        access = self.accelerator.container.model_copy(update=own)
+        spans_hosts = len(limits) > 1
+        devices = DeviceAccess(access=access, num_devices=count, spans_hosts=spans_hosts)
+        return device_options("docker", devices)
+
+    def _mounts(self, container: Document) -> Iterator[str]:
+        volumes = {each["name"]: each for each in self.pod.document["spec"].get("volumes") or ()}
+        mounts = [Mount(source=path, target=path) for path in self.binds]
+        for place in container.get("volumeMounts") or ():
+            volume, target = volumes[place["name"]], place["mountPath"]
+            if "hostPath" in volume:
+                source = volume["hostPath"]["path"]
+            elif place["name"] in PREPARED:
+                source = target
+            elif "emptyDir" in volume:
+                yield from ("--mount", f"type=tmpfs,target={target}")
+                continue
+            else:
+                source = self._folder(place["name"])
+            mounts.append(
+                Mount(source=source, target=target, read_only=bool(place.get("readOnly")))
+            )
+        yield from mount_options(mounts)
+
+    def _folder(self, name: str) -> str:
+        return f"{VOLUMES}/{self.pod.uid}/{name}"
+
+    def _shell(self, script: str) -> None:
+        done = self.lab.run(self.host, ["/bin/sh", "-c", script])
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip()
+            raise AssertionError(f"{self.host}: {script}: {said}")

@@ -1,0 +1,99 @@
+"""The kubelets of nodes that are simulated hosts: they run pods' containers, ask their probes, and tell the API server.
+
+With the endpoint controllers' answer they play the cluster's DNS, too: every host is told the names of all pods.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+from infra.errors import NotReady
+from infra.rehearsal.cluster.api import Api
+from infra.rehearsal.cluster.containers import PodContainer
+from infra.rehearsal.cluster.kubelets import pod_path, running_status
+from infra.rehearsal.cluster.pods import ResolvedPod, names_of
+from infra.rehearsal.lab.client import Lab
+
+Probe = Literal["startupProbe", "readinessProbe"]
+LOOK_S, PROBE_EVERY_S = 0.2, 1.0
+NAMES_S = 60.0
+NUM_PROBES = 4
+
+
+def start_pods(api: Api, containers: Sequence[PodContainer], probe: Probe, limit_s: float) -> None:
+    """Start containers, and wait until each is as its probe wants it; one that ends is not started again.
+
+    Args:
+        api: of the cluster, which is told of every pod that is ready.
+        containers: one per pod.
+        probe: that is asked.
+        limit_s: how long each may take.
+
+    Raises:
+        NotReady: one has ended, or its probe says no.
+    """
+    with ThreadPoolExecutor(max_workers=NUM_PROBES) as pool:
+        list(pool.map(PodContainer.start, containers))
+    left, until = list(containers), time.monotonic() + limit_s
+
+    def ask(container: PodContainer) -> tuple[int, str]:
+        return container.ask(container.pod.container[probe]["exec"]["command"])
+
+    with ThreadPoolExecutor(max_workers=NUM_PROBES) as pool:
+        while left:
+            asked = list(zip(left, pool.map(ask, left), strict=True))
+            for container, (code, said) in asked:
+                if code == 0:
+                    tell(api, container.pod, is_ready=True)
+                    left.remove(container)
+                elif container.has_ended():
+                    what = f"The pod {container.pod.name} has ended."
+                    raise NotReady(container.host, what, "Its last lines say why.")
+                elif time.monotonic() > until:
+                    what = (
+                        f"The pod {container.pod.name} is not ready after {limit_s:.0f} s: {said}."
+                    )
+                    raise NotReady(container.host, what, "Its last lines say more.")
+            time.sleep(PROBE_EVERY_S if left else 0)
+
+
+def tell(api: Api, pod: ResolvedPod, *, is_ready: bool) -> None:
+    """Tell the API server that a pod runs."""
+    status = running_status(pod.document["spec"], pod.address, is_ready=is_ready)
+    api.patch(f"{pod_path(pod.document)}/status", {"status": status}, kind="strategic")
+
+
+def publish_names(
+    api: Api, namespace: str, lab: Lab, wanted: Mapping[str, ResolvedPod], hosts: Sequence[str]
+) -> None:
+    """Let hosts resolve the names of pods, once these lead where they should.
+
+    Args:
+        api: of the cluster.
+        namespace: of the pods.
+        lab: of the hosts.
+        wanted: the pod behind each name that processes use.
+        hosts: that resolve them.
+
+    Raises:
+        NotReady: a name leads to another pod, or to several.
+    """
+    until = time.monotonic() + NAMES_S
+    while True:
+        names = names_of(api, namespace)
+        wrong = [name for name, pod in wanted.items() if names.get(name) != {pod.address}]
+        if not wrong:
+            break
+        if time.monotonic() > until:
+            found = ", ".join(sorted(names.get(wrong[0], ()))) or "nothing"
+            what = f"It leads to {found}; {wanted[wrong[0]].name} is at {wanted[wrong[0]].address}."
+            raise NotReady(wrong[0], what, "A service's labels choose other pods.")
+        time.sleep(LOOK_S)
+    lines = "".join(
+        f"{address} {name}\n" for name, found in names.items() for address in sorted(found)
+    )
+    for host in hosts:
+        lab.append_file(host, "/etc/hosts", lines.encode())

@@ -1,0 +1,320 @@
+"""The steps of a stack whose processes Kubernetes starts: a real control plane, and simulated hosts as its nodes.
+
+What kubelets and the cluster's DNS do is played: a pod's container runs on the simulated host that has its node's
+devices, names are those that the real endpoint controllers publish.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from infra.agent.pod_launch import has_token
+from infra.catalog.load import Catalog
+from infra.catalog.schema import Accelerator
+from infra.engines.serving import COMPLETIONS, completion
+from infra.errors import Differs, HostsFailed, NotReady, PrerequisiteError
+from infra.inventory.pods import ROUTER_HOST
+from infra.plan.endpoints import read_endpoints
+from infra.plan.process import Plan
+from infra.rehearsal.cloud.deployment import bring_up
+from infra.rehearsal.cluster.api import Document
+from infra.rehearsal.cluster.containers import PodContainer
+from infra.rehearsal.cluster.nodes import NodeGroup
+from infra.rehearsal.cluster.played_kubelets import publish_names, start_pods, tell
+from infra.rehearsal.cluster.pods import is_of_a_daemon_set, pods_in, resolve_pod, resolved
+from infra.rehearsal.cluster.project import make_room_project
+from infra.rehearsal.cluster.room import FABRIC, Room, open_room
+from infra.rehearsal.lab.client import Lab
+from infra.rehearsal.pulumi_project import write_stack
+from infra.rehearsal.report import Report, counted
+from infra.spec.load import LoadedStack
+
+NODE_STORAGE = (None, "local", "shared-mount")
+BOUND_S, TUNED_S, READY_S, SERVICE_S = 120.0, 120.0, 180.0, 60.0
+LOOK_S = 0.2
+NUM_REQUESTS = 4
+REQUEST_S = 20.0
+DOMAIN = "rack-a.0"
+SIMULATED = "moe-infra/simulated=true"
+
+
+@dataclass(slots=True, kw_only=True)
+class InPods:
+    """A stack's pods, from `pulumi up` to the token that went through them.
+
+    Args:
+        stack: the stack.
+        plan: compiled for pods.
+        lab: that the hosts are booted in.
+        say: told about progress.
+        resources: what ends with the rehearsal.
+        room: the cluster, from `provision` on.
+        containers: of engines and router by plan host, from `bind` on.
+    """
+
+    stack: LoadedStack
+    plan: Plan
+    lab: Lab
+    catalog: Catalog
+    report: Report
+    say: Callable[[str], None]
+    resources: contextlib.ExitStack
+    room: Room | None = None
+    containers: dict[str, PodContainer] = field(default_factory=dict)
+
+    def lab_plan(self) -> Plan:
+        """The plan with a documentation address for each host: its pod's."""
+        hosts = tuple(
+            replace(host, address=f"192.0.2.{number}")
+            for number, host in enumerate(self.plan.hosts, start=1)
+        )
+        return replace(self.plan, hosts=hosts)
+
+    def provision(self) -> str:
+        """A control plane with nodes, and the stack in it by the real command line; what came of it, in words.
+
+        Raises:
+            PrerequisiteError: no cluster is built here, or the stack asks for more than nodes.
+            HostsFailed: Pulumi or the cluster refused.
+        """
+        spec = self.stack.spec
+        if spec.weights.storage not in NODE_STORAGE:
+            what = f"Weights on {spec.weights.storage} are not rehearsed in pods."
+            raise PrerequisiteError(
+                f"{self.stack.file} weights.storage", what, "Use local or shared-mount."
+            )
+        group = self._nodes()
+        self.room = self.resources.enter_context(
+            open_room(
+                self.lab.directory / "cluster",
+                [group],
+                has_kubelets=False,
+                hand_over=self.lab.end_with_lab,
+            )
+        )
+        own = {"secrets": {name: {"env": _variable(name)} for name in self.plan.secrets}}
+        selector = ",".join(f"{key}={value}" for key, value in group.labels.items()) or SIMULATED
+        project = make_room_project(
+            self.stack.name,
+            self.lab.directory / "pulumi",
+            self.room,
+            spec_file=write_stack(self.stack, self.lab.directory, **own),
+            config={"node_selector": selector},
+        )
+        secrets = {_variable(name): f"rehearsed-{name}" for name in self.plan.secrets}
+        kubectl = {"KUBECONFIG": str(self.room.plane.kubeconfig)}
+        project = replace(project, environment={**project.environment, **secrets, **kubectl})
+        self.report.pulumi_dir = str(project.folder)
+        self.report.pulumi_env = dict(project.environment)
+        bring_up(project, self.say)
+        pods = self._bound(len(self.plan.hosts) + group.count)
+        nodes = {pod["spec"]["nodeName"] for pod in pods}
+        return (
+            f"real Pulumi engine, real Kubernetes: {counted(len(pods), 'pod')} scheduled onto "
+            f"{counted(len(nodes), 'simulated node')}"
+        )
+
+    def bind(self) -> None:
+        """Give each pod with processes the simulated host that has its node's devices."""
+        room = self._cluster()
+        addresses = {host.name: host.address for host in self.lab_plan().hosts}
+        accelerator = self._accelerator()
+        # a router's wheel is this project's own, and starts with its Python
+        router = (sys.prefix, *(() if sys.base_prefix.startswith("/usr") else (sys.base_prefix,)))
+        for pod in pods_in(room.api, self.stack.name):
+            if is_of_a_daemon_set(pod):
+                continue
+            name = resolve_pod(room.api, pod, "").told["name"]
+            self.containers[name] = PodContainer(
+                lab=self.lab,
+                host=name,
+                pod=resolve_pod(room.api, pod, addresses[name]),
+                accelerator=accelerator,
+                binds=router if name == ROUTER_HOST else (),
+            )
+
+    def tune(self) -> str:
+        """Run the DaemonSet's pods; what became of their nodes, in words.
+
+        Raises:
+            HostsFailed: a node is not as its profile says.
+        """
+        room = self._cluster()
+        self.bind()
+        hosts = {
+            each.pod.node: each.host
+            for each in self.containers.values()
+            if each.host != ROUTER_HOST
+        }
+        agents = [
+            PodContainer(
+                lab=self.lab,
+                host=hosts[pod["spec"]["nodeName"]],
+                pod=resolve_pod(room.api, pod, f"198.51.100.{number}"),
+                accelerator=self._accelerator(),
+            )
+            for number, pod in enumerate(pods_in(room.api, self.stack.name), start=1)
+            if is_of_a_daemon_set(pod)
+        ]
+        start_pods(room.api, agents, "readinessProbe", TUNED_S)
+        counts: Counter[str] = Counter()
+        for agent in agents:
+            program, folder = agent.pod.container["command"][1], agent.pod.container["command"][3]
+            _, said = agent.ask(["python3", program, "report", folder])
+            (host,) = json.loads(said)["hosts"]
+            counts.update(row["state"] for row in host["items"])
+        listed = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items())
+        return f"{self.plan.tuning} by the DaemonSet on {counted(len(agents), 'node')}: {listed}"
+
+    def start(self) -> str:
+        """Start every container as its kubelet would, until every pod has proven itself; in words.
+
+        Raises:
+            NotReady: a pod has not, or a name leads elsewhere.
+        """
+        api, containers = self._cluster().api, self.containers
+        for each in containers.values():
+            tell(api, each.pod, is_ready=False)
+        # a router's name is that of a service with an address of its own
+        wanted = {
+            host.address: containers[host.name].pod
+            for host in self.plan.hosts
+            if host.name != ROUTER_HOST
+        }
+        publish_names(api, self.stack.name, self.lab, wanted, list(containers))
+        start_pods(api, list(containers.values()), "startupProbe", READY_S)
+        engines = sum(process.kind == "engine" for process in self.plan.processes)
+        through = ", the router's with a token through it" if self._has_router() else ""
+        return (
+            f"{counted(engines, 'engine process', 'es')} in {counted(len(containers), 'pod')}: "
+            f"every startup probe has passed{through}"
+        )
+
+    def verify(self) -> str:
+        """The plan's own commands run in the pods, and completions go through the clients' service.
+
+        Raises:
+            Differs: another command runs.
+            NotReady: the service leads nowhere, or answers without a token.
+        """
+        for each in self.containers.values():
+            self._verify_commands(each)
+        address, port = self._clients()
+        host = next(name for name, c in self.containers.items() if c.pod.address == address)
+        model = read_endpoints(self.plan, self.catalog).model
+        for _ in range(NUM_REQUESTS):
+            self._complete(host, port, model)
+        return (
+            f"{counted(len(self.plan.processes), 'command')} as planned; "
+            f"{counted(NUM_REQUESTS, 'completion')} through the service of clients"
+        )
+
+    def last_words(self, where: str) -> dict[str, list[str]]:
+        """What the pods that an error names said last."""
+        named = where.replace(",", " ").split()
+        return {
+            name: container.last_words()
+            for name, container in self.containers.items()
+            if name in named
+        }
+
+    def _cluster(self) -> Room:
+        if self.room is None:
+            message = "the provision step has not run"
+            raise AssertionError(message)
+        return self.room
+
+    def _accelerator(self) -> Accelerator:
+        """The one of all nodes: stacks in pods have no other."""
+        return self.catalog.accelerator(self.plan.hosts[0].accelerator)
+
+    def _has_router(self) -> bool:
+        """Whether clients are behind one."""
+        return ROUTER_HOST in self.containers
+
+    def _nodes(self) -> NodeGroup:
+        """As many nodes as the stack has hosts with devices, all of them in one domain."""
+        accelerator = self._accelerator()
+        count = sum(host.num_devices > 0 for host in self.plan.hosts)
+        has_domain = accelerator.pod is not None and accelerator.pod.domain_label is not None
+        return NodeGroup(
+            name=accelerator.id,
+            accelerator=accelerator,
+            count=count,
+            domain=DOMAIN if has_domain else None,
+            labels={},
+            resources={FABRIC: "4"},
+            taints=(),
+        )
+
+    def _bound(self, count: int) -> list[Document]:
+        """All pods, once each of them has a node."""
+        api, until = self._cluster().api, time.monotonic() + BOUND_S
+        while True:
+            pods = pods_in(api, self.stack.name)
+            if len(pods) == count and all("nodeName" in pod["spec"] for pod in pods):
+                return pods
+            if time.monotonic() > until:
+                names = [p["metadata"]["name"] for p in pods if "nodeName" not in p["spec"]]
+                what = f"{len(pods)} of {count} pods after {BOUND_S:.0f} s; without a node: {', '.join(names)}."
+                raise HostsFailed("the cluster", what, "Its events say why.")
+            time.sleep(LOOK_S)
+
+    def _verify_commands(self, container: PodContainer) -> None:
+        """The launcher was told the plan's commands, and engines run with them."""
+        running = [list(words) for _, words in self.lab.processes(container.host)]
+        own = container.pod.environment
+        told = {row["id"]: row["argv"] for row in container.pod.told["processes"]}
+        for process in self.plan.on_host(container.host):
+            argv = [resolved(word, own) for word in process.argv]
+            is_told = [resolved(word, own) for word in told.get(process.id, ())] == argv
+            # behind the interpreter that the simulated engine needs; a router's wheel gives itself a title
+            runs = process.kind == "router" or argv in (words[-len(argv) :] for words in running)
+            if not (is_told and runs):
+                what = f"{process.id} does not run as planned in {container.pod.name}."
+                raise Differs(container.host, what, "Compare `fab plan` with what runs there.")
+
+    def _clients(self) -> tuple[str, int]:
+        """Where the clients' service leads: the address and port behind it."""
+        api = self._cluster().api
+        path = f"/apis/discovery.k8s.io/v1/namespaces/{self.stack.name}/endpointslices"
+        service = (
+            f"{self.stack.name}-router" if self._has_router() else f"{self.stack.name}-endpoint"
+        )
+        until = time.monotonic() + SERVICE_S
+        while time.monotonic() < until:
+            for piece in api.items(path):
+                if piece["metadata"]["labels"]["kubernetes.io/service-name"] == service:
+                    for endpoint in piece.get("endpoints") or ():
+                        if endpoint["conditions"].get("ready"):
+                            return endpoint["addresses"][0], int(piece["ports"][0]["port"])
+            time.sleep(LOOK_S)
+        raise NotReady(f"service {service}", "It has no ready endpoint.", "See its pod.")
+
+    def _complete(self, host: str, port: int, model: str) -> None:
+        body = json.dumps(completion(model, max_tokens=4))
+        headers = {"Content-Type": "application/json", **self._key()}
+        connection = self.lab.http(host, port, REQUEST_S)
+        try:
+            connection.request("POST", COMPLETIONS, body, headers)
+            answer = connection.getresponse()
+            said = answer.read()
+        finally:
+            connection.close()
+        if not has_token(said):
+            what = f"{answer.status} {said[:200].decode(errors='replace')}"
+            raise NotReady("the clients' service", what, "See the router's last lines.")
+
+    def _key(self) -> Mapping[str, str]:
+        has_key = "api_key" in self.plan.secrets
+        return {"Authorization": "Bearer rehearsed-api_key"} if has_key else {}
+
+
+def _variable(name: str) -> str:
+    return f"REHEARSED_{name.upper()}"
