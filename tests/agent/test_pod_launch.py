@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from infra.agent.pod_launch import NOT_IN_TIME, REFUSED, STOPPED, expand, pod_name
-from infra.spec.load import PROJECT
 from infra.rehearsal.cluster.pods import resolved
+from infra.spec.load import PROJECT
 
 LAUNCHER = PROJECT / "infra" / "agent" / "pod_launch.py"
 FOREVER = "trap 'echo stopped; exit 0' TERM; echo up; while :; do sleep 0.05; done"

@@ -19,6 +19,9 @@ from infra.rehearsal.cluster.project import make_room_project
 from infra.rehearsal.cluster.room import Room, ascend_nodes, open_room, racks
 from infra.rehearsal.installed import find_pulumi
 from tests.rehearsal.cloud.command import Pulumi
+from tests.rehearsal.conftest import lab_is_possible, shell
+
+__all__ = ["lab_is_possible", "shell"]
 
 Deploy = Callable[..., Pulumi]
 # Beside others on two cores, the engine, a provider of 300 MB and the API server take turns.

@@ -63,6 +63,39 @@ def test_without_the_pulumi_command_line_the_fix_is_the_script(
     shell.assert_nothing_left()
 
 
+def test_without_a_built_kubernetes_the_fix_is_the_script(shell: Shell, tmp_path: Path) -> None:
+    shell.environment.update(MOE_INFRA_CACHE=str(tmp_path))
+    done = shell.fab("rehearse", "--stack", "k8s-a3-2p1d", "--json")
+    done.refused(3, "scripts/install-kubernetes-testbed")
+    assert done.document["steps"][-1]["name"] == "provision"
+    shell.assert_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--break", "prefill-0/0:port"), 2, "nothing is installed on hosts that could be broken"),
+        (("--set", "weights.storage=pvc"), 3, "Weights on pvc are not rehearsed in pods"),
+        (("--set", "platform=aws-eks"), 3, "Rehearsals of aws-eks are not there yet"),
+    ],
+    ids=["break", "claim", "eks"],
+)
+def test_what_is_not_rehearsed_in_pods_is_said(
+    words: tuple[str, ...], code: int, said: str, shell: Shell
+) -> None:
+    done = shell.fab("rehearse", "--stack", "k8s-gb200-2p1d", *words, "--json")
+    done.refused(code, said)
+    shell.assert_nothing_left()
+
+
+def test_a_plan_in_pods_is_rehearsed_from_its_stack(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(shell.fab("plan", "--stack", "k8s-a3-2p1d", "--json").out, encoding="utf-8")
+    done = shell.fab("rehearse", "--plan", str(path), "--json")
+    done.refused(2, "fab rehearse --stack k8s-a3-2p1d")
+    shell.assert_nothing_left()
+
+
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""

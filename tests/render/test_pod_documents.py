@@ -14,13 +14,13 @@ from infra.catalog.load import Catalog
 from infra.errors import StackError
 from infra.plan.compile import compile_file
 from infra.plan.process import Plan
+from infra.rehearsal.cluster.pods import resolved
 from infra.render.cluster_facts import ClusterFacts, LustreVolume, WeightsVolume
 from infra.render.pod_documents import pod_documents
 from infra.render.pod_objects import MAX_CONFIG_BYTES, PodObject
 from infra.render.reserved_ports import read_ports
 from infra.spec.load import PROJECT
 from infra.spec.stack import Workload
-from infra.rehearsal.cluster.pods import resolved
 from tests.render.pods import CLUSTER, Pod, pod_behind, pods_of
 
 CATALOG = Catalog()

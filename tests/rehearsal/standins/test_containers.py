@@ -254,6 +254,18 @@ def test_a_shell_in_the_container_finds_the_engine(host_shell: HostShell) -> Non
     assert view(result)["cwd"] == "/tmp"
 
 
+def test_python_in_the_container_runs_a_program_that_was_mounted(host_shell: HostShell) -> None:
+    program = 'import subprocess; print(1, flush=True); subprocess.run(["vllm", "serve", "x"])'
+    result = host_shell(
+        "nvidia",
+        f"echo '{program}' > /tmp/run.py\n"
+        f"{RUN} -v /tmp/run.py:/launch/run.py --entrypoint python3 {IMAGE} /launch/run.py",
+    )
+    first, *rest = result.stdout.splitlines()
+    assert first == "1", result.stderr
+    assert json.loads(rest[0])["argv"] == ["vllm", "serve", "x"]
+
+
 def test_only_the_hosts_network_reaches_anything(host_shell: HostShell) -> None:
     result = host_shell(
         "nvidia",
