@@ -160,9 +160,13 @@ def reality_rows(
         ),
     ]
     if plan.runtime != "native":
-        runtime = "a node's runtime" if in_pods else f"{plan.runtime}, its daemon"
+        runtime = (
+            "a node's runtime, what init containers fetch,"
+            if in_pods
+            else f"{plan.runtime}, its daemon"
+        )
         asked = "mount namespaces with what was asked for"
-        rows.append(("containers", asked, f"{runtime} and its images"))
+        rows.append(("containers", asked, f"{runtime} and images"))
     if time_scale is None:
         rows.append(("engines", f"{plan.engine.name} {plan.engine.version} and NIXL", "-"))
     else:

@@ -11,6 +11,7 @@ import yaml
 
 from infra.rehearsal.cluster.programs import Programs
 from infra.rehearsal.report import STEPS
+from tests.kubernetes.conftest import LIMIT_S
 from tests.rehearsal.command import Shell
 
 STACK = {
@@ -26,7 +27,7 @@ def test_pods_serve_a_token_and_stay_until_they_are_ended(
 ) -> None:
     file = tmp_path / "small.yaml"
     file.write_text(yaml.safe_dump(STACK), encoding="utf-8")
-    done = shell.fab("rehearse", "--file", str(file), "--keep", "--json")
+    done = shell.fab("rehearse", "--file", str(file), "--keep", "--json", limit_s=LIMIT_S)
     assert done.code == 0, done.err
     report = done.document
     assert [step["name"] for step in report["steps"]] == list(STEPS)

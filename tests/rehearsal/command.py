@@ -71,9 +71,9 @@ class Shell:
     seen: dict[int, int] = field(default_factory=dict)
     labs: set[str] = field(default_factory=set)
 
-    def fab(self, *words: str) -> Done:
+    def fab(self, *words: str, limit_s: float = LIMIT_S) -> Done:
         """Run `fab` to its end."""
-        done = run_fab(*words, environment=self.variables(), own_session=True, timeout_s=LIMIT_S)
+        done = run_fab(*words, environment=self.variables(), own_session=True, timeout_s=limit_s)
         return Done(code=done.returncode, out=done.stdout, err=done.stderr)
 
     def run(self, *words: str) -> Done:
