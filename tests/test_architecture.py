@@ -415,6 +415,16 @@ def test_a_sysctl_is_data_and_no_python() -> None:
     assert holders == []
 
 
+def test_what_int_reads_is_asked_for_by_isdecimal() -> None:
+    """`str.isdigit` says yes to `²`, and `int` then raises: an operator's word would end in a traceback."""
+    found = [
+        str(path.relative_to(PROJECT))
+        for name, path in modules().items()
+        if not name.startswith("infra.rehearsal.") and ".isdigit(" in path.read_text("utf-8")
+    ]
+    assert found == []
+
+
 def test_reading_logs_loads_no_compiler() -> None:
     """It is half of what such a command would take to start."""
     program = "import sys, infra.tasks.program, infra.tasks.logs; print(*sorted(sys.modules))"

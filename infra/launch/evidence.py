@@ -169,12 +169,27 @@ def write_archive(target: Path, stack: str, found: Sequence[HostEvidence]) -> Fi
         target: written whole or not at all, readable by its owner alone.
         stack: its name, and the name of the folder in the archive.
         found: of every host.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
     """
     findings = read_findings(found)
     partial = target.with_name(target.name + ".partial")
-    partial.touch(mode=0o600)
-    with tarfile.open(partial, "w:gz", compresslevel=3) as archive:
-        text = summary(stack, found, findings).encode()
+    try:
+        partial.unlink(missing_ok=True)  # of another run; its mode would stay
+        partial.touch(mode=0o600)
+        _pack(partial, summary(stack, found, findings), stack, found)
+        partial.replace(target)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    return findings
+
+
+def _pack(path: Path, page: str, stack: str, found: Sequence[HostEvidence]) -> None:
+    """Write the archive: the page, then what came of each host."""
+    with tarfile.open(path, "w:gz", compresslevel=3) as archive:
+        text = page.encode()
         member = tarfile.TarInfo(f"{stack}/{SUMMARY}")
         member.size, member.mtime, member.mode = len(text), int(time.time()), 0o600
         archive.addfile(member, io.BytesIO(text))
@@ -183,8 +198,6 @@ def write_archive(target: Path, stack: str, found: Sequence[HostEvidence]) -> Fi
                 inner = tarfile.TarInfo(f"{stack}/{each.host}/{name}")
                 inner.size, inner.mtime, inner.mode = len(content), member.mtime, 0o600
                 archive.addfile(inner, io.BytesIO(content))
-    partial.replace(target)
-    return findings
 
 
 def read_findings(found: Sequence[HostEvidence]) -> Findings:

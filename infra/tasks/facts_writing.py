@@ -8,6 +8,7 @@ from pathlib import Path
 from infra.errors import StackError
 from infra.inventory.collective_baseline import RecordedCollective
 from infra.inventory.facts_file import RecordedHost, facts_text, read_collectives, read_facts
+from infra.tasks.whole_file import write_whole
 
 
 def add_facts(
@@ -29,7 +30,7 @@ def add_facts(
     if path.is_file() and path.read_text(encoding="utf-8") == after:
         return False
     try:
-        path.write_text(after, encoding="utf-8")
+        write_whole(path, after)
     except OSError as error:
         what = f"The facts cannot be written: {error.strerror}."
         raise StackError(str(path), what, "Give the folder back to yourself.") from error

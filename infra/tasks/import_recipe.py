@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,11 +87,11 @@ def _import_file(path: Path, options: Options, output: Output, asked: _Asked) ->
         output.data(output.toned(problem_line(problem), tone_of(problem)))
     output.data(f"{path}: {count_words(judgement.problems)}.")
     if stack_file is not None:
-        output.next_command(f"fab check --file {stack_file}")
+        output.next_command(f"fab check --file {shlex.quote(stack_file)}")
     elif plan_file is not None:
-        output.next_command(f"fab check --plan {plan_file}")
+        output.next_command(f"fab check --plan {shlex.quote(plan_file)}")
     else:
-        output.next_command(f"fab import {path} --to-plan PLAN.json")
+        output.next_command(f"fab import {shlex.quote(str(path))} --to-plan PLAN.json")
     return 0 if is_ok else StackError.exit_code
 
 
@@ -181,7 +182,7 @@ def _lint_folder(path: Path, options: Options, output: Output, asked: _Asked) ->
                 output.data(output.toned(f"  {problem_line(problem)}", "bad"))
     output.data(f"{path}: {len(rows)} recipes, {count_words(problems)}.")
     if report is None:
-        output.next_command(f"fab import {path} --report TABLE.md")
+        output.next_command(f"fab import {shlex.quote(str(path))} --report TABLE.md")
     return 0 if is_ok else StackError.exit_code
 
 

@@ -10,11 +10,12 @@ from infra.errors import StackError
 from infra.provision.outputs import read_outputs
 from infra.render.inventory_file import inventory_from_outputs, inventory_text
 from infra.spec.load import PROJECT
-from infra.tasks.choice import INVENTORIES
+from infra.tasks.choice import INVENTORIES, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.platforms import refuse_kubernetes
 from infra.tasks.stack_options import chosen_stack
+from infra.tasks.whole_file import write_whole
 
 
 def run(options: Options, output: Output) -> int:
@@ -25,13 +26,13 @@ def run(options: Options, output: Output) -> int:
         what = f"{stack.name} runs on {stack.spec.platform}: its inventory is written by hand."
         fix = f"Write ansible/inventory/{stack.name}.yml; examples lie in ansible/inventory/examples/."
         raise StackError(f"{stack.file} platform", what, fix)
+    words = _ssh_words(options.text("ssh-args") or "")
     outputs = read_outputs(stack.name, PROJECT, os.environ)
-    words = tuple(shlex.split(options.text("ssh-args") or ""))
     document = inventory_from_outputs(outputs, ssh_arguments=words)
     path = Path(options.text("to") or INVENTORIES / f"{stack.name}.yml")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(inventory_text(document), encoding="utf-8")
+        write_whole(path, inventory_text(document))
     except OSError as error:
         what = f"The inventory cannot be written: {error.strerror}."
         raise StackError(f"--to {path}", what, "Name another file.") from error
@@ -45,5 +46,18 @@ def run(options: Options, output: Output) -> int:
         }
     )
     output.message(f"Written: {path}")
-    output.next_command(f"fab tune-hosts --stack {stack.name}")
+    named = f" --inventory {shlex.quote(str(path))}" if options.text("to") else ""
+    output.next_command(f"fab tune-hosts {same_choice(options)}{named}")
     return 0
+
+
+def _ssh_words(text: str) -> tuple[str, ...]:
+    """The words of `--ssh-args`.
+
+    Raises:
+        StackError: a quotation is left open.
+    """
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise StackError(f"--ssh-args {text}", f"{error}.", "Close the quotation.") from error

@@ -24,6 +24,7 @@ from infra.tasks.recorded_hosts import holding_lease, open_fleet
 from infra.tasks.stack_options import chosen_stack, refuse_problems
 from infra.tasks.status import status_table
 from infra.tasks.up import client_url, served_rows
+from infra.tasks.whole_file import write_whole
 
 
 def run(options: Options, output: Output) -> int:
@@ -121,13 +122,9 @@ def _writer(path: Path, edit: Edit, output: Output) -> Callable[[], None]:
     """What writes the edited inventory, whole or not at all."""
 
     def write() -> None:
-        beside = path.with_name(f".{path.name}.new")
         try:
-            beside.write_text(edit.text, encoding="utf-8")
-            beside.chmod(path.stat().st_mode)
-            beside.replace(path)
+            write_whole(path, edit.text)
         except OSError as error:
-            beside.unlink(missing_ok=True)
             what = f"The inventory cannot be written: {error}."
             raise StackError(str(path), what, "Nothing was changed. Make it writable.") from error
         output.message(f"{path}: {edit.words}")

@@ -104,6 +104,15 @@ def test_a_plan_document_is_one_that_check_reads(tmp_path: Path) -> None:
     assert run(FAB, "check", "--plan", plan).returncode == 0
 
 
+def test_the_next_command_names_a_file_with_a_space_as_a_shell_reads_it(tmp_path: Path) -> None:
+    path = write(tmp_path, "my serve.sh", GOOD)
+    plan = tmp_path / "my plan.json"
+    told = run(FAB, "import", path, "--accelerator", "h200").stderr
+    assert f"Next: fab import '{path}' --to-plan" in told
+    told = run(FAB, "import", path, "--accelerator", "h200", "--to-plan", str(plan)).stderr
+    assert f"Next: fab check --plan '{plan}'" in told
+
+
 def test_variables_are_set_by_the_operator(tmp_path: Path) -> None:
     file = write(tmp_path, "serve.sh", GOOD.replace(" 8\n", " $TP\n"))
     done = run(FAB, "import", file, "--set", "TP=8", "--json")

@@ -219,11 +219,15 @@ def test_ctrl_c_says_how_to_follow_and_stop_ends_it(site: Site) -> None:
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "The work goes on on the hosts" in errors
-    stopped = site.stage("--stop")
-    assert (stopped.returncode, "Ended on unified-0, unified-1, unified-2" in stopped.stdout) == (
-        0,
-        True,
-    )
+    stopped = site.stage("--stop", "--json")
+    assert stopped.returncode == 0, stopped.stderr
+    document = json.loads(stopped.stdout)
+    assert document["stack"] == site.stack.stem
+    assert [row["name"] for row in document["hosts"] if row["ended"]] == [
+        "unified-0",
+        "unified-1",
+        "unified-2",
+    ]
     assert site.sh("unified-0", f"systemctl is-active {UNIT}").strip() == "inactive"
     assert arrived(site, "unified-0") > 0
     assert not any(TARGET in name for name in site.listing("unified-0"))

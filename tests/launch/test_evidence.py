@@ -187,3 +187,19 @@ def test_a_stack_is_known_by_what_lies_on_a_host(
 def test_a_host_out_of_reach_may_know_the_stack() -> None:
     away = HostEvidence("a", error=Unreachable("a", "a does not answer.", "Look at it."))
     assert knows_stack([away])
+
+
+def test_an_archive_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    target = tmp_path / "b.tar.gz"
+    target.mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_archive(target, "s", [HostEvidence("a")])
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_archive_is_its_owners_even_beside_what_another_run_has_left(tmp_path: Path) -> None:
+    target = tmp_path / "b.tar.gz"
+    (tmp_path / "b.tar.gz.partial").touch(mode=0o644)
+    write_archive(target, "s", [HostEvidence("a")])
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [target]
