@@ -199,8 +199,3 @@ NEEDS: Mapping[Need, frozenset[str]] = {
         {"port-twice", "port-range", "port-variable", "internal-port", "service-port"}
     ),
 }
-
-
-def known_by(need: Need, rule: str) -> bool:
-    """Whether a rule can be judged without that."""
-    return rule not in NEEDS[need]

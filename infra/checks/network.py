@@ -60,7 +60,6 @@ _LEADER_FLAGS: Mapping[str, tuple[str, ...]] = {
     "master": ("master-addr", "master-port"),
     "dist": ("dist-init-addr",),
 }
-UNROUTABLE = ("localhost", "0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound
 
 
 def ports_distinct(view: PlanView) -> Iterator[Finding]:

@@ -164,9 +164,6 @@ class Engine(Protocol):
         ...
 
 
-COMPILER = Origin(kind="compiler", name="topology")
-
-
 def owned(name: str, value: object, why: str) -> Flag:
     """A flag that the compiler writes."""
     return Flag(name=name, value=value, origin=_written_because(why))  # type: ignore[arg-type]

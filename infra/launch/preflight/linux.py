@@ -117,12 +117,6 @@ def parse_cgroup_driver(text: str) -> tuple[str, str] | None:
     return (words[0], words[1]) if is_one else None
 
 
-def parse_containers(text: str) -> dict[str, str]:
-    """Name by full id, of `docker ps --no-trunc --format '{{.ID}} {{.Names}}'`."""
-    rows = [line.split() for line in text.splitlines()]
-    return {row[0]: row[1] for row in rows if len(row) == 2}  # noqa: PLR2004 - id and name
-
-
 def parse_unit_states(text: str) -> dict[str, dict[str, str]]:
     """Properties by unit, of `systemctl show -p Id,LoadState,ActiveState UNIT…`."""
     found = {}

@@ -21,7 +21,6 @@ from infra.plan.foreign.engine_release import (
 from infra.plan.foreign.source import Launch, Recipe, Word
 
 Unknown = Literal["release", "accelerator", "checkpoint", "addresses", "whole"]
-_MIN_NAME = 4
 
 
 # Words of a node selector that name a chip, in the vendors' spellings.

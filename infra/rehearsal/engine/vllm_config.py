@@ -49,7 +49,6 @@ EAGLE3_TYPES = [
     "afmoe",
     "nemotron_h",
 ]
-ROCM_UNSUPPORTED = ("awq_marlin_24", "humming", "moe_wna16")
 MOST_AITER_HEADS = 128
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 KernelFlavour = Literal["sysctl", "debugfs", "locked-down"]
 """Where the kernel keeps the scheduler's migration cost.
@@ -180,8 +180,6 @@ def host_from_document(document: Mapping[str, Any]) -> LabHost:
         fields[name] = tuple(document[name])
     return LabHost(**fields)
 
-
-KERNEL_FLAVOURS: tuple[KernelFlavour, ...] = get_args(KernelFlavour)
 
 _PLAIN_FIELDS = (
     "name",

@@ -49,7 +49,6 @@ DEFAULT_CLOCKS = "3996,1965"
 MIG_MODES = {"0": "Disabled", "1": "Enabled"}
 EXIT_BAD_OPTION = 2
 EXIT_NO_DEVICE = 6
-NOT_APPLICABLE = "[N/A]"
 
 
 class Gpu:
