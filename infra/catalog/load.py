@@ -29,6 +29,7 @@ from infra.catalog.schema import (
 from infra.errors import InfraError, StackError
 from infra.spec.load import nearest
 from infra.spec.plain_yaml import read_yaml
+from infra.spec.present import is_file
 from infra.spec.stack import RoleName
 
 ROOT = Path(__file__).resolve().parent
@@ -188,7 +189,7 @@ class Catalog:
         if isinstance(known, kind):
             return known
         path = self.root / folder / f"{name}.yaml"
-        if not path.is_file():
+        if not is_file(path):
             what = f"The catalogue has no {folder.rstrip('s').replace('/', ' ')} {name}."
             raise UnknownIdError(f"infra/catalog/{folder}", what, nearest(name, self.ids(folder)))
         data = read_yaml(path)

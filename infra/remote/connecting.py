@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import threading
 import time
@@ -184,7 +185,8 @@ def _login(target: SshTarget, resources: Resources) -> dict[str, Any]:
     """Keys to offer: those that were named and nothing else, or the agent's and the default ones."""
     if not target.identity_files:
         return {"look_for_keys": True, "allow_agent": True}
-    present = [path for path in target.identity_files if path.exists()]
+    # `Path.exists` raises where a folder on the way is closed to us
+    present = [path for path in target.identity_files if os.path.exists(path)]  # noqa: PTH110
     if not present:
         named = ", ".join(map(str, target.identity_files))
         what = f"no private key is there: {named}."

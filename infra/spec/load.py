@@ -10,6 +10,7 @@ import yaml
 
 from infra.errors import Problem, ProblemsFound
 from infra.spec.nearest import nearest
+from infra.spec.present import is_file
 from infra.spec.shape_problems import Place, validate_stack
 from infra.spec.stack import KUBERNETES, StackSpec
 from infra.spec.stack_files import (
@@ -84,7 +85,7 @@ def _wrong_name(name: str, file: str, platform: object) -> list[Problem]:
     if not STACK_NAME.fullmatch(name):
         what = f"The stack's name {name!r} becomes part of paths and units on its hosts."
         fix = "Rename the file: letters, digits, `.`, `_` and `-`, a letter or digit first, at most 64."
-    elif platform in KUBERNETES and not CLUSTER_NAME.fullmatch(name):
+    elif isinstance(platform, str) and platform in KUBERNETES and not CLUSTER_NAME.fullmatch(name):
         what = f"The stack's name {name!r} becomes part of the names of objects in the cluster."
         fix = "Rename the file: lower-case letters, digits and `-`, a letter first."
     else:
@@ -165,9 +166,9 @@ def _read_parent(
         return refuse("wrong-type", "extends is not text.", "Write a stack's name or a path.")
     is_path = parent.endswith((".yaml", ".yml")) or "/" in parent
     target = path.parent / parent if is_path else STACKS / f"{parent}.yaml"
-    if not is_path and not target.is_file():
+    if not is_path and not is_file(target):
         target = path.parent / f"{parent}.yaml"
-    if not target.is_file():
+    if not is_file(target):
         return refuse(
             "unknown-stack", f"extends: there is no stack {parent}.", nearest(parent, stack_names())
         )

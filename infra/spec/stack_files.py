@@ -7,6 +7,7 @@ from pathlib import Path as FilePath
 
 from infra.errors import Problem, ProblemsFound
 from infra.spec.nearest import nearest
+from infra.spec.present import is_file
 
 PROJECT = FilePath(__file__).resolve().parents[2]
 STACKS = PROJECT / "stacks"
@@ -32,12 +33,12 @@ def find_stack(name_or_path: str) -> FilePath:
     """
     if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
         path = FilePath(name_or_path)
-        if path.is_file():
+        if is_file(path):
             return path
         raise ProblemsFound((_not_found(name_or_path, f"There is no file {name_or_path}."),))
     for folder in SEARCHED:
         candidate = folder / f"{name_or_path}.yaml"
-        if candidate.is_file() and not candidate.name.startswith("Pulumi"):
+        if is_file(candidate) and not candidate.name.startswith("Pulumi"):
             return candidate
     raise ProblemsFound((_not_found(name_or_path, f"There is no stack {name_or_path}."),))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -62,9 +63,9 @@ def _target(options: Options, stack: str) -> Path:
     """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     target = Path(options.text("to") or f"{stack}-{stamp}.tar.gz").absolute()
-    if not target.parent.is_dir():
+    if not os.path.isdir(target.parent):  # noqa: PTH112 - says no to what cannot be looked at
         raise StackError("--to", f"There is no folder {target.parent}.", "Make it first.")
-    if target.is_dir():
+    if os.path.isdir(target):  # noqa: PTH112 - as above
         raise StackError("--to", f"{target} is a folder.", "Name a file in it.")
     return target
 

@@ -17,6 +17,7 @@ from infra.plan.imported import read_plan
 from infra.plan.resolve import Problems
 from infra.plan.weights_origin import refuse_unknown_host
 from infra.spec.load import LoadedStack, nearest
+from infra.spec.present import is_file
 from infra.tasks.choice import chosen_inventory, chosen_name, has_inventory, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, Tone
@@ -99,7 +100,7 @@ def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...]]:
 def _as_problem(error: StackError) -> Problem:
     """A refusal that has no rule of its own, as a row: too few hosts, a full block of ports, an unknown id."""
     file, space, field = error.where.partition(" ")
-    if Path(error.where).is_file():  # its path may have spaces
+    if is_file(Path(error.where)):  # its path may have spaces
         file, space, field = error.where, " ", ""
     return Problem(
         rule="cannot-compile",

@@ -10,6 +10,7 @@ from infra.errors import StackError
 from infra.inventory.ansible_file import read_inventory
 from infra.inventory.facts_file import RecordedHost, facts_path, read_facts, with_facts
 from infra.inventory.hosts import Inventory, InventoryHost
+from infra.spec.present import is_file
 from infra.spec.stack_files import PROJECT
 from infra.tasks.options import Options
 from infra.tasks.sudo_password import sudo_words
@@ -51,7 +52,7 @@ def chosen_inventory(options: Options, stack_name: str) -> Inventory | None:
     """
     named = options.text("inventory")
     path = inventory_path(options, stack_name)
-    if named is None and not path.is_file():
+    if named is None and not is_file(path):
         return None
     inventory = read_inventory(path, named or str(path.relative_to(PROJECT)))
     return with_facts(inventory, read_facts(facts_path(path)))
@@ -83,7 +84,7 @@ def recorded_facts(
 def has_inventory(options: Options, stack_name: str) -> bool:
     """Whether hosts come from an inventory, named or the default one."""
     default = INVENTORIES / f"{stack_name}.yml"
-    return options.text("inventory") is not None or default.is_file()
+    return options.text("inventory") is not None or is_file(default)
 
 
 def needed_inventory(options: Options, stack_name: str) -> Inventory:

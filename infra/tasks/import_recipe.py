@@ -50,7 +50,7 @@ def run(options: Options, output: Output) -> int:
         settings=_settings(options.words("set")),
         catalog=Catalog(),
     )
-    if path.is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 - `Path.is_dir` raises for what cannot be looked at
         return _lint_folder(path, options, output, asked)
     if options.text("report") is not None:
         raise StackError("--report", f"{path} is no folder.", "Name a folder, or leave it out.")
@@ -103,7 +103,7 @@ def _write_stack(recipe: ImportedRecipe, file: str, catalog: Catalog) -> tuple[D
     """
     fields = stack_fields(recipe, catalog)
     text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120)
-    if Path(file).exists():
+    if os.path.lexists(file):
         raise StackError(f"--to-stack {file}", "The file is there already.", "Name another.")
     _write("--to-stack", file, text)
     try:

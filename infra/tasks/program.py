@@ -26,6 +26,7 @@ from invoke.tasks import Task
 from paramiko.ssh_exception import ConfigParseError
 
 from infra.errors import InfraError, PrerequisiteError, StackError
+from infra.spec.present import is_file
 from infra.spec.stack_files import stack_names
 from infra.tasks.given_words import ENTRIES, pairs_as_one_word, refuse_lost_words
 from infra.tasks.options import Option, Options
@@ -104,7 +105,7 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
             if self.tasks and self.args[name].value and not self.args["hosts"].value:
                 _refuse(f"{flag} says how the hosts of -H are reached, and there is no -H.", fix)
         named = self.args["ssh-config"].value
-        if named and not Path(named).expanduser().is_file():
+        if named and not is_file(Path(named).expanduser()):
             _refuse(f"There is no ssh_config {named}.", "Correct -S.")
         try:
             super().update_config()

@@ -95,6 +95,13 @@ def test_every_task_has_a_module_that_can_run(entry: object) -> None:
         (("status", "--stack", "k8s-gb200-2p1d"), "`pulumi up --stack k8s-gb200-2p1d`"),
         (("logs", "--file", "stacks/k8s-a3-2p1d.yaml"), "`pulumi up --stack k8s-a3-2p1d`"),
         (("render", "--stack", "h200-tp8"), "--to"),
+        (("plan", "--stack", "x" * 300), "There is no stack xxx"),
+        (
+            ("plan", "--stack", "h200-tp8", "--set", f"checkpoint={'x' * 300}"),
+            "The catalogue has no",
+        ),
+        (("check", "--stack", "h200-tp8", "--set", "platform=[]"), "platform"),
+        (("import", "x" * 300), "cannot be read"),
         (("inventory", "--stack", "h200-tp8", "--ssh-args", "-o 'x"), "Close the quotation."),
         (("restart", "--stack", "h200-tp8", "--replica", "²"), "They count from 0"),
         (("estimate", "--stack", "gb200-2p1d", "--reserved", "1e18"), "more than any reservation"),

@@ -14,6 +14,7 @@ from infra.plan.foreign.shell import Shell, Started
 from infra.plan.foreign.shell_commands import HARMLESS
 from infra.plan.foreign.shell_values import Held, Scope, Value, copy_scope
 from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, Word, read_text
+from infra.spec.present import is_file
 
 MAX_LAUNCHES = 4_096
 RUNTIMES = ("docker", "podman", "nerdctl")
@@ -185,7 +186,7 @@ class ScriptReader:
     def _env_file(self, word: Word) -> dict[str, Word] | None:
         """Variables of a file that lies in the recipe's own folder; no other is opened."""
         name = word.text.rpartition("/")[2]
-        if self.folder is None or not name or not (self.folder / name).is_file():
+        if self.folder is None or not name or not is_file(self.folder / name):
             return None
         found = {}
         for line in read_text(self.folder / name).splitlines():
