@@ -182,7 +182,8 @@ def test_units_start_stop_and_tell_their_last_words(plain: SshHost) -> None:
         "unit": True,
     }
     request = {"operation": "state", "mode": "apply", "stack": "s", "items": [item]}
-    assert call_agent(plain, request, timeout_s=20)["daemon_reloaded"] is True
+    # systemd reads what it has never heard of when it is started
+    assert call_agent(plain, request, timeout_s=20)["daemon_reloaded"] is False
     units = ["moe-s-engine@00.service", "moe-s-engine@x.service"]
 
     def act(action: str) -> Any:
@@ -196,6 +197,8 @@ def test_units_start_stop_and_tell_their_last_words(plain: SshHost) -> None:
     assert (rows[0]["active_state"], rows[0]["log_tail"]) == ("active", [])
     assert rows[1]["result"] == "exit-code"
     assert "hello x" in rows[1]["log_tail"]
+    rewritten = {**request, "items": [{**item, "content": text + "# rewritten\n"}]}
+    assert call_agent(plain, rewritten, timeout_s=20)["daemon_reloaded"] is True
     assert [row["active_state"] for row in act("stop")] == ["inactive", "inactive"]
     call_agent(plain, {**request, "mode": "rollback", "groups": ["files"]}, timeout_s=20)
 
