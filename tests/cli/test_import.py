@@ -113,6 +113,12 @@ def test_the_next_command_names_a_file_with_a_space_as_a_shell_reads_it(tmp_path
     assert f"Next: fab check --plan '{plan}'" in told
 
 
+def test_a_name_that_is_too_long_for_a_file_leaves_with_2() -> None:
+    done = run(FAB, "import", "x" * 300)
+    assert done.returncode == 2
+    assert "It cannot be read: File name too long." in done.stdout
+
+
 def test_variables_are_set_by_the_operator(tmp_path: Path) -> None:
     file = write(tmp_path, "serve.sh", GOOD.replace(" 8\n", " $TP\n"))
     done = run(FAB, "import", file, "--set", "TP=8", "--json")
