@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from infra.agent.pod_launch import has_token
+from infra.agent.pod_launch import LEADER, has_token
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.engines.serving import COMPLETIONS, completion
@@ -187,6 +187,12 @@ class InPods:
             for host in self.plan.hosts
             if host.name != ROUTER_HOST
         }
+        # by its leader's name a launcher tells its own revision
+        by_name = {each.pod.name: each.pod for each in containers.values()}
+        for each in containers.values():
+            leader = each.pod.environment.get(LEADER, "").removesuffix(f".{self.stack.name}")
+            if leader:
+                wanted[leader] = by_name[leader.partition(".")[0]]
         publish_names(api, self.stack.name, self.lab, wanted, list(containers))
         start_pods(api, list(containers.values()), "startupProbe", READY_S)
         engines = sum(process.kind == "engine" for process in self.plan.processes)

@@ -92,8 +92,11 @@ def publish_names(
             what = f"It leads to {found}; {wanted[wrong[0]].name} is at {wanted[wrong[0]].address}."
             raise NotReady(wrong[0], what, "A service's labels choose other pods.")
         time.sleep(LOOK_S)
+    # as a resolver with the cluster's search path finds them, and written out
     lines = "".join(
-        f"{address} {name}\n" for name, found in names.items() for address in sorted(found)
+        f"{address} {name} {name}.{namespace} {name}.{namespace}.svc.cluster.local\n"
+        for name, found in names.items()
+        for address in sorted(found)
     )
     for host in hosts:
         lab.append_file(host, "/etc/hosts", lines.encode())
