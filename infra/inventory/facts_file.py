@@ -155,6 +155,7 @@ def _recorded(path: Path, name: str, entry: object) -> RecordedHost:
         all(isinstance(row.get(key), str) for key in TEXTS)
         and isinstance(rdma, list)
         and isinstance(gids, Mapping)
+        and all(type(index) is int for index in gids.values())
         and isinstance(page_size, int)
     )
     if not well_formed:

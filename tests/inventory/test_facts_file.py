@@ -124,6 +124,16 @@ def test_a_damaged_file_is_refused_with_what_to_do(text: str, tmp_path: Path) ->
         read_facts(path)
 
 
+@pytest.mark.parametrize("index", ["'3'", "x", ".nan", "true", "[3]"])
+def test_an_index_of_a_gid_is_a_whole_number(index: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.facts.yml"
+    text = facts_text({"a": FOUND}, ())
+    (line,) = [line for line in text.splitlines() if "gids:" in line]
+    path.write_text(text.replace(line, line.partition("gids:")[0] + f"gids: {{a: {index}}}"))
+    with pytest.raises(StackError, match="The entry of a is not whole"):
+        read_facts(path)
+
+
 def test_names_that_the_inventory_leaves_open_are_filled_in(inventory: Inventory) -> None:
     first, second = with_facts(inventory, {"unified-0": FOUND}).hosts
     assert (first.interface, first.interface_origin) == ("ens5", "facts")
