@@ -36,8 +36,8 @@ RIVAL_LIMIT_S = 600.0
 # What every `fab` does before it looks at its options, and the task's own modules.
 STARTUP = """\
 import fabric.main
-from infra.tasks.program import collect_seldom
-collect_seldom()
+from infra.tasks.program import put_in_place
+put_in_place(fabric.main.program)
 import infra.tasks.tune_hosts
 """
 

@@ -423,14 +423,3 @@ def test_what_int_reads_is_asked_for_by_isdecimal() -> None:
         if not name.startswith("infra.rehearsal.") and ".isdigit(" in path.read_text("utf-8")
     ]
     assert found == []
-
-
-def test_reading_logs_loads_no_compiler() -> None:
-    """It is half of what such a command would take to start."""
-    program = "import sys, infra.tasks.program, infra.tasks.logs; print(*sorted(sys.modules))"
-    run = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=PROJECT
-    )
-    loaded = set(run.stdout.split())
-    assert "infra.tasks.logs" in loaded
-    assert loaded & {"pydantic", "infra.plan.compile", "infra.checks.judge"} == set()

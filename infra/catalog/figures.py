@@ -1,13 +1,11 @@
-"""How fast weights move, and what a machine costs: figures for estimates alone, with their dates."""
+"""How fast weights move: figures for estimates alone, with their dates."""
 
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import StrictInt, StrictStr, ValidationError
+from pydantic import StrictStr, ValidationError
 
-from infra.catalog.instance_types import CapacityKind
 from infra.catalog.load import CatalogueError
 from infra.catalog.schema import Entry, SourcedEntry
 from infra.spec.plain_yaml import read_yaml
@@ -27,50 +25,6 @@ class LoadingRates(SourcedEntry):
     start_s: dict[Literal["vllm", "sglang"], float]
 
 
-class Bundle(Entry):
-    """Instances that are sold together."""
-
-    name: StrictStr
-    instances: StrictInt
-
-
-class Price(Entry):
-    """USD per hour of one instance, or of a bundle of them."""
-
-    instance_type: StrictStr
-    kind: CapacityKind
-    per: Literal["instance"] | Bundle
-    usd_per_hour: float
-
-
-class ControlPlanePrice(Entry):
-    """USD per hour of a control plane on EKS, by the support that its Kubernetes version has."""
-
-    standard: float
-    extended: float
-
-
-class SupportEnds(Entry):
-    """The last days on which EKS supports a Kubernetes version; `extended` costs more."""
-
-    standard: date
-    extended: date
-
-
-class PriceList(SourcedEntry):
-    """`prices.yaml`.
-
-    Args:
-        kubernetes_support: by minor version (`1.35`).
-        system_nodes_usd_per_hour: on demand, by instance type.
-    """
-
-    prices: tuple[Price, ...]
-    control_plane_usd_per_hour: ControlPlanePrice
-    kubernetes_support: dict[StrictStr, SupportEnds]
-    system_nodes_usd_per_hour: dict[StrictStr, float]
-
-
 @cache
 def read_loading_rates() -> LoadingRates:
     """The rates of `loading.yaml`.
@@ -78,20 +32,15 @@ def read_loading_rates() -> LoadingRates:
     Raises:
         CatalogueError: the file is wrong.
     """
-    return _read("loading.yaml", LoadingRates)
+    return read_figures("loading.yaml", LoadingRates)
 
 
-@cache
-def read_prices() -> PriceList:
-    """The prices of `prices.yaml`.
+def read_figures(name: str, kind: type[_Kind]) -> _Kind:
+    """A file of `figures/`.
 
     Raises:
         CatalogueError: the file is wrong.
     """
-    return _read("prices.yaml", PriceList)
-
-
-def _read(name: str, kind: type[_Kind]) -> _Kind:
     data = read_yaml(FOLDER / name)
     try:
         return kind.model_validate(data)

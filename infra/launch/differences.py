@@ -14,7 +14,8 @@ from infra.launch.secret import Secret
 from infra.launch.sharing import records_of
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import credential_path, process_folder, release_path, watch_config
-from infra.render.release_record import Release, read_kept
+from infra.render.kept_release import read_kept
+from infra.render.release_record import Release
 
 
 def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Change]:

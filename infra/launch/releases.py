@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from infra.errors import InfraError, StackError
 from infra.launch.fleet import Fleet, all_reports, ask_all
 from infra.render.host_paths import release_path
-from infra.render.release_record import (
-    KeptRelease,
-    RecordedProcess,
-    Release,
-    read_kept,
-    read_release,
-)
+from infra.render.kept_release import KeptRelease, read_kept
+from infra.render.release_record import RecordedProcess, Release, read_release
 
 HASH_SHOWN = 12
 UNFINISHED = "/var/lib/moe-infra/releases/%s/unfinished"

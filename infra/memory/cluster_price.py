@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from infra.catalog.eks import SystemNodes
-from infra.catalog.figures import PriceList
+from infra.catalog.prices import PriceList
 from infra.catalog.schema import Architecture
 
 

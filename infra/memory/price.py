@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infra.catalog.figures import Bundle, Price, PriceList
 from infra.catalog.instance_types import CapacityKind
+from infra.catalog.prices import Bundle, Price, PriceList
 from infra.memory.cluster_price import ClusterCost
 
 HOURS_PER_DAY = 24

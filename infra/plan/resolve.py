@@ -93,7 +93,7 @@ def resolve(stack: LoadedStack, catalog: Catalog, problems: Problems) -> Resolve
     if len(roles) != len(spec.roles.items()):
         return None
     tuning, enabled = _tuning(stack, roles[0].accelerator)
-    if _look_up(problems, "tuning", lambda: catalog.tuning(tuning)) is None:
+    if _look_up(problems, "tuning", lambda: catalog.tuning_id(tuning)) is None:
         return None
     return ResolvedStack(stack=stack, roles=tuple(roles), tuning=tuning, tuning_enabled=enabled)
 

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from infra.catalog.eks import read_eks_parts
-from infra.catalog.figures import StorageKind, read_loading_rates, read_prices
+from infra.catalog.figures import StorageKind, read_loading_rates
 from infra.catalog.instance_types import CapacityKind, read_instance_type
 from infra.catalog.lustre_sizes import LustreSettings
+from infra.catalog.prices import read_prices
 from infra.checks.capacity import device_memory_of, engine_load
 from infra.checks.view import PlanView
 from infra.memory.cluster_price import ClusterCost, ClusterDay, cluster_costs

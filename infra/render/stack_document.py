@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from infra.plan.process import Plan
-from infra.render.release_record import kept_document
+from infra.render.kept_release import kept_document
 
 SCHEMA_VERSION = 1
 

@@ -13,7 +13,6 @@ from infra.checks.rules import RULES
 from infra.errors import Problem, ProblemsFound, StackError
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan
-from infra.plan.imported import read_plan
 from infra.plan.resolve import Problems
 from infra.plan.weights_origin import refuse_unknown_host
 from infra.spec.load import LoadedStack, nearest
@@ -86,6 +85,9 @@ def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...]]:
     name = chosen_name(options) if plan_file is None else Path(plan_file).stem
     try:
         if plan_file is not None:
+            # The shape of a document: eight models that a stack does without.
+            from infra.plan.imported import read_plan  # noqa: PLC0415
+
             plan = read_plan(Path(plan_file))
             name = plan.stack
             return name, judge_plan(plan, plan_file, catalog)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from infra.errors import StackError
-from infra.inventory.ansible_file import read_inventory
-from infra.inventory.facts_file import RecordedHost, facts_path, read_facts, with_facts
-from infra.inventory.hosts import Inventory, InventoryHost
+from infra.inventory.hosts import Inventory
 from infra.spec.present import is_file
 from infra.spec.stack_files import PROJECT
 from infra.tasks.options import Options
@@ -54,6 +51,10 @@ def chosen_inventory(options: Options, stack_name: str) -> Inventory | None:
     path = inventory_path(options, stack_name)
     if named is None and not is_file(path):
         return None
+    # A stack is checked and planned before it has hosts, and what reads inventories is a dozen modules.
+    from infra.inventory.ansible_file import read_inventory  # noqa: PLC0415
+    from infra.inventory.facts_file import facts_path, read_facts, with_facts  # noqa: PLC0415
+
     inventory = read_inventory(path, named or str(path.relative_to(PROJECT)))
     return with_facts(inventory, read_facts(facts_path(path)))
 
@@ -62,23 +63,6 @@ def inventory_path(options: Options, stack_name: str) -> Path:
     """Where the inventory lies, or would lie."""
     named = options.text("inventory")
     return INVENTORIES / f"{stack_name}.yml" if named is None else Path(named)
-
-
-def recorded_facts(
-    options: Options, stack_name: str, hosts: Mapping[str, InventoryHost]
-) -> dict[str, RecordedHost]:
-    """What the facts file says of each host of a plan, by the plan's name.
-
-    Raises:
-        StackError: the file is not what `fab facts` writes.
-    """
-    path = facts_path(inventory_path(options, stack_name))
-    known = {found.address: found for found in read_facts(path).values()}
-    return {
-        name: known[host.service_address]
-        for name, host in hosts.items()
-        if host.service_address in known
-    }
 
 
 def has_inventory(options: Options, stack_name: str) -> bool:

@@ -14,11 +14,12 @@ from infra.launch.releases import find_kept
 from infra.plan.process import Plan
 from infra.spec.stack import Tuning as SpecTuning
 from infra.tasks.choice import chosen_name, needed_inventory
+from infra.tasks.judging import refuse_problems
 from infra.tasks.options import Options
 from infra.tasks.output import Output
 from infra.tasks.reached_hosts import PlacedPlan
 from infra.tasks.recorded_hosts import open_fleet
-from infra.tasks.stack_options import compile_for_hosts, refuse_problems
+from infra.tasks.stack_options import compile_for_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

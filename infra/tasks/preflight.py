@@ -22,13 +22,15 @@ from infra.launch.preflight.group_collectives.checks import CHECK, sound_collect
 from infra.launch.preflight.group_collectives.starting import JOIN_S
 from infra.launch.preflight.table import AS_WANTED, judge
 from infra.launch.preflight.waves import IMEX_S, look, look_further
-from infra.tasks.choice import inventory_path, recorded_facts, same_choice
+from infra.tasks.choice import inventory_path, same_choice
 from infra.tasks.facts_writing import add_facts
+from infra.tasks.judging import refuse_problems
 from infra.tasks.options import Options
 from infra.tasks.output import Output, Tone
 from infra.tasks.reached_hosts import make_deployment
+from infra.tasks.recorded_facts import recorded_facts
 from infra.tasks.recorded_hosts import open_fleet
-from infra.tasks.stack_options import compile_for_hosts, refuse_problems
+from infra.tasks.stack_options import compile_for_hosts
 
 _TONES: dict[str, Tone] = {"block": "bad", "warn": "warn", "pass": "good"}
 

@@ -145,20 +145,24 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
 class TableTask(Task):  # type: ignore[type-arg]
     """A task of the table: its options come from there, its module is imported when it runs."""
 
-    def __init__(self, entry: Entry) -> None:
-        """Take name, help and options from the table."""
+    def __init__(self, entry: Entry, *, is_typed: bool) -> None:
+        """Take name, help and options from the table; a task that nobody typed is not asked for options."""
 
         def body(_context: object, **given: object) -> None:
             _run(entry, given)
 
         body.__doc__ = entry.help
         super().__init__(body, name=entry.name, positional=(), auto_shortflags=False)
-        self.entry = entry
+        self.options = entry.options if is_typed else ()
+
+    def __deepcopy__(self, _known: object) -> TableTask:
+        """Itself: Invoke copies all tasks with all that they hold, and none of it changes."""
+        return self
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:  # noqa: FBT001
         """The options as Invoke's parser wants them."""
         del ignore_unknown_help
-        return [_argument(option) for option in self.entry.options]
+        return [_argument(option) for option in self.options]
 
 
 def put_in_place(program: Fab) -> None:
@@ -196,11 +200,15 @@ def look_for_no_plugins() -> None:
 
 
 def task_collection() -> Collection:
-    """Every task of the table; one that comes with a later release is absent there, not stubbed."""
+    """Every task of the table; one that comes with a later release is absent there, not stubbed.
+
+    Invoke makes and copies an object for each option of each task, which takes as long as judging a stack.
+    """
+    typed = set(" ".join(sys.argv).split())
     collection = Collection()
-    for _, entries in GROUPS:
-        for entry in entries:
-            collection.add_task(TableTask(entry), name=entry.name)
+    for entry in ENTRIES.values():
+        task = TableTask(entry, is_typed=entry.name in typed)
+        collection.add_task(task, name=entry.name)
     return collection
 
 

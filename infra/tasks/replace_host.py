@@ -15,13 +15,15 @@ from infra.launch.bring_up import bring_up
 from infra.launch.observation import status_document
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
 from infra.plan.compile import CompiledStack, compile_stack
-from infra.tasks.choice import inventory_path, needed_inventory, recorded_facts, same_choice
+from infra.tasks.choice import inventory_path, needed_inventory, same_choice
+from infra.tasks.judging import refuse_problems
 from infra.tasks.options import Options
 from infra.tasks.output import Output
 from infra.tasks.platforms import refuse_kubernetes
 from infra.tasks.reached_hosts import make_deployment
+from infra.tasks.recorded_facts import recorded_facts
 from infra.tasks.recorded_hosts import holding_lease, open_fleet
-from infra.tasks.stack_options import chosen_stack, refuse_problems
+from infra.tasks.stack_options import chosen_stack
 from infra.tasks.status import status_table
 from infra.tasks.up import client_url, served_rows
 from infra.tasks.whole_file import write_whole

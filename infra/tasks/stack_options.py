@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import judge_stack
-from infra.errors import ProblemsFound, StackError
+from infra.errors import StackError
 from infra.plan.compile import CompiledStack, compile_stack
 from infra.spec.load import LoadedStack, load_stack
 from infra.spec.stack import KUBERNETES
 from infra.tasks.choice import chosen_inventory, needed_inventory, one_stack
 from infra.tasks.options import Options
-from infra.tasks.output import Output
 from infra.tasks.platforms import refuse_kubernetes
 
 
@@ -63,17 +61,3 @@ def compile_for_hosts(options: Options, catalog: Catalog) -> CompiledStack:
     stack = chosen_stack(options)
     refuse_kubernetes(stack.file, stack.name, stack.spec.platform)
     return compile_stack(stack, catalog=catalog, inventory=needed_inventory(options, stack.name))
-
-
-def refuse_problems(compiled: CompiledStack, catalog: Catalog, output: Output) -> None:
-    """Judge a compiled stack with every rule: warnings are printed.
-
-    Raises:
-        ProblemsFound: a rule refuses it.
-    """
-    problems = judge_stack(compiled.plan, compiled.stack, catalog)
-    errors = tuple(problem for problem in problems if problem.blocks)
-    if errors:
-        raise ProblemsFound(errors)
-    for problem in problems:
-        output.message(output.toned(f"{problem.severity}: {problem}", "warn"))

@@ -10,11 +10,12 @@ from infra.launch.bring_up import Served, bring_up
 from infra.launch.deployment import Deployment
 from infra.launch.observation import ProcessStatus, observe, status_document, status_row
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
-from infra.tasks.choice import recorded_facts, same_choice
+from infra.tasks.choice import same_choice
 from infra.tasks.chosen_release import chosen_release
 from infra.tasks.options import Options
 from infra.tasks.output import Output, failure_document
 from infra.tasks.reached_hosts import deployment_of
+from infra.tasks.recorded_facts import recorded_facts
 from infra.tasks.recorded_hosts import holding_lease, open_fleet
 from infra.tasks.status import status_table
 

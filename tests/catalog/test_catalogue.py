@@ -137,6 +137,10 @@ def test_stack_has_a_verified_image(name: str) -> None:
         assert image.verified
 
 
+def test_a_recipe_is_chosen_by_what_one_line_of_it_says() -> None:
+    assert CATALOG._conditions == {name: each.applies for name, each in CATALOG.recipes.items()}
+
+
 @pytest.mark.parametrize("name", CATALOG.recipes)
 def test_recipe_names_what_exists(name: str) -> None:
     applies = CATALOG.recipes[name].applies

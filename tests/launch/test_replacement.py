@@ -12,7 +12,7 @@ from infra.launch.deployment import Deployment
 from infra.launch.releases import find_kept, read_recorded
 from infra.remote.failures import Unreachable
 from infra.render.host_paths import release_path
-from infra.render.release_record import read_kept
+from infra.render.kept_release import read_kept
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 STACK = "gb200-2p1d"

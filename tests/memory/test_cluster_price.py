@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from infra.catalog.eks import SystemNode, read_eks_parts
-from infra.catalog.figures import read_prices
+from infra.catalog.prices import read_prices
 from infra.memory.cluster_price import ClusterDay, cluster_costs
 from infra.memory.price import hourly_price
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.catalog.figures import read_prices
+from infra.catalog.prices import read_prices
 from infra.memory.price import hourly_price
 
 PRICES = read_prices()

@@ -15,7 +15,7 @@ from infra.launch.fleet import Answers, Clock, Report, Request
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
 from infra.render.host_state import HostState, Item
-from infra.render.release_record import read_kept
+from infra.render.kept_release import read_kept
 
 DETAILS_BESIDE = ("id", "group", "kind", "target", "why")
 

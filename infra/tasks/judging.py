@@ -1,0 +1,23 @@
+"""The rules as a task that acts asks them: a refusal ends it, a warning is printed."""
+
+from __future__ import annotations
+
+from infra.catalog.load import Catalog
+from infra.checks.judge import judge_stack
+from infra.errors import ProblemsFound
+from infra.plan.compile import CompiledStack
+from infra.tasks.output import Output
+
+
+def refuse_problems(compiled: CompiledStack, catalog: Catalog, output: Output) -> None:
+    """Judge a compiled stack with every rule: warnings are printed.
+
+    Raises:
+        ProblemsFound: a rule refuses it.
+    """
+    problems = judge_stack(compiled.plan, compiled.stack, catalog)
+    errors = tuple(problem for problem in problems if problem.blocks)
+    if errors:
+        raise ProblemsFound(errors)
+    for problem in problems:
+        output.message(output.toned(f"{problem.severity}: {problem}", "warn"))
