@@ -14,10 +14,11 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
 from infra.plan.compile import CompiledStack, compile_file
-from infra.plan.document import document_hash, plan_document
+from infra.plan.document import plan_document
 from infra.plan.imported import parse_plan
 from infra.render.plan_listing import plan_explanation, plan_listing
 from infra.spec.load import PROJECT, stack_names
+from tests.canonical import document_hash
 
 TESTS = Path(__file__).resolve().parent
 GOLDEN = TESTS / "golden"

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from itertools import starmap
+from json.encoder import encode_basestring
 
+from infra.catalog.schema import Mount
 from infra.plan.process import Plan, Process
 
 SCHEMA_VERSION = 1
@@ -72,13 +77,75 @@ def process_document(process: Process) -> dict[str, object]:
 
 
 def plan_hash(plan: Plan) -> str:
-    """SHA-256 of the canonical document without `hash`, addresses included."""
-    document = plan_document(plan)
-    del document["hash"]
-    return document_hash(document)
+    """SHA-256 of the canonical document without `hash`, addresses included: sorted keys, no spaces, UTF-8."""
+    digest = hashlib.sha256()
+    for piece in _canonical(plan):
+        digest.update(piece.encode())
+    return digest.hexdigest()
 
 
-def document_hash(document: Mapping[str, object]) -> str:
-    """SHA-256 of a document: sorted keys, no spaces, UTF-8."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+def _canonical(plan: Plan) -> Iterator[str]:
+    """The text of the canonical document in pieces, one per process: of a large plan it has tens of megabytes."""
+    document = plan_document(replace(plan, processes=()))
+    opening = "{"
+    for name in sorted(document.keys() - {"hash"}):
+        yield f'{opening}"{name}":'
+        if name == "processes":
+            for index, process in enumerate(plan.processes):
+                yield f"{',' if index else '['}{_canonical_process(process)}"
+            yield "]" if plan.processes else "[]"
+        else:
+            yield json.dumps(
+                document[name], sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            )
+        opening = ","
+    yield "}"
+
+
+def _canonical_process(process: Process) -> str:
+    """`process_document` as canonical text. Ranks share nearly all words, and each is quoted once."""
+    binds = ",".join(
+        f'{{"count":{bind.count},"name":{_quoted(bind.name)},"port":{bind.port}}}'
+        for bind in process.binds
+    )
+    connects = ",".join(
+        f'{{"name":{_quoted(each.name)},"port":{each.port},"to":{_quoted(each.to)}}}'
+        for each in process.connects
+    )
+    return (
+        f'{{"argv":[{",".join(map(_quoted, process.argv))}]'
+        f',"binds":[{binds}]'
+        f',"connects":[{connects}]'
+        f',"devices":[{",".join(map(str, process.devices))}]'
+        f',"dp_ranks":[{",".join(map(str, process.dp_ranks))}]'
+        f',"endpoint":{"null" if process.endpoint is None else _quoted(process.endpoint)}'
+        f',"env":{_canonical_map(process.env)}'
+        f',"env_prepend":{_canonical_map(process.env_prepend)}'
+        f',"group":{_quoted(process.group)}'
+        f',"host":{_quoted(process.host)}'
+        f',"id":{_quoted(process.id)}'
+        f',"kind":{_quoted(process.kind)}'
+        f',"mounts":[{",".join(map(_canonical_mount, process.mounts))}]'
+        f',"replica":{process.replica}'
+        f',"role":{_quoted(process.role)}}}'
+    )
+
+
+def _canonical_mount(mount: Mount) -> str:
+    read_only = "true" if mount.read_only else "false"
+    source, target = _quoted(mount.source), _quoted(mount.target)
+    return f'{{"read_only":{read_only},"source":{source},"target":{target}}}'
+
+
+def _canonical_map(values: Mapping[str, str]) -> str:
+    return f"{{{','.join(starmap(_member, sorted(values.items())))}}}"
+
+
+@lru_cache(maxsize=65536)
+def _member(name: str, value: str) -> str:
+    return f"{encode_basestring(name)}:{encode_basestring(value)}"
+
+
+@lru_cache(maxsize=65536)
+def _quoted(text: str) -> str:
+    return encode_basestring(text)

@@ -15,11 +15,12 @@ from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan
 from infra.checks.rules import RULES
 from infra.plan.compile import CompiledStack, compile_stack
-from infra.plan.document import document_hash, plan_document
+from infra.plan.document import plan_document
 from infra.plan.imported import parse_plan
 from infra.plan.process import Plan, Process
 from infra.render.plan_listing import plan_explanation, plan_listing
 from infra.spec.load import load_stack
+from tests.canonical import document_hash
 from tests.plan.generated import CATALOG, Made, compile_made, loaded, reordered, stacks
 
 # Rules about what fits, starts or is wise; the others hold for whatever the compiler makes.
