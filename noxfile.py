@@ -38,7 +38,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The ordinary tests; `scripts/test` also makes the environment they need."""
-    session.run("pytest", "-n", "2", "-m", ORDINARY, *session.posargs)
+    session.run("pytest", "-n", "3", "-m", ORDINARY, "--dist", "worksteal", *session.posargs)
 
 
 @nox.session(venv_backend="uv")

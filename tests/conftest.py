@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.catalog.load import Catalog
+from tests.slow_groups import SlowGroups, put_longest_first
 
 OUTSIDE = ("lab", "pulumi")  # these reach what they started themselves, beyond loopback
 FOREIGN_PREFIXES = ("AWS_", "PULUMI_")
@@ -36,6 +38,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden/ anew; then read the diff"
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Workers that are handed groups of tests (`--dist loadgroup`) have the longest first."""
+    if getattr(config.option, "loadgroup", False):
+        put_longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SlowGroups | None:
+    """What hands groups of tests to workers (`--dist loadgroup`)."""
+    return SlowGroups(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 @pytest.fixture
@@ -68,9 +82,12 @@ def _is_number(host: object) -> bool:
     return True
 
 
-def _watch(event: str, arguments: tuple[object, ...]) -> None:
-    """The audit hook: called for every event of the interpreter, so quick for those of no interest."""
-    if not _Guard.is_on:
+def _watch(event: str, arguments: tuple[object, ...], guard: type[_Guard] = _Guard) -> None:
+    """The audit hook: called for every event of the interpreter, so quick for those of no interest.
+
+    The guard is an argument, for in the interpreter's last moments the module's own names are gone.
+    """
+    if not guard.is_on:
         return
     if event == "open":
         if arguments[0] == SSH_CONFIG:
