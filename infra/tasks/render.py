@@ -68,6 +68,17 @@ def _render_manifests(
     for note in found.notes:
         output.message(note)
     _write(folder, found.files)
+    # names follow contents: what another rendering has left would be applied beside this one
+    of_another = [
+        path.name
+        for path in sorted((folder / "kubernetes").glob("*.yaml"))
+        if f"kubernetes/{path.name}" not in found.files
+    ]
+    if of_another:
+        listed = ", ".join(of_another)
+        output.message(
+            f"{folder}/kubernetes holds files of another rendering: {listed}. Remove them."
+        )
     _tell_files(compiled.plan.stack, folder, found.files, output)
     output.data(f"{len(found.files)} objects of namespace {found.namespace} are in {folder}.")
     output.next_command(f"pulumi preview --stack {compiled.stack.name}")

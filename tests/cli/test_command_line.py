@@ -351,6 +351,14 @@ def test_what_nobody_has_configured_of_a_cluster_is_told(tmp_path: Path) -> None
     assert "Secret k8s-gb200-2p1d-secrets (api_key) is not among them" in secret.stderr
 
 
+def test_files_of_another_rendering_are_told(tmp_path: Path) -> None:
+    for port in ("8000", "9000"):
+        words = ("--set", f"port={port}", "--to", str(tmp_path))
+        done = fab("render", "--stack", "k8s-gb200-2p1d", *words)
+        assert ("files of another rendering: " in done.stderr) is (port == "9000")
+    assert "configmap-k8s-gb200-2p1d-router-" in done.stderr
+
+
 def test_what_is_not_made_in_pods_is_not_rendered(tmp_path: Path) -> None:
     wanted = ("--set", "ingress=internal-load-balancer")
     done = fab("render", "--stack", "k8s-gb200-2p1d", *wanted, "--to", str(tmp_path / "out"))
