@@ -123,6 +123,10 @@ def workload_problems(stack: str, known: Mapping[str, str]) -> list[Problem]:
     if tuning not in NODE_TUNING:
         what = f"{tuning} is none of {', '.join(NODE_TUNING)}."
         problems.append(cluster_problem(stack, "node_tuning", what, "none"))
+    size = known.get("fsx_capacity_gib")
+    if size is not None and not size.isdecimal():
+        what = f"{size} is not a whole number."
+        problems.append(cluster_problem(stack, "fsx_capacity_gib", what, "4800"))
     for name, value in owner_labels(known).items():
         if not _LABEL_VALUE.fullmatch(value):
             what = f"{value!r} cannot be a label in Kubernetes: letters, digits, `.`, `_` and `-`, at most 63."

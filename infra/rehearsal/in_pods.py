@@ -13,6 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from http.client import HTTPException
+from typing import TypeVar
 
 from infra.agent.pod_launch import LEADER, has_token
 from infra.catalog.load import Catalog
@@ -23,7 +25,7 @@ from infra.inventory.pods import ROUTER_HOST
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
 from infra.rehearsal.cloud.deployment import bring_up
-from infra.rehearsal.cluster.api import Document
+from infra.rehearsal.cluster.api import Document, RefusedError
 from infra.rehearsal.cluster.containers import PodContainer
 from infra.rehearsal.cluster.nodes import NodeGroup
 from infra.rehearsal.cluster.played_kubelets import publish_names, start_pods, tell
@@ -33,15 +35,35 @@ from infra.rehearsal.cluster.room import FABRIC, Room, open_room
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.pulumi_project import write_stack
 from infra.rehearsal.report import Report, counted
+from infra.render.pod_template import pod_access
 from infra.spec.load import LoadedStack
 
+T = TypeVar("T")
 NODE_STORAGE = (None, "local", "shared-mount")
 BOUND_S, TUNED_S, READY_S, SERVICE_S = 120.0, 120.0, 180.0, 60.0
 LOOK_S = 0.2
 NUM_REQUESTS = 4
 REQUEST_S = 20.0
-DOMAIN = "rack-a.0"
 SIMULATED = "moe-infra/simulated=true"
+
+
+def of_the_cluster(step: Callable[[], T]) -> Callable[[], T]:
+    """A step whose questions to the cluster may stay without a good answer.
+
+    Raises:
+        HostsFailed: one did.
+    """
+
+    def ask() -> T:
+        try:
+            return step()
+        except (OSError, RefusedError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # of this machine, not of the API server
+            what = f"Its API server: {error}."
+            raise HostsFailed("the rehearsed cluster", what, "Rehearse again.") from error
+
+    return ask
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +78,7 @@ class InPods:
         resources: what ends with the rehearsal.
         room: the cluster, from `provision` on.
         containers: of engines and router by plan host, from `bind` on.
+        running: those that were started last.
     """
 
     stack: LoadedStack
@@ -67,6 +90,7 @@ class InPods:
     resources: contextlib.ExitStack
     room: Room | None = None
     containers: dict[str, PodContainer] = field(default_factory=dict)
+    running: list[PodContainer] = field(default_factory=list)
 
     def lab_plan(self) -> Plan:
         """The plan with a documentation address for each host: its pod's."""
@@ -89,23 +113,27 @@ class InPods:
             raise PrerequisiteError(
                 f"{self.stack.file} weights.storage", what, "Use local or shared-mount."
             )
-        group = self._nodes()
+        groups = self._nodes()
         self.room = self.resources.enter_context(
             open_room(
                 self.lab.directory / "cluster",
-                [group],
+                groups,
                 has_kubelets=False,
                 hand_over=self.lab.end_with_lab,
             )
         )
         own = {"secrets": {name: {"env": _variable(name)} for name in self.plan.secrets}}
-        selector = ",".join(f"{key}={value}" for key, value in group.labels.items()) or SIMULATED
         project = make_room_project(
             self.stack.name,
             self.lab.directory / "pulumi",
             self.room,
             spec_file=write_stack(self.stack, self.lab.directory, **own),
-            config={"node_selector": selector},
+            # whatever an operator has configured for a cluster of theirs
+            config={
+                "node_selector": SIMULATED,
+                "namespace": self.stack.name,
+                "node_tuning": "apply",
+            },
         )
         secrets = {_variable(name): f"rehearsed-{name}" for name in self.plan.secrets}
         kubectl = {"KUBECONFIG": str(self.room.plane.kubeconfig)}
@@ -113,7 +141,7 @@ class InPods:
         self.report.pulumi_dir = str(project.folder)
         self.report.pulumi_env = dict(project.environment)
         bring_up(project, self.say)
-        pods = self._bound(len(self.plan.hosts) + group.count)
+        pods = self._bound(len(self.plan.hosts) + sum(group.count for group in groups))
         nodes = {pod["spec"]["nodeName"] for pod in pods}
         return (
             f"real Pulumi engine, real Kubernetes: {counted(len(pods), 'pod')} scheduled onto "
@@ -162,11 +190,17 @@ class InPods:
             for number, pod in enumerate(pods_in(room.api, self.stack.name), start=1)
             if is_of_a_daemon_set(pod)
         ]
-        start_pods(room.api, agents, "readinessProbe", TUNED_S)
+        self.running = agents
+        try:
+            start_pods(room.api, agents, "readinessProbe", TUNED_S)
+        except NotReady as error:
+            raise HostsFailed(error.where, error.what, error.fix) from error
         counts: Counter[str] = Counter()
         for agent in agents:
             program, folder = agent.pod.container["command"][1], agent.pod.container["command"][3]
-            _, said = agent.ask(["python3", program, "report", folder])
+            code, said = agent.ask(["python3", program, "report", folder])
+            if code != 0:
+                raise HostsFailed(agent.host, f"It does not report its tuning: {said}.", "")
             (host,) = json.loads(said)["hosts"]
             counts.update(row["state"] for row in host["items"])
         listed = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items())
@@ -194,7 +228,8 @@ class InPods:
             if leader:
                 wanted[leader] = by_name[leader.partition(".")[0]]
         publish_names(api, self.stack.name, self.lab, wanted, list(containers))
-        start_pods(api, list(containers.values()), "startupProbe", READY_S)
+        self.running = list(containers.values())
+        start_pods(api, self.running, "startupProbe", READY_S)
         engines = sum(process.kind == "engine" for process in self.plan.processes)
         through = ", the router's with a token through it" if self._has_router() else ""
         return (
@@ -222,13 +257,9 @@ class InPods:
         )
 
     def last_words(self, where: str) -> dict[str, list[str]]:
-        """What the pods that an error names said last."""
+        """What the pods on hosts that an error names said last."""
         named = where.replace(",", " ").split()
-        return {
-            name: container.last_words()
-            for name, container in self.containers.items()
-            if name in named
-        }
+        return {each.pod.name: each.last_words() for each in self.running if each.host in named}
 
     def _cluster(self) -> Room:
         if self.room is None:
@@ -244,20 +275,30 @@ class InPods:
         """Whether clients are behind one."""
         return ROUTER_HOST in self.containers
 
-    def _nodes(self) -> NodeGroup:
-        """As many nodes as the stack has hosts with devices, all of them in one domain."""
+    def _nodes(self) -> list[NodeGroup]:
+        """As many nodes as the stack has hosts with devices, in domains as large as they are built.
+
+        Raises:
+            StackError: the catalogue does not know how pods get the accelerator.
+        """
         accelerator = self._accelerator()
+        has_domain = pod_access(accelerator).domain_label is not None
         count = sum(host.num_devices > 0 for host in self.plan.hosts)
-        has_domain = accelerator.pod is not None and accelerator.pod.domain_label is not None
-        return NodeGroup(
-            name=accelerator.id,
-            accelerator=accelerator,
-            count=count,
-            domain=DOMAIN if has_domain else None,
-            labels={},
-            resources={FABRIC: "4"},
-            taints=(),
+        size = (
+            accelerator.fabric.num_devices // accelerator.devices_per_host if has_domain else count
         )
+        return [
+            NodeGroup(
+                name=f"{accelerator.id}-{number}",
+                accelerator=accelerator,
+                count=min(size, count - first),
+                domain=f"rack-{number}.0" if has_domain else None,
+                labels={},
+                resources={FABRIC: "4"},
+                taints=(),
+            )
+            for number, first in enumerate(range(0, count, max(size, 1)))
+        ]
 
     def _bound(self, count: int) -> list[Document]:
         """All pods, once each of them has a node."""
@@ -306,13 +347,15 @@ class InPods:
     def _complete(self, host: str, port: int, model: str) -> None:
         body = json.dumps(completion(model, max_tokens=4))
         headers = {"Content-Type": "application/json", **self._key()}
-        connection = self.lab.http(host, port, REQUEST_S)
         try:
-            connection.request("POST", COMPLETIONS, body, headers)
-            answer = connection.getresponse()
-            said = answer.read()
-        finally:
-            connection.close()
+            connection = self.lab.http(host, port, REQUEST_S)
+            with contextlib.closing(connection):
+                connection.request("POST", COMPLETIONS, body, headers)
+                answer = connection.getresponse()
+                said = answer.read()
+        except (OSError, HTTPException) as error:
+            what = f"port {port} of {host} does not answer: {error!r}."
+            raise NotReady("the clients' service", what, "See the router's last lines.") from error
         if not has_token(said):
             what = f"{answer.status} {said[:200].decode(errors='replace')}"
             raise NotReady("the clients' service", what, "See the router's last lines.")

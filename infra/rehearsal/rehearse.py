@@ -18,7 +18,7 @@ from infra.plan.process import Plan
 from infra.rehearsal.breaking import Installed, files_of, parse_break, spoil
 from infra.rehearsal.checkpoints import MANIFEST, checkpoints_of
 from infra.rehearsal.cloud.deployment import provision_in_emulated_cloud
-from infra.rehearsal.in_pods import InPods
+from infra.rehearsal.in_pods import InPods, of_the_cluster
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import explain
 from infra.rehearsal.lent_programs import compile_lent_programs
@@ -172,10 +172,10 @@ class Rehearsal:
         )
         self.pods = pods
         return {
-            "provision": self._provision_pods,
-            "tune": lambda: (True, pods.tune()),
-            "start": self._start_pods,
-            "verify": lambda: (True, pods.verify()),
+            "provision": of_the_cluster(self._provision_pods),
+            "tune": of_the_cluster(lambda: (True, pods.tune())),
+            "start": of_the_cluster(self._start_pods),
+            "verify": of_the_cluster(lambda: (True, pods.verify())),
         }
 
     def _take(self, name: StepName, step: Callable[[], tuple[bool, str]]) -> None:

@@ -65,12 +65,16 @@ def manifests_of(compiled: CompiledStack, catalog: Catalog) -> Manifests:
     else:
         facts, notes = _facts_of_a_cluster(compiled, known)
     metadata = namespace_metadata(stack.name, facts)
-    documents: list[tuple[str, object]] = [
-        (
-            f"namespace-{facts.namespace}",
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata},
+    documents: list[tuple[str, object]] = []
+    # a claim exists before the stack does, in a namespace that is lent to it
+    if stack.spec.weights.storage != "pvc":
+        own = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        documents.append((f"namespace-{facts.namespace}", own))
+    if documents and "namespace" in known:
+        note = (
+            f"Leave the file of the namespace {facts.namespace} out where it is lent to the stack."
         )
-    ]
+        notes = (*notes, note)
     documents += [
         (f"{each.kind.lower()}-{each.called}", each.document)
         for each in stack_objects(stack, plan, facts, catalog)

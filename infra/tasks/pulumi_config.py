@@ -8,6 +8,7 @@ from typing import cast
 
 import yaml
 
+from infra.errors import StackError
 from infra.spec.load import PROJECT
 
 
@@ -17,7 +18,11 @@ def config_path(stack: str) -> Path:
 
 
 def configured(stack: str) -> Mapping[str, str]:
-    """What an operator or the project has set for a stack, by full key (`moe-infra:zone_id`); secrets are left out."""
+    """What an operator or the project has set for a stack, by full key (`moe-infra:zone_id`); secrets are left out.
+
+    Raises:
+        StackError: the file cannot be read.
+    """
     path = config_path(stack)
     given = _read_map(path).get("config", {}) if path.is_file() else {}
     values = given.items() if isinstance(given, dict) else ()
@@ -33,5 +38,11 @@ def default_of(key: str) -> str:
 
 
 def _read_map(path: Path) -> Mapping[str, object]:
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        what = f"It cannot be read: {error}."
+        raise StackError(
+            str(path), what, "Mend it, or write it anew with `pulumi config set`."
+        ) from error
     return data if isinstance(data, dict) else {}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from infra.catalog.load import Catalog
-from infra.errors import StackError
+from infra.errors import ProblemsFound, StackError
 from infra.plan.compile import compile_stack
 from infra.spec.load import PROJECT, load_stack, stack_names
 from infra.spec.plain_yaml import parse_yaml
@@ -159,3 +159,30 @@ def test_an_explicit_rollback_asks_for_what_was_found(provisioned: Cluster) -> N
     made = provisioned(GB200, node_tuning="rollback")
     told = json.loads(of_kind(made, "ConfigMap")["node-tuning-settings"]["data"]["tuning.json"])
     assert (told["request"]["mode"], told["request"]["items"]) == ("rollback", [])
+
+
+def test_a_namespace_with_a_claim_in_it_is_lent_and_not_rendered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    catalog = Catalog()
+    lent = load_stack(A3, ("weights.storage=pvc",))
+    found = manifests_of(compile_stack(lent, catalog=catalog), catalog)
+    assert not any("namespace-" in name for name in found.files)
+    assert any("weights_claim is not configured" in note for note in found.notes)
+    named = {"moe-infra:namespace": "serving"}
+    monkeypatch.setattr("infra.tasks.manifests.configured", lambda _stack: named)
+    stack = load_stack(A3)
+    found = manifests_of(compile_stack(stack, catalog=catalog), catalog)
+    assert (
+        "Leave the file of the namespace serving out where it is lent to the stack." in found.notes
+    )
+
+
+def test_a_size_that_is_no_number_is_refused_in_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = Catalog()
+    wrong = {"moe-infra:fsx_capacity_gib": "4800GiB"}
+    monkeypatch.setattr("infra.tasks.manifests.configured", lambda _stack: wrong)
+    for name in (A3, "eks-b200-tp8"):
+        stack = load_stack(name)
+        with pytest.raises(ProblemsFound, match="4800GiB is not a whole number"):
+            manifests_of(compile_stack(stack, catalog=catalog), catalog)

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from infra.catalog.schema import Accelerator, Mount
+from infra.errors import HostsFailed
 from infra.rehearsal.cluster.api import Document
 from infra.rehearsal.cluster.pods import ResolvedPod
 from infra.rehearsal.lab.client import Lab
+from infra.rehearsal.lab.errors import LabError
 from infra.render.container import DeviceAccess, device_options, mount_options
 
 VOLUMES = "/var/lib/kubelet/pods"
@@ -51,7 +53,7 @@ class PodContainer:
         """Write its volumes, and start it.
 
         Raises:
-            LabError: the host does not take it.
+            HostsFailed: the host does not take it.
         """
         for volume, files in self.pod.files.items():
             folder = self._folder(volume)
@@ -78,13 +80,20 @@ class PodContainer:
         script = (
             f'{found} && test "$pid" != 0 && exec nsenter --target "$pid" --mount --wd=/ {enter}'
         )
-        done = self.lab.run(self.host, ["/bin/sh", "-c", script], limit_s=PROBE_S)
+        try:
+            done = self.lab.run(self.host, ["/bin/sh", "-c", script], limit_s=PROBE_S)
+        except LabError as error:  # a kubelet asks again, too
+            return 1, str(error)
         return done.returncode, done.stdout.decode(errors="replace").strip()
 
     def last_words(self) -> list[str]:
         """What it said last."""
         words = ["journalctl", "--no-pager", "-o", "cat", "-n", str(LAST_LINES), "-u", self.unit]
-        return self.lab.run(self.host, words).stdout.decode(errors="replace").splitlines()
+        try:
+            said = self.lab.run(self.host, words).stdout
+        except LabError as error:
+            return [str(error)]
+        return said.decode(errors="replace").splitlines()
 
     def _words(self) -> list[str]:
         """The command that its runtime is given."""
@@ -111,8 +120,14 @@ class PodContainer:
         count = int(limits.get(pod.resource, 0)) if pod is not None else 0
         if not count:
             return []
-        # memory to share and capabilities are the pod's own
-        own = {"ipc_host": False, "shm_size": None, "capabilities": ()}
+        # all but device files is the pod's own to ask for
+        own = {
+            "ipc_host": False,
+            "shm_size": None,
+            "capabilities": (),
+            "groups": (),
+            "security_options": (),
+        }
         access = self.accelerator.container.model_copy(update=own)
         spans_hosts = len(limits) > 1
         devices = DeviceAccess(access=access, num_devices=count, spans_hosts=spans_hosts)
@@ -144,4 +159,5 @@ class PodContainer:
         done = self.lab.run(self.host, ["/bin/sh", "-c", script])
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip()
-            raise AssertionError(f"{self.host}: {script}: {said}")
+            what = f"{self.pod.name} cannot be started: {said}."
+            raise HostsFailed(f"simulated host {self.host}", what, "Nothing of it is real.")

@@ -71,7 +71,11 @@ class ControlPlane:
             )
 
         if self.hand_over is not None:
-            self.hand_over(self.running[name].pid)
+            try:
+                self.hand_over(self.running[name].pid)
+            except BaseException:
+                self.running[name].kill()
+                raise
 
     def wait(self, name: str, is_there: Callable[[], bool]) -> None:
         """Wait until a program that was started is there.

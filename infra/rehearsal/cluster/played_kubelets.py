@@ -50,14 +50,21 @@ def start_pods(api: Api, containers: Sequence[PodContainer], probe: Probe, limit
                     tell(api, container.pod, is_ready=True)
                     left.remove(container)
                 elif container.has_ended():
-                    what = f"The pod {container.pod.name} has ended."
-                    raise NotReady(container.host, what, "Its last lines say why.")
+                    raise _ended(container)
                 elif time.monotonic() > until:
                     what = (
                         f"The pod {container.pod.name} is not ready after {limit_s:.0f} s: {said}."
                     )
                     raise NotReady(container.host, what, "Its last lines say more.")
             time.sleep(PROBE_EVERY_S if left else 0)
+    for container in containers:  # who was ready first may be gone by now
+        if container.has_ended():
+            raise _ended(container)
+
+
+def _ended(container: PodContainer) -> NotReady:
+    what = f"The pod {container.pod.name} has ended."
+    return NotReady(container.host, what, "Its last lines say why.")
 
 
 def tell(api: Api, pod: ResolvedPod, *, is_ready: bool) -> None:
