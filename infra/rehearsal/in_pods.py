@@ -27,7 +27,7 @@ from infra.plan.process import Plan
 from infra.rehearsal.cloud.deployment import bring_up
 from infra.rehearsal.cluster.api import Document, RefusedError
 from infra.rehearsal.cluster.containers import PodContainer
-from infra.rehearsal.cluster.nodes import NodeGroup
+from infra.rehearsal.cluster.nodes import SIMULATED, NodeGroup
 from infra.rehearsal.cluster.played_kubelets import publish_names, start_pods, tell
 from infra.rehearsal.cluster.pods import is_of_a_daemon_set, pods_in, resolve_pod, resolved
 from infra.rehearsal.cluster.project import make_room_project
@@ -44,7 +44,6 @@ BOUND_S, TUNED_S, READY_S, SERVICE_S = 120.0, 120.0, 180.0, 60.0
 LOOK_S = 0.2
 NUM_REQUESTS = 4
 REQUEST_S = 20.0
-SIMULATED = "moe-infra/simulated=true"
 
 
 def of_the_cluster(step: Callable[[], T]) -> Callable[[], T]:
@@ -130,7 +129,7 @@ class InPods:
             spec_file=write_stack(self.stack, self.lab.directory, **own),
             # whatever an operator has configured for a cluster of theirs
             config={
-                "node_selector": SIMULATED,
+                "node_selector": f"{SIMULATED}=true",
                 "namespace": self.stack.name,
                 "node_tuning": "apply",
             },
@@ -200,7 +199,8 @@ class InPods:
             program, folder = agent.pod.container["command"][1], agent.pod.container["command"][3]
             code, said = agent.ask(["python3", program, "report", folder])
             if code != 0:
-                raise HostsFailed(agent.host, f"It does not report its tuning: {said}.", "")
+                what = f"{agent.pod.name} does not report its tuning: {said}."
+                raise HostsFailed(agent.host, what, "Its last lines say why.")
             (host,) = json.loads(said)["hosts"]
             counts.update(row["state"] for row in host["items"])
         listed = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items())
@@ -309,8 +309,12 @@ class InPods:
                 return pods
             if time.monotonic() > until:
                 names = [p["metadata"]["name"] for p in pods if "nodeName" not in p["spec"]]
-                what = f"{len(pods)} of {count} pods after {BOUND_S:.0f} s; without a node: {', '.join(names)}."
-                raise HostsFailed("the cluster", what, "Its events say why.")
+                waiting = ", ".join(names) or "none"
+                what = (
+                    f"{len(pods)} of {count} pods after {BOUND_S:.0f} s; without a node: {waiting}."
+                )
+                fix = "Rehearse with --keep, and ask `kubectl get events --all-namespaces`."
+                raise HostsFailed("the rehearsed cluster", what, fix)
             time.sleep(LOOK_S)
 
     def _verify_commands(self, container: PodContainer) -> None:

@@ -160,4 +160,8 @@ class PodContainer:
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip()
             what = f"{self.pod.name} cannot be started: {said}."
-            raise HostsFailed(f"simulated host {self.host}", what, "Nothing of it is real.")
+            raise HostsFailed(
+                f"simulated host {self.host}",
+                what,
+                "Mend what the pod asks of its node: `fab render` writes it.",
+            )

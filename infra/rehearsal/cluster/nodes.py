@@ -15,6 +15,8 @@ _UNTOLD = (
     *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"),
     *("kubeProxyVersion", "operatingSystem", "architecture"),
 )
+# Label of every node here.
+SIMULATED = "moe-infra/simulated"
 CPUS, MEMORY, MAX_PODS = "144", "940Gi", "110"
 
 
@@ -55,7 +57,7 @@ def node_documents(group: NodeGroup) -> Iterator[Document]:
     pod = group.accelerator.pod
     if pod is None:
         raise AssertionError(group.accelerator.id)  # the catalogue knows how pods get each device
-    labels = {**group.labels, "kubernetes.io/os": "linux", "moe-infra/simulated": "true"}
+    labels = {**group.labels, "kubernetes.io/os": "linux", SIMULATED: "true"}
     if pod.domain_label is not None and group.domain is not None:
         labels[pod.domain_label] = group.domain
     resources = {
