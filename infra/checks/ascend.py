@@ -15,7 +15,7 @@ TRUE_WORDS = ("1", "true", "True", "TRUE", "on", "yes")
 FLASH_COMM = "VLLM_ASCEND_ENABLE_FLASHCOMM1"
 SCHEDULER = "scheduler_config"
 BALANCE = "VLLM_ASCEND_BALANCE_SCHEDULING"
-SINCE_ROLES = (0, 22, 0)
+SINCE_ROLES = (0, 18, 0)
 SINCE_DECODE_ONLY = (0, 23, 0)
 SINCE_NO_CONTEXTS = (0, 26, 0)
 V2_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
@@ -182,14 +182,14 @@ def prefill_contexts_possible(view: PlanView) -> Iterator[Finding]:
 
 
 def balance_scheduling_unchecked(view: PlanView) -> Iterator[Finding]:
-    """Before vllm-ascend 0.22 nothing keeps balance scheduling off a role that it is not for."""
+    """Before vllm-ascend 0.18 nothing keeps balance scheduling off a role that it is not for."""
     if _plugin(view) >= SINCE_ROLES:
         return
     for process in _on_ascend(view):
         is_on = _is_on(view, process, "enable_balance_scheduling", BALANCE)
         if is_on and _kv_role(view, process) not in (None, "kv_both"):
             what = f"Balance scheduling is on for {process.role}, and is for a role that both prefills and decodes."
-            yield _about_balance(process, what, "Switch it off there, for 0.22 refuses it")
+            yield _about_balance(process, what, "Switch it off there, for 0.18 refuses it")
 
 
 def interleave_equals_block(view: PlanView) -> Iterator[Finding]:
@@ -215,7 +215,7 @@ def decode_only_settings(view: PlanView) -> Iterator[Finding]:
         decodes = role in ("kv_consumer", "kv_both")
         fine = as_map(additional.get("finegrained_tp_config"))
         is_eager = bool(view.flags(process).get("enforce-eager"))
-        # asked for since 0.22, and 0.26 reads it no more
+        # asked for since 0.18, and 0.26 reads it no more
         is_asked = _plugin(view) >= SINCE_ROLES and "layer_sharding" in _known_keys(view)
         shards = is_asked and bool(additional.get("layer_sharding"))
         wrong = (
@@ -315,11 +315,12 @@ def _is_whole(text: str) -> bool:
 
 
 def _is_on(view: PlanView, process: Process, key: str, variable: str) -> bool:
-    """Whether a switch is on: a key of the scheduler's where the release reads such, else a key, else a variable."""
-    additional = _additional(view, process)
-    has_scheduler = SCHEDULER in _known_keys(view)
-    scheduler = as_map(additional.get(SCHEDULER)) if has_scheduler else {}
-    for place in (scheduler, additional):
+    """Whether a switch is on: a key of the scheduler's, else a key, as the release reads them, else a variable."""
+    additional, known = _additional(view, process), _known_keys(view)
+    places = [as_map(additional.get(SCHEDULER))] if SCHEDULER in known else []
+    if key in known:
+        places.append(additional)
+    for place in places:
         if key in place:
             return bool(place[key])
     return process.env.get(variable) in TRUE_WORDS

@@ -10,7 +10,7 @@ from infra.checks import (
 )
 from infra.checks.view import Rule
 
-_ASCEND = "vllm_ascend/platform.py@0.17.0rc1, 0.22.1rc1, 0.23.0"
+_ASCEND = "vllm_ascend/platform.py@0.17.0rc1, 0.18.0, 0.22.1rc1, 0.23.0"
 
 TRANSFER_RULES: Mapping[str, Rule] = {
     "roles-disagree": Rule(
@@ -108,19 +108,19 @@ TRANSFER_RULES: Mapping[str, Rule] = {
     "balance-scheduling": Rule(
         severity="error",
         source=_ASCEND,
-        releases="vllm-ascend 0.22.0 and later",
+        releases="vllm-ascend 0.18.0 and later",
         check=ascend.balance_scheduling_mixed,
     ),
     "balance-scheduling-early": Rule(
         severity="warning",
         source=_ASCEND,
-        releases="vllm-ascend before 0.22.0",
+        releases="vllm-ascend before 0.18.0",
         check=ascend.balance_scheduling_unchecked,
     ),
     "recompute-scheduler": Rule(
         severity="error",
         source=_ASCEND,
-        releases="vllm-ascend 0.22.0 and later",
+        releases="vllm-ascend 0.18.0 and later",
         check=ascend.recompute_scheduler_role,
     ),
     "recompute-on-prefill": Rule(
@@ -138,7 +138,7 @@ TRANSFER_RULES: Mapping[str, Rule] = {
     "role-setting": Rule(
         severity="error",
         source=_ASCEND,
-        releases="vllm-ascend; layer_sharding 0.22.0 and later",
+        releases="vllm-ascend; layer_sharding 0.18.0 and later",
         check=ascend.decode_only_settings,
     ),
     "number-variable": Rule(

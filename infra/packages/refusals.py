@@ -28,6 +28,8 @@ FILES = {
     "vllm-ascend": ("vllm_ascend/ascend_config.py", "vllm_ascend/platform.py"),
     "sglang": ("sglang/srt/server_args.py",),
 }
+# Folders into which later releases moved parts of it: every module below, where there is one.
+FOLDERS = {"sglang": ("sglang/srt/arg_groups",)}
 _LONGEST = 400
 
 
@@ -38,9 +40,14 @@ def refusals(package: str, folder: Path) -> list[str]:
         package: one of `FILES`.
         folder: where it is unpacked.
     """
+    modules = [
+        path.relative_to(folder).as_posix()
+        for name in FOLDERS.get(package, ())
+        for path in (folder / name).rglob("*.py")
+    ]
     found = {
         f"{name.partition('/')[2]} {place}: {statement}"
-        for name in FILES[package]
+        for name in (*FILES[package], *modules)
         for place, statement in _statements(
             ast.parse((folder / name).read_text(encoding="utf-8")), ()
         )

@@ -18,6 +18,11 @@ BALANCE_MESSAGE = (
     "kv_transfer_config), and is not supported in PD-disaggregated mode "
     "(kv_role='kv_producer'/'kv_consumer')."
 )
+EARLY_BALANCE_MESSAGE = (
+    "VLLM_ASCEND_BALANCE_SCHEDULING (balance scheduling) only supports PD-mixed mode "
+    "(kv_role='kv_both' or no kv_transfer_config), and is not supported in PD-disaggregated mode "
+    "(kv_role='kv_producer'/'kv_consumer')."
+)
 RECOMPUTE_MESSAGE = (
     "recompute_scheduler_enable can only be enabled in PD-disaggregated mode "
     "(kv_role='kv_producer' or 'kv_consumer'), and is not supported in PD-mixed mode."
@@ -25,6 +30,13 @@ RECOMPUTE_MESSAGE = (
 RECOMPUTE_DECODE_MESSAGE = (
     "recompute_scheduler_enable can only be enabled on PD-disaggregated D nodes "
     "(kv_role='kv_consumer', but got kv_role={role!r}), and is not supported in PD-mixed mode."
+)
+SHARDING_MESSAGE = (
+    "additional_config.layer_sharding can only be enabled in PD-disaggregated's P node."
+)
+EARLY_SHARDING_MESSAGE = (
+    "additional_config.layer_sharding is only supported on P nodes (kv_role='kv_producer') when KV "
+    "transfer is enabled."
 )
 # vllm_ascend/envs.py@0.22.1rc1: what its configuration reads by int().
 NUMBER_VARIABLES = (
@@ -120,8 +132,8 @@ def check_ascend(view: View, plugin: str, known_keys: frozenset[str]) -> list[st
         check_ascend_sizes(view.kv, view.parallel)
     _check_graphs(view)
     is_mixed = view.role in (None, "kv_both")
-    if _is_balancing(view, read) and not is_mixed and version >= (0, 22):
-        raise Failed("ValueError", BALANCE_MESSAGE)
+    if _is_balancing(view, read) and not is_mixed and version >= (0, 18):
+        raise Failed("ValueError", BALANCE_MESSAGE if version >= (0, 22) else EARLY_BALANCE_MESSAGE)
     _check_recompute(read, version, view.role)
     _check_interleave(view)
     _check_flash_comm(view, version)
@@ -167,7 +179,7 @@ def _check_recompute(additional: dict[str, Any], version: Version, role: str | N
     # vllm_ascend/platform.py@0.26.0rc1 ignores it on a producer, with a warning
     if role in (None, "kv_both") and version >= (0, 23):
         raise Failed("ValueError", RECOMPUTE_DECODE_MESSAGE.format(role=role))
-    if role in (None, "kv_both") and version >= (0, 22):
+    if role in (None, "kv_both") and version >= (0, 18):
         raise Failed("ValueError", RECOMPUTE_MESSAGE)
 
 
@@ -208,18 +220,17 @@ def _check_flash_comm(view: View, version: Version) -> None:
 
 
 def _check_decode_only(view: View, additional: dict[str, Any], version: Version) -> None:
-    args, role, parallel = view.args, view.role, view.parallel
+    args, role = view.args, view.role
     is_consumer = role in ("kv_consumer", "kv_both")
     if additional.get("enable_kv_nz") and not is_consumer:
         raise Failed(
             "NotImplementedError",
             "enable_kv_nz is only supported in pd scenario and can only be used in D node.",
         )
-    # platform.py _validate_layer_sharding_config, from 0.22 (not in 0.18.0)
-    if additional.get("layer_sharding") and role != "kv_producer" and version >= (0, 22):
+    # platform.py _validate_layer_sharding_config@0.18.0, 0.22.1rc1
+    if additional.get("layer_sharding") and role != "kv_producer" and version >= (0, 18):
         raise Failed(
-            "ValueError",
-            "additional_config.layer_sharding can only be enabled in PD-disaggregated's P node.",
+            "ValueError", SHARDING_MESSAGE if version >= (0, 22) else EARLY_SHARDING_MESSAGE
         )
     sizes = additional.get("finegrained_tp_config") or {}
     if sizes.get("oproj_tensor_parallel_size", 0) > 0:
@@ -230,9 +241,6 @@ def _check_decode_only(view: View, additional: dict[str, Any], version: Version)
                 "oproj_tensor_parallel_size is only supported in pd scenario and can only be used in "
                 "D node."
             )
-    lm_head = sizes.get("lmhead_tensor_parallel_size", 0)
-    if lm_head > 0 and parallel.size % lm_head:
-        raise assertion("lmhead_tensor_parallel_size must divide by data_parallel_size.")
 
 
 def check_quantization(args: Arguments, checkpoint: Checkpoint) -> None:

@@ -99,6 +99,8 @@ def test_flash_comm_has_conditions(
     ("plugin", "role", "is_good"),
     [
         ("0.17.0rc1", PREFILL, True),
+        ("0.18.0", PREFILL, False),
+        ("0.18.0", None, True),
         ("0.22.1rc1", PREFILL, False),
         ("0.22.1rc1", DECODE, False),
         ("0.22.1rc1", MIXED, True),
@@ -123,6 +125,8 @@ def test_balance_scheduling_is_for_mixed_mode(
     [
         ("0.17.0rc1", PREFILL, True),
         ("0.17.0rc1", None, True),
+        ("0.18.0", PREFILL, True),
+        ("0.18.0", None, False),
         ("0.22.1rc1", PREFILL, True),
         ("0.22.1rc1", DECODE, True),
         ("0.22.1rc1", None, False),
