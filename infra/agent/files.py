@@ -139,10 +139,15 @@ def _fresh_name(path: str) -> str:
 
 
 def make_folders(path: str, mode: int = FOLDER_MODE) -> None:
-    """Make a folder and those above it, whatever the umask of the login is."""
+    """Make a folder and those above it, whatever the umask of the login is; another agent may be at it, too."""
     for folder in missing_folders(path):
-        os.mkdir(folder)
-        os.chmod(folder, mode)
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise
+        else:
+            os.chmod(folder, mode)
 
 
 def missing_folders(path: str) -> List[str]:

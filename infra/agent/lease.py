@@ -74,9 +74,7 @@ def release_lease(host: Host, lease: Document) -> None:
         return
     with _opened(host, stack) as handle:
         if _is_own(_read(handle), lease):
-            os.unlink(host.path(_path(stack)))
-    with contextlib.suppress(OSError):  # others lie there
-        os.rmdir(host.path(LEASE_FOLDER))
+            _remove(host, host.path(_path(stack)))
 
 
 def _refuse_alive(found: Optional[Document], lease: Document, now: float) -> None:
@@ -123,21 +121,32 @@ def _path(stack: str) -> str:
 
 @contextlib.contextmanager
 def _opened(host: Host, stack: str) -> Iterator[int]:
-    """The lease's file, locked; a file that was released meanwhile is opened again."""
+    """The lease's file, locked; a file that was released meanwhile is opened again, one that stays empty goes."""
     path = host.path(_path(stack))
     while True:
-        make_folders(os.path.dirname(path))
         try:
+            make_folders(os.path.dirname(path))
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except FileNotFoundError:  # the folder went between the two
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             if _is_same_file(handle, path):
-                yield handle
+                try:
+                    yield handle
+                finally:
+                    if not os.fstat(handle).st_size:
+                        _remove(host, path)
                 return
         finally:
             os.close(handle)
+
+
+def _remove(host: Host, path: str) -> None:
+    """Remove a lease's file, and the folder of leases with the last one."""
+    os.unlink(path)
+    with contextlib.suppress(OSError):  # others lie there
+        os.rmdir(host.path(LEASE_FOLDER))
 
 
 def _is_same_file(handle: int, path: str) -> bool:

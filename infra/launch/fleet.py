@@ -148,13 +148,22 @@ def ask_until_known(
     Raises:
         HostsFailed: a host failed, or is still out of reach.
     """
-    answers = fleet.ask(requests, timeout_s=timeout_s)
-    for _ in range(REREADS):
-        lost = [name for name, answer in answers.items() if isinstance(answer, LostConnection)]
-        if not lost:
-            break
-        answers.update(fleet.ask({name: requests[name] for name in lost}, timeout_s=timeout_s))
-    return all_reports(answers)
+    return all_reports(_answers_when_known(fleet, requests, timeout_s))
+
+
+def ask_reached(
+    fleet: Fleet, requests: Mapping[str, Request], *, timeout_s: float
+) -> tuple[dict[str, Report], tuple[HostFailure, ...]]:
+    """The report of every host that gives one, and why the others give none; asked as `ask_until_known` asks.
+
+    Raises:
+        HostsFailed: no host gives a report.
+    """
+    answers = _answers_when_known(fleet, requests, timeout_s)
+    failures = _failures_of(answers)
+    if len(failures) == len(answers):
+        all_reports(answers)
+    return _reports_of(answers), failures
 
 
 def all_reports(answers: Mapping[str, Report | InfraError]) -> dict[str, Report]:
@@ -163,16 +172,12 @@ def all_reports(answers: Mapping[str, Report | InfraError]) -> dict[str, Report]
     Raises:
         HostsFailed: of the one host that failed, or a table of several.
     """
-    failures = [
-        HostFailure(host=name, error=answer)
-        for name, answer in answers.items()
-        if isinstance(answer, InfraError)
-    ]
+    failures = _failures_of(answers)
     if len(failures) == 1:
         raise failures[0].error
     if failures:
         raise SeveralHostsFailed(failures, len(answers))
-    return {name: answer for name, answer in answers.items() if not isinstance(answer, InfraError)}
+    return _reports_of(answers)
 
 
 def reports_along(host: str, report: Report) -> Sequence[Report]:
@@ -193,3 +198,25 @@ def rows_of(report: Report, key: str) -> Sequence[Mapping[str, object]]:
     """A list of maps in a report; () when it is not there."""
     rows = report.get(key)
     return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else ()
+
+
+def _answers_when_known(fleet: Fleet, requests: Mapping[str, Request], timeout_s: float) -> Answers:
+    answers = fleet.ask(requests, timeout_s=timeout_s)
+    for _ in range(REREADS):
+        lost = [name for name, answer in answers.items() if isinstance(answer, LostConnection)]
+        if not lost:
+            break
+        answers.update(fleet.ask({name: requests[name] for name in lost}, timeout_s=timeout_s))
+    return answers
+
+
+def _failures_of(answers: Mapping[str, Report | InfraError]) -> tuple[HostFailure, ...]:
+    return tuple(
+        HostFailure(host=name, error=answer)
+        for name, answer in answers.items()
+        if isinstance(answer, InfraError)
+    )
+
+
+def _reports_of(answers: Mapping[str, Report | InfraError]) -> dict[str, Report]:
+    return {name: answer for name, answer in answers.items() if not isinstance(answer, InfraError)}

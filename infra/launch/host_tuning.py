@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.host_profile import ProfileChoice
-from infra.launch.fleet import Fleet, Request, ask_until_known, rows_of
+from infra.launch.fleet import Fleet, Report, Request, ask_reached, ask_until_known, rows_of
+from infra.remote.failures import HostFailure
 from infra.render.host_state import HostState
 
 TuningMode = Literal["check", "apply", "rollback"]
@@ -44,7 +45,24 @@ def tune(fleet: Fleet, states: Mapping[str, HostState], order: TuningOrder) -> R
     Raises:
         HostsFailed: a host cannot be asked.
     """
-    requests: dict[str, Request] = {
+    return _rows(ask_until_known(fleet, _requests(states, order), timeout_s=order.timeout_s))
+
+
+def tune_reached(
+    fleet: Fleet, states: Mapping[str, HostState], order: TuningOrder
+) -> tuple[Rows, tuple[HostFailure, ...]]:
+    """As `tune`, of the hosts that can be asked, and why the others cannot: they hide nothing that was changed.
+
+    Raises:
+        HostsFailed: no host can be asked.
+    """
+    requests = _requests(states, order)
+    reports, failures = ask_reached(fleet, requests, timeout_s=order.timeout_s)
+    return _rows(reports), failures
+
+
+def _requests(states: Mapping[str, HostState], order: TuningOrder) -> dict[str, Request]:
+    return {
         host: {
             "operation": "state",
             "mode": order.mode,
@@ -59,14 +77,16 @@ def tune(fleet: Fleet, states: Mapping[str, HostState], order: TuningOrder) -> R
         }
         for host, state in states.items()
     }
-    reports = ask_until_known(fleet, requests, timeout_s=order.timeout_s)
+
+
+def _rows(reports: Mapping[str, Report]) -> Rows:
     return {host: list(rows_of(report, "items")) for host, report in reports.items()}
 
 
 def tuning_document(
     stack: str | None, rows: Rows, profiles: Mapping[str, ProfileChoice], *, only_checked: bool
 ) -> dict[str, object]:
-    """The document of `tune-hosts`.
+    """The document of `tune-hosts`, of the hosts that could be asked.
 
     Args:
         stack: None when hosts were named on the command line.

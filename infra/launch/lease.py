@@ -168,13 +168,7 @@ class LeasedFleet:
 
         def renew() -> None:
             while not over.wait(LOOK_S):
-                now = self.clock.now()
-                idle = [h for h in list(self.since) if now - self.contacts[h] > RENEW_AFTER_S]
-                self.contacts.update(dict.fromkeys(idle, now))
-                requests = {host: self._leased(host, {"operation": "lease"}) for host in idle}
-                if requests:
-                    # what a host says here, the next real request to it meets again
-                    self.fleet.ask(requests, timeout_s=RENEWAL_LIMIT_S)
+                self.renew_idle()
 
         thread = threading.Thread(target=renew, name="lease", daemon=True)
         thread.start()
@@ -184,10 +178,29 @@ class LeasedFleet:
             over.set()
             thread.join(LOOK_S)
 
+    def renew_idle(self) -> None:
+        """Renew the lease on the hosts that have not been asked for a while.
+
+        It may be given back meanwhile. So the renewal says since when the lease is held, and a host where it has gone
+        refuses: it never takes one.
+        """
+        now, since = self.clock.now(), dict(self.since)
+        idle = [host for host in since if now - self.contacts[host] > RENEW_AFTER_S]
+        self.contacts.update(dict.fromkeys(idle, now))
+        requests = {
+            host: self._leased({"operation": "lease"}, since[host], takes=None) for host in idle
+        }
+        if requests:
+            # what a host says here, the next real request to it meets again
+            self.fleet.ask(requests, timeout_s=RENEWAL_LIMIT_S)
+
     def _ask_leased(
         self, requests: Mapping[str, Request], timeout_s: float, takes: Mapping[str, str]
     ) -> Answers:
-        sent = {host: self._leased(host, r, takes.get(host)) for host, r in requests.items()}
+        sent = {
+            host: self._leased(request, self.since.get(host), takes.get(host))
+            for host, request in requests.items()
+        }
         begun = self.clock.now()
         self.contacts.update(dict.fromkeys(requests, begun))
         answers = self.fleet.ask(sent, timeout_s=timeout_s)
@@ -227,8 +240,9 @@ class LeasedFleet:
         self.release()
         raise _lease_held(held)
 
-    def _leased(self, host: str, request: Request, takes: str | None = None) -> dict[str, object]:
-        since = self.since.get(host)
+    def _leased(
+        self, request: Request, since: float | None, takes: str | None
+    ) -> dict[str, object]:
         document = {
             **self._document(),
             "held_s": None if since is None else self.clock.now() - since,

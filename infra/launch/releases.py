@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.errors import InfraError, StackError
-from infra.launch.fleet import Fleet, all_reports, ask_all
+from infra.launch.fleet import Fleet, Report, Request, all_reports, ask_all, ask_reached
+from infra.remote.failures import HostFailure
 from infra.render.host_paths import release_path
 from infra.render.kept_release import KeptRelease, read_kept
 from infra.render.release_record import RecordedProcess, Release, read_release
@@ -34,11 +35,33 @@ def read_recorded(fleet: Fleet, hosts: Sequence[str], stack: str, *, timeout_s: 
     Raises:
         HostsFailed: a host cannot be asked, or its record is damaged.
     """
+    requests = _record_requests(hosts, stack)
+    return _recorded_of(ask_all(fleet, requests, timeout_s=timeout_s), stack)
+
+
+def read_reached(
+    fleet: Fleet, hosts: Sequence[str], stack: str, *, timeout_s: float
+) -> tuple[Recorded, tuple[HostFailure, ...]]:
+    """What hosts that can be asked hold, as `read_recorded` has it, and why the others cannot be asked.
+
+    Raises:
+        HostsFailed: no host can be asked, or a record is damaged.
+    """
+    requests = _record_requests(hosts, stack)
+    reports, failures = ask_reached(fleet, requests, timeout_s=timeout_s)
+    return _recorded_of(reports, stack), failures
+
+
+def _record_requests(hosts: Sequence[str], stack: str) -> dict[str, Request]:
+    paths = [release_path(stack), UNFINISHED % stack]
+    return {host: {"operation": "read", "paths": paths} for host in hosts}
+
+
+def _recorded_of(reports: Mapping[str, Report], stack: str) -> Recorded:
     path, mark = release_path(stack), UNFINISHED % stack
-    requests = {host: {"operation": "read", "paths": [path, mark]} for host in hosts}
     found: dict[str, Release] = {}
     unfinished: dict[str, str] = {}
-    for host, report in ask_all(fleet, requests, timeout_s=timeout_s).items():
+    for host, report in reports.items():
         files = report.get("files")
         texts = files if isinstance(files, Mapping) else {}
         if texts.get(path) is not None:

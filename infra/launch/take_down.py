@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infra.errors import HostsFailed
 from infra.launch.deployment import Limits, Pace
 from infra.launch.fleet import Fleet, ask_all, ask_until_known, rows_of
-from infra.launch.releases import HASH_SHOWN, read_releases, units_of
+from infra.launch.releases import HASH_SHOWN, read_reached, units_of
 from infra.launch.supervision import tell_watchers
 from infra.launch.unit_states import read_units, units_request
+from infra.remote.failures import HostFailure
 from infra.render.release_record import Release
 from infra.render.units import STOP_S
 
@@ -19,8 +21,21 @@ CLEANUP_S = 30.0
 CLEANUP_PAUSE_S = 0.3
 
 
-def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> bool:
-    """Stop and remove a stack on its hosts; what is gone already is left alone.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenDown:
+    """What became of a deployment.
+
+    Args:
+        was_there: whether there was anything to take down on the hosts that could be asked.
+        away: hosts that could not be asked, and why; what they hold is there still.
+    """
+
+    was_there: bool
+    away: tuple[HostFailure, ...]
+
+
+def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> TakenDown:
+    """Stop and remove a stack on its hosts; what is gone already is left alone, and so are hosts out of reach.
 
     Args:
         fleet: the hosts.
@@ -28,29 +43,28 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> boo
         stack: its name.
         pace: how long things may take, and where lines about the work go.
 
-    Returns:
-        Whether there was anything to take down.
-
     Raises:
-        HostsFailed: a host cannot be asked, a process does not stop, or a file cannot be removed.
+        HostsFailed: no host can be asked, one is lost on the way, a process does not stop, or a file cannot be removed.
     """
     limits = pace.limits
-    releases = read_releases(fleet, hosts, stack, timeout_s=limits.ask_s)
+    recorded, away = read_reached(fleet, hosts, stack, timeout_s=limits.ask_s)
+    releases = recorded.releases
+    reached = [host for host in hosts if host not in {failure.host for failure in away}]
     # Before anything is stopped: what they would see end they would start again.
     tell_watchers(fleet, releases, "forget", stack, timeout_s=limits.ask_s)
     for role in STOP_ORDER:
         stop_role(fleet, releases, role, pace)
     _remove_containers(fleet, releases, pace)
-    removed, forgotten = _remove_files(fleet, hosts, stack, limits)
+    removed, forgotten = _remove_files(fleet, reached, stack, limits)
     if releases or removed:
-        pace.say(f"{stack}: {removed} files removed from {len(hosts)} hosts")
+        pace.say(f"{stack}: {removed} files removed from {len(reached)} hosts")
     if forgotten:
         shown = ", ".join(name[:HASH_SHOWN] for name in forgotten)
         pace.say(
             f"{stack}: the releases kept there went, too ({shown}): `fab up --release` finds none any more, "
             "`fab up` starts what the stack's file says"
         )
-    return bool(releases or removed)
+    return TakenDown(was_there=bool(releases or removed), away=away)
 
 
 def stop_role(fleet: Fleet, releases: Mapping[str, Release], role: str, pace: Pace) -> None:

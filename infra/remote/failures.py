@@ -97,6 +97,10 @@ class SeveralHostsFailed(HostsFailed):
         self.failures = tuple(failures)
         self.num_hosts = num_hosts
 
+    def each(self) -> tuple[InfraError, ...]:
+        """The failure of every host."""
+        return tuple(failure.error for failure in self.failures)
+
     def __str__(self) -> str:
         """A line that counts them, then the table."""
         return f"{self.what}:\n{failure_table(self.failures)}"

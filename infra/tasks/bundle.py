@@ -43,8 +43,11 @@ def run(options: Options, output: Output) -> int:
             "missing": {failure.host: failure.error.what for failure in failures},
         }
     )
-    if first is None:
-        output.data("No line tells of a failure.")
+    if len(failures) == len(found):
+        output.data("No host gave its evidence, so nothing is known of a failure.")
+    elif first is None:
+        which = "of those that came " if failures else ""
+        output.data(f"No line {which}tells of a failure.")
     else:
         output.data(f"First failure: {first.at} {first.place}: {first.line}")
     output.data(f"{target}: begin with {reached.name}/summary.md")

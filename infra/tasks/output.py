@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TextIO
 
 from infra.errors import InfraError, ProblemsFound
+from infra.remote.failures import HostFailure, SeveralHostsFailed
 
 SCHEMA_VERSION = 1
 Tone = Literal["good", "bad", "warn", "dim", "bold"]
@@ -53,6 +54,10 @@ class Output:
         self.message(self.toned(str(error), "bad"))
         self.document(failure_document(error))
 
+    def failed_hosts(self, failures: Sequence[HostFailure], num_hosts: int) -> None:
+        """Some of a command's hosts, after what became of the others: a table of why."""
+        self.message(self.toned(str(SeveralHostsFailed(failures, num_hosts)), "bad"))
+
     def toned(self, text: str, tone: Tone) -> str:
         """The text in a colour where a terminal shows it."""
         return f"\033[{_CODES[tone]}m{text}\033[0m" if self.has_colour and text else text
@@ -66,6 +71,16 @@ def failure_document(error: InfraError) -> dict[str, object]:
         "exit_code": error.exit_code,
         "errors": [{"where": e.where, "what": e.what, "fix": e.fix} for e in _each(error)],
     }
+
+
+def with_failures(
+    document: Mapping[str, object], failures: Sequence[HostFailure]
+) -> Mapping[str, object]:
+    """A task's document of the hosts that could be asked, with `errors` where others could not."""
+    if not failures:
+        return document
+    several = SeveralHostsFailed(failures, len(failures))
+    return {**document, "ok": False, "errors": failure_document(several)["errors"]}
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -12,21 +12,22 @@ from infra.catalog.host_profile import ProfileChoice, choose_profile, read_ident
 from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed, StackError
 from infra.launch.deployment import Limits
-from infra.launch.fleet import Fleet, ask_all
+from infra.launch.fleet import Fleet, ask_reached
 from infra.launch.host_tuning import (
     Allowance,
     TuningMode,
     TuningOrder,
     count_of,
-    tune,
+    tune_reached,
     tuning_document,
 )
+from infra.remote.failures import HostFailure
 from infra.remote.named_hosts import named_hosts
 from infra.render.host_state import HOSTS_OWNER, HostState, hosts_state, tuning_state
 from infra.render.wanted_tuning import Tuning
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
-from infra.tasks.output import Output
+from infra.tasks.output import Output, with_failures
 from infra.tasks.reached_hosts import host_states
 from infra.tasks.recorded_hosts import open_fleet
 from infra.tasks.stack_options import compile_for_hosts
@@ -46,6 +47,7 @@ class Chosen:
         stack: None for hosts named on the command line.
         states: by host.
         profiles: by host, with what each follows from; {} where none is needed.
+        away: hosts that could not be asked what they are.
         again: the words that choose the same hosts again.
     """
 
@@ -53,11 +55,12 @@ class Chosen:
     fleet: Fleet
     states: Mapping[str, HostState]
     profiles: Mapping[str, ProfileChoice]
+    away: tuple[HostFailure, ...]
     again: str
 
 
 def run(options: Options, output: Output) -> int:
-    """Tune, check or take back; 4 when an item failed, 6 when a check finds a difference."""
+    """Tune, check or take back; 4 when an item or a host failed, 6 when a check finds a difference."""
     order = TuningOrder(
         mode=_mode(options),
         allow=_allowances(options),
@@ -66,7 +69,7 @@ def run(options: Options, output: Output) -> int:
     )
     with _chosen(options, order) as chosen:
         try:
-            rows = tune(chosen.fleet, chosen.states, order)
+            rows, lost = tune_reached(chosen.fleet, chosen.states, order)
         except KeyboardInterrupt:
             if order.mode != "check":
                 output.message(
@@ -75,8 +78,16 @@ def run(options: Options, output: Output) -> int:
                 )
             raise
     checked = order.mode == "check"
-    output.document(tuning_document(chosen.stack, rows, chosen.profiles, only_checked=checked))
-    show_tuning(rows, chosen.profiles, order, output)
+    away = (*chosen.away, *lost)
+    document = tuning_document(chosen.stack, rows, chosen.profiles, only_checked=checked)
+    output.document(with_failures(document, away))
+    profiles = {host: choice for host, choice in chosen.profiles.items() if host in rows}
+    show_tuning(rows, profiles, order, output)
+    if away:
+        output.failed_hosts(away, len(rows) + len(away))
+        mode = "" if order.mode == "apply" else f" --{order.mode}"
+        output.next_command(f"{chosen.again}{mode}")
+        return HostsFailed.exit_code
     if count_of(rows, "failed"):
         output.next_command(f"{chosen.again} --check --diff")
         return HostsFailed.exit_code
@@ -112,6 +123,7 @@ def _chosen(options: Options, order: TuningOrder) -> Iterator[Chosen]:
             fleet=fleet,
             states=states,
             profiles=dict.fromkeys(states, choice),
+            away=(),
             again=f"fab tune-hosts {same_choice(options)}",
         )
 
@@ -127,6 +139,7 @@ def _named(options: Options, order: TuningOrder) -> Iterator[Chosen]:
     hosts = named_hosts(text, options.words("identity"))
     catalog = Catalog()
     with open_fleet(options, hosts) as fleet:
+        away: tuple[HostFailure, ...] = ()
         if order.mode == "rollback":
             profiles: dict[str, ProfileChoice] = {}
             states = {
@@ -134,7 +147,7 @@ def _named(options: Options, order: TuningOrder) -> Iterator[Chosen]:
                 for name in hosts
             }
         else:
-            profiles = _profiles(options, fleet, tuple(hosts), catalog)
+            profiles, away = _profiles(options, fleet, tuple(hosts), catalog)
             states = {
                 name: hosts_state(name, Tuning(profile=catalog.tuning(choice.profile)))
                 for name, choice in profiles.items()
@@ -144,21 +157,26 @@ def _named(options: Options, order: TuningOrder) -> Iterator[Chosen]:
             fleet=fleet,
             states=states,
             profiles=profiles,
+            away=away,
             again=_again(options, text),
         )
 
 
 def _profiles(
     options: Options, fleet: Fleet, names: tuple[str, ...], catalog: Catalog
-) -> dict[str, ProfileChoice]:
+) -> tuple[dict[str, ProfileChoice], tuple[HostFailure, ...]]:
+    """The profile of every host that can be asked what it is, and why the others cannot."""
     named = options.text("profile")
     if named is not None:
         profile = catalog.tuning(named).id
-        return {name: ProfileChoice(profile=profile, why="--profile") for name in names}
+        return {name: ProfileChoice(profile=profile, why="--profile") for name in names}, ()
     requests = {name: {"operation": "identity"} for name in names}
-    reports = ask_all(fleet, requests, timeout_s=Limits().ask_s)
+    reports, away = ask_reached(fleet, requests, timeout_s=Limits().ask_s)
     known = [catalog.tuning(name) for name in catalog.ids("tuning")]
-    return {name: choose_profile(read_identity(report), known) for name, report in reports.items()}
+    chosen = {
+        host: choose_profile(read_identity(report), known) for host, report in reports.items()
+    }
+    return chosen, away
 
 
 def _again(options: Options, hosts: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infra.agent.files import make_folders
 from tests.agent.stubborn_host import StubbornHost
 
 ENV = "/etc/moe-infra/s/engine-0/environment"
@@ -153,3 +154,17 @@ def test_remove_works_without_a_record_when_the_content_is_ours(host: StubbornHo
     row = host.state("remove", [file(content="ours\n")])[f"file:{ENV}"]
     assert row["state"] == "changed"
     assert not Path(host.path(ENV)).exists()
+
+
+def test_a_folder_that_another_agent_makes_meanwhile_is_as_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two operators' first requests reach a host at the same time."""
+    there, in_the_way = tmp_path / "there", tmp_path / "file"
+    there.mkdir(mode=0o700)
+    in_the_way.touch()
+    monkeypatch.setattr("infra.agent.files.missing_folders", lambda path: [path])
+    make_folders(str(there))
+    assert there.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(FileExistsError):
+        make_folders(str(in_the_way))

@@ -254,6 +254,16 @@ def test_nothing_is_claimed_of_a_host_that_does_not_answer(tmp_path: Path) -> No
     assert told.split() == ["unified-0", "unified-0", *["unknown"] * 6]
 
 
+def test_where_no_evidence_came_nothing_is_said_of_failures(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(UNREACHABLE)
+    words = ("--stack", "h200-tp8", "--inventory", str(inventory), "--to", str(tmp_path / "b.tgz"))
+    done = fab("bundle", *words)
+    assert done.returncode == 4
+    assert "No host gave its evidence, so nothing is known of a failure." in done.stdout
+    assert "No line" not in done.stdout
+
+
 def test_an_interrupt_leaves_with_130(tmp_path: Path) -> None:
     with socket.socket() as listener:  # it greets nobody
         listener.bind(("127.0.0.1", 0))

@@ -8,8 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from infra.agent.lease import LeaseRefused, keep_lease, release_lease, renew_lease
 from infra.errors import HostsFailed, PrerequisiteError
-from infra.launch.lease import Claim, LeasedFleet, Owner, is_dead, leased, this_owner
+from infra.launch.lease import (
+    Claim,
+    LeasedFleet,
+    Owner,
+    is_dead,
+    lease_document,
+    leased,
+    this_owner,
+)
 from infra.remote.failures import LostConnection, Unreachable
 from tests.launch.agent_fleet import AgentFleet, WaitingClock
 
@@ -195,3 +204,54 @@ def test_a_half_written_lease_is_nobody_s(tmp_path: Path) -> None:
     for name in HOSTS:
         Path(fleet.host(name).path("/run/moe-infra/leases/s.json")).write_text('{"token": ')
     look(holder_of(fleet, BOB))
+
+
+def leases(fleet: AgentFleet) -> list[str]:
+    """Everything that lies where hosts keep leases."""
+    folders = [Path(fleet.host(name).path("/run/moe-infra/leases")) for name in HOSTS]
+    return [str(path) for folder in folders if folder.exists() for path in folder.rglob("*")]
+
+
+def test_a_renewal_that_comes_after_the_lease_was_given_back_takes_none(tmp_path: Path) -> None:
+    """It is given back in the moment between who is to be asked and what."""
+    fleet = AgentFleet(tmp_path)
+    ann = holder_of(fleet, ANN)
+    look(ann)
+
+    class GivenBack(dict[str, float]):
+        def update(self, *_: object, **__: object) -> None:
+            ann.release()
+
+    ann.contacts = GivenBack(dict.fromkeys(HOSTS, -1e9))
+    ann.renew_idle()
+    assert [request["operation"] for _, request in fleet.asked[-3:]] == ["lease"] * 3
+    assert leases(fleet) == []
+    look(holder_of(fleet, BOB))
+
+
+def test_a_host_that_nobody_asks_is_renewed(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    ann = holder_of(fleet, ANN)
+    look(ann)
+    for name in HOSTS:
+        age(fleet, name, 19.0)
+    ann.contacts["decode-0"] -= 6.0
+    ann.renew_idle()
+    for name in HOSTS:
+        age(fleet, name, 1.5)
+    taken = LeasedFleet(fleet, replace(claim_of(BOB), hosts=HOSTS[1:]), WaitingClock())
+    look(taken, HOSTS[1:])
+    assert holders(fleet) == ["ann@desk", "bob@rack", "bob@rack"]
+
+
+def test_who_asks_without_a_lease_that_is_there_leaves_no_file(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    host = fleet.host("decode-0")
+    document = {
+        **lease_document("s", "token", ANN, "fab up"), "held_s": 1.0, "takes": None,
+    }  # fmt: skip
+    with pytest.raises(LeaseRefused, match="has gone"):
+        keep_lease(host, document)
+    renew_lease(host, document)
+    release_lease(host, document)
+    assert leases(fleet) == []

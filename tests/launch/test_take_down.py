@@ -32,7 +32,7 @@ def test_router_prefill_and_decode_stop_in_this_order_and_nothing_stays(
     running: tuple[Deployment, ScriptedFleet, list[str]],
 ) -> None:
     deployment, fleet, said = running
-    assert take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
+    assert take_down(fleet, list(deployment.states), STACK, pace_of(deployment)).was_there
     stopped = [line for line in said if line.startswith("stopping")]
     assert stopped == [
         "stopping router: 1 processes",
@@ -50,8 +50,36 @@ def test_taken_down_twice_the_second_finds_nothing(
 ) -> None:
     deployment, fleet, _ = running
     hosts = list(deployment.states)
-    assert take_down(fleet, hosts, STACK, pace_of(deployment))
-    assert not take_down(fleet, hosts, STACK, pace_of(deployment))
+    assert take_down(fleet, hosts, STACK, pace_of(deployment)).was_there
+    assert not take_down(fleet, hosts, STACK, pace_of(deployment)).was_there
+
+
+def test_a_host_out_of_reach_keeps_nobody_else_up(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    away = HostsFailed("decode-1", "decode-1 does not answer.", "Look at it.")
+    fleet.fails["decode-1"] = away
+    done = take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
+    assert (done.was_there, [(one.host, one.error) for one in done.away]) == (
+        True, [("decode-1", away)],
+    )  # fmt: skip
+    assert {host for host, files in fleet.files.items() if files} == {"decode-1"}
+    assert {u.process.host for u in fleet.units.values() if u.active_state == "active"} == {
+        "decode-1"
+    }
+    asked_away = [request for host, _, request in fleet.asked if host == "decode-1"]
+    assert len(asked_away) == 1  # nobody waits for it again at each step
+
+
+def test_where_nobody_can_be_asked_nothing_is_claimed(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    for host in deployment.states:
+        fleet.fails[host] = HostsFailed(host, f"{host} does not answer.", "Look at it.")
+    with pytest.raises(HostsFailed, match="6 of 6 hosts failed"):
+        take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
 
 
 def test_containers_that_were_kept_are_removed_before_the_files(
