@@ -13,9 +13,9 @@ from pulumi.runtime.config import is_config_secret
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
 from infra.errors import Problem, ProblemsFound
+from infra.provision.config_problems import PROJECT_NAME, account_problem, secret_problems
 from infra.provision.naming import OWNER_TAGS
 
-PROJECT_NAME = "moe-infra"
 RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
 _EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 SMALLEST_ROOT_GIB = 100  # serving images do not fit the 75 GiB of the DLAMI's own root
@@ -210,12 +210,6 @@ def _read_keys(keys: tuple[str, ...]) -> dict[str, str]:
     return {key: pulumi.Config(bag).get(name) or "" for key, (bag, name) in places.items()}
 
 
-def secret_problems(keys: Iterable[str], stack: str) -> tuple[Problem, ...]:
-    """Account facts that were set as secrets: whoever did so takes for hidden what is not."""
-    what = "It is set as a secret, and what is made of it is readable: tags, state, inventory."
-    return tuple(account_problem(key, what, "VALUE --plaintext", stack) for key in keys)
-
-
 def read_account(values: Mapping[str, str], demand: Demand) -> Account:
     """The account facts from configuration values by full key (`aws:region`, `moe-infra:zone_id`).
 
@@ -349,29 +343,6 @@ def lacking_subnet_problem(stack: str) -> Problem:
     """A key that goes with a network of the operator's is set, and no such network."""
     what = "It goes with a network of yours, and no subnet_id is set."
     return account_problem(f"{PROJECT_NAME}:subnet_id", what, "subnet-0123456789abcdef0", stack)
-
-
-def account_problem(
-    key: str, what: str, example: str, stack: str, rule: str = "account-fact"
-) -> Problem:
-    """A problem of one configuration value, with the command that sets it.
-
-    Args:
-        key: as the configuration file has it (`aws:region`, `moe-infra:zone_id`).
-        what: the fact.
-        example: a value of the right kind.
-        stack: the stack's name.
-        rule: by which the problem is known.
-    """
-    name = key.removeprefix(f"{PROJECT_NAME}:")
-    return Problem(
-        rule=rule,
-        severity="error",
-        file=f"stacks/Pulumi.{stack}.yaml",
-        field=key,
-        what=what,
-        fix=f"Type: pulumi config set {name} {example} --stack {stack}",
-    )
 
 
 def _problem(key: str, what: str, example: str, demand: Demand) -> Problem:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import get_args
 
 from infra.errors import Problem, ProblemsFound
-from infra.provision.account import PROJECT_NAME, account_problem, read_own_values
+from infra.provision.account import read_own_values
+from infra.provision.config_problems import PROJECT_NAME, account_problem
 from infra.provision.naming import OWNER_TAGS
 from infra.render.cluster_facts import (
     EFA_RESOURCE,

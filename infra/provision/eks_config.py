@@ -11,13 +11,12 @@ from infra.catalog.eks import read_eks_parts
 from infra.catalog.versions import version_numbers
 from infra.errors import Problem, ProblemsFound
 from infra.provision.account import (
-    PROJECT_NAME,
     Account,
-    account_problem,
     lacking_subnet_problem,
     read_own_values,
 )
 from infra.provision.cluster_config import NODE_TUNING, cluster_problem, workload_problems
+from infra.provision.config_problems import PROJECT_NAME, account_problem
 from infra.render.cluster_facts import NodeTuningChoice
 
 EKS_CONFIG_NAMES = (

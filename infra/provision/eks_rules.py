@@ -11,7 +11,7 @@ from infra.catalog.instance_types import CapacityKind
 from infra.catalog.network_cards import NetworkInterface
 from infra.catalog.versions import version_numbers
 from infra.errors import Problem
-from infra.provision.account import account_problem
+from infra.provision.config_problems import account_problem
 from infra.provision.eks_config import EksFacts, eks_problem
 from infra.provision.found import FoundSubnet
 from infra.provision.naming import STACK_TAG

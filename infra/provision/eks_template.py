@@ -12,8 +12,9 @@ from pulumi_aws import ec2
 
 from infra.catalog.instance_types import InstanceType
 from infra.errors import Problem
-from infra.provision.account import Account, account_problem
+from infra.provision.account import Account
 from infra.provision.capacity import CapacityPlan
+from infra.provision.config_problems import account_problem
 from infra.provision.eks_nodes import CAPACITY_TYPES, node_config, user_data
 from infra.provision.eks_standing import StandingCluster
 from infra.provision.survey import Asking

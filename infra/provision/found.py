@@ -9,7 +9,8 @@ from typing import Literal
 
 from infra.catalog.instance_types import InstanceType, notice_minutes
 from infra.errors import Problem
-from infra.provision.account import Account, Demand, account_problem
+from infra.provision.account import Account, Demand
+from infra.provision.config_problems import account_problem
 from infra.provision.zone import Zone
 
 LoadBalancerType = Literal["network", "application"]

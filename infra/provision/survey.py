@@ -18,7 +18,8 @@ from pulumi_aws import cloudcontrol, ec2, lb, s3, ssm
 
 from infra.catalog.instance_types import InstanceType
 from infra.errors import Problem, ProblemsFound
-from infra.provision.account import Account, Demand, account_problem
+from infra.provision.account import Account, Demand
+from infra.provision.config_problems import account_problem
 from infra.provision.found import (
     FoundImage,
     FoundLoadBalancer,

@@ -9,7 +9,7 @@ from infra.catalog.figures import LoadingRates, StorageKind
 from infra.catalog.lustre_sizes import EFA_STEP_GIB, STEP_GIB, LustreSettings
 from infra.errors import Problem
 from infra.memory.time_to_ready import lustre_gb_per_s
-from infra.provision.account import account_problem
+from infra.provision.config_problems import account_problem
 from infra.provision.zone import Zone
 from infra.spec.stack import Weights
 

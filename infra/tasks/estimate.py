@@ -193,10 +193,10 @@ def _lustre(stack_name: str) -> LustreSettings:
     """Size and tier of a stack's file system: its Pulumi configuration's, else the project's defaults.
 
     Raises:
-        StackError: the configuration holds something else than numbers there.
+        InfraError: the configuration holds something else than numbers there.
     """
-    given = configured(stack_name)
-    found = {key: given.get(f"moe-infra:{key}", default_of(key)) for key in _TIERS}
+    given = configured(stack_name, _TIERS)
+    found = {key: given.get(key, default_of(key)) for key in _TIERS}
     try:
         return LustreSettings(
             capacity_gib=int(found["fsx_capacity_gib"]),
@@ -212,8 +212,8 @@ def _lustre(stack_name: str) -> LustreSettings:
 
 def _cluster(stack_name: str) -> ClusterDay:
     """A stack's cluster today: of the version that its Pulumi configuration names, else of the catalogue's."""
-    named = configured(stack_name).get("moe-infra:kubernetes_version")
-    version = str(named or read_eks_parts().kubernetes.version)
+    named = configured(stack_name, ["kubernetes_version"]).get("kubernetes_version")
+    version = named or read_eks_parts().kubernetes.version
     return ClusterDay(kubernetes_version=version, day=datetime.now(UTC).date())
 
 

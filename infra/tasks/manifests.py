@@ -11,9 +11,9 @@ from infra.catalog.eks import read_eks_parts
 from infra.catalog.load import Catalog
 from infra.errors import ProblemsFound
 from infra.plan.compile import CompiledStack
-from infra.provision.account import PROJECT_NAME
 from infra.provision.capacity import plan_capacity
 from infra.provision.cluster_config import (
+    CLUSTER_CONFIG_NAMES,
     NODE_TUNING,
     ClusterDemand,
     examples_of_missing,
@@ -55,11 +55,7 @@ def manifests_of(compiled: CompiledStack, catalog: Catalog) -> Manifests:
     """
     stack, plan = compiled.stack, compiled.plan
     refuse_unmade(stack)
-    known = {
-        key.removeprefix(f"{PROJECT_NAME}:"): value
-        for key, value in configured(stack.name).items()
-        if value != ""
-    }
+    known = configured(stack.name, (*CLUSTER_CONFIG_NAMES, _FSX_SIZE))
     if plan.platform == "aws-eks":
         facts, notes = _facts_of_own_cluster(compiled, known)
     else:

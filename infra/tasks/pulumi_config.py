@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
 import yaml
 
-from infra.errors import StackError
+from infra.errors import ProblemsFound, StackError
+from infra.provision.config_problems import PROJECT_NAME, account_problem, secret_problems
 from infra.spec.load import PROJECT
 
 
@@ -17,16 +18,30 @@ def config_path(stack: str) -> Path:
     return PROJECT / "stacks" / f"Pulumi.{stack}.yaml"
 
 
-def configured(stack: str) -> Mapping[str, str]:
-    """What an operator or the project has set for a stack, by full key (`moe-infra:zone_id`); secrets are left out.
+def configured(stack: str, names: Iterable[str]) -> dict[str, str]:
+    """What is set for a stack of some keys of ours, by short name (`namespace`); empty is not set.
 
     Raises:
+        ProblemsFound: values that are set as secrets, which `pulumi up` refuses too, or that are no texts.
         StackError: the file cannot be read.
     """
     path = config_path(stack)
-    given = _read_map(path).get("config", {}) if path.is_file() else {}
-    values = given.items() if isinstance(given, dict) else ()
-    return {key: str(value) for key, value in values if not isinstance(value, dict)}
+    given = _read_map(path).get("config") if path.is_file() else None
+    values = given if isinstance(given, dict) else {}
+    found = {name: values.get(f"{PROJECT_NAME}:{name}") for name in names}
+    nested = {f"{PROJECT_NAME}:{key}": each for key, each in found.items() if _is_nested(each)}
+    secret = [key for key, each in nested.items() if isinstance(each, dict) and "secure" in each]
+    problems = [
+        *secret_problems(secret, stack),
+        *(
+            account_problem(key, "It is a list or a map, and a text is wanted.", "VALUE", stack)
+            for key in nested
+            if key not in secret
+        ),
+    ]
+    if problems:
+        raise ProblemsFound(tuple(problems))
+    return {name: str(each) for name, each in found.items() if each not in (None, "")}
 
 
 def default_of(key: str) -> str:
@@ -35,6 +50,10 @@ def default_of(key: str) -> str:
         "Mapping[str, Mapping[str, object]]", _read_map(PROJECT / "Pulumi.yaml")["config"]
     )
     return str(declared[key]["default"])
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _read_map(path: Path) -> Mapping[str, object]:

@@ -169,8 +169,8 @@ def test_a_namespace_with_a_claim_in_it_is_lent_and_not_rendered(
     found = manifests_of(compile_stack(lent, catalog=catalog), catalog)
     assert not any("namespace-" in name for name in found.files)
     assert any("weights_claim is not configured" in note for note in found.notes)
-    named = {"moe-infra:namespace": "serving"}
-    monkeypatch.setattr("infra.tasks.manifests.configured", lambda _stack: named)
+    named = {"namespace": "serving"}
+    monkeypatch.setattr("infra.tasks.manifests.configured", lambda _stack, _names: named)
     stack = load_stack(A3)
     found = manifests_of(compile_stack(stack, catalog=catalog), catalog)
     assert (
@@ -180,8 +180,8 @@ def test_a_namespace_with_a_claim_in_it_is_lent_and_not_rendered(
 
 def test_a_size_that_is_no_number_is_refused_in_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
     catalog = Catalog()
-    wrong = {"moe-infra:fsx_capacity_gib": "4800GiB"}
-    monkeypatch.setattr("infra.tasks.manifests.configured", lambda _stack: wrong)
+    wrong = {"fsx_capacity_gib": "4800GiB"}
+    monkeypatch.setattr("infra.tasks.manifests.configured", lambda _stack, _names: wrong)
     for name in (A3, "eks-b200-tp8"):
         stack = load_stack(name)
         with pytest.raises(ProblemsFound, match="4800GiB is not a whole number"):
