@@ -24,13 +24,28 @@ class LustreSettings:
     has_efa: bool
 
 
-def lustre_problem(settings: LustreSettings) -> tuple[str, int] | None:
-    """What is wrong with a size, and the next larger one that exists; None when it exists."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LustreProblem:
+    """Why a file system does not exist.
+
+    Args:
+        is_tier: whether its tier is wrong, and not its size.
+        instead: the next larger tier (the largest above that), or the next larger size in GiB, that exists.
+    """
+
+    what: str
+    is_tier: bool
+    instead: int
+
+
+def lustre_problem(settings: LustreSettings) -> LustreProblem | None:
+    """What is wrong with a tier or a size; None when there is such a file system."""
     if settings.throughput not in TIERS:
         tiers = ", ".join(str(tier) for tier in TIERS)
-        return (
-            f"There is no tier of {settings.throughput} MB/s per TiB; set fsx_throughput to {tiers}.",
-            STEP_GIB,
+        return LustreProblem(
+            what=f"There is no tier of {settings.throughput} MB/s per TiB; there are {tiers}.",
+            is_tier=True,
+            instead=next((tier for tier in TIERS if tier > settings.throughput), TIERS[-1]),
         )
     step = EFA_STEP_GIB[settings.throughput] if settings.has_efa else STEP_GIB
     smallest = step if settings.has_efa else SMALLEST_GIB
@@ -38,8 +53,10 @@ def lustre_problem(settings: LustreSettings) -> tuple[str, int] | None:
         settings.capacity_gib > 0 and settings.capacity_gib % step == 0
     ):
         return None
-    larger = -(-settings.capacity_gib // step) * step or smallest
+    rounded_up = -(-settings.capacity_gib // step) * step
+    larger = rounded_up if settings.capacity_gib > smallest else smallest
     kind = "EFA-enabled file system" if settings.has_efa else "file system"
     rule = f"{smallest} GiB, or a multiple of {step} GiB"
     size = f"{settings.capacity_gib} GiB at {settings.throughput} MB/s per TiB"
-    return f"A {kind} of {size} does not exist; it is {rule}.", larger
+    what = f"A {kind} of {size} does not exist; it is {rule}."
+    return LustreProblem(what=what, is_tier=False, instead=larger)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ def fuller_layouts(
     """Replicas by role that use more machines than now: as many as there are, or as come nearest to it.
 
     Args:
-        roles: by name; each keeps at least one replica.
+        roles: by name, one or two; each keeps at least one replica.
         num_machines: that are bought.
 
     Returns:
@@ -42,10 +43,12 @@ def fuller_layouts(
 
 
 def _counts(roles: Mapping[str, RoleHosts], num_machines: int) -> Iterator[tuple[int, ...]]:
-    """All numbers of replicas, each role by itself on all machines at most."""
-    return itertools.product(
-        *(range(1, num_machines // role.hosts_per_replica + 1) for role in roles.values())
-    )
+    """Numbers of replicas: of all roles but the last any, of that as many as the others leave room for."""
+    *others, last = (role.hosts_per_replica for role in roles.values())
+    for counts in itertools.product(*(range(1, num_machines // size + 1) for size in others)):
+        left = num_machines - sum(map(operator.mul, counts, others))
+        if left >= last:
+            yield (*counts, left // last)
 
 
 def _total(roles: Mapping[str, RoleHosts], counts: tuple[int, ...]) -> int:

@@ -14,6 +14,8 @@ _TIB_PER_GIB = 1 / 1024
 # Guide, performance; checked 2026-11-20).
 _TCP_GB_PER_S_PER_SERVER = 5 / 8
 _TCP_TIB_PER_SERVER = 2.4
+# What one client reads at most, whatever the file system: 100 Gbit/s, and 700 Gbit/s over EFA (the same guide).
+_TCP_GB_PER_S, _EFA_GB_PER_S = 100 / 8, 700 / 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +83,9 @@ def lustre_gb_per_s(settings: LustreSettings, num_hosts: int) -> float:
     tib = settings.capacity_gib * _TIB_PER_GIB
     shared = tib * settings.throughput / 1000 / num_hosts
     if settings.has_efa:
-        return shared
+        return min(shared, _EFA_GB_PER_S)
     servers = max(round(tib / _TCP_TIB_PER_SERVER), 1)
-    return min(shared, servers * _TCP_GB_PER_S_PER_SERVER)
+    return min(shared, servers * _TCP_GB_PER_S_PER_SERVER, _TCP_GB_PER_S)
 
 
 def _read_rate(delivery: Delivery, rates: LoadingRates) -> tuple[float | None, str]:

@@ -318,9 +318,9 @@ def _number_problems(known: Mapping[str, str], demand: Demand) -> list[Problem]:
     if not problems and int(known["root_volume_gib"]) < SMALLEST_ROOT_GIB:
         what = f"{known['root_volume_gib']} GiB do not hold a serving image; {SMALLEST_ROOT_GIB} are the least."
         problems.append(_problem(f"{PROJECT_NAME}:root_volume_gib", what, "300", demand))
-    if not problems and demand.uses_lustre and (what_is_wrong := lustre_problem(_lustre(known))):
-        what, example = what_is_wrong
-        problems.append(_problem(f"{PROJECT_NAME}:fsx_capacity_gib", what, str(example), demand))
+    if not problems and demand.uses_lustre and (wrong := lustre_problem(_lustre(known))):
+        key = "fsx_throughput" if wrong.is_tier else "fsx_capacity_gib"
+        problems.append(_problem(f"{PROJECT_NAME}:{key}", wrong.what, str(wrong.instead), demand))
     return problems
 
 

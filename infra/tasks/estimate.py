@@ -29,7 +29,7 @@ from infra.tasks.picture_file import write_picture
 from infra.tasks.pulumi_config import config_path, configured, default_of
 from infra.tasks.stack_options import chosen_stack
 
-MAX_RESERVED = 100_000
+MAX_RESERVED = 10_000
 _TIERS = ("fsx_capacity_gib", "fsx_throughput", "fsx_efa")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,14 +41,24 @@ def test_what_cannot_be_filled_is_used_as_far_as_it_goes() -> None:
     assert fuller_layouts(role, 9) == ({"unified": 2},)
 
 
+def test_a_large_reservation_is_looked_through_at_once() -> None:
+    """All pairs of counts would be a hundred million."""
+    prefill, decode = fuller_layouts(TWO_P_ONE_D, 10_000)[0].values()
+    assert prefill + 4 * decode == 10_000
+
+
 @given(roles=ROLES, num_machines=st.integers(1, 18))
-def test_every_layout_fits_uses_more_and_all_use_as_many(
+def test_the_layouts_are_those_that_trying_all_finds(
     roles: dict[str, RoleHosts], num_machines: int
 ) -> None:
     def total(counts: dict[str, int]) -> int:
         return sum(counts[name] * role.hosts_per_replica for name, role in roles.items())
 
     used = total({name: role.num_replicas for name, role in roles.items()})
-    totals = {total(dict(each)) for each in fuller_layouts(roles, num_machines)}
-    assert len(totals) <= 1
-    assert all(used < each <= num_machines for each in totals)
+    counts = [range(1, num_machines + 1)] * len(roles)
+    tried = [dict(zip(roles, each, strict=True)) for each in itertools.product(*counts)]
+    fitting = [each for each in tried if used < total(each) <= num_machines]
+    most = max(map(total, fitting), default=0)
+    fullest = [sorted(each.items()) for each in fitting if total(each) == most]
+    found = [sorted(each.items()) for each in fuller_layouts(roles, num_machines)]
+    assert sorted(found) == sorted(fullest)

@@ -72,6 +72,9 @@ def test_every_storage_of_a_stack_has_an_answer() -> None:
         (lustre(4800, 1000, efa=True), 1, 4.69),
         (lustre(4800, 1000, efa=True), 4, 1.17),
         (lustre(1200, 125), 1, 0.146),
+        (lustre(96000, 1000), 1, 12.5),  # forty servers, and one client's 100 Gbit/s
+        (lustre(96000, 1000, efa=True), 1, 87.5),  # over EFA 700 Gbit/s
+        (lustre(96000, 1000, efa=True), 2, 46.875),
     ],
 )
 def test_a_small_fast_file_system_is_slow(

@@ -156,10 +156,12 @@ def test_hosts_and_gateways_share_the_block_of_the_network() -> None:
     assert {host_subnet(network).supernet(), gateway_subnet(network).supernet()} == {network}
 
 
-def test_a_lustre_size_that_does_not_exist_is_refused_with_the_next_one() -> None:
+def test_a_lustre_size_or_tier_that_does_not_exist_is_refused_with_the_next_one() -> None:
     demand = replace(DEMAND, uses_lustre=True)
     found = problems({**GOOD, "moe-infra:fsx_capacity_gib": "5000"}, demand)
     assert "pulumi config set fsx_capacity_gib 7200" in found["moe-infra:fsx_capacity_gib"]
+    found = problems({**GOOD, "moe-infra:fsx_throughput": "300"}, demand)
+    assert "pulumi config set fsx_throughput 500" in found["moe-infra:fsx_throughput"]
     assert (
         read_account({**GOOD, "moe-infra:fsx_capacity_gib": "5000"}, DEMAND).lustre.capacity_gib
         == 5000

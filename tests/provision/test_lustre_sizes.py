@@ -48,5 +48,18 @@ def test_the_size_that_is_offered_instead_exists_and_is_not_smaller(
 ) -> None:
     problem = lustre_problem(settings(capacity_gib, throughput, has_efa))
     if problem is not None:
-        assert problem[1] >= capacity_gib
-        assert lustre_problem(settings(problem[1], throughput, has_efa)) is None
+        assert problem.instead >= capacity_gib
+        assert lustre_problem(settings(problem.instead, throughput, has_efa)) is None
+
+
+def test_the_smallest_is_offered_for_less() -> None:
+    problem = lustre_problem(settings(600, 125, has_efa=False))
+    assert problem is not None
+    assert problem.instead == 1200
+
+
+@pytest.mark.parametrize(("tier", "instead"), [(0, 125), (300, 500), (2000, 1000)])
+def test_a_tier_that_is_none_is_told_with_one_that_is(tier: int, instead: int) -> None:
+    problem = lustre_problem(settings(4800, tier, has_efa=False))
+    assert problem is not None
+    assert (problem.is_tier, problem.instead) == (True, instead)

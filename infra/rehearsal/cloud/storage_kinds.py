@@ -65,7 +65,7 @@ def _make_lustre(request: Request) -> Made:
         has_efa=has_efa,
     )
     if problem := lustre_problem(settings):
-        raise RefusedError("BadRequest", problem[0])
+        raise RefusedError("BadRequest", problem.what)
     _check_change(request, settings)
     subnet = request.linked(SUBNET, "subnetIds")
     if subnet is None:
