@@ -1,4 +1,4 @@
-"""What a cloud host does once, at its first boot: make room for the weights. Everything later is `fab`'s."""
+"""What a cloud host does by itself: it makes room for the weights, at every boot where its own disks hold them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,44 @@ import shlex
 
 _PREPARE = """\
 #!/bin/sh
-# First boot of a moe-infra host: instance store, or Lustre, under the weights' path.
+# Boot of a moe-infra host: instance store, Lustre or NFS under the weights' path.
 set -eu
 weights={path}
 mkdir -p "$weights"
 if mountpoint -q "$weights"; then exit 0; fi
 """
 
-# Deep Learning AMIs join the instance store themselves; the others leave the disks raw.
-_NVME = """\
+# User data runs at the first boot alone, what lies in this folder at every one (cloud-init, "Scripts per boot"). The
+# disks are there after a reboot, without their mount, and are raw again after a stop.
+AGAIN = "/var/lib/cloud/scripts/per-boot/moe-infra-weights"
+# Of the file system, at most twelve characters (mkfs.xfs): an array that the kernel joins again has another name.
+LABEL = "moe-weights"
+# Deep Learning AMIs join the instance store themselves, at every boot; the others leave the disks raw.
+_NVME = f"""\
+if [ "$0" != {AGAIN} ]; then install -D -m 755 "$0" {AGAIN}; fi
 if mountpoint -q /opt/dlami/nvme; then
   mkdir -p /opt/dlami/nvme/weights
-  echo "/opt/dlami/nvme/weights $weights none bind,nofail 0 0" >> /etc/fstab
-  mount "$weights"
+  mount --bind /opt/dlami/nvme/weights "$weights"
   exit 0
 fi
-disks=$(lsblk -dpno NAME,MODEL | awk '/Instance Storage/ {print $1}')
+if mdadm --assemble --scan; then udevadm settle; fi
+if blkid -L {LABEL} > /dev/null; then
+  mount -o noatime LABEL={LABEL} "$weights"
+  exit 0
+fi
+disks=$(lsblk -dpno NAME,MODEL | awk '/Instance Storage/ {{print $1}}')
 if [ -z "$disks" ]; then echo "no instance store; weights go to the root volume" >&2; exit 0; fi
 # shellcheck disable=SC2086 # one word per disk
 set -- $disks
 mdadm --create /dev/md/weights --level=0 --force --raid-devices="$#" "$@"
-mkfs.xfs -q /dev/md/weights
+mkfs.xfs -q -L {LABEL} /dev/md/weights
 mount -o noatime /dev/md/weights "$weights"
 """
 
+# Amazon Linux 2023 has it as a package (AWS, FSx for Lustre User Guide, "Installing the Lustre client").
+_LUSTRE_CLIENT = """\
+if ! command -v mount.lustre > /dev/null; then dnf install -y lustre-client; fi
+"""
 _MOUNT = """\
 echo {line} >> /etc/fstab
 mount "$weights"
@@ -45,7 +59,7 @@ _NFS_OPTIONS = (
 
 
 def instance_store_script(path: str) -> str:
-    """The script that puts the host's own disks under the weights' path.
+    """The script that puts the host's own disks under the weights' path, at the first boot and at every later one.
 
     Args:
         path: absolute path of the weights on the host.
@@ -64,7 +78,8 @@ def mount_script(path: str, source: str) -> str:
     kind, options = ("lustre", _LUSTRE_OPTIONS) if is_lustre else ("nfs4", _NFS_OPTIONS)
     line = f"{source} {path} {kind} {options} 0 0"
     mount = _MOUNT.replace("{line}", shlex.quote(line))
-    return _PREPARE.replace("{path}", shlex.quote(path)) + mount
+    client = _LUSTRE_CLIENT if is_lustre else ""
+    return _PREPARE.replace("{path}", shlex.quote(path)) + client + mount
 
 
 def lustre_source(dns_name: str, mount_name: str) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from infra.provision.first_boot import (
+    AGAIN,
+    LABEL,
     instance_store_script,
     lustre_source,
     mount_script,
@@ -46,3 +49,85 @@ def test_a_mount_is_one_line_of_fstab_that_no_boot_waits_for(name: str, line: st
 
 def test_user_data_is_base64_of_the_script() -> None:
     assert base64.b64decode(user_data("#!/bin/sh\n")) == b"#!/bin/sh\n"
+
+
+class Host:
+    """A host whose tools tell what they are called with; disks, arrays and mounts are what a test says."""
+
+    def __init__(self, folder: Path, weights: Path) -> None:
+        self._tools, self._calls = folder / "tools", folder / "calls"
+        self._tools.mkdir()
+        self._script = folder / "part-001"
+        self._script.write_text(instance_store_script(str(weights)))
+        for name in ("sh", "mkdir", "awk"):
+            (self._tools / name).symlink_to(str(shutil.which(name)))
+        for name in ("install", "mount", "mkfs.xfs", "udevadm"):
+            self.has(name)
+        self.has(
+            "lsblk", says="/dev/nvme0n1 Amazon EC2 NVMe Instance Storage\n/dev/nvme1n1 Elastic"
+        )
+        self.has("mdadm", words="--create")
+        self.has("mountpoint", words="nothing")
+        self.has("blkid", words="nothing")
+
+    def has(self, name: str, *, words: str = "", says: str = "") -> None:
+        """A tool that ends well when its arguments hold some words."""
+        text = f'#!/bin/sh\necho "{name} $*" >> "{self._calls}"\n'
+        if says:
+            text += f'printf "%s\\n" "{says}"\n'
+        text += f'case "$*" in *"{words}"*) exit 0;; esac\nexit 1\n'
+        (self._tools / name).unlink(
+            missing_ok=True
+        )  # a link to the machine's own tool is never written through
+        (self._tools / name).write_text(text)
+        (self._tools / name).chmod(0o755)
+
+    def boot(self) -> list[str]:
+        """What changes disks and mounts at a boot, as it was called."""
+        self._calls.unlink(missing_ok=True)
+        subprocess.run([f"{self._tools}/sh", self._script], check=True, env={"PATH": self._tools})
+        asked = ("mountpoint", "lsblk", "blkid", "mdadm --assemble", "udevadm")
+        return [line for line in self._calls.read_text().splitlines() if not line.startswith(asked)]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path, tmp_path / "models")
+
+
+def test_raw_disks_are_joined_and_the_script_stays_for_every_boot(
+    host: Host, tmp_path: Path
+) -> None:
+    made = [
+        f"install -D -m 755 {tmp_path}/part-001 {AGAIN}",
+        "mdadm --create /dev/md/weights --level=0 --force --raid-devices=1 /dev/nvme0n1",
+        f"mkfs.xfs -q -L {LABEL} /dev/md/weights",
+        f"mount -o noatime /dev/md/weights {tmp_path}/models",
+    ]
+    assert host.boot() == made
+    assert host.boot() == made  # after a stop the disks are raw again
+
+
+def test_a_reboot_mounts_what_is_there_and_makes_no_file_system(host: Host, tmp_path: Path) -> None:
+    host.boot()
+    host.has("mdadm", words="--assemble --scan")
+    host.has("blkid", words=f"-L {LABEL}")
+    assert host.boot()[1:] == [f"mount -o noatime LABEL={LABEL} {tmp_path}/models"]
+
+
+def test_disks_that_the_image_joins_are_used_at_every_boot(host: Host, tmp_path: Path) -> None:
+    host.has("mountpoint", words="-q /opt/dlami/nvme")
+    host.has("mkdir")
+    mounted = f"mount --bind /opt/dlami/nvme/weights {tmp_path}/models"
+    assert host.boot()[-1] == mounted
+    assert host.boot()[-1] == mounted
+
+
+def test_what_is_mounted_already_is_left_alone(host: Host, tmp_path: Path) -> None:
+    host.has("mountpoint", words=f"-q {tmp_path}/models")
+    assert host.boot() == []
+
+
+def test_a_lustre_client_is_installed_where_the_image_has_none() -> None:
+    assert "mount.lustre > /dev/null; then dnf install -y lustre-client" in SCRIPTS["lustre"]
+    assert "lustre" not in SCRIPTS["nfs"].replace("Lustre or NFS", "")
