@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from infra.catalog.load import Catalog
 from tests.slow_groups import SlowGroups, put_longest_first
 
 OUTSIDE = ("lab", "pulumi")  # these reach what they started themselves, beyond loopback
+MAY_SLEEP = (*OUTSIDE, "slow")
 FOREIGN_PREFIXES = ("AWS_", "PULUMI_")
 FOREIGN_NAMES = ("KUBECONFIG",)
-CHANGED_BY_PYTEST = ("PYTEST_CURRENT_TEST",)
+CHANGED_BY_PYTEST = (b"PYTEST_CURRENT_TEST",)
 LONGEST_SLEEP_S = 1.0
 SSH_CONFIG = str(Path("~/.ssh/config").expanduser())
 
@@ -29,9 +31,10 @@ class GuardError(AssertionError):
 
 
 class _Guard:
-    """What the audit hook asks: hooks cannot be removed, so this is switched."""
+    """What the audit hook and `time.sleep` ask: a hook cannot be removed, so this is switched."""
 
     is_on = False
+    longest_sleep_s = math.inf
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -108,47 +111,53 @@ sys.addaudithook(_watch)
 
 
 @pytest.fixture(autouse=True)
-def no_outside(request: pytest.FixtureRequest) -> Iterator[None]:
-    """No sockets but loopback, no name look-ups, no `~/.ssh/config`."""
-    _Guard.is_on = not any(request.node.get_closest_marker(name) for name in OUTSIDE)
+def guarded(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No sockets but loopback, no name look-ups, no `~/.ssh/config`, no long sleep, an environment of its own.
+
+    Tests wait for events, with short polls; only marked ones may sleep. No variable of a cloud account or cluster is
+    seen, and none stays changed. One fixture and not one for each: every test of thousands has it.
+    """
+    marks = {mark.name for mark in request.node.iter_markers()}
+    _Guard.is_on = marks.isdisjoint(OUTSIDE)
+    _Guard.longest_sleep_s = LONGEST_SLEEP_S if marks.isdisjoint(MAY_SLEEP) else math.inf
+    foreign = {name: os.environ.pop(name) for name in _names() if _is_foreign(name)}
+    before = _variables()
     yield
-    _Guard.is_on = False
+    _Guard.is_on, _Guard.longest_sleep_s = False, math.inf
+    after = _variables()
+    os.environ.update(foreign)
+    if before != after:
+        _refuse_changes(before, after)
 
 
-@pytest.fixture(autouse=True)
-def environment_unchanged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No variable of a cloud account or cluster is seen, and none stays changed."""
-    for name in [name for name in os.environ if name.startswith(FOREIGN_PREFIXES)]:
-        monkeypatch.delenv(name)
-    for name in FOREIGN_NAMES:
-        monkeypatch.delenv(name, raising=False)
-    before = _environment()
-    yield
-    # a test's own monkeypatch is this same one: what it still holds is undone first
-    monkeypatch.undo()
-    after = {name: value for name, value in _environment().items() if not _is_foreign(name)}
-    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-    if changed:
-        raise GuardError(f"The test left these variables changed: {', '.join(sorted(changed))}.")
+def _refuse_changes(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> None:
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    wrong = sorted(name for name in map(os.fsdecode, changed) if not _is_foreign(name))
+    if wrong:
+        raise GuardError(f"The test left these variables changed: {', '.join(wrong)}.")
 
 
-@pytest.fixture(autouse=True)
-def no_long_sleep(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests wait for events, with short polls; only marked ones may sleep."""
-    if any(request.node.get_closest_marker(name) for name in (*OUTSIDE, "slow")):
-        return
-    sleep = time.sleep
-
-    def short_sleep(seconds: float) -> None:
-        if seconds > LONGEST_SLEEP_S:
-            raise GuardError(f"The test sleeps {seconds} s: wait for the event, or pass a clock.")
-        sleep(seconds)
-
-    monkeypatch.setattr(time, "sleep", short_sleep)
+def _short_sleep(seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    """`time.sleep`, which refuses a test what it is to wait for otherwise."""
+    if seconds > _Guard.longest_sleep_s:
+        raise GuardError(f"The test sleeps {seconds} s: wait for the event, or pass a clock.")
+    sleep(seconds)
 
 
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in CHANGED_BY_PYTEST}
+pytest.MonkeyPatch().setattr(time, "sleep", _short_sleep)
+
+
+def _names() -> list[str]:
+    return os.fsdecode(b"\0".join(_variables())).split("\0")
+
+
+def _variables() -> dict[bytes, bytes]:
+    """All of the environment that tests may not change; decoding it for each would cost what a short test does."""
+    held: dict[bytes, bytes] = vars(os.environ)["_data"]
+    variables = held.copy()
+    for name in CHANGED_BY_PYTEST:
+        variables.pop(name, None)
+    return variables
 
 
 def _is_foreign(name: str) -> bool:

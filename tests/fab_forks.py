@@ -6,6 +6,7 @@ descriptors of standard output and error. The answers are the process id, then i
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -16,9 +17,7 @@ import socket
 import sys
 import tempfile
 import time
-from typing import Any
-
-from fabric.main import program
+from typing import Any, NoReturn
 
 from infra.tasks.table import GROUPS
 
@@ -27,11 +26,19 @@ MAX_REQUEST = 1 << 20
 LOOK_EVERY_S = 0.01
 
 
-def import_tasks() -> None:
-    """Import what the tasks import: a process that is forked then has it."""
+class _End:
+    """The exit code of the command that this process became, where it is known."""
+
+    code: int | None = None
+
+
+def import_program() -> Any:  # fabric publishes no types
+    """Import Fabric's program and what the tasks import: a process that is forked then has it."""
+    program = importlib.import_module("fabric.main").program
     for _, entries in GROUPS:
         for entry in entries:
             importlib.import_module(f"infra.tasks.{entry.module}")
+    return program
 
 
 def serve(path: str) -> list[str]:
@@ -99,11 +106,37 @@ def _become(request: dict[str, Any], output: list[int]) -> None:
     tempfile.tempdir = None
 
 
+def run(program: Any) -> NoReturn:
+    """Leave as the file of `fab` does; its code is remembered."""
+    try:
+        sys.exit(program.run())
+    except SystemExit as end:
+        code = end.code or 0
+        _End.code = code if isinstance(code, int) else None
+        raise
+
+
+def end_at_once() -> None:
+    """End a command without freeing all that was imported for it, which copies every page of it.
+
+    The interpreter has waited for threads and called everybody else by now. What cannot be written is left to it.
+    """
+    if _End.code is None:
+        return
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(_End.code)
+
+
 if __name__ == "__main__":
-    import_tasks()
+    atexit.register(end_at_once)  # before anybody else, to be called last
+    imported = import_program()
     # so that looking for garbage does not copy every page in each of them
     gc.collect()
     gc.freeze()
     sys.argv = serve(sys.argv[1])
     sys.path[0] = os.path.dirname(sys.argv[0])  # noqa: PTH120 - as the interpreter does it
-    sys.exit(program.run())
+    run(imported)

@@ -41,7 +41,12 @@ def agent_id(session: AgentSession) -> int:
 
 
 def is_there(process: int) -> bool:
-    return Path(f"/proc/{process}").exists()
+    """Whether it runs: who has ended may keep its number until the machine's first process looks for it."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
 @pytest.fixture
@@ -65,6 +70,16 @@ def wait_until_gone(process: int) -> None:
     deadline = time.monotonic() + 5
     while is_there(process):
         assert time.monotonic() < deadline, "the agent stays"
+        time.sleep(0.02)
+
+
+def wait_until_heard(session: AgentSession) -> None:
+    """Until sshd has told of the agent's end."""
+    talk = session._talk
+    assert talk is not None
+    deadline = time.monotonic() + 5
+    while not talk.is_over:
+        assert time.monotonic() < deadline, "nobody tells of the agent's end"
         time.sleep(0.02)
 
 
@@ -113,8 +128,7 @@ def test_an_agent_that_has_gone_is_started_again(opened: SshHost) -> None:
     first = agent_id(session)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(opened.run, f"kill -9 {first}", timeout_s=LIMIT_S).result()
-    wait_until_gone(first)
-    time.sleep(0.1)  # sshd tells of it
+    wait_until_heard(session)
     assert agent_id(session) != first
 
 
@@ -136,7 +150,7 @@ def test_a_limit_ends_the_request_and_what_it_started(
     first = agent_id(session)
     begun = time.monotonic()
     with pytest.raises(OverTime):
-        session.ask(slow, timeout_s=1.0)
+        session.ask(slow, timeout_s=0.5)
     assert time.monotonic() - begun < 5
     wait_until_gone(first)
     assert agent_id(session) != first
@@ -161,7 +175,7 @@ def test_who_asks_meanwhile_has_an_agent_of_his_own(
     session = AgentSession(opened)
     first = agent_id(session)
     with ThreadPoolExecutor(1) as pool:
-        waits = pool.submit(session.ask, slow, timeout_s=2.0)
+        waits = pool.submit(session.ask, slow, timeout_s=1.0)
         time.sleep(0.3)
         assert agent_id(session) != first
         with pytest.raises(OverTime):
@@ -171,7 +185,9 @@ def test_who_asks_meanwhile_has_an_agent_of_his_own(
 def test_an_idle_agent_goes_by_itself(opened: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_session, "agent_program", impatient_program)
     session = AgentSession(opened)
-    wait_until_gone(agent_id(session))
+    first = agent_id(session)
+    wait_until_gone(first)
+    wait_until_heard(session)
     monkeypatch.undo()
     assert is_there(agent_id(session))
 
