@@ -16,6 +16,7 @@ MODE_FLAGS = (
 NODE_EXECUTORS = ("mp", "uni", "external_launcher")
 # vllm engine/arg_utils.py: 0.22.1 takes a start rank of 0 for none, 0.33.0 does not; vllm-ascend#16204 met it at 0.28.
 START_RANK_SINCE = (0, 28, 0)
+NODES_HOLD_CONTEXTS_SINCE = (0, 33, 0)  # vllm engine/arg_utils.py@0.27.1, 0.33.0
 
 
 def one_mode(view: PlanView) -> Iterator[Finding]:
@@ -62,6 +63,8 @@ def node_place(view: PlanView) -> Iterator[Finding]:
         executor = flags.get("distributed-executor-backend")
         world = view.size(process, "tensor-parallel-size") * view.readings[process.id].group_size
         world *= view.size(process, "pipeline-parallel-size")
+        if view.version() >= NODES_HOLD_CONTEXTS_SINCE:
+            world *= view.size(process, "prefill-context-parallel-size")
         if not 0 <= node < nodes:
             yield _of_role(
                 process, f"--node-rank {node} is not below --nnodes {nodes}.", "Count from 0."

@@ -137,19 +137,22 @@ def _infer_from_nodes(args: Arguments, version: Version) -> int:
     if nodes == 1:
         return 0
     per_rank = int(args["pipeline_parallel_size"]) * int(args["tensor_parallel_size"])
+    if version >= (0, 33):
+        per_rank *= int(args["prefill_context_parallel_size"] or 1)
     world_size = int(args["data_parallel_size"]) * per_rank
     if world_size % nodes:
-        if version >= (0, 33):
+        if version >= (0, 27):
+            last = "`--tensor-parallel-size`, or `--prefill-context-parallel-size`"
             raise Failed(
                 "ValueError",
                 f"Invalid data-parallel launch options: `--nnodes {nodes}` must evenly divide the total "
                 f"world size ({world_size}). Adjust `--nnodes`, `--data-parallel-size`, "
-                "`--pipeline-parallel-size`, `--tensor-parallel-size`, or "
-                "`--prefill-context-parallel-size`.",
+                "`--pipeline-parallel-size`, "
+                f"{last if version >= (0, 33) else 'or `--tensor-parallel-size`'}.",
             )
         raise assertion(f"world_size={world_size} must be divisible by nnodes={nodes}.")
     if node >= nodes:
-        if version >= (0, 33):
+        if version >= (0, 27):
             raise Failed(
                 "ValueError",
                 "Invalid data-parallel launch options: `--node-rank` must be between 0 and "
