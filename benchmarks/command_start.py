@@ -27,7 +27,12 @@ def main() -> None:
         stack.write_text(HOSTS_64, encoding="utf-8")
         commands = {
             "`python -c pass` (floor)": [sys.executable, "-c", "pass"],
-            "`python -c 'import fabric.main'` (floor of any `fab`)": [
+            "`python -c 'import invoke.program'` (floor of a task)": [
+                sys.executable,
+                "-c",
+                "import invoke.program",
+            ],
+            "`python -c 'import fabric.main'` (floor of `fab -H`)": [
                 sys.executable,
                 "-c",
                 "import fabric.main",

@@ -20,7 +20,7 @@ from generated_stacks import SHAPES
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_stack
 from infra.plan.compile import compile_file
-from infra.tasks.program import collect_seldom
+from infra.tasks.interpreter import collect_seldom
 
 SIZES = (1_000, 2_000, 5_000, 10_000)
 RUNS = 3

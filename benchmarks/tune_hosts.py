@@ -33,12 +33,11 @@ RIVAL_RUNS: Mapping[int, int] = {4: 1, 64: 1}
 SCALE = (64, 128, 256)
 GOALS = {(64, "check"): 1.1, (64, "change"): 1.7, (4, "check"): 1.2, (4, "change"): 1.8}
 RIVAL_LIMIT_S = 600.0
-# What every `fab` does before it looks at its options, and the task's own modules.
+# What every task does before it looks at its options, and the task's own modules.
 STARTUP = """\
-import fabric.main
-from infra.tasks.program import put_in_place
-put_in_place(fabric.main.program)
-import infra.tasks.tune_hosts
+from infra.tasks.interpreter import prepare_interpreter
+prepare_interpreter()
+import infra.tasks.program, infra.tasks.tune_hosts
 """
 
 Runs = dict[str, list[MeasuredRun]]

@@ -38,7 +38,7 @@ GOAL_S = 2.0
 SLOW_HOST, LOAD_S = "decode-1", 20.0
 WORLD = "/var/lib/moe-rehearsal/host.json"
 SERVES = "Application startup complete"
-INTERPRETER = "import fabric.main, infra.tasks.program, infra.tasks.up"
+INTERPRETER = "import infra.tasks.program, infra.tasks.up"
 # Lines of `fab up` that end a phase.
 PROVEN, ROUTED = "has generated a token", "a request went through the router"
 

@@ -19,6 +19,7 @@ import tempfile
 import time
 from typing import Any, NoReturn
 
+from infra.tasks.start import main
 from infra.tasks.table import GROUPS
 
 MAX_REQUEST = 1 << 20
@@ -32,13 +33,12 @@ class _End:
     code: int | None = None
 
 
-def import_program() -> Any:  # fabric publishes no types
-    """Import Fabric's program and what the tasks import: a process that is forked then has it."""
-    program = importlib.import_module("fabric.main").program
+def import_tasks() -> None:
+    """Import both programs and what the tasks import: a process that is forked then has it."""
+    importlib.import_module("infra.tasks.fabric_program")
     for _, entries in GROUPS:
         for entry in entries:
             importlib.import_module(f"infra.tasks.{entry.module}")
-    return program
 
 
 def serve(path: str) -> list[str]:
@@ -106,10 +106,11 @@ def _become(request: dict[str, Any], output: list[int]) -> None:
     tempfile.tempdir = None
 
 
-def run(program: Any) -> NoReturn:
+def run() -> NoReturn:
     """Leave as the file of `fab` does; its code is remembered."""
     try:
-        sys.exit(program.run())
+        main()
+        sys.exit(0)
     except SystemExit as end:
         code = end.code or 0
         _End.code = code if isinstance(code, int) else None
@@ -133,10 +134,10 @@ def end_at_once() -> None:
 
 if __name__ == "__main__":
     atexit.register(end_at_once)  # before anybody else, to be called last
-    imported = import_program()
+    import_tasks()
     # so that looking for garbage does not copy every page in each of them
     gc.collect()
     gc.freeze()
     sys.argv = serve(sys.argv[1])
     sys.path[0] = os.path.dirname(sys.argv[0])  # noqa: PTH120 - as the interpreter does it
-    run(imported)
+    run()

@@ -48,8 +48,8 @@ OWNERS = {
     "pulumi": ("infra.provision", "infra.rehearsal.cloud"),
     "pulumi_aws": ("infra.provision",),
     "pulumi_kubernetes": ("infra.provision",),
-    "fabric": ("infra.remote", "infra.tasks.program"),
-    "paramiko": ("infra.remote", "infra.tasks.program"),
+    "fabric": ("infra.remote", "infra.tasks.fabric_program", "infra.tasks.start"),
+    "paramiko": ("infra.remote", "infra.tasks.fabric_program"),
     "invoke": ("infra.remote", "infra.tasks.program"),
 }
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "common", "misc", "manager", "base", "lib", "tools"}

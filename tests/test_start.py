@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.spec.load import PROJECT
+from infra.tasks.start import is_of_tasks_alone
 from infra.tasks.table import GROUPS
 from tests.fab_process import run_fab
 
@@ -17,25 +18,34 @@ from tests.fab_process import run_fab
 RUN = """
 import json, sys
 sys.argv[0] = "fab"
-sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
-from fabric.main import program
+from infra.tasks.start import main
 try:
-    program.run()
+    main()
 finally:
     print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 PYDANTIC, COMPILER, RULES = "pydantic", "infra.plan.compile", "infra.checks.judge"
 DOCUMENTS, INVENTORIES = "infra.plan.imported", "infra.inventory.ansible_file"
 REHEARSAL, PULUMI, SSH = "infra.rehearsal", "pulumi", "infra.remote.host"
+FABRIC = {"fabric", "paramiko", "cryptography"}
 STACK = "without-inventory.yaml"
 # What a stack without an inventory is checked and planned without.
-ACTING = {DOCUMENTS, INVENTORIES, REHEARSAL, PULUMI, SSH, "infra.launch", "infra.provision"}
+ACTING = {
+    *FABRIC,
+    DOCUMENTS,
+    INVENTORIES,
+    REHEARSAL,
+    PULUMI,
+    SSH,
+    "infra.launch",
+    "infra.provision",
+}
 
 
 @pytest.mark.parametrize(
     ("words", "without"),
     [
-        (("--list",), {PYDANTIC, COMPILER, "infra.catalog.load"}),
+        (("--list",), {*FABRIC, PYDANTIC, COMPILER, "infra.catalog.load"}),
         (("check", "--file", STACK), {*ACTING, "infra.catalog.prices"}),
         (("plan", "--file", STACK), {*ACTING, RULES, "infra.memory"}),
     ],
@@ -61,6 +71,36 @@ def test_a_command_loads_nothing_that_it_does_without(
     loaded = set(json.loads(run.stderr.splitlines()[-1]))
     assert "infra.tasks.program" in loaded
     assert loaded & without == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "is_alone"),
+    [
+        ("--list", True),
+        ("status --stack=h200-tp8 --json", True),
+        ("replace-host a b --stack h200-tp8", True),
+        ("check --stack h200-tp8 plan --stack h200-tp8 --picture x", True),
+        ("check --stack h200-tp8 --picture x", False),
+        ("tune-hosts --stack h200-tp8 -H a", False),
+        ("-H a tune-hosts", False),
+        ("check --help", False),
+        ("--list --list-format nested", False),
+        ("h200-tp8 check", False),
+        ("nothing", False),
+        ("-- uptime", False),
+        ("", False),
+    ],
+)
+def test_fabric_starts_what_is_not_tasks_and_their_options_alone(
+    words: str, *, is_alone: bool
+) -> None:
+    assert is_of_tasks_alone(words.split()) is is_alone
+
+
+def test_the_script_of_fabric_starts_the_same_tasks() -> None:
+    """Whoever installs Fabric anew has its script in the place of ours."""
+    program = "sys.argv = ['fab', '--list']\nfrom fabric.main import program\nprogram.run()"
+    assert _printed(program) == run_fab("--list").stdout
 
 
 @pytest.mark.parametrize(

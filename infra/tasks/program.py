@@ -1,32 +1,27 @@
-"""Fabric's program with our groups in `--list`, our exit codes, and tasks that load when they run."""
+"""Invoke's program with our groups in `--list`, our exit codes, and tasks that load when they run."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import difflib
 import errno
-import gc
 import importlib
-import io
 import json
 import os
 import re
 import sys
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from fabric.main import Fab
 from invoke.collection import Collection
+from invoke.config import Config
 from invoke.exceptions import Exit, ParseError
 from invoke.parser.argument import Argument
+from invoke.program import Program
 from invoke.tasks import Task
-from paramiko.ssh_exception import ConfigParseError
 
 from infra.errors import InfraError, PrerequisiteError, StackError
-from infra.spec.present import is_file
 from infra.spec.stack_files import stack_names
 from infra.tasks.given_words import ENTRIES, pairs_as_one_word, refuse_lost_words
 from infra.tasks.options import Option, Options
@@ -38,35 +33,27 @@ INTERRUPTED = 130
 BUG = 1
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 LIST_FORMATS = ("flat", "nested", "json")
-# What Fabric's own options would promise and no task of ours can keep.
-NOT_OURS = {
-    "dry": "`fab diff` and `fab tune-hosts --check` say what would change, and change nothing.",
-    "prompt-for-sudo-password": "Type --ask-sudo-password after the task.",
-    "prompt-for-login-password": "Hosts are reached with keys; -i names one beside -H, an inventory for its hosts.",
-    "prompt-for-passphrase": "Add the key to ssh-agent: `ssh-add PATH`.",
-    "connect-timeout": "A host has a limit of its own; ConnectTimeout in an ssh_config sets another.",
-    "command-timeout": "Tasks have limits of their own, and say what they wait for.",
-}
-# What only says how the hosts of -H are reached, and where an inventory says it.
-WITH_HOSTS = {
-    "identity": ("-i", "Set ansible_ssh_private_key_file in the inventory."),
-    "ssh-config": ("-S", "Set ansible_ssh_common_args: -F PATH in the inventory."),
-}
 _PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list, "pair": str}
 
 
-class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
-    """`fab` as Fabric ships it, but for the list of tasks and the exit codes.
+class TableProgram(Program):
+    """A program of Invoke's, but for the list of tasks and the exit codes.
 
-    Fabric prints a flat list and leaves with 1 for a mistyped command line or an interrupt.
+    Invoke prints a flat list and leaves with 1 for a mistyped command line or an interrupt.
     """
+
+    def parse_core(self, argv: list[str] | None) -> None:
+        """Parse what stands before the tasks."""
+        super().parse_core(argv)
+        # Invoke forbids Python to keep what it compiles, so that every start would compile most of our modules again.
+        sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 
     def parse_tasks(self) -> None:
         """Parse the command line; a mistake leaves with 2 and names the nearest word."""
         try:
             refuse_lost_words(self.core.unparsed)
         except StackError as error:
-            _refuse(error.what, error.fix)
+            refuse(error.what, error.fix)
         self.core.unparsed[:] = pairs_as_one_word(self.core.unparsed)
         with _mistakes_leave_with_two():
             super().parse_tasks()
@@ -75,10 +62,10 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
         """Print help and lists; a task, a group or a format that does not exist leaves with 2."""
         listed = self.args["list-format"].value
         if listed not in LIST_FORMATS:
-            _refuse(f"There is no list format {listed}.", f"Use {', '.join(LIST_FORMATS)}.")
+            refuse(f"There is no list format {listed}.", f"Use {', '.join(LIST_FORMATS)}.")
         if isinstance(self.args.list.value, str):
             what = f"--list takes no name, and {self.args.list.value} is one."
-            _refuse(what, "Type `fab --list`, or `fab --help TASK`.")
+            refuse(what, "Type `fab --list`, or `fab --help TASK`.")
         with _mistakes_leave_with_two(), _readers_may_leave():
             super().parse_cleanup()
 
@@ -96,26 +83,8 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
                 print(f"  {entry.name:<{width}}  {entry.help}")
         print("\n`fab --help TASK` shows a task's options.")
 
-    def update_config(self) -> None:
-        """Read configuration files; one that -S names and that is not there leaves with 2."""
-        for name, fix in NOT_OURS.items():
-            if self.tasks and self.args[name].value:
-                _refuse(f"--{name} is Fabric's, and no task here does what it says.", fix)
-        for name, (flag, fix) in WITH_HOSTS.items():
-            if self.tasks and self.args[name].value and not self.args["hosts"].value:
-                _refuse(f"{flag} says how the hosts of -H are reached, and there is no -H.", fix)
-        named = self.args["ssh-config"].value
-        if named and not is_file(Path(named).expanduser()):
-            _refuse(f"There is no ssh_config {named}.", "Correct -S.")
-        try:
-            super().update_config()
-        except (OSError, UnicodeDecodeError, ConfigParseError) as error:
-            _refuse(f"The ssh_config {named} cannot be read: {error}.", "Correct it, or -S.")
-
     def execute(self) -> None:
         """Run the tasks; an interrupt leaves with 130."""
-        if self.args["hosts"].value and self.tasks:
-            self._hand_hosts_to_tasks()
         try:
             super().execute()
         except KeyboardInterrupt:
@@ -126,20 +95,18 @@ class MoeFab(Fab):  # type: ignore[misc]  # fabric publishes no types
             # has to be undone was undone on the way here.
             os._exit(INTERRUPTED)
 
-    def _hand_hosts_to_tasks(self) -> None:
-        """Give -H, -i and -S to tasks that take hosts by name; Fabric would run the task once per host."""
-        for context in self.tasks:
-            if "hosts" not in context.args:
-                _refuse(
-                    f"{context.name} takes its hosts from --inventory.",
-                    "-H is for `fab -H HOST -- COMMAND` and `fab -H HOST tune-hosts`.",
-                )
-            context.args["hosts"].value = self.args["hosts"].value
-            for path in self.args["identity"].value:
-                context.args["identity"].value = path
-            if self.args["ssh-config"].value:
-                context.args["ssh-config"].value = self.args["ssh-config"].value
-        self.args["hosts"].value = ""
+
+class _FabricSettings(Config):
+    """Settings from where Fabric's program has them (`~/.fabric.yaml`), and as often as typed, as there, tasks run."""
+
+    prefix = "fabric"
+
+    @staticmethod
+    def global_defaults() -> dict[str, Any]:
+        """Invoke's, but for a task that is typed twice."""
+        defaults = Config.global_defaults()
+        defaults["tasks"]["dedupe"] = False
+        return defaults
 
 
 class TableTask(Task):  # type: ignore[type-arg]
@@ -165,38 +132,9 @@ class TableTask(Task):  # type: ignore[type-arg]
         return [_argument(option) for option in self.options]
 
 
-def put_in_place(program: Fab) -> None:
-    """Make Fabric's own program, which is running already, one of ours."""
-    program.__class__ = MoeFab
-    let_any_text_through()
-    collect_seldom()
-    look_for_no_plugins()
-
-
-def let_any_text_through() -> None:
-    """What the terminal's character set lacks is shown escaped; what was closed before us takes nothing."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-        elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def collect_seldom() -> None:
-    """A plan is many small objects that all stay: looking them over again and again costs a fifth of the time.
-
-    What Fabric has loaded stays, too. What is left at the end goes with the process: looking it all over once more is
-    a sixth of a short command.
-    """
-    gc.freeze()
-    gc.set_threshold(200_000, 20, 100)
-    atexit.register(gc.freeze)
-
-
-def look_for_no_plugins() -> None:
-    """In search of plugins, pydantic reads every installed distribution: a fortieth of a short command, for none."""
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+def table_program() -> TableProgram:
+    """A program of the table's tasks, which knows nothing of hosts."""
+    return TableProgram(namespace=task_collection(), config_class=_FabricSettings)
 
 
 def task_collection() -> Collection:
@@ -298,7 +236,7 @@ def _mistakes_leave_with_two() -> Iterator[None]:
     try:
         yield
     except ParseError as error:
-        _refuse(*_with_nearest(error))
+        refuse(*_with_nearest(error))
 
 
 def _with_nearest(error: ParseError) -> tuple[str, str]:
@@ -331,7 +269,7 @@ def _with_nearest(error: ParseError) -> tuple[str, str]:
     return what, " ".join([*([f"Did you mean {' or '.join(near)}?"] if near else []), fix])
 
 
-def _refuse(what: str, fix: str) -> NoReturn:
+def refuse(what: str, fix: str) -> NoReturn:
     """Leave with 2; whoever asked for JSON gets the failure as a document."""
     error = StackError("command line", what, fix)
     if "--json" in sys.argv:

@@ -1,0 +1,75 @@
+"""Fabric's program as one of ours: `-H`, and what else is Fabric's on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fabric.main import Fab
+from paramiko.ssh_exception import ConfigParseError
+
+from infra.spec.present import is_file
+from infra.tasks.interpreter import prepare_interpreter
+from infra.tasks.program import TableProgram, refuse
+
+# What Fabric's own options would promise and no task of ours can keep.
+NOT_OURS = {
+    "dry": "`fab diff` and `fab tune-hosts --check` say what would change, and change nothing.",
+    "prompt-for-sudo-password": "Type --ask-sudo-password after the task.",
+    "prompt-for-login-password": "Hosts are reached with keys; -i names one beside -H, an inventory for its hosts.",
+    "prompt-for-passphrase": "Add the key to ssh-agent: `ssh-add PATH`.",
+    "connect-timeout": "A host has a limit of its own; ConnectTimeout in an ssh_config sets another.",
+    "command-timeout": "Tasks have limits of their own, and say what they wait for.",
+}
+# What only says how the hosts of -H are reached, and where an inventory says it.
+WITH_HOSTS = {
+    "identity": ("-i", "Set ansible_ssh_private_key_file in the inventory."),
+    "ssh-config": ("-S", "Set ansible_ssh_common_args: -F PATH in the inventory."),
+}
+
+
+class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishes no types
+    """`fab` as Fabric ships it, with the list and the exit codes of ours."""
+
+    def update_config(self, merge: bool = True) -> None:  # noqa: FBT001, FBT002 - as Invoke has it
+        """Read configuration files; one that -S names and that is not there leaves with 2."""
+        del merge
+        for name, fix in NOT_OURS.items():
+            if self.tasks and self.args[name].value:
+                refuse(f"--{name} is Fabric's, and no task here does what it says.", fix)
+        for name, (flag, fix) in WITH_HOSTS.items():
+            if self.tasks and self.args[name].value and not self.args["hosts"].value:
+                refuse(f"{flag} says how the hosts of -H are reached, and there is no -H.", fix)
+        named = self.args["ssh-config"].value
+        if named and not is_file(Path(named).expanduser()):
+            refuse(f"There is no ssh_config {named}.", "Correct -S.")
+        try:
+            super().update_config()  # Fabric's takes nothing, and merges
+        except (OSError, UnicodeDecodeError, ConfigParseError) as error:
+            refuse(f"The ssh_config {named} cannot be read: {error}.", "Correct it, or -S.")
+
+    def execute(self) -> None:
+        """Run the tasks, or the words after `--` on the hosts of -H."""
+        if self.args["hosts"].value and self.tasks:
+            self._hand_hosts_to_tasks()
+        super().execute()
+
+    def _hand_hosts_to_tasks(self) -> None:
+        """Give -H, -i and -S to tasks that take hosts by name; Fabric would run the task once per host."""
+        for context in self.tasks:
+            if "hosts" not in context.args:
+                refuse(
+                    f"{context.name} takes its hosts from --inventory.",
+                    "-H is for `fab -H HOST -- COMMAND` and `fab -H HOST tune-hosts`.",
+                )
+            context.args["hosts"].value = self.args["hosts"].value
+            for path in self.args["identity"].value:
+                context.args["identity"].value = path
+            if self.args["ssh-config"].value:
+                context.args["ssh-config"].value = self.args["ssh-config"].value
+        self.args["hosts"].value = ""
+
+
+def put_in_place(program: Fab) -> None:
+    """Make Fabric's own program, which is running already, one of ours."""
+    program.__class__ = FabricProgram
+    prepare_interpreter()

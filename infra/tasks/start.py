@@ -1,0 +1,42 @@
+"""What `fab` starts: Invoke for a command line of nothing but tasks and their options, Fabric for any other.
+
+Fabric brings Paramiko and its ciphers, a fifth of a command that speaks to no host; a task that does speak to hosts
+imports them itself. Where Fabric's own `fab` has been installed over ours, it does the same with every command line, a
+little slower: it finds `fabfile.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from infra.tasks.given_words import ENTRIES
+from infra.tasks.interpreter import prepare_interpreter
+
+
+def main() -> None:
+    """Run the tasks of the command line, and leave with their exit code."""
+    # Before Invoke and Fabric are loaded: they make a hundred thousand objects that all stay.
+    prepare_interpreter()
+    if is_of_tasks_alone(sys.argv[1:]):
+        from infra.tasks.program import table_program as program  # noqa: PLC0415 - one of two
+
+        program().run()
+    else:
+        from fabric.main import program as fabric  # noqa: PLC0415 - one of two
+
+        fabric.run()
+
+
+def is_of_tasks_alone(words: Sequence[str]) -> bool:
+    """Whether a task comes first and every option is one of a task on the line, or `--list` stands alone.
+
+    Args:
+        words: of the command line, after `fab`.
+    """
+    if list(words) == ["--list"]:
+        return True
+    tasks = [ENTRIES[word] for word in words if word in ENTRIES]
+    known = {f"--{option.name}" for task in tasks for option in task.options}
+    options = {word.partition("=")[0] for word in words if word.startswith("-")}
+    return bool(tasks) and words[0] == tasks[0].name and options <= known
