@@ -10,13 +10,16 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
+from infra.rehearsal.standins import LIBRARY
+from infra.render.host_paths import ENGINE_ENVIRONMENTS
+from infra.spec.load import PROJECT
 from tests.cli.commands import FAB, need_lab, run
 from tests.naming import in_time
 
@@ -395,7 +398,7 @@ def test_what_cards_and_gpus_tell_of_how_they_carry_and_run(rack: Kept) -> None:
 def left_of_groups(kept: Kept, *hosts: str) -> set[str]:
     """Units, containers and listeners of a group's collective that are left on hosts."""
     look = (
-        "systemctl list-units --all --no-legend '*-collective-*'; sudo docker ps -aq;"
+        "systemctl list-units --all --no-legend '*-collective-*'; sudo docker ps -aq; sudo podman ps -aq;"
         " sudo ss -Htln 'sport = :12321'"
     )
     return {kept.ssh(host, look) for host in hosts}
@@ -422,6 +425,50 @@ def test_a_group_adds_up_and_what_it_reaches_is_its_baseline(rack: Kept) -> None
     assert observed.startswith("group decode/0 adds up ")
     assert left_of_groups(rack, "decode-0", "decode-1") == {""}
     facts.unlink()
+
+
+# Nothing of docker is there then. Simulated hosts cannot raise limits above this machine's, so what a service would get
+# is told by a stand-in; all other units are systemd's.
+AWAY, BACK = (
+    f"sudo mv /usr/local/bin/{before} /usr/local/bin/{after}"
+    for before, after in (("docker", ".docker"), (".docker", "docker"))
+)
+LIMITS = """\
+#!/bin/sh
+case "$*" in
+*" cat /proc/self/limits")
+  echo "Max locked memory  unlimited  unlimited  bytes"
+  echo "Max open files  1048576  1048576  files" ;;
+*) exec /usr/bin/systemd-run "$@" ;;
+esac
+"""
+FILE = "/usr/local/bin/systemd-run"
+GIVEN = f"{AWAY}; echo '{LIMITS}' | sudo tee {FILE} >/dev/null; sudo chmod +x {FILE}"
+TAKEN = f"{BACK}; sudo rm {FILE}"
+# For `native`, a virtual environment as hosts of a rehearsal of that runtime have it.
+ENVIRONMENT = (
+    f"sudo mkdir -p ENV/bin; sudo cp {LIBRARY}/installed/pyvenv.cfg ENV;"
+    f" for name in python3 vllm; do sudo install {LIBRARY}/native.py ENV/bin/$name; done"
+)
+OTHER_RUNTIMES = {
+    "podman": (GIVEN, TAKEN),
+    "native": (f"{GIVEN}; {ENVIRONMENT}", f"{TAKEN}; sudo rm -r ENV"),
+}
+
+
+@pytest.mark.parametrize("runtime", OTHER_RUNTIMES)
+def test_a_group_adds_up_in_whatever_its_engines_run(rack: Kept, runtime: str) -> None:
+    stack = yaml.safe_load((PROJECT / "stacks" / f"{RACK}.yaml").read_text())
+    environment = f"{ENGINE_ENVIRONMENTS}/{stack['engine']['name']}-{stack['engine']['version']}"
+    change, undo = (text.replace("ENV", environment) for text in OTHER_RUNTIMES[runtime])
+    with ExitStack() as undone:
+        for host in ("prefill-0", "decode-0", "decode-1"):
+            undone.enter_context(rack.changed(host, change, undo))
+        done = rack.fab("preflight", "--timeout", "1", "--set", f"runtime={runtime}")
+    assert "decode-0: group decode/0 adds up " in done.stderr, done.stdout + done.stderr
+    assert "[group-collective]" not in done.stdout
+    assert left_of_groups(rack, "decode-0", "decode-1") == {""}
+    Path(rack.inventory).with_name("inventory.facts.yml").unlink()
 
 
 def test_a_host_that_does_not_join_its_group(rack: Kept) -> None:
