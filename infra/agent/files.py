@@ -3,6 +3,7 @@
 import base64
 import binascii
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -92,6 +93,18 @@ def replace_file(
     if not _is_laid_out(temporary, content, mode):
         _write_beside(path, content, mode, owner)
     os.rename(temporary, path)
+
+
+def sync_folder(path: str) -> None:
+    """Force the names in a folder to disk, so that a power cut does not undo a rename; not every file system can."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
 
 
 def _write_beside(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,15 @@ def test_a_folder_that_another_agent_makes_meanwhile_is_as_good(
     assert there.stat().st_mode & 0o777 == 0o700
     with pytest.raises(FileExistsError):
         make_folders(str(in_the_way))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_file_of_somebody_else_comes_back_to_its_owner(host: StubbornHost) -> None:
+    place = host.put(ENV, "B=2\n", 0o600)
+    os.chown(place, 4711, 4712)
+    host.state("apply", [file(content="A=1\n")])
+    assert (place.stat().st_uid, place.stat().st_gid) == (0, 0)
+    host.state("rollback", [file()])
+    status = place.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o7777) == (4711, 4712, 0o600)
+    assert place.read_text() == "B=2\n"

@@ -92,6 +92,19 @@ def test_what_another_stack_still_wants_stays(untuned: StubbornHost) -> None:
     left(untuned, found)
 
 
+def test_what_two_stacks_want_alike_stays_until_the_second_gives_it_up(
+    untuned: StubbornHost,
+) -> None:
+    """The second finds all as it wants it, and changes nothing but who has declared it."""
+    found = untuned.contents()
+    ask(untuned, "apply", "a", A)
+    assert {row["state"] for row in ask(untuned, "apply", "b", A).values()} == {"ok"}
+    ask(untuned, "rollback", "a", [])
+    assert [value(untuned, path) for path in (SWAPPINESS, GOVERNOR)] == ["0", "performance"]
+    ask(untuned, "rollback", "b", [])
+    left(untuned, found)
+
+
 def test_neither_stack_sees_drift_when_both_have_tuned(untuned: StubbornHost) -> None:
     for owner, items in (("a", A), ("b", B), ("a", A)):
         ask(untuned, "apply", owner, items)

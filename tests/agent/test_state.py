@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
+import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -86,6 +89,47 @@ def test_the_record_is_there_before_the_first_write(untuned: StubbornHost) -> No
     untuned.write_knob = spy  # type: ignore[method-assign]
     untuned.state("apply", ITEMS)
     assert seen == [True, True]
+
+
+def test_the_record_is_on_the_disk_before_the_first_write(
+    untuned: StubbornHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its content, then its name and those of new folders above it: a power cut leaves no change without a record."""
+    done: list[str] = []
+    sync, write = os.fsync, untuned.write_knob
+
+    def synced(handle: int) -> None:
+        done.append(str(Path(f"/proc/self/fd/{handle}").readlink()).removeprefix(untuned.root))
+        sync(handle)
+
+    def written(absolute: str, value: str) -> None:
+        done.append(absolute)
+        write(absolute, value)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    untuned.write_knob = written  # type: ignore[method-assign]
+    untuned.state("apply", ITEMS[:1])
+    folder = Path(RECORD).parent
+    before = done[: done.index(SWAPPINESS)]
+    assert before[0] == RECORD + BESIDE
+    assert {str(parent) for parent in (folder, *folder.parents[:3])} <= set(before[1:])
+
+
+@pytest.mark.parametrize(("number", "is_told"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_file_system_that_cannot_sync_folders_is_good_enough_and_a_broken_one_is_not(
+    untuned: StubbornHost, monkeypatch: pytest.MonkeyPatch, number: int, *, is_told: bool
+) -> None:
+    sync = os.fsync
+
+    def refused(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", refused)
+    report = untuned.ask("state", mode="apply", stack="s", items=ITEMS)
+    assert ("error" in report) is is_told
+    assert Path(untuned.path(SWAPPINESS)).read_text() == ("60\n" if is_told else "0\n")
 
 
 def test_nothing_is_written_when_the_record_cannot_be(untuned: StubbornHost) -> None:

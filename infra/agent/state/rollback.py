@@ -4,7 +4,7 @@ import json
 import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from ..files import make_folders, missing_folders, replace_file, state_of, unlaid
+from ..files import make_folders, missing_folders, replace_file, state_of, sync_folder, unlaid
 from ..host import Host, Refused
 from ..item import Item, Kind, Parts, parse_item, same
 from .declared import Declared
@@ -101,6 +101,8 @@ def save_record(host: Host, stack: str, record: Record) -> None:
     try:
         make_folders(os.path.dirname(path), PRIVATE_FOLDER)
         replace_file(path, json.dumps(document, sort_keys=True).encode("utf-8"), PRIVATE_FILE)
+        for folder in sorted({os.path.dirname(made) for made in (path, *own)}):
+            sync_folder(folder)
     except OSError:  # no room, or read-only: then not even the folders stay
         remove_empty(host, [folder[len(host.root) :] for folder in own])
         raise
