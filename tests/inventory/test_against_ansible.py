@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.parsing.vault import VaultLib, VaultSecret  # type: ignore[import-untyped]
-from ansible.playbook.play_context import PlayContext  # type: ignore[import-untyped]
-from ansible.plugins.loader import connection_loader  # type: ignore[import-untyped]
 
 from infra.errors import ProblemsFound
 from infra.inventory.ansible_file import read_inventory
@@ -88,12 +85,19 @@ all:
 KEYS = ("address", "interface", "rdma_devices")
 
 
-def write(folder: Path, files: dict[str, str]) -> Path:
+def encrypted(text: str) -> str:
+    """A file as `ansible-vault` writes it. Ansible is loaded here: no other test needs it, and all would wait."""
+    from ansible.parsing.vault import VaultLib, VaultSecret  # type: ignore[import-untyped]  # noqa: PLC0415
+
     vault = VaultLib([("default", VaultSecret(PASSWORD))])
+    return str(vault.encrypt(text).decode())
+
+
+def write(folder: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(vault.encrypt("token: x\n").decode() if text == "VAULT" else text)
+        path.write_text(encrypted("token: x\n") if text == "VAULT" else text)
     (folder / "password").write_bytes(PASSWORD)
     return folder / "hosts.yml"
 
@@ -117,7 +121,10 @@ def variables_of(listed: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def resolved(name: str, variables: dict[str, Any]) -> dict[str, object]:
-    """What Ansible's own connection makes of a host's variables."""
+    """What Ansible's own connection makes of a host's variables; loaded here, as above."""
+    from ansible.playbook.play_context import PlayContext  # type: ignore[import-untyped]  # noqa: PLC0415
+    from ansible.plugins.loader import connection_loader  # type: ignore[import-untyped]  # noqa: PLC0415
+
     ssh = connection_loader.get("ssh", PlayContext())
     ssh.set_options(var_options={"inventory_hostname": name, **variables})
     arguments = [variables.get("ansible_ssh_args")]
@@ -144,6 +151,7 @@ def ours(host: InventoryHost) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow  # starts Ansible
 @pytest.mark.parametrize("files", CASES.values(), ids=CASES.keys())
 def test_hosts_are_reached_as_ansible_reaches_them(tmp_path: Path, files: dict[str, str]) -> None:
     inventory = write(tmp_path, files)

@@ -87,6 +87,7 @@ def test_a_plan_that_is_none_is_refused(shell: Shell, tmp_path: Path) -> None:
     shell.assert_nothing_left()
 
 
+@pytest.mark.slow  # starts hosts
 def test_a_rehearsal_ends_after_the_wished_step(shell: Shell) -> None:
     done = shell.fab("rehearse", "--stack", "a3-2p1d", "--to-step", "plan", "--json")
     assert done.code == 0, done.err

@@ -28,6 +28,7 @@ def test_a_router_begins_with_a_module_of_its_wheel(router: str, module: str | N
     assert router_module(CATALOG.router(router)) == module
 
 
+@pytest.mark.slow  # compiles all of a router's wheel
 @pytest.mark.parametrize(
     ("stack", "router"), [("vllm-shared-1p1d", "vllm_router"), ("sglang-replicas", "sglang_router")]
 )

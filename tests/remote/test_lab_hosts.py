@@ -25,7 +25,8 @@ from infra.remote.outcome import Outcome
 from tests.naming import in_time
 from tests.remote.lab_inventory import lab_host
 
-pytestmark = pytest.mark.lab
+# five hosts that all tests share, one of which boots anew
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 BOOT_LIMIT_S = 30.0
 # openssl passwd -6 -salt x secret

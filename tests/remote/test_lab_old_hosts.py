@@ -20,7 +20,8 @@ from infra.remote.host import open_host
 from tests.naming import in_time
 from tests.remote.lab_inventory import lab_host, pythons
 
-pytestmark = pytest.mark.lab
+# a host for every Python of this machine, which all tests share
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 SWAPPINESS = "/proc/sys/vm/swappiness"
 ITEMS: list[dict[str, object]] = [

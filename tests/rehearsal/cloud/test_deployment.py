@@ -162,6 +162,7 @@ pulumi.CustomResource("aws:ec2/vpc:Vpc", "mine", {"cidrBlok": "10.0.0.0/16"})
     assert 'Did you mean "cidrBlock"?' in str(caught.value)
 
 
+@pytest.mark.slow  # the real engine, twice
 def test_a_missing_passphrase_is_one_message(make_project: Callable[..., ScratchProject]) -> None:
     project = make_project("h200-tp8")
     assert Pulumi(project.folder, project.environment, "h200-tp8")("stack", "init").returncode == 0
@@ -173,6 +174,7 @@ def test_a_missing_passphrase_is_one_message(make_project: Callable[..., Scratch
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow  # the real engine
 def test_a_stack_that_was_not_created_is_one_message(
     make_project: Callable[..., ScratchProject],
 ) -> None:

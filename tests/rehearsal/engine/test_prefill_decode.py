@@ -212,6 +212,7 @@ def router(name: str, tmp_path: Path, *flags: str) -> Iterator[int]:
         log.close()
 
 
+@pytest.mark.slow  # the real router
 def test_through_the_real_vllm_router(pair: tuple[int, int], tmp_path: Path) -> None:
     urls = [f"http://127.0.0.1:{port}" for port in pair]
     flags = (
@@ -242,6 +243,7 @@ def start_sglang(lab: Lab, state: Path, model: Path, *flags: str) -> tuple[Engin
     return lab.start(state, argv, engine="sglang", version="0.5.9"), port
 
 
+@pytest.mark.slow  # the real router
 def test_through_the_real_sglang_router(lab: Lab, kimi: Path, tmp_path: Path) -> None:
     bootstrap = free_ports()[0]
     modes = ("--disaggregation-mode", "prefill", "--disaggregation-bootstrap-port", str(bootstrap))
