@@ -20,26 +20,21 @@ from infra.agent.pod_launch import LEADER, has_token
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.engines.serving import COMPLETIONS, completion
-from infra.errors import Differs, HostsFailed, NotReady, PrerequisiteError
+from infra.errors import Differs, HostsFailed, NotReady
 from infra.inventory.pods import ROUTER_HOST
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
-from infra.rehearsal.cloud.deployment import bring_up
 from infra.rehearsal.cluster.api import Document, RefusedError
 from infra.rehearsal.cluster.containers import PodContainer
-from infra.rehearsal.cluster.nodes import SIMULATED, NodeGroup
 from infra.rehearsal.cluster.played_kubelets import publish_names, start_pods, tell
 from infra.rehearsal.cluster.pods import is_of_a_daemon_set, pods_in, resolve_pod, resolved
-from infra.rehearsal.cluster.project import make_room_project
-from infra.rehearsal.cluster.room import FABRIC, Room, open_room
+from infra.rehearsal.cluster.room import Room
 from infra.rehearsal.lab.client import Lab
-from infra.rehearsal.pulumi_project import write_stack
+from infra.rehearsal.pod_cluster import PodCluster
 from infra.rehearsal.report import Report, counted
-from infra.render.pod_template import pod_access
 from infra.spec.load import LoadedStack
 
 T = TypeVar("T")
-NODE_STORAGE = (None, "local", "shared-mount")
 BOUND_S, TUNED_S, READY_S, SERVICE_S = 120.0, 120.0, 180.0, 60.0
 LOOK_S = 0.2
 NUM_REQUESTS = 4
@@ -104,46 +99,23 @@ class InPods:
 
         Raises:
             PrerequisiteError: no cluster is built here, or the stack asks for more than nodes.
-            HostsFailed: Pulumi or the cluster refused.
+            HostsFailed: Pulumi or the cluster refused, or a pod found no node.
         """
-        spec = self.stack.spec
-        if spec.weights.storage not in NODE_STORAGE:
-            what = f"Weights on {spec.weights.storage} are not rehearsed in pods."
-            raise PrerequisiteError(
-                f"{self.stack.file} weights.storage", what, "Use local or shared-mount."
-            )
-        groups = self._nodes()
-        self.room = self.resources.enter_context(
-            open_room(
-                self.lab.directory / "cluster",
-                groups,
-                has_kubelets=False,
-                hand_over=self.lab.end_with_lab,
-            )
-        )
-        own = {"secrets": {name: {"env": _variable(name)} for name in self.plan.secrets}}
-        project = make_room_project(
-            self.stack.name,
-            self.lab.directory / "pulumi",
-            self.room,
-            spec_file=write_stack(self.stack, self.lab.directory, **own),
-            # whatever an operator has configured for a cluster of theirs
-            config={
-                "node_selector": f"{SIMULATED}=true",
-                "namespace": self.stack.name,
-                "node_tuning": "apply",
-            },
-        )
-        secrets = {_variable(name): f"rehearsed-{name}" for name in self.plan.secrets}
-        kubectl = {"KUBECONFIG": str(self.room.plane.kubeconfig)}
-        project = replace(project, environment={**project.environment, **secrets, **kubectl})
-        self.report.pulumi_dir = str(project.folder)
-        self.report.pulumi_env = dict(project.environment)
-        bring_up(project, self.say)
-        pods = self._bound(len(self.plan.hosts) + sum(group.count for group in groups))
+        filled = PodCluster(
+            stack=self.stack,
+            plan=self.plan,
+            lab=self.lab,
+            catalog=self.catalog,
+            say=self.say,
+            resources=self.resources,
+        ).fill()
+        self.room = filled.room
+        self.report.pulumi_dir = str(filled.project_folder)
+        self.report.pulumi_env = dict(filled.environment)
+        pods = self._bound(len(self.plan.hosts) + filled.num_accelerator_nodes)
         nodes = {pod["spec"]["nodeName"] for pod in pods}
         return (
-            f"real Pulumi engine, real Kubernetes: {counted(len(pods), 'pod')} scheduled onto "
+            f"{filled.how}: {counted(len(pods), 'pod')} scheduled onto "
             f"{counted(len(nodes), 'simulated node')}"
         )
 
@@ -275,31 +247,6 @@ class InPods:
         """Whether clients are behind one."""
         return ROUTER_HOST in self.containers
 
-    def _nodes(self) -> list[NodeGroup]:
-        """As many nodes as the stack has hosts with devices, in domains as large as they are built.
-
-        Raises:
-            StackError: the catalogue does not know how pods get the accelerator.
-        """
-        accelerator = self._accelerator()
-        has_domain = pod_access(accelerator).domain_label is not None
-        count = sum(host.num_devices > 0 for host in self.plan.hosts)
-        size = (
-            accelerator.fabric.num_devices // accelerator.devices_per_host if has_domain else count
-        )
-        return [
-            NodeGroup(
-                name=f"{accelerator.id}-{number}",
-                accelerator=accelerator,
-                count=min(size, count - first),
-                domain=f"rack-{number}.0" if has_domain else None,
-                labels={},
-                resources={FABRIC: "4"},
-                taints=(),
-            )
-            for number, first in enumerate(range(0, count, max(size, 1)))
-        ]
-
     def _bound(self, count: int) -> list[Document]:
         """All pods, once each of them has a node."""
         api, until = self._cluster().api, time.monotonic() + BOUND_S
@@ -367,7 +314,3 @@ class InPods:
     def _key(self) -> Mapping[str, str]:
         has_key = "api_key" in self.plan.secrets
         return {"Authorization": "Bearer rehearsed-api_key"} if has_key else {}
-
-
-def _variable(name: str) -> str:
-    return f"REHEARSED_{name.upper()}"

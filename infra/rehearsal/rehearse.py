@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
-from infra.errors import InfraError, PrerequisiteError, Problem, ProblemsFound, StackError
+from infra.errors import InfraError, Problem, ProblemsFound, StackError
 from infra.inventory.ansible_file import read_inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan, compile_stack
 from infra.plan.process import Plan
@@ -52,7 +52,6 @@ HOSTS_READY_S = 60.0
 LAST_LINES = 10
 # Of this machine's disk, wherever a step meets it.
 FULL = (errno.ENOSPC, errno.EDQUOT)
-PLATFORMS_TO_COME = ("aws-eks",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,10 +217,6 @@ class Rehearsal:
             # A plan that is given is rehearsed even when the rules refuse it: that is how it is judged.
             return False, self._told(judge_plan(wishes.plan, wishes.plan_file, self.catalog))
         stack = self._stack()
-        if stack.spec.platform in PLATFORMS_TO_COME:
-            what = f"Rehearsals of {stack.spec.platform} are not there yet."
-            fix = "Use one of the other platforms."
-            raise PrerequisiteError(f"{stack.file} platform", what, fix)
         resolved, topology, problems = analyse_stack(stack, self.catalog)
         if resolved is not None and topology is not None:
             book = address_book(topology, None)

@@ -93,7 +93,7 @@ _CLOUD = (
         "the AWS provider and what it creates",
     ),
 )
-_CLUSTER = (
+_STANDING_CLUSTER = (
     (
         "provisioning",
         "Pulumi engine and its kubernetes provider, the project's program",
@@ -103,6 +103,14 @@ _CLUSTER = (
         "cluster",
         "API server, controllers, scheduler, LeaderWorkerSet, names of pods",
         "nodes, kubelets, DNS, NVIDIA's DRA driver",
+    ),
+)
+_OWN_CLUSTER = (
+    *_CLOUD,
+    (
+        "cluster",
+        "API server, controllers, scheduler, LeaderWorkerSet, names of pods",
+        "EKS, its add-ons and charts, nodes, kubelets, DNS",
     ),
 )
 
@@ -142,7 +150,7 @@ def reality_rows(
     ]
     in_pods = plan.platform in KUBERNETES
     if in_pods:
-        rows += _CLUSTER
+        rows += _OWN_CLUSTER if plan.platform == "aws-eks" else _STANDING_CLUSTER
     elif provisioned:
         rows += _CLOUD
     rows += [

@@ -126,7 +126,9 @@ def assert_every_node_is_tuned_once(room: Room, plan: Plan, catalog: Catalog) ->
     nodes = [
         name
         for group in room.groups
-        if group.accelerator.id in accelerators and group.name != "broken"
+        if group.accelerator is not None
+        and group.accelerator.id in accelerators
+        and group.name != "broken"
         for name in group.names()
     ]
 

@@ -53,3 +53,14 @@ def test_pods_serve_a_token_and_stay_until_they_are_ended(
     stopped = shell.fab("rehearse", "--stop", report["id"])
     assert stopped.code == 0, stopped.err
     shell.assert_nothing_left()
+
+
+def test_a_cluster_of_the_stacks_own_is_made_and_serves(programs: Programs, shell: Shell) -> None:
+    done = shell.fab("rehearse", "--stack", "eks-b200-tp8", "--json", limit_s=LIMIT_S)
+    assert done.code == 0, done.err
+    steps = {step["name"]: step for step in done.document["steps"]}
+    assert list(steps) == list(STEPS)
+    # its engines' pod and what tunes its node; the nodes for all the rest take neither
+    assert "2 pods scheduled onto 1 simulated node" in steps["provision"]["detail"]
+    assert set(done.document["served_by"]) == {"unified"}
+    shell.assert_nothing_left()

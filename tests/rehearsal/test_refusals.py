@@ -76,9 +76,8 @@ def test_without_a_built_kubernetes_the_fix_is_the_script(shell: Shell, tmp_path
     [
         (("--break", "prefill-0/0:port"), 2, "nothing is installed on hosts that could be broken"),
         (("--set", "weights.storage=pvc"), 3, "Weights on pvc are not rehearsed in pods"),
-        (("--set", "platform=aws-eks"), 3, "Rehearsals of aws-eks are not there yet"),
     ],
-    ids=["break", "claim", "eks"],
+    ids=["break", "claim"],
 )
 def test_what_is_not_rehearsed_in_pods_is_said(
     words: tuple[str, ...], code: int, said: str, shell: Shell

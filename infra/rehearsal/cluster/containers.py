@@ -23,8 +23,6 @@ PROBE_S = 60.0
 LAST_LINES = 12
 # containerd's unit says infinity; no pod can ask for another limit.
 OPEN_FILES = "nofile=1048576:1048576"
-# A volume that an init container would fill from the network: what simulated hosts have there already.
-PREPARED = ("router",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +132,21 @@ class PodContainer:
         return device_options("docker", devices)
 
     def _mounts(self, container: Document) -> Iterator[str]:
-        volumes = {each["name"]: each for each in self.pod.document["spec"].get("volumes") or ()}
+        spec = self.pod.document["spec"]
+        volumes = {each["name"]: each for each in spec.get("volumes") or ()}
+        # what init containers fill from the network: simulated hosts have it where the container sees it
+        prepared = {
+            place["name"]
+            for each in spec.get("initContainers") or ()
+            for place in each.get("volumeMounts") or ()
+        }
         mounts = [Mount(source=path, target=path) for path in self.binds]
         for place in container.get("volumeMounts") or ():
             volume, target = volumes[place["name"]], place["mountPath"]
-            if "hostPath" in volume:
-                source = volume["hostPath"]["path"]
-            elif place["name"] in PREPARED:
+            if place["name"] in prepared:
                 source = target
+            elif "hostPath" in volume:
+                source = volume["hostPath"]["path"]
             elif "emptyDir" in volume:
                 yield from ("--mount", f"type=tmpfs,target={target}")
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from infra.catalog.schema import Accelerator
+from infra.catalog.schema import Accelerator, PodAccess
 from infra.rehearsal.cluster.api import Document
 from infra.rehearsal.cluster.programs import VERSION
 
@@ -25,7 +25,7 @@ class NodeGroup:
     """Nodes of one kind.
 
     Args:
-        accelerator: whose devices each has, under the name of the vendor's device plugin.
+        accelerator: whose devices each has, under the name of the vendor's device plugin; None without devices.
         count: how many.
         domain: value of the label that names their NVLink domain; None where the accelerator has none.
         labels: that a stack's `node_selector` chooses them by.
@@ -34,7 +34,7 @@ class NodeGroup:
     """
 
     name: str
-    accelerator: Accelerator
+    accelerator: Accelerator | None
     count: int
     domain: str | None
     labels: Mapping[str, str]
@@ -44,8 +44,18 @@ class NodeGroup:
     @property
     def has_domain(self) -> bool:
         """Whether devices of several of its nodes share memory."""
-        pod = self.accelerator.pod
-        return pod is not None and pod.domain_label is not None
+        return self.pod is not None and self.pod.domain_label is not None
+
+    @property
+    def pod(self) -> PodAccess | None:
+        """How pods get its devices; None without devices."""
+        if self.accelerator is None:
+            return None
+        if self.accelerator.pod is None:
+            raise AssertionError(
+                self.accelerator.id
+            )  # the catalogue knows how pods get each device
+        return self.accelerator.pod
 
     def names(self) -> list[str]:
         """Of its nodes."""
@@ -54,11 +64,9 @@ class NodeGroup:
 
 def node_documents(group: NodeGroup) -> Iterator[Document]:
     """Every node of a group, with the status that its kubelet would have sent."""
-    pod = group.accelerator.pod
-    if pod is None:
-        raise AssertionError(group.accelerator.id)  # the catalogue knows how pods get each device
     labels = {**group.labels, "kubernetes.io/os": "linux", SIMULATED: "true"}
-    if pod.domain_label is not None and group.domain is not None:
+    pod = group.pod
+    if pod is not None and pod.domain_label is not None and group.domain is not None:
         labels[pod.domain_label] = group.domain
     resources = {
         "cpu": CPUS,
@@ -66,9 +74,10 @@ def node_documents(group: NodeGroup) -> Iterator[Document]:
         "pods": MAX_PODS,
         "ephemeral-storage": "1Ti",
         "hugepages-2Mi": "16Gi",
-        pod.resource: str(group.accelerator.devices_per_host),
         **group.resources,
     }
+    if pod is not None and group.accelerator is not None:
+        resources[pod.resource] = str(group.accelerator.devices_per_host)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ready = {
         "type": "Ready",
