@@ -13,11 +13,11 @@ from pulumi.runtime.config import is_config_secret
 from infra.catalog.instance_types import CapacityKind
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
 from infra.errors import Problem, ProblemsFound
+from infra.provision.address_blocks import is_the_world
 from infra.provision.config_problems import PROJECT_NAME, account_problem, secret_problems
 from infra.provision.naming import OWNER_TAGS
 
 RESERVED_ADDRESSES = 5  # of every subnet: AWS, VPC User Guide, "Subnet CIDR blocks"
-_EVERYWHERE = ipaddress.IPv4Network("0.0.0.0/0")
 SMALLEST_ROOT_GIB = 100  # serving images do not fit the 75 GiB of the DLAMI's own root
 
 
@@ -288,7 +288,7 @@ def _address_problems(known: Mapping[str, str], demand: Demand) -> list[Problem]
     problems = []
     for key, whom in (("ssh_from_cidr", "port 22"), ("clients_cidr", "the load balancer")):
         block = known.get(key)
-        if block is not None and (_network(block) is None or _network(block) == _EVERYWHERE):
+        if block is not None and (_network(block) is None or is_the_world(block)):
             what = f"{block} is not a block of your own network that may dial {whom}."
             problems.append(_problem(f"{PROJECT_NAME}:{key}", what, "10.0.0.0/8", demand))
     if known.get("gateway_subnet_id") and not known.get("subnet_id"):

@@ -107,7 +107,9 @@ def _decide(stack: LoadedStack, topology: Topology) -> _Decided:
     store = choose_store(spec.weights, account, tags)
     existing = spec.ingress.existing if isinstance(spec.ingress, ExistingIngress) else None
     instance_types = tuple(capacity.instance_types.values())
-    survey = survey_account(account, demand, instance_types, existing)
+    survey = survey_account(
+        account, demand, instance_types, bucket=store.bucket, load_balancer=existing
+    )
     problems = (
         *storage_problems(spec.weights, survey.zone, name),
         *change_problems(

@@ -15,6 +15,7 @@ from infra.provision.account import (
     lacking_subnet_problem,
     read_own_values,
 )
+from infra.provision.address_blocks import is_the_world
 from infra.provision.cluster_config import NODE_TUNING, cluster_problem, workload_problems
 from infra.provision.config_problems import PROJECT_NAME, account_problem
 from infra.render.cluster_facts import NodeTuningChoice
@@ -234,8 +235,8 @@ def _network_problems(known: Mapping[str, str], stack: str) -> Iterator[Problem]
     except ValueError:
         yield eks_problem("api_from_cidr", f"{text} is not a block of addresses.", stack)
         return
-    if block.prefixlen == 0:
-        what = "0.0.0.0/0 lets everybody dial the cluster's API."
+    if is_the_world(text):
+        what = f"{text} lets everybody dial the cluster's API."
         yield eks_problem("api_from_cidr", what, stack)
     elif any(block.subnet_of(each) for each in _PRIVATE) and "subnet_id" not in known:
         what = (

@@ -183,7 +183,14 @@ def _ask(
     name, spec, account = wanted.stack.name, wanted.stack.spec, wanted.account
     problems: list[Problem] = []
     survey = _kept(
-        problems, lambda: survey_account(account, wanted.demand, (wanted.instance_type,), None)
+        problems,
+        lambda: survey_account(
+            account,
+            wanted.demand,
+            (wanted.instance_type,),
+            bucket=store.bucket,
+            load_balancer=None,
+        ),
     )
     demand = AddonDemand(
         stack=name,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pulumi
@@ -75,15 +75,21 @@ class Asking:
 
     def ask(self, key: str, meaning: str, example: str, question: Callable[[], _T]) -> _T | None:
         """The answer; None when there is no such thing, or when the operator may not ask."""
+        problem = account_problem(key, "", example, self.stack)
+        return self.ask_of(problem, meaning, question)
+
+    def ask_of(self, problem: Problem, meaning: str, question: Callable[[], _T]) -> _T | None:
+        """The same for what another file names: the problem says where, and how it is mended."""
         try:
             return question()
         except Exception as error:  # noqa: BLE001 - the SDK raises a bare Exception with the provider's message
             said = last_line(error)
             if _FORBIDDEN.search(said):
-                pulumi.log.warn(f"{key}: {meaning} was not looked at, you may not ask: {said}")
+                where = problem.field
+                pulumi.log.warn(f"{where}: {meaning} was not looked at, you may not ask: {said}")
             else:
                 what = f"There is no {meaning}, or the cloud did not answer: {said}."
-                self.problems.append(account_problem(key, what, example, self.stack))
+                self.problems.append(replace(problem, what=what))
             return None
 
     def note(self, *problems: Problem | None) -> None:
@@ -95,6 +101,8 @@ def survey_account(
     account: Account,
     demand: Demand,
     instance_types: tuple[InstanceType, ...],
+    *,
+    bucket: str | None,
     load_balancer: str | None,
 ) -> Survey:
     """Everything of the account that a stack names, looked at.
@@ -103,6 +111,7 @@ def survey_account(
         account: the configuration.
         demand: what the stack asks.
         instance_types: of all hosts, each once.
+        bucket: that holds the weights; None where the stack makes one.
         load_balancer: ARN of an existing one, None for none.
 
     Raises:
@@ -126,7 +135,7 @@ def survey_account(
             "my-key",
             lambda: ec2.get_key_pair(key_name=account.key_name),
         )
-    _find_bucket(asking, account)
+    _find_bucket(asking, account, bucket)
     subnet = find_subnet(asking, "subnet_id", account.subnet_id)
     if subnet is not None:
         asking.note(*subnet_problems(subnet, zone, demand))
@@ -269,15 +278,15 @@ def _read_plain_reservation(identity: str) -> FoundReservation:
     )
 
 
-def _find_bucket(asking: Asking, account: Account) -> None:
-    bucket = account.weights_bucket
-    if bucket is not None:
-        asking.ask(
-            "moe-infra:weights_bucket",
-            f"bucket {bucket}",
-            "my-weights",
-            lambda: s3.get_bucket(bucket=bucket),
-        )
+def _find_bucket(asking: Asking, account: Account, bucket: str | None) -> None:
+    """The bucket with the weights, whichever file names it."""
+    if bucket is None:
+        return
+    problem = account_problem("moe-infra:weights_bucket", "", "my-weights", asking.stack)
+    if bucket != account.weights_bucket:
+        file, fix = f"stacks/{asking.stack}.yaml", "Name one that exists: s3://BUCKET/PREFIX."
+        problem = replace(problem, file=file, field="weights.source", fix=fix)
+    asking.ask_of(problem, f"bucket {bucket}", lambda: s3.get_bucket(bucket=bucket))
 
 
 def find_subnet(asking: Asking, key: str, identity: str | None) -> FoundSubnet | None:

@@ -110,6 +110,7 @@ def test_on_demand_machines_need_no_reservation() -> None:
         ("moe-infra:weights_bucket", "My_Bucket"),
         ("moe-infra:ssh_from_cidr", "10.0.0.1/8"),
         ("moe-infra:ssh_from_cidr", "0.0.0.0/0"),
+        ("moe-infra:ssh_from_cidr", "128.0.0.0/1"),
         ("moe-infra:clients_cidr", "0.0.0.0/0"),
         ("moe-infra:subnet_id", "vpc-0123456789abcdef0"),
         ("moe-infra:weights_mount", "/srv/models"),

@@ -22,6 +22,11 @@ def their_bucket(store: Store) -> dict[str, str]:
     return {"weights_bucket": "their-weights"}
 
 
+def no_bucket(store: Store) -> dict[str, str]:
+    store.account = replace(store.account, buckets=())
+    return {}
+
+
 def test_the_inventory_of_gb200_2p1d_has_its_six_hosts_in_order(record: Record) -> None:
     inventory = record("gb200-2p1d").inventory
     names = ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2", "decode-3"]
@@ -129,6 +134,17 @@ def test_an_existing_bucket_is_used_and_none_is_created(record: Record, tmp_path
     named = record("mine", root=root)
     assert named.inventory["weights"]["source"] == "s3://their-weights/kimi/"
     assert "their-weights/kimi/*" in named.of_type("RolePolicy")["read-weights"]["policy"]
+
+
+def test_a_bucket_that_the_stack_names_and_nobody_has_is_told_where_it_is_named(
+    record: Record, tmp_path: Path
+) -> None:
+    weights = {"path": "/models", "source": "s3://nobody-s/kimi"}
+    with pytest.raises(ProblemsFound) as caught:
+        record("mine", root=own_stack(tmp_path, "h200-tp8", weights=weights), prepare=no_bucket)
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.field) == ("stacks/mine.yaml", "weights.source")
+    assert "There is no bucket nobody-s" in problem.what
 
 
 @pytest.mark.parametrize("has_efa", ["true", "false"])

@@ -32,6 +32,7 @@ ROLE = "arn:aws:iam::000000000000:role/rehearsal"
     [
         ({"api_from_cidr": ""}, "Not set: the block of your own network", "config set api_from_cidr"),
         ({"api_from_cidr": "0.0.0.0/0"}, "lets everybody dial", "config set api_from_cidr"),
+        ({"api_from_cidr": "0.0.0.0/1"}, "lets everybody dial", "config set api_from_cidr"),
         ({"api_from_cidr": "10.0.0.0/8"}, "could not reach the cluster", "config set api_from_cidr"),
         ({"api_from_cidr": "my-office"}, "is not a block of addresses", "config set api_from_cidr"),
         ({"cluster_admins": ""}, "Not set: the IAM roles", "config set cluster_admins"),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.catalog.instance_types import instance_type_names, read_instance_type
+from infra.provision.address_blocks import is_the_world
 from infra.provision.policy.declared import UNKNOWN, Declared, map_of, text_of
 
 INGRESS_RULE = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
@@ -27,7 +28,6 @@ EFS = "aws:efs/fileSystem:FileSystem"
 CLUSTER = "aws:eks/cluster:Cluster"
 LOAD_BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 
-EVERYONE = ("0.0.0.0/0", "::/0")
 ANY_PROTOCOL = "-1"
 CAPACITY_TAG = "moe-infra:capacity"
 REQUIRED_TAGS = ("Name", "moe-infra:stack")
@@ -88,7 +88,7 @@ def find_open_ports(resource: Declared) -> Findings:
         for row in resource.rows("ingress"):
             blocks += _texts(row, "cidrBlocks", "ipv6CidrBlocks")
     for block in blocks:
-        if block in EVERYONE:
+        if is_the_world(block):
             yield f"{block} may dial it; engines and routers answer whoever reaches them. Name your own network."
     if resource.type == CLUSTER:
         yield from _open_api(resource.map("vpcConfig"))
@@ -99,7 +99,7 @@ def find_open_ports(resource: Declared) -> Findings:
 def _open_api(network: Mapping[str, object]) -> Findings:
     """A cluster's API that everybody may dial: AWS opens it unless it is told otherwise."""
     blocks = _texts(network, "publicAccessCidrs")
-    is_open = not blocks or any(block in EVERYONE for block in blocks)
+    is_open = not blocks or any(map(is_the_world, blocks))
     is_unknown = network.get("publicAccessCidrs") is UNKNOWN
     if is_open and not is_unknown and text_of(network, "endpointPublicAccess") != "false":
         yield "Everybody may dial the cluster's API: name your own blocks in publicAccessCidrs, or make it private."

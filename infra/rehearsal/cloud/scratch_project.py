@@ -21,6 +21,7 @@ from infra.rehearsal.pulumi_project import (
     write_config,
 )
 from infra.spec.load import load_stack
+from infra.spec.stack import StackSpec
 
 KEY_NAME = "rehearsal"
 # The simulated operator stands inside the network: hosts are dialled at their own addresses.
@@ -119,8 +120,18 @@ def prepare_account(
             zone_id=zone.zone_id,
             num_instances=max(len(topology.hosts), _RESERVED_TRAYS if kind == "ultraserver" else 0),
         )
-    write_account(cloud, Account(key_pairs=(KEY_NAME,), reservations=reservations))
+    account = Account(
+        key_pairs=(KEY_NAME,), reservations=reservations, buckets=_buckets(loaded.spec, shipped)
+    )
+    write_account(cloud, account)
     return config
+
+
+def _buckets(spec: StackSpec, shipped: Mapping[str, str]) -> tuple[str, ...]:
+    """The buckets that the stack and its configuration name: they are the operator's."""
+    source = spec.weights.source or ""
+    named = source.removeprefix("s3://").partition("/")[0] if source.startswith("s3://") else ""
+    return tuple(filter(None, (named, shipped.get("moe-infra:weights_bucket", ""))))
 
 
 def _zone(instance_type: str) -> CloudZone:

@@ -56,6 +56,7 @@ OWN = "10.0.0.0/8"
 ALL = "0.0.0.0/0"
 REFUSED: list[tuple[Judge, Declared, str]] = [
     (rules.find_open_ports, declared(rules.INGRESS_RULE, cidrIpv4=ALL), ALL),
+    (rules.find_open_ports, declared(rules.INGRESS_RULE, cidrIpv4="128.0.0.0/1"), "128.0.0.0/1"),
     (rules.find_open_ports, declared(rules.INGRESS_RULE, cidrIpv6="::/0"), "::/0"),
     (
         rules.find_open_ports,
@@ -71,6 +72,7 @@ REFUSED: list[tuple[Judge, Declared, str]] = [
     (rules.find_open_ports, declared(rules.LOAD_BALANCER, internal=False), "faces the internet"),
     (rules.find_open_ports, cluster({}), "Everybody may dial"),
     (rules.find_open_ports, cluster({"publicAccessCidrs": [OWN, ALL]}), "Everybody may dial"),
+    (rules.find_open_ports, cluster({"publicAccessCidrs": ["0.0.0.0/1"]}), "Everybody may dial"),
     (rules.find_plain_secrets, cluster({}), "not encrypted"),
     (rules.find_plain_secrets, cluster({}, encryptionConfig={"resources": []}), "not encrypted"),
     (rules.find_old_metadata, template(), "IMDSv1 answers"),
