@@ -30,6 +30,8 @@ from infra.tasks.pulumi_config import config_path, configured, default_of
 from infra.tasks.stack_options import chosen_stack
 
 MAX_RESERVED = 10_000
+# Before it nothing could be reserved; and there are hours before it, by which machines are given back.
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _TIERS = ("fsx_capacity_gib", "fsx_throughput", "fsx_efa")
 
 
@@ -44,14 +46,9 @@ class _Asked:
 def run(options: Options, output: Output) -> int:
     """Print the estimate of a stack and, beside it, of every layout to compare it with."""
     catalog, stack = Catalog(), chosen_stack(options)
-    tokens = options.number("length")
     others = [_other_layout(options, words) for words in options.words("compare")]
     until = _until(options)
-    reserved = options.number("reserved")
-    asked = _Asked(
-        request_tokens=int(tokens) if tokens else None,
-        num_reserved=int(reserved) if reserved else None,
-    )
+    asked = _Asked(request_tokens=options.count("length"), num_reserved=options.count("reserved"))
     estimates = [
         _estimate(name, each, asked, catalog) for name, each in [(stack.name, stack), *others]
     ]
@@ -118,11 +115,14 @@ def _until(options: Options) -> datetime | None:
     fix = "Write it as `pulumi preview` prints it: --until 2026-12-15T11:30:00Z."
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        if moment.tzinfo is None:
+            raise StackError("--until", f"{text!r} has no time zone.", fix)
+        moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise StackError("--until", f"{text!r} is no moment.", fix) from error
-    if moment.tzinfo is None:
-        raise StackError("--until", f"{text!r} has no time zone.", fix)
-    return moment.astimezone(UTC)
+    if moment < EARLIEST:
+        raise StackError("--until", f"{text!r} is the end of no reservation.", fix)
+    return moment
 
 
 def _fuller(

@@ -78,6 +78,20 @@ class Options:
             )
         return value
 
+    def count(self, name: str) -> int | None:
+        """The value of a `number` option that counts something.
+
+        Raises:
+            StackError: it is not a whole number, or not above zero.
+        """
+        value = self.number(name)
+        if value is None:
+            return None
+        if not value.is_integer():
+            what = f"{self.text(name)!r} is not a whole number."
+            raise StackError(f"--{name}", what, f"Write --{name} {int(value) + 1}.")
+        return int(value)
+
     def pair(self, name: str) -> tuple[str, str] | None:
         """The two values of a `pair` option.
 

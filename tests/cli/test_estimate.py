@@ -125,13 +125,26 @@ def test_a_cluster_on_eks_is_counted_beside_its_block() -> None:
     assert "2 × m7i.2xlarge on-demand at 0.4032" in done.stdout
 
 
+TWO_OF_A_BLOCK = (
+    "capacity.kind=capacity-block",
+    "roles.unified.replicas=2",
+    "router.name=vllm-router",
+)
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
         (("--reserved", "3"), "come from no reservation"),
-        (("--set", "capacity.kind=capacity-block", "--reserved", "0.5"), "do not hold the stack"),
+        (
+            (*(word for each in TWO_OF_A_BLOCK for word in ("--set", each)), "--reserved", "1"),
+            "do not hold the stack: it takes 2",
+        ),
+        (("--set", "capacity.kind=capacity-block", "--reserved", "0.5"), "not a whole number"),
         (("--until", "Christmas"), "is no moment"),
         (("--until", "2026-12-15T11:30:00"), "has no time zone"),
+        (("--until", "9999-12-31T23:59:59-12:00"), "is no moment"),
+        (("--until", "0001-01-01T00:00:00Z"), "is the end of no reservation"),
         (("--compare", "no-such-stack"), "no-such-stack"),
         (("--compare", "gb200-tp4 a3-2p1d"), "neither a stack nor FIELD=VALUE"),
         (("--compare", "'port=80"), "No closing quotation."),
