@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+_PROCESSES = "processes"
 _MACHINE_VALUES = "machine-values.json"
 
 
@@ -109,9 +111,29 @@ def is_running(entry: LabEntry) -> bool:
     return start_ticks(entry.pid) == entry.start_ticks
 
 
+def note_process(lab_id: str, pid: int) -> None:
+    """Remember a process outside the lab that ends with it, for whoever finds that its supervisor was killed."""
+    with (runtime_folder() / lab_id / _PROCESSES).open("a", encoding="ascii") as file:
+        file.write(f"{pid} {start_ticks(pid)}\n")
+
+
 def remove_stale() -> None:
-    """Remove the files of labs whose supervisor was killed."""
+    """End the processes and remove the files of labs whose supervisor was killed."""
     for entry in read_entries():
         if not is_running(entry):
+            _end_processes(runtime_folder() / entry.id / _PROCESSES)
             shutil.rmtree(entry.directory, ignore_errors=True)
             forget(entry.id)
+
+
+def _end_processes(note: Path) -> None:
+    """Kill what a note names, unless another process has the number by now."""
+    for line in note.read_text(encoding="ascii").splitlines() if note.exists() else ():
+        pid, _, ticks = line.partition(" ")
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(int(pid))
+            try:
+                if str(start_ticks(int(pid))) == ticks:
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            finally:
+                os.close(pidfd)

@@ -149,8 +149,17 @@ def _obey(supervision: _Supervision, message: dict[str, Any], files: list[int]) 
     if "num_hosts" in message:
         supervision.entry = replace(supervision.entry, num_hosts=message["num_hosts"])
         registry.record(supervision.entry)
-    supervision.to_end += files
+    for pidfd in files:
+        supervision.to_end.append(pidfd)
+        if (pid := _pid_of(pidfd)) > 0:  # it has not ended meanwhile
+            registry.note_process(supervision.entry.id, pid)
     control.send(supervision.channel, {"done": True})
+
+
+def _pid_of(pidfd: int) -> int:
+    """The process that a descriptor names (`Pid:` of proc_pid_fdinfo(5))."""
+    lines = Path(f"/proc/self/fdinfo/{pidfd}").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pid:"))
 
 
 def _end(supervision: _Supervision) -> None:

@@ -199,6 +199,20 @@ def test_a_process_given_to_the_lab_ends_with_it(tmp_path: Path) -> None:
         assert other.wait(GONE_LIMIT_S) == -signal.SIGKILL
 
 
+def test_a_process_given_to_a_lab_whose_supervisor_was_killed_is_ended_by_whoever_looks(
+    tmp_path: Path,
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other, subprocess.Popen(["sleep", "60"]) as own:
+        lab = open_lab(tmp_path / "lab")
+        lab.end_with_lab(other.pid)
+        os.kill(lab.supervisor_pid, signal.SIGKILL)
+        os.waitpid(lab.supervisor_pid, 0)
+        assert lab.id not in {entry.id for entry in list_labs()}
+        assert other.wait(GONE_LIMIT_S) == -signal.SIGKILL
+        assert own.poll() is None
+        own.kill()
+
+
 def test_a_full_disk_is_one_error_and_leaves_nothing(tmp_path: Path) -> None:
     lab = open_lab(tmp_path / "lab")
     with pytest.raises(LabError, match="No space left on device") as caught:
