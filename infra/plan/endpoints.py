@@ -58,10 +58,6 @@ class Endpoints:
         """The ranks of one role."""
         return tuple(rank for rank in self.ranks if rank.role == role)
 
-    def of_process(self, process: str) -> tuple[RankEndpoint, ...]:
-        """The ranks that prove a process."""
-        return tuple(rank for rank in self.ranks if rank.process == process)
-
 
 def read_endpoints(plan: Plan, catalog: Catalog) -> Endpoints:
     """The endpoints of a plan."""

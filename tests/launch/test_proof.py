@@ -49,7 +49,7 @@ def proof_of(
     stack: str, process: str, catalog: Catalog, nonce: str = "n"
 ) -> tuple[Endpoints, Proof]:
     endpoints = endpoints_of(stack, catalog)
-    rank = endpoints.of_process(process)[-1]
+    rank = [rank for rank in endpoints.ranks if rank.process == process][-1]
     return endpoints, build_proof(endpoints, rank, partners(endpoints).get(rank), asking(nonce))
 
 
