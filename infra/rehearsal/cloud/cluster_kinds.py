@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from infra.rehearsal.cloud.identity_kinds import ROLE
+from infra.rehearsal.cloud.identity_kinds import ROLE, trusted_actions
 from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, values_at
 from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP, SUBNET
 from infra.rehearsal.cloud.store import Resource, Store, digits
@@ -42,6 +42,7 @@ ONE_EACH: Mapping[str, tuple[str, ...]] = {
     POD_IDENTITY: ("clusterName", "namespace", "serviceAccount"),
 }
 _LEAST_ZONES = 2
+_OF_PODS = {"sts:AssumeRole", "sts:TagSession"}  # EKS User Guide, "EKS Pod Identity role"
 BAD = "InvalidParameterException"
 
 
@@ -70,7 +71,7 @@ def _make_cluster(request: Request) -> Made:
     version, name = request.text("version"), request.text("name")
     if version not in KUBERNETES_VERSIONS:
         raise RefusedError(BAD, f"unsupported Kubernetes version {version}")
-    for sentence in _cluster_refusals(request):
+    for sentence in (*_cluster_refusals(request), *_role_refusals(request)):
         raise RefusedError(BAD, sentence)
     old = request.old
     group = old.hidden["group"] if old else _cluster_group(request)
@@ -115,6 +116,15 @@ def _cluster_refusals(request: Request) -> Iterator[str]:
     for arn in values_at(request.inputs, "encryptionConfig.provider.keyArn"):
         if arn not in keys:
             yield f"The keyArn in encryptionConfig provider {arn} is invalid."
+
+
+def _role_refusals(request: Request) -> Iterator[str]:
+    arn = request.text("roleArn")
+    if "sts:AssumeRole" not in trusted_actions(request.store, arn).get("eks.amazonaws.com", ()):
+        yield (
+            f"Role with arn: {arn}, could not be assumed because it does not exist or the trusted entity is not "
+            "correct"
+        )
 
 
 def _vpc_of(request: Request) -> object:
@@ -203,6 +213,10 @@ def _make_access_policy(request: Request) -> Made:
 
 
 def _make_pod_identity(request: Request) -> Made:
+    role = request.text("roleArn")
+    if not trusted_actions(request.store, role).get("pods.eks.amazonaws.com", set()) >= _OF_PODS:
+        what = f"Trust policy of {role} lets pods.eks.amazonaws.com not do {', '.join(sorted(_OF_PODS))}."
+        raise RefusedError(BAD, what)
     identity = f"a-{request.digits}"
     place = f"{request.text('clusterName')}/{identity}"
     arn = eks_arn(request, "podidentityassociation", place)

@@ -39,6 +39,9 @@ INSTANCE = "aws:ec2/instance:Instance"
 _OF_THE_TEMPLATE = frozenset(
     {"name", "namePrefix", "tags", "defaultVersion", "updateDefaultVersion"}
 )
+_USER_DATA_BYTES = (
+    16384  # EC2 User Guide, "Run commands when you launch an EC2 instance": before it is base64
+)
 _BLOCK_KINDS = ("capacity-block", "ultraserver")
 
 
@@ -75,9 +78,16 @@ def _make_placement_group(request: Request) -> Made:
 
 def _make_template(request: Request) -> Made:
     try:
-        base64.b64decode(request.text("userData"), validate=True)
+        user_data = base64.b64decode(request.text("userData"), validate=True)
     except binascii.Error as error:
         raise RefusedError("InvalidUserData.Malformed", "User data must be base64.") from error
+    if len(user_data) > _USER_DATA_BYTES:
+        what = f"User data is limited to {_USER_DATA_BYTES} bytes"
+        raise RefusedError("InvalidParameterValue", what)
+    name = request.text("name")
+    if any(other.inputs.get("name") == name for other in request.others(TEMPLATE)):
+        what = f"Launch template name already in use: {name}."
+        raise RefusedError("InvalidLaunchTemplateName.AlreadyExistsException", what)
     old = request.old
     version = int(str(old.outputs["latestVersion"])) if old else 0
     if old is None or _is_new_version(old.inputs, request.inputs):

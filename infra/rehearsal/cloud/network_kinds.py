@@ -1,9 +1,13 @@
-"""Networks of the emulated cloud: VPC, subnets, routes, gateways, security groups, endpoints."""
+"""Networks of the emulated cloud: VPC, subnets, routes, gateways, security groups, endpoints.
+
+Refusals of endpoints follow AWS PrivateLink, "Access an AWS service using an interface VPC endpoint"; one in a zone:
+terraform-aws-modules/terraform-aws-vpc#583.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, network
 from infra.rehearsal.cloud.store import digits
@@ -121,12 +125,21 @@ def _make_route_table(request: Request) -> Made:
     return Made(id=identity, computed={"arn": arn, "ownerId": request.account_id})
 
 
+def _check_same_network(request: Request, *ends: tuple[str, str]) -> None:
+    """What two properties name is of one VPC; what is not named is passed over."""
+    found = [each for token, path in ends if (each := request.linked(token, path)) is not None]
+    if len({each.inputs.get("vpcId") for each in found}) > 1:
+        what = " and ".join(each.id for each in found)
+        raise RefusedError("InvalidParameterValue", f"{what} belong to different networks")
+
+
 def _make_association(request: Request) -> Made:
     subnet = request.text("subnetId")
     if any(other.inputs.get("subnetId") == subnet for other in request.others(ASSOCIATION)):
         raise RefusedError(
             "Resource.AlreadyAssociated", f"{subnet} is associated with a route table already."
         )
+    _check_same_network(request, (ROUTE_TABLE, "routeTableId"), (SUBNET, "subnetId"))
     return Made(id=f"rtbassoc-{request.digits}", computed={})
 
 
@@ -151,6 +164,7 @@ def _make_route(request: Request) -> Made:
             raise RefusedError(
                 "RouteAlreadyExists", f"{table} has a route to {destination} already."
             )
+    _check_same_network(request, (ROUTE_TABLE, "routeTableId"), (INTERNET_GATEWAY, "gatewayId"))
     return Made(
         id=f"r-{table}{digits(destination)[:10]}",
         computed={"state": "active", "origin": "CreateRoute"},
@@ -220,6 +234,8 @@ def _make_rule(request: Request, token: str) -> Made:
         raise RefusedError(
             "InvalidParameterValue", "fromPort and toPort are required for this protocol."
         )
+    groups = ("securityGroupId", "referencedSecurityGroupId")
+    _check_same_network(request, *((SECURITY_GROUP, path) for path in groups))
     keys = ("securityGroupId", "ipProtocol", "fromPort", "toPort", *_SOURCES)
     own = [request.text(key) for key in keys]
     for other in request.others(token):
@@ -243,15 +259,9 @@ def _make_endpoint(request: Request) -> Made:
         raise RefusedError(
             "InvalidParameter", "A gateway endpoint takes routeTableIds, not subnetIds."
         )
-    for subnet in subnets if isinstance(subnets, list) else []:
-        found = request.store.get(SUBNET, str(subnet))
-        if (
-            found is not None
-            and ZONES[str(found.outputs["availabilityZoneId"])].type == "local-zone"
-        ):
-            raise RefusedError(
-                "InvalidParameter", f"{service} is not offered in the zone of {subnet}."
-            )
+    _check_zones(request, subnets if isinstance(subnets, list) else [], service)
+    if request.inputs.get("privateDnsEnabled") is True:
+        _check_private_names(request)
     identity = f"vpce-{request.digits}"
     return Made(
         id=identity,
@@ -262,6 +272,37 @@ def _make_endpoint(request: Request) -> Made:
             "vpcEndpointType": kind,
         },
     )
+
+
+def _check_zones(request: Request, subnets: Sequence[object], service: str) -> None:
+    """An endpoint stands once in a zone, and in no Local Zone."""
+    taken: set[object] = set()
+    for subnet in subnets:
+        found = request.store.get(SUBNET, str(subnet))
+        zone_id = str(found.outputs["availabilityZoneId"]) if found is not None else ""
+        if zone_id and ZONES[zone_id].type == "local-zone":
+            raise RefusedError(
+                "InvalidParameter", f"{service} is not offered in the zone of {subnet}."
+            )
+        if zone_id in taken:
+            what = f"Found another VPC endpoint subnet in the availability zone of {subnet}."
+            raise RefusedError("DuplicateSubnetsInSameZone", what)
+        taken.add(zone_id)
+
+
+def _check_private_names(request: Request) -> None:
+    """Names of a service's own lead to its endpoint where the network answers names, and to one alone."""
+    vpc = request.linked(VPC, "vpcId")
+    attributes = {"enableDnsSupport": True, "enableDnsHostnames": False}  # and what they are unset
+    if vpc is not None and not all(vpc.inputs.get(k, v) is True for k, v in attributes.items()):
+        what = "Enabling private DNS requires both enableDnsSupport and enableDnsHostnames VPC attributes set to true"
+        raise RefusedError("InvalidParameter", f"{what} for {vpc.id}")
+    for other in request.others(ENDPOINT):
+        if other.inputs.get("privateDnsEnabled") is True and all(
+            other.inputs.get(key) == request.text(key) for key in ("vpcId", "serviceName")
+        ):
+            what = "private-dns-enabled cannot be set because there is already a conflicting DNS domain"
+            raise RefusedError("InvalidParameter", f"{what} in the VPC {request.text('vpcId')}")
 
 
 _RULE_LINKS = tuple(

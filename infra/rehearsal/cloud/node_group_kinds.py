@@ -17,7 +17,7 @@ from infra.rehearsal.cloud.cluster_kinds import (
     eks_arn,
     map_of,
 )
-from infra.rehearsal.cloud.identity_kinds import ROLE
+from infra.rehearsal.cloud.identity_kinds import ROLE, trusted_actions
 from infra.rehearsal.cloud.interface_rules import layout_refusals, read_interfaces
 from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request, values_at
 from infra.rehearsal.cloud.machine_facts import MachineFacts, machine_facts
@@ -43,6 +43,7 @@ def _make_node_group(request: Request) -> Made:
     name = request.text("nodeGroupName")
     for sentence in (
         *_group_refusals(request, cluster),
+        *_role_refusals(request),
         *_template_refusals(template),
         *_machine_refusals(request, template),
     ):
@@ -70,6 +71,15 @@ def _template(request: Request) -> Mapping[str, object]:
     if not isinstance(versions, dict) or version not in versions:
         raise RefusedError(BAD, f"There is no version {version} of the launch template.")
     return map_of(versions[version])
+
+
+def _role_refusals(request: Request) -> Iterator[str]:
+    arn = request.text("nodeRoleArn")
+    if "sts:AssumeRole" not in trusted_actions(request.store, arn).get("ec2.amazonaws.com", ()):
+        yield (
+            "Following required service principals [ec2.amazonaws.com] were not found in the trust relationships of "
+            f"nodeRole arn: {arn}"
+        )
 
 
 def _group_refusals(request: Request, cluster: Resource) -> Iterator[str]:

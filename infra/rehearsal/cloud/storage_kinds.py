@@ -18,6 +18,7 @@ ELASTIC = "aws:efs/fileSystem:FileSystem"
 MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 
+LUSTRE_PORT = 988  # FSx for Lustre User Guide, "File system access control with Amazon VPC", and its troubleshooting
 _BUCKET_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
 
 
@@ -76,8 +77,7 @@ def _make_lustre(request: Request) -> Made:
         raise RefusedError(
             "InvalidNetworkSettings", "FSx for Lustre is not offered in this Local Zone."
         )
-    if has_efa:
-        _check_efa(request)
+    (_check_efa if has_efa else _check_lustre_port)(request)
     identity = f"fs-{request.digits}"
     return Made(
         id=identity,
@@ -91,6 +91,28 @@ def _make_lustre(request: Request) -> Made:
             "storageType": "SSD",
         },
     )
+
+
+def _check_lustre_port(request: Request) -> None:
+    """Servers of a file system reach each other on Lustre's port; in a VPC's own group everything may."""
+    groups = request.inputs.get("securityGroupIds")
+    groups = set(map(str, groups)) if isinstance(groups, list) else set()
+    for rule in request.store.of_type(INGRESS_RULE):
+        given = rule.inputs
+        is_any = given.get("ipProtocol") == "-1"
+        ports = range(int(str(given.get("fromPort") or 0)), int(str(given.get("toPort") or 0)) + 1)
+        source = str(given.get("referencedSecurityGroupId") or "")
+        # addresses may be those of the subnet: what they leave out is not looked at
+        is_within = source in groups or not source
+        if (
+            given.get("securityGroupId") in groups
+            and is_within
+            and (is_any or LUSTRE_PORT in ports)
+        ):
+            return
+    if groups:
+        what = "The provided security groups do not permit Lustre LNET network traffic on port"
+        raise RefusedError("InvalidNetworkSettings", f"{what} {LUSTRE_PORT} among themselves.")
 
 
 def _check_efa(request: Request) -> None:

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from infra.rehearsal.cloud.store import Resource
     from tests.rehearsal.cloud.conftest import Cloud
 
-TRUST = json.dumps({"Statement": []})
+SERVICES = ("eks.amazonaws.com", "ec2.amazonaws.com", "pods.eks.amazonaws.com")
+
+
+def trust(*services: str, actions: tuple[str, ...] = ("sts:AssumeRole", "sts:TagSession")) -> str:
+    """The trust policy of a role that some services may take."""
+    whom = {"Effect": "Allow", "Principal": {"Service": [*services]}, "Action": [*actions]}
+    return json.dumps({"Version": "2012-10-17", "Statement": [whom]})
+
+
 PARTS = base64.b64encode(b"MIME-Version: 1.0\n").decode()
 ENTERED = {
     "capacityReservationSpecification": {
@@ -34,7 +42,7 @@ class Eks:
         self.vpc = cloud.make(VPC, cidrBlock="10.0.0.0/16")
         self.subnets = [self.subnet(number, f"use1-az{number}") for number in (1, 2)]
         self.nodes = self.subnet(3, "use1-az2")
-        self.role = cloud.make(ROLE, assumeRolePolicy=TRUST)
+        self.role = cloud.make(ROLE, assumeRolePolicy=trust(*SERVICES))
         self.group = cloud.make(SECURITY_GROUP, vpcId=self.vpc.id)
 
     def subnet(self, number: int, zone: str, size: int = 24) -> Resource:

@@ -16,12 +16,12 @@ from infra.rehearsal.cloud.cluster_kinds import (
     NODE_GROUP,
     POD_IDENTITY,
 )
-from infra.rehearsal.cloud.identity_kinds import PROFILE
+from infra.rehearsal.cloud.identity_kinds import PROFILE, ROLE
 from infra.rehearsal.cloud.kind import RefusedError
 from infra.rehearsal.cloud.network_kinds import SECURITY_GROUP
 from infra.rehearsal.cloud.operations import check, delete, update
 from tests.rehearsal.cloud.conftest import interface
-from tests.rehearsal.cloud.own_cluster import Eks
+from tests.rehearsal.cloud.own_cluster import Eks, trust
 
 if TYPE_CHECKING:
     from tests.rehearsal.cloud.conftest import Cloud
@@ -221,3 +221,19 @@ def test_pods_take_a_role_that_exists(cloud: Cloud, eks: Eks) -> None:
     assert "does not exist" in cloud.refusal(POD_IDENTITY, **identity, roleArn="arn:none")
     made = cloud.make(POD_IDENTITY, **identity, roleArn=eks.role.outputs["arn"])
     assert made.outputs["associationId"]
+
+
+def test_each_service_takes_a_role_that_trusts_it(cloud: Cloud, eks: Eks) -> None:
+    def stranger(*services: str) -> object:
+        policy = trust(*services, actions=("sts:AssumeRole",))
+        return cloud.make(ROLE, assumeRolePolicy=policy).outputs["arn"]
+
+    said = cloud.refusal(CLUSTER, **eks.cluster_inputs(roleArn=stranger("ec2.amazonaws.com")))
+    assert "could not be assumed" in said
+    eks.cluster()
+    nodes = eks.group_inputs(eks.template(), nodeRoleArn=stranger("eks.amazonaws.com"))
+    assert "[ec2.amazonaws.com] were not found" in cloud.refusal(NODE_GROUP, **nodes)
+    identity = {"clusterName": "mine", "namespace": "mine", "serviceAccount": "engines"}
+    # sessions of pods carry tags
+    pods = stranger("pods.eks.amazonaws.com")
+    assert "sts:TagSession" in cloud.refusal(POD_IDENTITY, **identity, roleArn=pods)

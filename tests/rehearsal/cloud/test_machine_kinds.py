@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import ipaddress
 from dataclasses import replace
 from pathlib import Path
@@ -148,3 +149,12 @@ def test_everything_is_on_disk(cloud: Cloud, tmp_path: Path) -> None:
     again = Store(tmp_path)
     assert again.get(INSTANCE, instance.id) == instance
     assert len(again.all()) == len(cloud.store.all())
+
+
+def test_user_data_and_the_name_of_a_template_have_limits(cloud: Cloud) -> None:
+    subnet, group = cloud.network()
+    largest, larger = (base64.b64encode(bytes(size)).decode() for size in (16384, 16385))
+    cloud.template(subnet, group, name="mine", userData=largest)
+    inputs = {"imageId": ARM_IMAGE, "instanceType": "p5en.48xlarge"}
+    assert "limited to 16384 bytes" in cloud.refusal(TEMPLATE, **inputs, userData=larger)
+    assert "already in use" in cloud.refusal(TEMPLATE, **inputs, name="mine")

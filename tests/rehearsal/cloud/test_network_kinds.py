@@ -123,3 +123,53 @@ def test_a_second_group_of_one_name_is_refused(cloud: Cloud) -> None:
     vpc = cloud.make(VPC, cidrBlock="10.0.0.0/16")
     cloud.make(SECURITY_GROUP, vpcId=vpc.id, name="hosts")
     assert "InvalidGroup.Duplicate" in cloud.refusal(SECURITY_GROUP, vpcId=vpc.id, name="hosts")
+
+
+def test_an_endpoint_takes_a_services_names_in_a_network_that_answers_names(cloud: Cloud) -> None:
+    service = "com.amazonaws.us-east-1.ssm"
+    wanted = {"serviceName": service, "vpcEndpointType": "Interface", "privateDnsEnabled": True}
+
+    def inputs(**of_vpc: object) -> dict[str, object]:
+        vpc = cloud.make(VPC, cidrBlock="10.0.0.0/16", **of_vpc)
+        zone = {"cidrBlock": "10.0.0.0/24", "availabilityZoneId": "use1-az1"}
+        return {
+            **wanted,
+            "vpcId": vpc.id,
+            "subnetIds": [cloud.make(SUBNET, vpcId=vpc.id, **zone).id],
+        }
+
+    for attributes in ({}, {"enableDnsHostnames": True, "enableDnsSupport": False}):
+        assert "enableDnsHostnames" in cloud.refusal(ENDPOINT, **inputs(**attributes))
+    own = inputs(enableDnsHostnames=True)
+    cloud.make(ENDPOINT, **own)
+    assert "conflicting DNS domain" in cloud.refusal(ENDPOINT, **own)
+    cloud.make(ENDPOINT, **{**own, "privateDnsEnabled": False})
+
+
+def test_an_endpoint_stands_once_in_a_zone(cloud: Cloud) -> None:
+    subnet, _ = cloud.network()
+    vpc = subnet.inputs["vpcId"]
+    beside = cloud.make(SUBNET, vpcId=vpc, cidrBlock="10.0.1.0/24", availabilityZoneId="use1-az1")
+    said = cloud.refusal(
+        ENDPOINT,
+        vpcId=vpc,
+        serviceName="com.amazonaws.us-east-1.ssm",
+        vpcEndpointType="Interface",
+        subnetIds=[subnet.id, beside.id],
+    )
+    assert "DuplicateSubnetsInSameZone" in said
+
+
+def test_what_belongs_together_is_of_one_network(cloud: Cloud) -> None:
+    (subnet, group), (_, stranger) = cloud.network(), cloud.network()
+    other = stranger.inputs["vpcId"]
+    table = cloud.make(ROUTE_TABLE, vpcId=other)
+    gateway = cloud.make(INTERNET_GATEWAY, vpcId=subnet.inputs["vpcId"])
+    way = {"routeTableId": table.id, "destinationCidrBlock": "0.0.0.0/0", "gatewayId": gateway.id}
+    rule = {"securityGroupId": group.id, "referencedSecurityGroupId": stranger.id}
+    for token, inputs in (
+        (ROUTE, way),
+        (ASSOCIATION, {"routeTableId": table.id, "subnetId": subnet.id}),
+        (INGRESS_RULE, {**rule, "ipProtocol": "-1"}),
+    ):
+        assert "belong to different networks" in cloud.refusal(token, **inputs)

@@ -24,6 +24,7 @@ from infra.rehearsal.cloud.network_kinds import (
 from infra.rehearsal.cloud.package_types import resource_type
 from infra.rehearsal.cloud.recorded_outputs import constant_outputs, output_shapes
 from infra.rehearsal.cloud.storage_kinds import BUCKET
+from tests.rehearsal.cloud.own_cluster import trust
 
 if TYPE_CHECKING:
     from infra.rehearsal.cloud.store import Resource
@@ -56,7 +57,7 @@ def made(cloud: Cloud) -> dict[str, Resource]:
     table = cloud.make(ROUTE_TABLE, vpcId=vpc)
     address = cloud.make(ADDRESS, domain="vpc")
     way = {"destinationCidrBlock": "0.0.0.0/0", "gatewayId": gateway.id}
-    role = cloud.make(ROLE, assumeRolePolicy='{"Statement": []}')
+    role = cloud.make(ROLE, assumeRolePolicy=trust("ec2.amazonaws.com"))
     found = [
         *(subnet, group, gateway, table, address, role),
         cloud.make(ASSOCIATION, routeTableId=table.id, subnetId=subnet.id),

@@ -60,3 +60,14 @@ def test_the_local_zone_has_no_file_systems(cloud: Cloud) -> None:
     cloud.make(ZONE_GROUP, groupName="us-east-1-dfw-2", optInStatus="opted-in")
     subnet, _ = cloud.network(zone="use1-dfw2-az1")
     assert "not offered" in cloud.refusal(LUSTRE, **SIZE, subnetIds=subnet.id)
+
+
+def test_servers_of_a_file_system_reach_each_other_on_the_port_of_lustre(cloud: Cloud) -> None:
+    subnet, group = cloud.network()
+    inputs = {**SIZE, "subnetIds": subnet.id, "securityGroupIds": [group.id]}
+    rule = {"securityGroupId": group.id, "ipProtocol": "tcp"}
+    cloud.make(INGRESS_RULE, **rule, cidrIpv4="10.0.0.0/24", fromPort=443, toPort=443)
+    assert "port 988" in cloud.refusal(LUSTRE, **inputs)
+    own = {**rule, "referencedSecurityGroupId": group.id}
+    cloud.make(INGRESS_RULE, **own, fromPort=988, toPort=988)
+    assert cloud.make(LUSTRE, **inputs)
