@@ -16,12 +16,14 @@ What the package is told, by environment:
     MOE_REHEARSAL_ENGINE_VERSION   the engine's release (of vLLM, where vllm-ascend is played)
     MOE_REHEARSAL_PLUGIN_VERSION   vllm-ascend's release
     MOE_REHEARSAL_DEVICES          device indices that the container got; unset: all of the host
+    MOE_REHEARSAL_LOCKED_MEMORY    bytes that a container may lock, or unlimited; unset: no container
     MOE_REHEARSAL_STATE            folder with host.json and devices/; requests.jsonl is written there
     MOE_REHEARSAL_CATALOGUES       folder with packages/
     host.json: network             rdma (the default) or socket: what NCCL says with NCCL_DEBUG=INFO that it uses
     MOE_REHEARSAL_RANK_DEATH       what others of a group do: stall (as accelerators' collectives, the default), fail
                                    at the next request (as gloo, recorded), or exit; host.json: rank_death
     MOE_REHEARSAL_HCCN_CONF        where Mooncake's /etc/hccn.conf is looked for, in tests
+    MOE_REHEARSAL_DEV              where /dev is looked for, in tests
 
 Beside the keys that every stand-in reads, host.json may hold overhead_gib (memory that is neither
 weights nor cache, 0 by default) and host_memory_gib (for vLLM 0.17's swap space).

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 from . import wire
 from .blocks import BlockListener, BlockStore
+from .container import check_transfer
 from .failures import CoreFailed, Failed, SideChannelTaken
 from .handshake import bind_zmq
 from .kv_transfer import (
@@ -94,6 +96,7 @@ class NixlConnector:
         """
         site = self._site
         check_backends(site.kv)
+        check_transfer(dict(os.environ), site.world)
         identity = {
             "engine_id": site.engine_id,
             "compatibility_hash": site.settings.compatibility_hash,

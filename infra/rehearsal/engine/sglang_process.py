@@ -10,6 +10,7 @@ from . import wire
 from .blocks import BlockListener, BlockStore
 from .checkpoint import check_weights, num_shards
 from .command_line import Arguments
+from .container import check_cards, check_shared_memory
 from .engine_core import STEP_SECONDS
 from .failures import Failed, write_error
 from .handshake import bind_zmq
@@ -88,9 +89,11 @@ class Server:
         self._open_ports()
         nodes = self._rendezvous()
         self._kept.append(take_devices(self._world, tuple(range(node.devices)), None))
+        check_shared_memory(dict(os.environ), self._world, self._settings.parallel)
         self._settings = fit(self._settings, self._world)
         if nodes is not None:
             await nodes.join()
+            check_cards(dict(os.environ), self._world, self._settings.parallel)
             for line in network_lines(self._world, self._settings.parallel):
                 self._log.draw(line)
         if node.mode != "null" and self._args["disaggregation_transfer_backend"] == "mooncake":

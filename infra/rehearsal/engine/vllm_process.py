@@ -11,6 +11,7 @@ from typing import Any
 from . import connectors
 from .checkpoint import check_loader, check_weights, num_shards
 from .command_line import Arguments
+from .container import check_cards, check_shared_memory
 from .engine_core import Connector, EngineCore, make_site
 from .failures import Failed, SideChannelTaken, write_error
 from .handshake import Follower, Leader, bind_zmq
@@ -61,6 +62,7 @@ class Process:
         self._kept.append(
             take_devices(self._world, _local_devices(place), self._settings.utilisation)
         )
+        check_shared_memory(dict(os.environ), self._world, place)
         self._settings = fit(self._settings, self._args, self._world)
         if self._nodes is not None:
             await self._nodes.join()
@@ -70,6 +72,7 @@ class Process:
         if self._group is not None:
             await self._group.join()
         if self._nodes is not None or self._group is not None:
+            check_cards(dict(os.environ), self._world, place)
             for line in network_lines(self._world, place):
                 self._log.draw(line)
         await self._load()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .failures import Failed
 
+LOCKED_MEMORY = "MOE_REHEARSAL_LOCKED_MEMORY"
 STATE_VARIABLE = "MOE_REHEARSAL_STATE"
 DEFAULT_STATE = "/var/lib/moe-rehearsal"
 BLACKWELL = frozenset({"b200", "b300", "gb200", "gb300"})
@@ -76,7 +77,7 @@ def read_world(environ: dict[str, str]) -> World:
             host_memory_gib=host.get("host_memory_gib"),
             devices=_masked(physical, host["vendor"], environ),
             rank_death=environ.get("MOE_REHEARSAL_RANK_DEATH", host.get("rank_death", "stall")),
-            network=host.get("network", "rdma"),
+            network=_network(host, environ),
             has_multi_node_nvlink=_has_multi_node_nvlink(host),
             host_devices=host["num_devices"],
         )
@@ -143,6 +144,27 @@ def out_of_memory(world: World, position: int, wanted_bytes: float) -> Failed:
         f"this process has {total - 0.31:.2f} GiB memory in use.",
         process="EngineCore",
     )
+
+
+def is_in_container(environ: dict[str, str]) -> bool:
+    """Whether a container's runtime has started this process: it tells what may be locked."""
+    return LOCKED_MEMORY in environ
+
+
+def device_folder(environ: dict[str, str]) -> str:
+    """Where device nodes lie."""
+    return environ.get("MOE_REHEARSAL_DEV", "/dev")
+
+
+def _network(host: dict[str, Any], environ: dict[str, str]) -> str:
+    """What libraries find to carry data between hosts: a container sees the cards that it was given.
+
+    Devices of Ascend have a network of their own.
+    """
+    is_shown = os.path.exists(os.path.join(device_folder(environ), "infiniband", "rdma_cm"))
+    if is_in_container(environ) and host["vendor"] != "ascend" and not is_shown:
+        return "socket"
+    return str(host.get("network", "rdma"))
 
 
 def _has_multi_node_nvlink(host: dict[str, Any]) -> bool:

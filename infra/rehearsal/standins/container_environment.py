@@ -26,6 +26,7 @@ LIMIT_NUMBERS = {
     "cpu": 0, "fsize": 1, "data": 2, "stack": 3, "core": 4, "rss": 5, "nproc": 6, "nofile": 7, "memlock": 8,
     "locks": 10, "sigpending": 11, "msgqueue": 12, "nice": 13, "rtprio": 14, "rttime": 15,
 }  # fmt: skip
+UNLIMITED = -1
 PRELOAD_WARNING = (
     "ERROR: ld.so: object '{path}' from LD_PRELOAD cannot be preloaded "
     "(cannot open shared object file): ignored.\n"
@@ -53,14 +54,15 @@ def container_variables(
 
 
 def simulation_variables(
-    image: dict[str, Any], host: dict[str, Any], devices: list[int]
+    request: ContainerRequest, image: dict[str, Any], host: dict[str, Any], devices: list[int]
 ) -> dict[str, str]:
-    """Return what tells the simulated engine which engine it is and which devices it has."""
+    """Return what tells the simulated engine which engine it is, which devices it has and what it may lock."""
     return {
         "MOE_REHEARSAL_ENGINE": image.get("engine") or "",
         "MOE_REHEARSAL_ENGINE_VERSION": image.get("engine_version") or "",
         "MOE_REHEARSAL_PLUGIN_VERSION": image.get("plugin_version") or "",
         "MOE_REHEARSAL_DEVICES": ",".join(str(index) for index in devices),
+        "MOE_REHEARSAL_LOCKED_MEMORY": locked_memory(request),
         "MOE_REHEARSAL_STATE": state_folder(),
         "MOE_REHEARSAL_CATALOGUES": host["catalogues"],
         "PYTHONPATH": LENT_PACKAGES,
@@ -155,6 +157,16 @@ def resource_limits(request: ContainerRequest) -> list[tuple[int, int, int]]:
         name, soft, hard = parse_ulimit(value)
         limits[name] = (soft, hard)
     return [(LIMIT_NUMBERS[name], soft, hard) for name, (soft, hard) in limits.items()]
+
+
+def locked_memory(request: ContainerRequest) -> str:
+    """Return how many bytes the container may lock, or `unlimited`; the machine may be unable to grant it."""
+    capabilities = {name.upper().removeprefix("CAP_") for name in request.flags.all("cap-add")}
+    if request.flags.has("privileged") or capabilities & {"ALL", "IPC_LOCK"}:
+        return "unlimited"
+    soft = {number: soft for number, soft, _ in resource_limits(request)}
+    allowed = soft.get(LIMIT_NUMBERS["memlock"], UNLIMITED)
+    return "unlimited" if allowed == UNLIMITED else str(allowed)
 
 
 def image_groups(image: dict[str, Any], vendor: str) -> dict[str, int]:

@@ -136,7 +136,9 @@ def plan_launch(
     launch = ContainerLaunch(plan, image, record["words"])
     shown = plan.files + [mount.target for mount in plan.mounts]
     launch.preload_warnings = container_environment.check_preload(variables, shown)
-    variables.update(container_environment.simulation_variables(image, host, devices.indices))
+    variables.update(
+        container_environment.simulation_variables(request, image, host, devices.indices)
+    )
     launch.variables = variables
     launch.identity = container_environment.process_identity(request, groups)
     launch.limits = container_environment.resource_limits(request)

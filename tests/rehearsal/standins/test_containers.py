@@ -99,6 +99,21 @@ def test_a_library_of_the_image_is_really_preloaded(host_shell: HostShell, optio
     assert "ld.so" not in result.stderr
 
 
+LOCKED = {
+    "": str(8 << 20),
+    "--ulimit memlock=65536": "65536",
+    "--ulimit memlock=-1:-1": "unlimited",
+    "--cap-add IPC_LOCK": "unlimited",
+    "--privileged": "unlimited",
+}
+
+
+def test_the_engine_is_told_what_its_container_may_lock(host_runs: HostRuns) -> None:
+    runs = host_runs("nvidia", [f"{RUN} {options} {IMAGE}" for options in LOCKED])
+    locked = [view(run)["env"]["MOE_REHEARSAL_LOCKED_MEMORY"] for run in runs]
+    assert dict(zip(LOCKED, locked, strict=True)) == LOCKED
+
+
 DEVICES = {
     "nvidia": {
         "--gpus all": "0,1,2,3",
