@@ -163,7 +163,7 @@ class InPods:
         ]
         self.running = agents
         try:
-            start_pods(room.api, agents, "readinessProbe", TUNED_S)
+            start_pods(room.api, agents, TUNED_S)
         except NotReady as error:
             raise HostsFailed(error.where, error.what, error.fix) from error
         counts: Counter[str] = Counter()
@@ -201,7 +201,7 @@ class InPods:
                 wanted[leader] = by_name[leader.partition(".")[0]]
         publish_names(api, self.stack.name, self.lab, wanted, list(containers))
         self.running = list(containers.values())
-        start_pods(api, self.running, "startupProbe", READY_S)
+        start_pods(api, self.running, READY_S)
         engines = sum(process.kind == "engine" for process in self.plan.processes)
         through = ", the router's with a token through it" if self._has_router() else ""
         return (

@@ -24,10 +24,10 @@ from infra.rehearsal.cloud.emulated_clusters import objects_in, stood_up_groups
 from infra.rehearsal.cloud.scratch_project import make_scratch_project
 from infra.rehearsal.cloud.store import Store
 from infra.rehearsal.cluster.api import Document
-from infra.rehearsal.cluster.nodes import SIMULATED, NodeGroup
+from infra.rehearsal.cluster.nodes import FABRIC, SIMULATED, NodeGroup
 from infra.rehearsal.cluster.programs import installed_programs
 from infra.rehearsal.cluster.project import make_room_project
-from infra.rehearsal.cluster.room import FABRIC, Room, open_room
+from infra.rehearsal.cluster.room import Room, open_room
 from infra.rehearsal.installed import find_pulumi
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.pulumi_project import PulumiProject, write_stack

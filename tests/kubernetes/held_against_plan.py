@@ -12,11 +12,13 @@ import yaml
 
 from infra.agent.pod_launch import pod_name
 from infra.catalog.load import Catalog
+from infra.inventory.pods import ROUTER_HOST
 from infra.plan.compile import compile_file
 from infra.plan.process import Plan
 from infra.rehearsal.cluster.api import Document
 from infra.rehearsal.cluster.pods import (
     ResolvedPod,
+    endpoints_in,
     is_of_a_daemon_set,
     names_of,
     pods_in,
@@ -52,6 +54,8 @@ def by_host(room: Room, plan: Plan) -> dict[str, ResolvedPod]:
     def look() -> dict[str, ResolvedPod] | None:
         names = names_of(room.api, plan.stack)
         found = {host.name: names.get(host.address, set()) for host in plan.hosts}
+        if ROUTER_HOST in found:  # its name is that of a service with an address of its own
+            found[ROUTER_HOST] = _behind(room, plan, plan.host(ROUTER_HOST).address)
         if any(len(addresses) != 1 or not addresses <= set(pods) for addresses in found.values()):
             return None
         return {name: pods[next(iter(addresses))] for name, addresses in found.items()}
@@ -59,6 +63,12 @@ def by_host(room: Room, plan: Plan) -> dict[str, ResolvedPod]:
     hosts = wait_for("a name for every pod", look)
     assert len({pod.uid for pod in hosts.values()}) == len(pods)
     return hosts
+
+
+def _behind(room: Room, plan: Plan, service: str) -> set[str]:
+    """Pods that a service leads to."""
+    pieces = endpoints_in(room.api, plan.stack)
+    return {address for name, piece in pieces if name == service for address in piece["addresses"]}
 
 
 def uids(hosts: Mapping[str, ResolvedPod], roles: Iterable[str]) -> dict[str, str]:

@@ -12,17 +12,23 @@ from dataclasses import dataclass
 from infra.catalog.schema import Accelerator, Mount
 from infra.errors import HostsFailed
 from infra.rehearsal.cluster.api import Document
-from infra.rehearsal.cluster.pods import ResolvedPod
+from infra.rehearsal.cluster.nodes import FABRIC
+from infra.rehearsal.cluster.pods import ResolvedPod, resolved
+from infra.rehearsal.cluster.unplayed import unplayed
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import LabError
+from infra.render.cluster_facts import EFA_RESOURCE
 from infra.render.container import DeviceAccess, device_options, mount_options
 
 VOLUMES = "/var/lib/kubelet/pods"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-PROBE_S = 60.0
+PROBE_S = 1.0  # of a probe that says nothing else: the API's default
+ASK_S = 60.0
 LAST_LINES = 12
 # containerd's unit says infinity; no pod can ask for another limit.
 OPEN_FILES = "nofile=1048576:1048576"
+CARDS = {FABRIC, EFA_RESOURCE}  # what plugins of cards call them
+IMEX_CHANNELS = "/dev/nvidia-caps-imex-channels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +57,13 @@ class PodContainer:
         """Write its volumes, and start it.
 
         Raises:
-            HostsFailed: the host does not take it.
+            HostsFailed: the host does not take it, or it asks for what is not played.
         """
+        others = unplayed(self.pod.document["spec"])
+        if others:
+            what = f"{self.pod.name} asks its kubelet for what a rehearsal does not play: {', '.join(others)}."
+            fix = "Have infra/rehearsal/cluster play it, or leave it out of the pod."
+            raise HostsFailed(f"simulated host {self.host}", what, fix)
         for volume, files in self.pod.files.items():
             folder = self._folder(volume)
             self._shell(f"mkdir -p {shlex.quote(folder)}")
@@ -69,7 +80,19 @@ class PodContainer:
         asked = self.lab.run(self.host, ["systemctl", "is-active", "--quiet", self.unit])
         return asked.returncode != 0
 
-    def ask(self, words: Sequence[str]) -> tuple[int, str]:
+    def probe(self, asked: Document) -> str:
+        """What a probe finds wrong in its time, "" when it is content."""
+        limit_s = float(asked.get("timeoutSeconds", PROBE_S))
+        if "tcpSocket" in asked:
+            try:
+                self.lab.dial(self.host, int(asked["tcpSocket"]["port"]), limit_s).close()
+            except OSError as error:
+                return f"port {asked['tcpSocket']['port']}: {error}"
+            return ""
+        code, said = self.ask(asked["exec"]["command"], limit_s)
+        return "" if code == 0 else said or f"exit code {code}"
+
+    def ask(self, words: Sequence[str], limit_s: float = ASK_S) -> tuple[int, str]:
         """A command in the container, as probes and `kubectl exec` start it: exit code, and what it said."""
         name = shlex.quote(self.pod.name)
         found = f"pid=$(docker inspect --format '{{{{.State.Pid}}}}' {name})"
@@ -79,7 +102,7 @@ class PodContainer:
             f'{found} && test "$pid" != 0 && exec nsenter --target "$pid" --mount --wd=/ {enter}'
         )
         try:
-            done = self.lab.run(self.host, ["/bin/sh", "-c", script], limit_s=PROBE_S)
+            done = self.lab.run(self.host, ["/bin/sh", "-c", script], limit_s=limit_s)
         except LabError as error:  # a kubelet asks again, too
             return 1, str(error)
         return done.returncode, done.stdout.decode(errors="replace").strip()
@@ -96,7 +119,7 @@ class PodContainer:
     def _words(self) -> list[str]:
         """The command that its runtime is given."""
         container = self.pod.container
-        program, *rest = container["command"]
+        program, *rest = (resolved(word, self.pod.environment) for word in container["command"])
         words = ["docker", "run", f"--name={self.pod.name}", "--pull=never", "--log-driver=none"]
         words += ["--network=host", "--ulimit", OPEN_FILES]
         words += [f"--env-file={self._folder('environment')}"]
@@ -113,8 +136,9 @@ class PodContainer:
         return words
 
     def _devices(self, container: Document) -> list[str]:
-        """What the vendor's device plugin hands out: the devices that the limits name."""
-        pod, limits = self.accelerator.pod, (container.get("resources") or {}).get("limits") or {}
+        """What device plugins and drivers of claims hand out: the devices that limits and claims name."""
+        resources = container.get("resources") or {}
+        pod, limits = self.accelerator.pod, resources.get("limits") or {}
         count = int(limits.get(pod.resource, 0)) if pod is not None else 0
         if not count:
             return []
@@ -125,10 +149,18 @@ class PodContainer:
             "capabilities": (),
             "groups": (),
             "security_options": (),
+            "fabric_devices": tuple(
+                device
+                for device in self.accelerator.container.fabric_devices
+                if (
+                    resources.get("claims")
+                    if device.startswith(IMEX_CHANNELS)
+                    else CARDS & set(limits)
+                )
+            ),
         }
         access = self.accelerator.container.model_copy(update=own)
-        spans_hosts = len(limits) > 1
-        devices = DeviceAccess(access=access, num_devices=count, spans_hosts=spans_hosts)
+        devices = DeviceAccess(access=access, num_devices=count, spans_hosts=True)
         return device_options("docker", devices)
 
     def _mounts(self, container: Document) -> Iterator[str]:

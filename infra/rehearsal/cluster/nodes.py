@@ -17,6 +17,8 @@ _UNTOLD = (
 )
 # Label of every node here.
 SIMULATED = "moe-infra/simulated"
+# What the plugin of RDMA cards calls them here.
+FABRIC = "rdma/hca"
 CPUS, MEMORY, MAX_PODS = "144", "940Gi", "110"
 
 

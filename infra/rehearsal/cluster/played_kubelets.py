@@ -8,28 +8,25 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
 
 from infra.errors import NotReady
-from infra.rehearsal.cluster.api import Api
+from infra.rehearsal.cluster.api import Api, Document
 from infra.rehearsal.cluster.containers import PodContainer
 from infra.rehearsal.cluster.kubelets import pod_path, running_status
 from infra.rehearsal.cluster.pods import ResolvedPod, names_of
 from infra.rehearsal.lab.client import Lab
 
-Probe = Literal["startupProbe", "readinessProbe"]
 LOOK_S, PROBE_EVERY_S = 0.2, 1.0
 NAMES_S = 60.0
 NUM_PROBES = 4
 
 
-def start_pods(api: Api, containers: Sequence[PodContainer], probe: Probe, limit_s: float) -> None:
-    """Start containers, and wait until each is as its probe wants it; one that ends is not started again.
+def start_pods(api: Api, containers: Sequence[PodContainer], limit_s: float) -> None:
+    """Start containers, and wait until each has passed its probes; one that ends is not started again.
 
     Args:
         api: of the cluster, which is told of every pod that is ready.
         containers: one per pod.
-        probe: that is asked.
         limit_s: how long each may take.
 
     Raises:
@@ -38,15 +35,16 @@ def start_pods(api: Api, containers: Sequence[PodContainer], probe: Probe, limit
     with ThreadPoolExecutor(max_workers=NUM_PROBES) as pool:
         list(pool.map(PodContainer.start, containers))
     left, until = list(containers), time.monotonic() + limit_s
+    probes = {each.pod.uid: _probes(each.pod.container) for each in containers}
 
-    def ask(container: PodContainer) -> tuple[int, str]:
-        return container.ask(container.pod.container[probe]["exec"]["command"])
+    def ask(container: PodContainer) -> str:
+        return _ask(container, probes[container.pod.uid])
 
     with ThreadPoolExecutor(max_workers=NUM_PROBES) as pool:
         while left:
             asked = list(zip(left, pool.map(ask, left), strict=True))
-            for container, (code, said) in asked:
-                if code == 0:
+            for container, said in asked:
+                if not said:
                     tell(api, container.pod, is_ready=True)
                     left.remove(container)
                 elif container.has_ended():
@@ -60,6 +58,21 @@ def start_pods(api: Api, containers: Sequence[PodContainer], probe: Probe, limit
     for container in containers:  # who was ready first may be gone by now
         if container.has_ended():
             raise _ended(container)
+
+
+def _ask(container: PodContainer, probes: list[Document]) -> str:
+    """What is wrong, "" where nothing is; probes that were content are taken away: they are asked once."""
+    while probes:
+        said = container.probe(probes[0])
+        if said:
+            return said
+        probes.pop(0)
+    return ""
+
+
+def _probes(container: Document) -> list[Document]:
+    """A kubelet asks whether a container has started, and only then whether it is ready."""
+    return [container[name] for name in ("startupProbe", "readinessProbe") if name in container]
 
 
 def _ended(container: PodContainer) -> NotReady:

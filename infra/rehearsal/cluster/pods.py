@@ -11,6 +11,7 @@ from typing import Any
 
 from infra.rehearsal.cluster.api import Api, Document
 
+HEADLESS = "None"  # what such a service has for an address
 _BY_KEY = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
@@ -106,19 +107,33 @@ def is_of_a_daemon_set(pod: Document) -> bool:
 
 
 def names_of(api: Api, namespace: str) -> dict[str, set[str]]:
-    """Pod addresses by name, as the cluster's DNS answers (its source: endpoint slices).
+    """Addresses by name, as the cluster's DNS answers (its source: services and endpoint slices).
 
-    A service's own name leads to all of its pods, `<hostname>.<service>` to one. Services with an address of their own
-    lead to it, and through it to the same pods.
+    The name of a headless service leads to those of its pods that are ready, `<hostname>.<service>` to one; the
+    endpoint controller calls all of them ready where `publishNotReadyAddresses` says so. The name of any other
+    service leads to its own address, and to no pod's.
+    Source: coredns/plugin/kubernetes/object/endpoint.go v1.12 (`endpointsliceReady`).
     """
-    found: dict[str, set[str]] = {}
-    for piece in api.items(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"):
-        service = piece["metadata"]["labels"]["kubernetes.io/service-name"]
-        for endpoint in piece.get("endpoints") or ():
+    services = api.items(f"/api/v1/namespaces/{namespace}/services")
+    own = {each["metadata"]["name"]: each["spec"].get("clusterIP") for each in services}
+    found = {name: {address} for name, address in own.items() if address not in (None, HEADLESS)}
+    for service, endpoint in endpoints_in(api, namespace):
+        if (
+            own.get(service) == HEADLESS
+            and endpoint.get("conditions", {}).get("ready") is not False
+        ):
             hostname = endpoint.get("hostname")
             for name in (service, *([f"{hostname}.{service}"] if hostname else [])):
                 found.setdefault(name, set()).update(endpoint["addresses"])
     return found
+
+
+def endpoints_in(api: Api, namespace: str) -> Iterator[tuple[str, Document]]:
+    """Every endpoint of a namespace, behind the name of its service."""
+    for piece in api.items(f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"):
+        service = piece["metadata"]["labels"]["kubernetes.io/service-name"]
+        for endpoint in piece.get("endpoints") or ():
+            yield service, endpoint
 
 
 def _files(api: Api, namespace: str, volume: Document) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ from infra.rehearsal.cluster.control_plane import (
     start_control_plane,
 )
 from infra.rehearsal.cluster.kubelets import Kubelets
-from infra.rehearsal.cluster.nodes import NodeGroup, node_documents
+from infra.rehearsal.cluster.nodes import FABRIC, NodeGroup, node_documents
 from infra.rehearsal.cluster.programs import Programs, installed_programs
 from infra.rehearsal.cluster.set_controllers import (
     install_definitions,
@@ -34,7 +34,6 @@ from infra.rehearsal.cluster.set_controllers import (
 
 NODES = "/api/v1/nodes"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
-FABRIC = "rdma/hca"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
