@@ -38,6 +38,40 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
                 fix="Make them equal.",
                 process=decode.id,
             )
+    ours, ours_why = _chosen_backend(view, prefill)
+    theirs, theirs_why = _chosen_backend(view, decode)
+    if view.family == "vllm" and ours and theirs and ours != theirs:
+        what = (
+            f"vLLM chooses {ours} on prefill ({ours_why}) and {theirs} on decode ({theirs_why}): the KV handshake "
+            "would fail."
+        )
+        fix = "Name one back end that both have as attention-backend in the flags of both roles."
+        field = "roles.decode.flags.attention-backend"
+        yield Finding(field=field, what=what, fix=fix, process=decode.id)
+
+
+def _chosen_backend(view: PlanView, process: Process) -> tuple[str, str]:
+    """The attention back end that vLLM takes by itself, and why; empty where that is not known, or one is asked for.
+
+    Sources: vllm platforms/cuda.py, rocm.py@0.26.0, 0.33.0. FlashInfer's kernels have no part in decode contexts.
+    """
+    flags, accelerator = view.flags(process), view.accelerator(process)
+    config = as_map(flags.get("attention-config"))
+    if view.checkpoint is None or flags.get("attention-backend") or config.get("backend"):
+        return "", ""
+    if accelerator.vendor == "amd":
+        switches = {"VLLM_ROCM_USE_AITER": "0", "VLLM_ROCM_USE_AITER_MLA": "1"}
+        found = {name: process.env.get(name, default) for name, default in switches.items()}
+        is_on = all(value.lower() in ("1", "true") for value in found.values())
+        why = ", ".join(f"{name}={value}" for name, value in found.items())
+        return "ROCM_AITER_MLA" if is_on else "TRITON_MLA", why
+    if accelerator.vendor != "nvidia":
+        return "", ""
+    contexts = view.size(process, "decode-context-parallel-size")
+    why = f"on {accelerator.id} with --decode-context-parallel-size {contexts}"
+    if accelerator.generation != "blackwell":
+        return "FLASH_ATTN_MLA", why
+    return "CUTLASS_MLA" if contexts > 1 else "FLASHINFER_MLA", why
 
 
 def connector_known(view: PlanView) -> Iterator[Finding]:

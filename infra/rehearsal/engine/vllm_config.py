@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zlib
 from functools import cache
-from typing import Any
 
 from . import ascend_config, catalogue, kv_transfer, memory, parallel
 from .catalogue import JsonFields
 from .checkpoint import Checkpoint, check_architecture, read_checkpoint
 from .combinations import Look, check_combinations, settings_of
 from .command_line import Arguments, Grammar
+from .compatibility import compatibility_hash, uses_aiter
 from .environment import check_internal_port, check_names, is_on, read_addresses
 from .failures import Failed, Refused, in_class, invalid
 from .json_fields import UnknownGraphMode, validation_error
@@ -303,11 +301,8 @@ def _check_heads(
     if world.vendor != "amd" or not checkpoint.is_mla:
         return
     per_device = heads // tensor
-    is_aiter = is_on(environ, "VLLM_ROCM_USE_AITER") and is_on(
-        environ, "VLLM_ROCM_USE_AITER_MLA", default=True
-    )
+    is_aiter = uses_aiter(args, version, environ)
     if version < (0, 18):
-        is_aiter = is_aiter or args["block_size"] == 1
         is_supported = per_device in (16, 128)
     elif version < (0, 22):
         is_supported = per_device in (4, 8) or (
@@ -367,28 +362,9 @@ def _settings(
         cache_dtype=args["kv_cache_dtype"],
         block_size=int(args["block_size"] or (64 if checkpoint.is_mla else 16)),
         kv_tokens=0,
-        compatibility_hash=_compatibility_hash(args, release, checkpoint),
+        compatibility_hash=compatibility_hash(args, release, checkpoint, world, environ),
         shown={},
     )
-
-
-def _compatibility_hash(args: Arguments, release: Release, checkpoint: Checkpoint) -> str:
-    """Return NIXL's hash: what must be equal on prefill and decode."""
-    factors: dict[str, Any] = {
-        "vllm_version": release.version,
-        "plugin": release.plugin,
-        "model": checkpoint.path,
-        "dtype": args["dtype"],
-        "layers": checkpoint.num_layers,
-        "attention_backend": str(args["attention_backend"]),
-        "cache_dtype": args["kv_cache_dtype"],
-        "is_hybrid_cache_disabled": args["disable_hybrid_kv_cache_manager"],
-    }
-    config = args["speculative_config"]
-    if release.numbers >= (0, 33) and isinstance(config, dict):
-        factors["draft"] = [config.get("model"), config.get("method")]
-    text = json.dumps(factors, sort_keys=True, default=str)
-    return "".join(f"{zlib.crc32(f'{part}{text}'.encode()):08x}" for part in range(8))
 
 
 def _draft_bytes(args: Arguments) -> int:

@@ -148,12 +148,20 @@ def ask_briefly(port: int, params: dict[str, Any]) -> None:
     urllib.request.urlopen(request, timeout=0.5)  # noqa: S310 - loopback
 
 
-@pytest.mark.parametrize("flags", [("--kv-cache-dtype", "fp8"), ("--dtype", "float16")])
+@pytest.mark.parametrize(
+    ("accelerator", "flags"),
+    [
+        ("h200", ("--kv-cache-dtype", "fp8")),
+        ("h200", ("--dtype", "float16")),
+        ("gb200", ()),  # where vLLM takes another attention back end by itself
+    ],
+)
 def test_incompatible_engines_do_not_share_kv(
-    lab: Lab, kimi: Path, tmp_path: Path, flags: tuple[str, ...]
+    lab: Lab, kimi: Path, tmp_path: Path, accelerator: str, flags: tuple[str, ...]
 ) -> None:
     prefill, first = start_vllm(lab, make_state(tmp_path / "p"), kimi, "kv_producer")
-    decode, second = start_vllm(lab, make_state(tmp_path / "d"), kimi, "kv_consumer", *flags)
+    state = make_state(tmp_path / "d", accelerator=accelerator)
+    decode, second = start_vllm(lab, state, kimi, "kv_consumer", *flags)
     wait_healthy(prefill, first)
     wait_healthy(decode, second)
     assert chat(second, PROMPT, kv_transfer_params=prefill_by_hand(first))[0] == 500
