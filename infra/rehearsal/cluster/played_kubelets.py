@@ -110,7 +110,8 @@ def publish_names(
         if time.monotonic() > until:
             found = ", ".join(sorted(names.get(wrong[0], ()))) or "nothing"
             what = f"It leads to {found}; {wanted[wrong[0]].name} is at {wanted[wrong[0]].address}."
-            raise NotReady(wrong[0], what, "A service's labels choose other pods.")
+            fix = "Its service chooses other pods, or none that is ready, and publishes no others."
+            raise NotReady(wrong[0], what, fix)
         time.sleep(LOOK_S)
     # as a resolver with the cluster's search path finds them, and written out
     lines = "".join(
