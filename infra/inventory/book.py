@@ -70,7 +70,7 @@ def serving_hosts(
     named = {host.name: host for host in inventory.hosts}
     if all(name in named for name, _ in wanted):
         return {name: named[name] for name, _ in wanted}
-    _refuse_other_roles({role for _, role in wanted}, inventory)
+    refuse_other_roles({role for _, role in wanted}, inventory)
     matched: dict[str, InventoryHost] = {}
     taken: set[str] = set()
     members = {role: iter(_members(role, inventory)) for _, role in wanted}
@@ -84,7 +84,7 @@ def serving_hosts(
     return matched
 
 
-def _refuse_other_roles(roles: set[str], inventory: Inventory) -> None:
+def refuse_other_roles(roles: set[str], inventory: Inventory) -> None:
     """Refuse the inventory of a stack with other roles: its groups say that its hosts serve those.
 
     Raises:

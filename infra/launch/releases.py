@@ -78,6 +78,18 @@ def read_releases(
     return dict(read_recorded(fleet, hosts, stack, timeout_s=timeout_s).releases)
 
 
+def stacks_there(
+    fleet: Fleet, hosts: Sequence[str], stack: str, *, timeout_s: float
+) -> tuple[str, ...]:
+    """The other stacks of which those hosts that can be asked hold a release, by name."""
+    request = {"operation": "releases", "stack": stack}
+    found: set[str] = set()
+    for answer in fleet.ask(dict.fromkeys(hosts, request), timeout_s=timeout_s).values():
+        records = {} if isinstance(answer, InfraError) else answer.get("records")
+        found |= set(records) if isinstance(records, Mapping) else set()
+    return tuple(sorted(found - {stack}))
+
+
 def find_kept(
     fleet: Fleet, hosts: Sequence[str], wanted: tuple[str, str], *, timeout_s: float
 ) -> KeptRelease:

@@ -13,7 +13,8 @@ from infra.remote.failures import HostFailure, failure_table
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.recorded_hosts import open_recorded, refuse_unknown_stack
+from infra.tasks.recorded_hosts import open_recorded
+from infra.tasks.wrong_choice import refuse_wrong_choice
 
 
 def run(options: Options, output: Output) -> int:
@@ -24,7 +25,7 @@ def run(options: Options, output: Output) -> int:
         with tempfile.TemporaryDirectory(prefix="moe-infra-bundle-") as folder:
             found = collect(reached.streams.open_stream, reached.hosts, reached.name, Path(folder))
             if not knows_stack(found):
-                refuse_unknown_stack(options)
+                refuse_wrong_choice(options)
             try:
                 findings = write_archive(target, reached.name, found)
             except OSError as error:

@@ -8,8 +8,10 @@ from infra.launch.fleet import SystemClock
 from infra.launch.take_down import take_down
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
+from infra.tasks.other_stacks import others_there
 from infra.tasks.output import SCHEMA_VERSION, Output, with_failures
-from infra.tasks.recorded_hosts import open_recorded, refuse_unknown_stack
+from infra.tasks.recorded_hosts import open_recorded
+from infra.tasks.wrong_choice import refuse_wrong_choice
 
 
 def run(options: Options, output: Output) -> int:
@@ -22,8 +24,9 @@ def run(options: Options, output: Output) -> int:
             again = f"fab down {same_choice(options)}"
             output.message(f"Not down yet: `{again}` goes on from what it finds.")
             raise
+        others = "" if done.was_there else others_there(reached)
     if not done.was_there:
-        refuse_unknown_stack(options)
+        refuse_wrong_choice(options)
     num, again = len(reached.hosts) - len(done.away), same_choice(options)
     document: dict[str, object] = {"schema_version": SCHEMA_VERSION, "stack": reached.name}
     document |= {"ok": True, "was_there": done.was_there}
@@ -31,7 +34,7 @@ def run(options: Options, output: Output) -> int:
     output.data(
         f"{reached.name} is down on {num} hosts."
         if done.was_there
-        else f"Nothing of {reached.name} was on these {num} hosts."
+        else f"Nothing of {reached.name} was on these {num} hosts.{others}"
     )
     if done.away:
         output.failed_hosts(done.away, len(reached.hosts))

@@ -18,7 +18,8 @@ from infra.remote.failures import failure_table
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
-from infra.tasks.recorded_hosts import ReachedStack, open_recorded, refuse_unknown_stack
+from infra.tasks.recorded_hosts import ReachedStack, open_recorded
+from infra.tasks.wrong_choice import refuse_wrong_choice
 
 DEFAULT_LINES = 50
 _SECOND_US = 1_000_000
@@ -41,7 +42,7 @@ def run(options: Options, output: Output) -> int:
     if not failures:
         _judge_choice(query, merge)
         if not merge.processes:
-            refuse_unknown_stack(options)
+            refuse_wrong_choice(options)
             output.message(f"Nothing of {reached.name} is on these {len(reached.hosts)} hosts.")
     missing = {failure.host: failure.error.what for failure in failures}
     shown.end(ok=bool(merge.processes) and not failures, missing=missing)

@@ -107,12 +107,3 @@ def open_recorded(options: Options, *, changes: str | None = None) -> Iterator[R
             return
         with holding_lease(options, changes, fleet, name, reached.hosts) as held:
             yield replace(reached, fleet=held)
-
-
-def refuse_unknown_stack(options: Options) -> None:
-    """Refuse a stack that neither a file nor the hosts know: for tasks that found nothing of it there.
-
-    Raises:
-        ProblemsFound: no file is of this name; it names the nearest.
-    """
-    find_stack(options.text("file") or chosen_name(options))

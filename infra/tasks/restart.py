@@ -20,9 +20,9 @@ from infra.tasks.recorded_hosts import (
     holding_lease,
     open_fleet,
     open_recorded,
-    refuse_unknown_stack,
 )
 from infra.tasks.status import group_words, status_table
+from infra.tasks.wrong_choice import refuse_wrong_choice
 
 
 def run(options: Options, output: Output) -> int:
@@ -94,7 +94,7 @@ def _recorded_release(options: Options) -> str:
         )
     where, again = f"stack {reached.name}", same_choice(options)
     if not recorded.releases:
-        refuse_unknown_stack(options)
+        refuse_wrong_choice(options)
         what = "Nothing of it is on its hosts, so nothing can be restarted."
         raise PrerequisiteError(where, what, f"Run `fab up {again}`.")
     held = {host: release.release for host, release in recorded.releases.items()}

@@ -19,8 +19,10 @@ from infra.launch.observation import (
 from infra.launch.releases import HASH_SHOWN, read_recorded
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
+from infra.tasks.other_stacks import others_there
 from infra.tasks.output import Output, table
-from infra.tasks.recorded_hosts import ReachedStack, open_recorded, refuse_unknown_stack
+from infra.tasks.recorded_hosts import ReachedStack, open_recorded
+from infra.tasks.wrong_choice import refuse_wrong_choice
 
 WATCH_S = 2.0
 # To the upper left corner, and everything below it away.
@@ -38,8 +40,9 @@ def run(options: Options, output: Output) -> int:
             _watch(reached, output)
         rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
         half = _half_installed(reached, rows)
+        others = "" if rows or half else others_there(reached)
     if not rows and not half:
-        refuse_unknown_stack(options)
+        refuse_wrong_choice(options)
     document = status_document(reached.name, rows)
     if away := [row for row in rows if row.state == UNKNOWN]:
         document["errors"] = [
@@ -55,7 +58,7 @@ def run(options: Options, output: Output) -> int:
         )
     if not rows:
         nothing = f"Nothing of {reached.name} runs on these {len(reached.hosts)} hosts."
-        output.message(nothing if half else nothing.replace(" runs ", " is "))
+        output.message(nothing if half else nothing.replace(" runs ", " is ") + others)
         output.next_command(f"fab up {same_choice(options)}")
         return NotReady.exit_code
     output.data(status_table(rows))

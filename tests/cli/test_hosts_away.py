@@ -47,6 +47,14 @@ class Site:
         """A task of hosts that are named on the command line."""
         return run(FAB, "-S", str(self.ssh_config), "-H", f"{UP},{AWAY}", *words)
 
+    def leave_out(self, group: str) -> None:
+        """Have the inventory list the host that answers alone, in a group."""
+        hosts = json.loads(self.inventory.read_text())["all"]["hosts"]
+        children = {group: {"hosts": {UP: hosts[UP]}}}
+        self.inventory.write_text(
+            json.dumps({"all": {"hosts": {UP: hosts[UP]}, "children": children}})
+        )
+
     def error(self) -> dict[str, str]:
         """What is said of the host that is out of reach."""
         what = REFUSES.format(self.refused)
@@ -121,6 +129,22 @@ def test_down_clears_who_answers_and_names_who_does_not(site: Site) -> None:
         "schema_version": 1, "stack": STACK, "ok": False, "was_there": False, "errors": [site.error()],
     }  # fmt: skip
     assert "What runs there may go on" in done.stderr
+
+
+def test_nothing_of_a_stack_is_no_reason_to_believe_that_it_is_down(site: Site) -> None:
+    """An operator has typed the inventory of another stack: it names the stacks that are there, or other roles."""
+    site.leave_out("unified")
+    record = site.root / "etc/moe-infra/a3-dp4tp4/release.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    for task in ("down", "status"):
+        done = site.fab(task)
+        assert f"Nothing of {STACK} " in done.stdout + done.stderr
+        assert "these 1 hosts. They hold a3-dp4tp4." in done.stdout + done.stderr
+    site.leave_out("decode")
+    done = site.fab("down")
+    assert done.returncode == 2
+    assert "The inventory has hosts for decode; the stack's role is unified." in done.stderr
 
 
 def test_of_several_that_are_away_each_is_told_with_its_own_reason(site: Site) -> None:
