@@ -96,15 +96,11 @@ class Contents:
     """What the tests ask of a module's text: kept, where whole trees of all modules would fill a gigabyte.
 
     Args:
-        impure: line and name of what reads a clock, the environment or the working directory.
         functions: (name, lines).
-        texts: string constants.
     """
 
     imports: tuple[Import, ...]
-    impure: tuple[str, ...]
     functions: tuple[tuple[str, int], ...]
-    texts: frozenset[str]
     num_lines: int
     docstring: str | None
 
@@ -115,21 +111,15 @@ def contents(name: str) -> Contents:
     path = modules()[name]
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    impure, functions, texts = [], [], set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant):
-            if isinstance(node.value, str):
-                texts.add(node.value)
-        elif isinstance(node, ast.Attribute):
-            if node.attr in IMPURE_CALLS:
-                impure.append(f"{node.lineno} {node.attr}")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            functions.append((node.name, (node.end_lineno or node.lineno) - node.lineno + 1))
+    statements = tuple(_statements(tree, in_function=False))
+    functions = [
+        (node.name, (node.end_lineno or node.lineno) - node.lineno + 1)
+        for node, _ in statements
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     return Contents(
-        imports=tuple(_imports_of(name, path, tree)),
-        impure=tuple(impure),
+        imports=tuple(_imports_of(name, path, statements)),
         functions=tuple(functions),
-        texts=frozenset(texts),
         num_lines=len(text.splitlines()),
         docstring=ast.get_docstring(tree),
     )
@@ -140,12 +130,14 @@ def imports() -> tuple[Import, ...]:
     return tuple(each for name in modules() for each in contents(name).imports)
 
 
-def _imports_of(name: str, path: Path, tree: ast.Module) -> Iterator[Import]:
+def _imports_of(
+    name: str, path: Path, statements: tuple[tuple[ast.stmt, bool], ...]
+) -> Iterator[Import]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node, in_function in _import_statements(tree, in_function=False):
+    for node, in_function in statements:
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
-        else:
+        elif isinstance(node, ast.ImportFrom):
             above = (
                 package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             )
@@ -154,20 +146,25 @@ def _imports_of(name: str, path: Path, tree: ast.Module) -> Iterator[Import]:
             targets = [
                 f"{base}.{a.name}" if f"{base}.{a.name}" in modules() else base for a in node.names
             ]
+        else:
+            continue
         for target in dict.fromkeys(targets):
             yield Import(name, target, node.lineno, in_function)
 
 
-def _import_statements(
-    above: ast.AST, *, in_function: bool
-) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
-    """Every import below a node, and whether it stands inside a function; expressions hold none."""
+def _statements(above: ast.AST, *, in_function: bool) -> Iterator[tuple[ast.stmt, bool]]:
+    """Every statement below a node, and whether it stands inside a function; expressions hold none."""
     inside = in_function or isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef)
     for node in ast.iter_child_nodes(above):
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, ast.stmt):
             yield node, inside
-        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
-            yield from _import_statements(node, in_function=inside)
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from _statements(node, in_function=inside)
+
+
+def nodes(name: str) -> Iterator[ast.AST]:
+    """All that a module holds, expressions too."""
+    return ast.walk(ast.parse(modules()[name].read_text(encoding="utf-8")))
 
 
 def room(name: str) -> str:
@@ -225,10 +222,11 @@ def test_the_core_computes_and_does_not_act() -> None:
 
 def test_the_core_reads_no_clock_no_environment_and_no_working_directory() -> None:
     found = [
-        f"{name}:{each}"
+        f"{name}:{node.lineno} {node.attr}"
         for name in modules()
         if room(name) in CORE
-        for each in contents(name).impure
+        for node in nodes(name)
+        if isinstance(node, ast.Attribute) and node.attr in IMPURE_CALLS
     ]
     assert found == []
 
@@ -409,8 +407,10 @@ def test_the_documents_table_names_files_that_exist() -> None:
 def test_a_sysctl_is_data_and_no_python() -> None:
     holders = [
         name
-        for name in modules()
-        if room(name) not in {"rehearsal", "agent"} and "vm.swappiness" in contents(name).texts
+        for name, path in modules().items()
+        if room(name) not in {"rehearsal", "agent"}
+        and "swappiness" in path.read_text(encoding="utf-8")
+        and any(isinstance(n, ast.Constant) and n.value == "vm.swappiness" for n in nodes(name))
     ]
     assert holders == []
 

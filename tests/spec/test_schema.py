@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -27,8 +28,14 @@ roles: {unified: {tensor_parallel: 4}}
 """
 
 
+@cache
+def validator() -> Draft202012Validator:
+    """The schema, made once."""
+    return Draft202012Validator(stack_schema())
+
+
 def errors(text: str) -> list[str]:
-    found = Draft202012Validator(stack_schema()).iter_errors(parse_yaml(text))
+    found = validator().iter_errors(parse_yaml(text))
     return [error.message for error in found]
 
 
