@@ -11,6 +11,8 @@ from infra.errors import Problem
 from infra.plan.process import Plan
 from infra.spec.load import LoadedStack, nearest
 
+DERIVED_FIELD = "derived-field"
+
 
 def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Problem, ...]:
     """Every finding about a compiled stack, at the line that was written, by line."""
@@ -25,6 +27,14 @@ def judge_plan(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
     view = view_plan(plan, catalog)
     problems = [_in_plan(rule, finding, file) for rule, finding in find_all(view)]
     return tuple(sorted(problems, key=lambda problem: problem.severity))
+
+
+def contradictions(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
+    """Derived fields of a plan document that its own command lines contradict."""
+    rule = RULES[DERIVED_FIELD]
+    return tuple(
+        _in_plan(DERIVED_FIELD, found, file) for found in rule.check(view_plan(plan, catalog))
+    )
 
 
 def find_all(view: PlanView) -> list[tuple[str, Finding]]:

@@ -43,9 +43,10 @@ def parsers_registered(view: PlanView) -> Iterator[Finding]:
 
 def _calling_tools(view: PlanView) -> Iterator[Process]:
     """One process of each role and tool parser that looks the parser up: a headless one does not."""
-    seen: set[tuple[str, object]] = set()
+    seen: set[tuple[str, str]] = set()
     for process in view.where(lambda each: view.flags(each).get("enable-auto-tool-choice")):
-        key = (process.role, view.flags(process).get("tool-call-parser"))
+        # as text: a hand-edited plan may have a map there
+        key = (process.role, str(view.flags(process).get("tool-call-parser")))
         if key not in seen and view.answers_requests(process):
             seen.add(key)
             yield process
@@ -55,7 +56,7 @@ def _unregistered(
     view: PlanView, process: Process, name: str, known: frozenset[str]
 ) -> Iterator[Finding]:
     value = view.flags(process).get(name)
-    if value is not None and value not in known:
+    if value is not None and str(value) not in known:
         what = f"{view.plan.engine.name} {view.plan.engine.version} has no {name} {value}."
         field = f"roles.{process.role}.flags.{name}"
         fix = f"Use one of {', '.join(sorted(known))}."
@@ -72,7 +73,7 @@ def quantization_registered(view: PlanView) -> Iterator[Finding]:
         known.add("ascend")
     for process in view.variants:
         method = view.flags(process).get("quantization")
-        if method is not None and known and method not in known:
+        if method is not None and known and str(method) not in known:
             what = f"{view.release.engine} {view.release.version} knows no quantisation {method}."
             field = f"roles.{process.role}.flags.quantization"
             fix = "Leave it out (the checkpoint says which), or name one of the release's."

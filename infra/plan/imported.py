@@ -1,21 +1,26 @@
 """A plan document read back: `--plan FILE`, hand-edited or imported."""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infra.catalog.schema import Mount
+from infra.engines.capabilities import CAPABILITIES
 from infra.engines.reading import Bind
 from infra.errors import Problem, ProblemsFound
 from infra.plan.document import SCHEMA_VERSION
 from infra.plan.process import Connect, Plan, PlanEngine, PlanHost, Process
 from infra.spec.stack import EngineName, Platform, Runtime
+from infra.spec.stack_files import STACK_NAME
 
 MAX_BYTES = 50_000_000
+# JSON's spelling of a zero byte and of half a character: neither can stand in a command line or a file.
+_UNWRITABLE = re.compile(r"\\u(0000|[dD][89a-fA-F])")
 
 
 class _Row(BaseModel):
@@ -98,18 +103,38 @@ def read_plan(path: Path) -> Plan:
     """
     file = str(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
+        with path.open("rb") as opened:
+            data = opened.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise ProblemsFound(
                 (_problem(file, "", f"The plan is larger than {MAX_BYTES} bytes."),)
             )
-        document = json.loads(path.read_text(encoding="utf-8"))
+        text = data.decode("utf-8")
+        document = json.loads(text)
     except OSError as error:
         raise ProblemsFound(
             (_problem(file, "", f"The plan cannot be read: {error.strerror}."),)
         ) from error
     except (ValueError, RecursionError) as error:
         raise ProblemsFound((_problem(file, "", f"The plan is not JSON: {error}."),)) from error
+    if _UNWRITABLE.search(text) and (wrong := next(_unwritable(document, ()), None)):
+        what = "The value holds a zero byte or half a character, which no command line can."
+        raise ProblemsFound((_problem(file, ".".join(wrong), what),))
     return parse_plan(document, file)
+
+
+def _unwritable(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Where texts stand that no file and no command line can hold."""
+    if isinstance(value, str):
+        if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+            yield path
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _unwritable(key, path)
+            yield from _unwritable(each, (*path, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _unwritable(each, (*path, str(index)))
 
 
 def parse_plan(document: object, file: str) -> Plan:
@@ -154,6 +179,18 @@ def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
     """Names that nothing else of the document can be told by."""
     known = {host.name for host in read.hosts}
     found = []
+    if not STACK_NAME.fullmatch(read.stack):
+        what = f"The name {read.stack!r} becomes part of paths and units on the hosts."
+        fix = "Letters, digits, `.`, `_` and `-`, a letter or digit first, at most 64."
+        found.append(_problem(file, "stack", what, fix))
+    if strange := [name for name in read.capabilities if name not in CAPABILITIES]:
+        what = f"{', '.join(strange)} is no capability."
+        found.append(_problem(file, "capabilities", what, f"Use {', '.join(CAPABILITIES)}."))
+    for process in read.processes:
+        if process.host in known and not _is_own_id(process):
+            of = "router/0" if process.kind == "router" else f"{process.host}/0"
+            what = f"{process.id!r} is no id of such a process on {process.host}."
+            found.append(_problem(file, "processes", what, f"Write HOST/INDEX: {of}."))
     if not any(process.kind == "engine" for process in read.processes):
         found.append(_problem(file, "processes", "The plan has no engine process."))
     if strays := [process.id for process in read.processes if process.host not in known]:
@@ -167,6 +204,13 @@ def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
         if twice := [name for name, times in Counter(listed).items() if times > 1]:
             found.append(_problem(file, field, f"{', '.join(twice)} written twice."))
     return tuple(found)
+
+
+def _is_own_id(process: _Process) -> bool:
+    """Whether an id names the process's host and its number there, which its folder and unit are called after."""
+    place, _, index = process.id.rpartition("/")
+    named = "router" if process.kind == "router" else process.host
+    return place == named and re.fullmatch(r"0|[1-9][0-9]{0,5}", index) is not None
 
 
 def _process(read: _Process) -> Process:
@@ -191,8 +235,9 @@ def _process(read: _Process) -> Process:
     )
 
 
-def _problem(file: str, field: str, what: str) -> Problem:
-    fix = "Write one with `fab plan --json --stack NAME`."
+def _problem(
+    file: str, field: str, what: str, fix: str = "Write one with `fab plan --json --stack NAME`."
+) -> Problem:
     return Problem(
         rule="plan-document", severity="error", field=field, what=what, fix=fix, file=file
     )

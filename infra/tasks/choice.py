@@ -95,5 +95,9 @@ def needed_inventory(options: Options, stack_name: str) -> Inventory:
 def one_stack(*, both: bool) -> StackError:
     """The refusal of both --stack and --file, or of neither."""
     what = "Both --stack and --file were given." if both else "No stack was named."
-    fix = "Add --stack NAME or --file PATH; `fab stacks` lists the shipped ones."
+    fix = (
+        "Leave one of them out."
+        if both
+        else "Add --stack NAME or --file PATH; `fab stacks` lists the shipped ones."
+    )
     return StackError("command line", what, fix)

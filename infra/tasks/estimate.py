@@ -55,6 +55,8 @@ def run(options: Options, output: Output) -> int:
     price = estimates[0].price
     _refuse_reserved(price, asked.num_reserved, estimates[0].num_hosts)
     end = None
+    if until is not None:
+        _refuse_until(until, price)
     if until and price.kind:
         is_eks = stack.spec.platform == "aws-eks"
         end = reservation_end(until, datetime.now(UTC), price.kind, are_managed_nodes=is_eks)
@@ -91,16 +93,37 @@ def _refuse_reserved(price: HourlyPrice, num_reserved: int | None, num_hosts: in
     """
     if num_reserved is None:
         return
-    if price.kind in (None, "on-demand"):
-        what = "The stack's machines come from no reservation."
-        fix = "Leave it out, or set capacity.kind: --set capacity.kind=capacity-block."
-        raise StackError("--reserved", what, fix)
+    _refuse_unreserved("--reserved", price)
     if num_reserved > MAX_RESERVED:
         what = f"{num_reserved} machines are more than any reservation holds."
         raise StackError("--reserved", what, "Write the number that you hold.")
     if num_reserved < num_hosts:
         what = f"{num_reserved} machines do not hold the stack: it takes {num_hosts}."
         raise StackError("--reserved", what, f"Reserve {num_hosts}, or change the stack.")
+
+
+def _refuse_unreserved(option: str, price: HourlyPrice) -> None:
+    """Refuse what is said of a reservation where machines come from none.
+
+    Raises:
+        StackError: they do.
+    """
+    if price.kind in (None, "on-demand"):
+        what = "The stack's machines come from no reservation."
+        fix = "Leave it out, or set capacity.kind: --set capacity.kind=capacity-block."
+        raise StackError(option, what, fix)
+
+
+def _refuse_until(until: datetime, price: HourlyPrice) -> None:
+    """Refuse the end of a reservation that is over, or that the stack cannot have.
+
+    Raises:
+        StackError: it is over, or machines are not reserved.
+    """
+    _refuse_unreserved("--until", price)
+    if until <= datetime.now(UTC):
+        what = f"{until:%Y-%m-%dT%H:%M:%SZ} is over."
+        raise StackError("--until", what, "Write when the reservation ends.")
 
 
 def _until(options: Options) -> datetime | None:

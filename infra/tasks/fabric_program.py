@@ -19,6 +19,7 @@ NOT_OURS = {
     "prompt-for-passphrase": "Add the key to ssh-agent: `ssh-add PATH`.",
     "connect-timeout": "A host has a limit of its own; ConnectTimeout in an ssh_config sets another.",
     "command-timeout": "Tasks have limits of their own, and say what they wait for.",
+    "config": "Tasks read stacks, inventories and ssh_configs, and no configuration of Fabric's.",
 }
 # What only says how the hosts of -H are reached, and where an inventory says it.
 WITH_HOSTS = {
@@ -61,6 +62,8 @@ class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishe
                     f"{context.name} takes its hosts from --inventory.",
                     "-H is for `fab -H HOST -- COMMAND` and `fab -H HOST tune-hosts`.",
                 )
+            if context.args["hosts"].value:
+                refuse("-H and --hosts both name hosts.", "Leave one of them out.")
             context.args["hosts"].value = self.args["hosts"].value
             for path in self.args["identity"].value:
                 context.args["identity"].value = path

@@ -63,7 +63,7 @@ def _query(options: Options, output: Output) -> LogQuery:
     follows, since, lines = (
         options.is_on("follow"),
         options.text("since"),
-        options.number("lines"),
+        options.count("lines"),
     )
     if follows and output.wants_json:
         what = "--json prints one document, --follow never ends."
@@ -73,7 +73,7 @@ def _query(options: Options, output: Output) -> LogQuery:
         process=options.text("rank"),
         role=options.text("role"),
         grep=options.text("grep"),
-        lines=default if lines is None else int(lines),
+        lines=default if lines is None else lines,
         since=since,
         follow=follows,
     )

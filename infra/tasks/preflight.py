@@ -38,6 +38,7 @@ _TONES: dict[str, Tone] = {"block": "bad", "warn": "warn", "pass": "good"}
 def run(options: Options, output: Output) -> int:
     """Look at every host in three waves, and judge; no host is changed."""
     catalog = Catalog()
+    imex_s, join_s = options.number("timeout") or IMEX_S, options.number("join") or JOIN_S
     compiled = compile_for_hosts(options, catalog)
     refuse_problems(compiled, catalog, output)
     path = facts_path(inventory_path(options, compiled.plan.stack))
@@ -46,7 +47,6 @@ def run(options: Options, output: Output) -> int:
         deployment, _ = make_deployment(compiled, catalog, fleet, output)
         scene = look(deployment, catalog, "full", recorded).scene
         scene = replace(scene, baselines=read_collectives(path))
-        imex_s, join_s = options.number("timeout") or IMEX_S, options.number("join") or JOIN_S
         scene = look_further(deployment, scene, imex_s, join_s)
     findings = judge(scene)
     for one in grouped([one for one in findings if _tells_of_group(one)]):

@@ -28,6 +28,7 @@ from infra.tasks.options import Option, Options
 from infra.tasks.output import Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
+from infra.tasks.together import judge_together
 
 INTERRUPTED = 130
 BUG = 1
@@ -85,6 +86,9 @@ class TableProgram(Program):
 
     def execute(self) -> None:
         """Run the tasks; an interrupt leaves with 130."""
+        if self.core.remainder and self.tasks:
+            what = f"A task runs no commands, and there is one behind --: {self.core.remainder}"
+            refuse(what, "Type `ssh HOST COMMAND`.")
         try:
             super().execute()
         except KeyboardInterrupt:
@@ -166,6 +170,7 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
     options = Options(given)
     output = make_output(wants_json=options.is_on("json"))
     try:
+        judge_together(entry, options)
         # The only import on demand: `fab --list` must not pay for what no task of this command needs.
         code: int = importlib.import_module(f"infra.tasks.{entry.module}").run(options, output)
     except InfraError as error:

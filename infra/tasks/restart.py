@@ -20,6 +20,7 @@ from infra.tasks.recorded_hosts import (
     holding_lease,
     open_fleet,
     open_recorded,
+    refuse_other_forces,
 )
 from infra.tasks.status import group_words, status_table
 from infra.tasks.wrong_choice import refuse_wrong_choice
@@ -27,11 +28,11 @@ from infra.tasks.wrong_choice import refuse_wrong_choice
 
 def run(options: Options, output: Output) -> int:
     """Restart the release that the hosts hold, whatever the stack file says by now."""
-    selection = _selection(options)
+    refuse_other_forces(options)
+    selection, ready_s = _selection(options), options.number("timeout")
     catalog = Catalog()
     release = _recorded_release(options)
     chosen = kept_release(options, release)
-    ready_s = options.number("timeout")
     stack, hosts = chosen.plan.stack, tuple(chosen.hosts)
     with (
         open_fleet(options, chosen.reached) as opened,

@@ -20,6 +20,8 @@ class Entry:
     options: tuple[Option, ...]
 
 
+# Of `spec.stack.RoleName`, which takes a third of a short command's start to import.
+ROLES = ("unified", "prefill", "decode")
 STACK = (
     Option("stack", "text", "a shipped stack, by name"),
     Option("file", "text", "a stack file, by path"),
@@ -68,7 +70,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     *STACK,
                     INVENTORY,
                     Option("explain", "switch", "say where each flag and variable comes from"),
-                    Option("picture", "text", "draw the plan into this SVG file"),
+                    Option("picture", "text", "draw the plan into this .svg or .png file"),
                     JSON,
                 ),
             ),
@@ -221,7 +223,12 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 (
                     *HOSTS,
                     FORCE,
-                    Option("role", "text", "only groups of this role: prefill, decode or unified"),
+                    Option(
+                        "role",
+                        "text",
+                        "only groups of this role: prefill, decode or unified",
+                        choices=ROLES,
+                    ),
                     Option("replica", "text", "only this replica; they count from 0"),
                     Option(
                         "rolling", "switch", "one group after another, so that others go on serving"
@@ -242,7 +249,12 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 (
                     *HOSTS,
                     Option("rank", "text", "only this process, e.g. decode-0/3"),
-                    Option("role", "text", "only the processes of this role, e.g. decode"),
+                    Option(
+                        "role",
+                        "text",
+                        "only the processes of this role, e.g. decode",
+                        choices=(*ROLES, "router"),
+                    ),
                     Option("grep", "text", "only lines that match this expression"),
                     Option("lines", "number", "lines per process; default 50, with --since all"),
                     Option("since", "text", "e.g. '10 min ago', as journalctl takes it"),

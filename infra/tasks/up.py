@@ -23,11 +23,10 @@ from infra.tasks.status import status_table
 def run(options: Options, output: Output) -> int:
     """Bring the stack up; what runs already is left running."""
     catalog = Catalog()
-    forces = options.words("force")
+    forces, ready_s = options.words("force"), options.number("timeout")
     refuse_unknown_checks(forces)
     chosen = chosen_release(options, catalog, output)
     recorded = recorded_facts(options, chosen.plan.stack, chosen.hosts)
-    ready_s = options.number("timeout")
     with (
         open_fleet(options, chosen.reached) as opened,
         holding_lease(options, "fab up", opened, chosen.plan.stack, tuple(chosen.hosts)) as fleet,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,3 +76,19 @@ def test_a_broken_document_is_judged_or_refused(document: dict[str, Any]) -> Non
     except InfraError:
         return
     assert all(problem.what and problem.fix for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("stack", "flag", "rule"),
+    [
+        ("gb200-2p1d", "--tool-call-parser", "parser-name"),
+        ("gb200-2p1d", "--reasoning-parser", "parser-name"),
+        ("a3-2p1d", "--quantization", "quantization-method"),
+    ],
+)
+def test_a_map_in_the_place_of_a_name_is_judged(stack: str, flag: str, rule: str) -> None:
+    document = json.loads(DOCUMENTS[stack])
+    argv = document["processes"][0]["argv"]
+    argv[argv.index(flag) + 1] = "{}"
+    problems = judge_plan(parse_plan(document, "plan.json"), "plan.json", CATALOG)
+    assert rule in {problem.rule for problem in problems}

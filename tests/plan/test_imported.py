@@ -101,3 +101,48 @@ def test_a_file_that_is_no_json_is_refused(content: str, says: str, tmp_path: Pa
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProblemsFound, match="cannot be read"):
         read_plan(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    "name", ["unified-0", "unified-0/x", "unified-0/01", "other/0", "router/0"]
+)
+def test_an_id_names_the_host_of_its_process_and_a_number(
+    document: dict[str, Any], name: str
+) -> None:
+    document["processes"][0]["id"] = name
+    assert ("processes", f"{name!r} is no id of such a process on unified-0.") in refused(document)
+
+
+def test_what_paths_and_units_cannot_hold_is_refused(document: dict[str, Any]) -> None:
+    ((field, what),) = refused({**document, "stack": "../../etc"})
+    assert field == "stack"
+    assert "becomes part of paths and units" in what
+
+
+def test_capabilities_are_of_a_closed_set(document: dict[str, Any]) -> None:
+    assert refused({**document, "capabilities": ["chat", "fly"]}) == [
+        ("capabilities", "fly is no capability.")
+    ]
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+def test_what_no_command_line_can_hold_is_refused(
+    document: dict[str, Any], tmp_path: Path, text: str
+) -> None:
+    document["processes"][0]["argv"][-1] = text
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(ProblemsFound) as caught:
+        read_plan(path)
+    (problem,) = caught.value.problems
+    assert problem.field == f"processes.0.argv.{len(document['processes'][0]['argv']) - 1}"
+    assert "half a character" in problem.what
+
+
+def test_characters_outside_of_the_basic_plane_are_characters(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    document["processes"][0]["env"]["NOTE"] = "\U0001f680"
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert read_plan(path).processes[0].env["NOTE"] == "\U0001f680"

@@ -259,6 +259,6 @@ def _capabilities(engines: Sequence[Seat], facts: Facts) -> tuple[str, ...]:
 
 
 def stack_name(text: str) -> str:
-    """A file's name as a stack's: lower case, letters, digits, dots and dashes."""
-    name = re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+    """A file's name as a stack's: lower case, letters, digits, dots and dashes, at most 64."""
+    name = re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")[:64].rstrip("-.")
     return name or "imported"
