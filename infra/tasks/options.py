@@ -21,12 +21,14 @@ class Option:
             times, `switch` takes none.
         help: one line for `fab --help TASK`.
         is_positional: it is typed without its name, in the order of the table, and is never left out.
+        choices: the values that there are; empty for any.
     """
 
     name: str
     kind: OptionKind
     help: str
     is_positional: bool = False
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
