@@ -32,8 +32,9 @@ if blkid -L {LABEL} > /dev/null; then
   mount -o noatime LABEL={LABEL} "$weights"
   exit 0
 fi
-disks=$(lsblk -dpno NAME,MODEL | awk '/Instance Storage/ {{print $1}}')
-if [ -z "$disks" ]; then echo "no instance store; weights go to the root volume" >&2; exit 0; fi
+# only those without a signature: what the image has made of the others is its own
+disks=$(lsblk -dpno NAME,MODEL,FSTYPE | awk '/Instance Storage *$/ {{print $1}}')
+if [ -z "$disks" ]; then echo "no raw instance store; weights go to the root volume" >&2; exit 0; fi
 # shellcheck disable=SC2086 # one word per disk
 set -- $disks
 mdadm --create /dev/md/weights --level=0 --force --raid-devices="$#" "$@"

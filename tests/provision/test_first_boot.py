@@ -51,6 +51,9 @@ def test_user_data_is_base64_of_the_script() -> None:
     assert base64.b64decode(user_data("#!/bin/sh\n")) == b"#!/bin/sh\n"
 
 
+RAW = r"/dev/nvme0n1 Amazon EC2 NVMe Instance Storage\n/dev/nvme1n1 Amazon Elastic Block Store"
+
+
 class Host:
     """A host whose tools tell what they are called with; disks, arrays and mounts are what a test says."""
 
@@ -63,9 +66,7 @@ class Host:
             (self._tools / name).symlink_to(str(shutil.which(name)))
         for name in ("install", "mount", "mkfs.xfs", "udevadm"):
             self.has(name)
-        self.has(
-            "lsblk", says="/dev/nvme0n1 Amazon EC2 NVMe Instance Storage\n/dev/nvme1n1 Elastic"
-        )
+        self.has("lsblk", says=RAW)
         self.has("mdadm", words="--create")
         self.has("mountpoint", words="nothing")
         self.has("blkid", words="nothing")
@@ -74,7 +75,7 @@ class Host:
         """A tool that ends well when its arguments hold some words."""
         text = f'#!/bin/sh\necho "{name} $*" >> "{self._calls}"\n'
         if says:
-            text += f'printf "%s\\n" "{says}"\n'
+            text += f'printf "{says}\\n"\n'
         text += f'case "$*" in *"{words}"*) exit 0;; esac\nexit 1\n'
         (self._tools / name).unlink(
             missing_ok=True
@@ -121,6 +122,11 @@ def test_disks_that_the_image_joins_are_used_at_every_boot(host: Host, tmp_path:
     mounted = f"mount --bind /opt/dlami/nvme/weights {tmp_path}/models"
     assert host.boot()[-1] == mounted
     assert host.boot()[-1] == mounted
+
+
+def test_disks_that_somebody_has_written_to_are_left_alone(host: Host) -> None:
+    host.has("lsblk", says=RAW.replace("Storage", "Storage LVM2_member"))
+    assert len(host.boot()) == 1  # the script is kept, and no array made
 
 
 def test_what_is_mounted_already_is_left_alone(host: Host, tmp_path: Path) -> None:
