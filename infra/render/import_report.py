@@ -21,7 +21,8 @@ class ReportRow:
     Args:
         format: empty for a file that was not read.
         num_not_judged: rules that lacked something.
-        refusal: why it was not read, empty for one that was.
+        problems: of one that was not read, why.
+        refusal: the first of these in words, empty for one that was read.
     """
 
     file: str

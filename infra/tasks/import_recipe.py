@@ -18,8 +18,10 @@ from infra.errors import Problem, ProblemsFound, StackError
 from infra.plan.compile import compile_file
 from infra.plan.document import plan_document, process_document
 from infra.plan.foreign.as_stack import Difference, differences, stack_fields
+from infra.plan.foreign.assemble import stack_name
 from infra.plan.foreign.assumed import Told
 from infra.plan.foreign.imported_recipe import ImportedRecipe, import_recipe
+from infra.plan.foreign.source import refused
 from infra.render.import_report import ReportRow, import_listing, report_table
 from infra.tasks.check import count_words, problem_document, problem_line, tone_of
 from infra.tasks.options import Options
@@ -143,7 +145,7 @@ def _refusal_document(path: Path, problems: tuple[Problem, ...]) -> dict[str, ob
     """The document of a file that is not read."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "stack": path.stem,
+        "stack": stack_name(path.stem),
         "ok": False,
         "problems": [problem_document(problem) for problem in problems],
         "processes": [],
@@ -178,7 +180,7 @@ def _lint_folder(path: Path, options: Options, output: Output, asked: _Asked) ->
     for row in rows:
         output.data(f"{row.verdict:<8}  {row.file}  {row.refusal}".rstrip())
         for problem in row.problems:
-            if problem.severity == "error":
+            if problem.severity == "error" and not row.refusal:
                 output.data(output.toned(f"  {problem_line(problem)}", "bad"))
     output.data(f"{path}: {len(rows)} recipes, {count_words(problems)}.")
     if report is None:
@@ -187,8 +189,15 @@ def _lint_folder(path: Path, options: Options, output: Output, asked: _Asked) ->
 
 
 def _rows(folder: Path, asked: _Asked) -> Iterator[ReportRow]:
-    """A row per recipe; files that start no engine are passed over."""
-    for path in _files(folder):
+    """A row per recipe, and per file or folder that is not read; files that start no engine are passed over."""
+    paths, closed = _files(folder)
+    for error in closed:
+        shown = os.path.relpath(error.filename, folder)
+        what = f"The folder cannot be read: {error.strerror}."
+        yield _refused_row(
+            shown, refused(error.filename, what, "Make it readable, or leave it out.")
+        )
+    for path in paths:
         shown = str(path.relative_to(folder))
         try:
             recipe = import_recipe(path, asked.told, asked.settings, asked.catalog)
@@ -219,26 +228,28 @@ def _refused_row(shown: str, error: ProblemsFound) -> ReportRow:
         num_processes=0,
         num_not_understood=0,
         num_not_judged=0,
-        problems=(),
+        problems=error.problems,
         refusal=problem.what if problem.line is None else f"line {problem.line}: {problem.what}",
     )
 
 
-def _files(folder: Path) -> list[Path]:
-    """Files of a tree that may be recipes, sorted; links are not followed.
+def _files(folder: Path) -> tuple[list[Path], list[OSError]]:
+    """Files of a tree that may be recipes, sorted, and its folders that cannot be read; links are not followed.
 
     Raises:
         StackError: there are more than `MAX_FILES`.
     """
     found: list[Path] = []
-    for parent, folders, names in os.walk(folder):
+    closed: list[OSError] = []
+    for parent, folders, names in os.walk(folder, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         paths = [Path(parent, name) for name in names if name.lower().endswith(_SUFFIXES)]
-        found += [path for path in paths if not path.is_symlink()]
+        # a pipe among them would be waited for
+        found += [path for path in paths if path.is_file() and not path.is_symlink()]
         if len(found) > MAX_FILES:
             what = f"There are more than {MAX_FILES} files."
             raise StackError(str(folder), what, "Name a smaller folder.")
-    return sorted(found)
+    return sorted(found), closed
 
 
 def _row_document(row: ReportRow) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,31 @@ def test_variables_are_set_by_the_operator(tmp_path: Path) -> None:
     file = write(tmp_path, "serve.sh", GOOD.replace(" 8\n", " $TP\n"))
     done = run(FAB, "import", file, "--set", "TP=8", "--json")
     assert json.loads(done.stdout)["processes"][0]["argv"][-1] == "8"
+
+
+def test_a_folder_with_a_file_that_cannot_be_read_leaves_with_2(tmp_path: Path) -> None:
+    write(tmp_path, "good.sh", GOOD)
+    (tmp_path / "odd.sh").write_bytes(b"ok\n\xff")
+    os.mkfifo(tmp_path / "pipe.sh")
+    done = run(FAB, "import", str(tmp_path), "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"]) == (2, False)
+    (problem,) = document["problems"]
+    assert (problem["rule"], problem["file"], problem["line"]) == (
+        "unreadable-recipe",
+        str(tmp_path / "odd.sh"),
+        2,
+    )
+    verdicts = {row["file"]: (row["verdict"], row["errors"]) for row in document["recipes"]}
+    assert verdicts == {"good.sh": ("clean", 0), "odd.sh": ("not read", 1)}
+
+
+def test_a_file_that_is_not_read_is_called_as_one_that_is(tmp_path: Path) -> None:
+    names = []
+    for text in (GOOD, "true\n"):
+        file = write(tmp_path, f"My recipe {'x' * 80}.sh", text)
+        names.append(json.loads(run(FAB, "import", file, "--json").stdout)["stack"])
+    assert names == [f"my-recipe-{'x' * 54}"] * 2
 
 
 def test_a_folder_is_linted_into_a_table(tmp_path: Path) -> None:
