@@ -23,7 +23,7 @@ from infra.engines.serving import COMPLETIONS, completion
 from infra.errors import Differs, HostsFailed, NotReady
 from infra.inventory.pods import ROUTER_HOST
 from infra.plan.endpoints import read_endpoints
-from infra.plan.process import Plan
+from infra.plan.process import Plan, Process
 from infra.rehearsal.cluster.api import Document, RefusedError
 from infra.rehearsal.cluster.containers import PodContainer
 from infra.rehearsal.cluster.played_kubelets import publish_names, start_pods, tell
@@ -265,18 +265,29 @@ class InPods:
             time.sleep(LOOK_S)
 
     def _verify_commands(self, container: PodContainer) -> None:
-        """The launcher was told the plan's commands, and engines run with them."""
-        running = [list(words) for _, words in self.lab.processes(container.host)]
+        """The launcher was told the plan's commands, and engines run with them and with their variables."""
+        running = [(pid, list(words)) for pid, words in self.lab.processes(container.host)]
         own = container.pod.environment
         told = {row["id"]: row["argv"] for row in container.pod.told["processes"]}
         for process in self.plan.on_host(container.host):
             argv = [resolved(word, own) for word in process.argv]
             is_told = [resolved(word, own) for word in told.get(process.id, ())] == argv
             # behind the interpreter that the simulated engine needs; a router's wheel gives itself a title
-            runs = process.kind == "router" or argv in (words[-len(argv) :] for words in running)
-            if not (is_told and runs):
+            pids = [pid for pid, words in running if words[-len(argv) :] == argv]
+            if not is_told or not (pids or process.kind == "router"):
                 what = f"{process.id} does not run as planned in {container.pod.name}."
                 raise Differs(container.host, what, "Compare `fab plan` with what runs there.")
+            for pid in pids:
+                others = other_variables(process, own, self._environ(container.host, pid))
+                if others:
+                    what = f"{process.id} runs in {container.pod.name} without its {', '.join(others)}."
+                    raise Differs(container.host, what, "Compare `fab plan` with what runs there.")
+
+    def _environ(self, host: str, pid: int) -> dict[str, str]:
+        """The variables that a process was started with."""
+        said = self.lab.run(host, ["cat", f"/proc/{pid}/environ"]).stdout.decode()
+        pairs = (each.partition("=") for each in said.split("\0"))
+        return {name: value for name, _, value in pairs}
 
     def _clients(self) -> tuple[str, int]:
         """Where the clients' service leads: the address and port behind it."""
@@ -314,3 +325,22 @@ class InPods:
     def _key(self) -> Mapping[str, str]:
         has_key = "api_key" in self.plan.secrets
         return {"Authorization": "Bearer rehearsed-api_key"} if has_key else {}
+
+
+def other_variables(
+    process: Process, own: Mapping[str, str], found: Mapping[str, str]
+) -> list[str]:
+    """Names of the plan's variables that a process has otherwise, or not at all.
+
+    Args:
+        process: of the plan.
+        own: of its pod, which answers the plan's expressions.
+        found: that it was started with.
+    """
+    # what is put before the image's own value is not known here
+    known = {name: resolved(value, own) for name, value in process.env.items()}
+    return [
+        name
+        for name, value in known.items()
+        if name not in process.env_prepend and found.get(name) != value
+    ]
