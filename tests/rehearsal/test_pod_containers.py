@@ -14,6 +14,7 @@ from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, NotReady
 from infra.rehearsal.cluster.api import Api, Document
 from infra.rehearsal.cluster.containers import PodContainer
+from infra.rehearsal.cluster.kubelets import Kubelets
 from infra.rehearsal.cluster.played_kubelets import start_pods
 from infra.rehearsal.cluster.pods import ResolvedPod, names_of
 from infra.rehearsal.cluster.unplayed import unplayed
@@ -60,13 +61,20 @@ class Told:
 
 
 class Listing:
-    """An API server that lists what it was made with, by the collection's name."""
+    """An API server that lists what it was made with, by the collection's name, and where nothing happens."""
 
     def __init__(self, listed: dict[str, list[Document]]) -> None:
         self.listed = listed
 
     def items(self, path: str) -> list[Document]:
         return self.listed[path.rpartition("/")[2]]
+
+    def follow(self, _path: str, _handle: object) -> None:
+        return
+
+    def get(self, path: str) -> Document | None:
+        collection, _, name = path.rpartition("/")
+        return next((o for o in self.items(collection) if o["metadata"]["name"] == name), None)
 
 
 def service(name: str, address: str) -> Document:
@@ -247,3 +255,19 @@ def test_names_lead_to_pods_that_are_ready_and_those_of_a_service_to_its_own_add
         "early": {"192.0.2.1"},
         "clients": {"10.96.0.7"},
     }
+
+
+def test_a_pod_waits_for_objects_and_for_the_keys_that_it_takes_variables_from() -> None:
+    secret = {"metadata": {"name": "keys"}, "data": {"api_key": "a2V5"}}
+    api = Listing({"secrets": [secret], "configmaps": []})
+
+    def missing(key: str) -> list[str]:
+        reference = {"secretKeyRef": {"name": "keys", "key": key}}
+        env = [{"name": "API_KEY", "valueFrom": reference}]
+        volume = {"name": "launch", "configMap": {"name": "launch"}}
+        spec = {"containers": [{**CONTAINER, "env": env}], "volumes": [volume]}
+        pod = {"metadata": {"namespace": "n"}, "spec": spec, "status": {}}
+        return Kubelets(cast("Api", api)).missing(pod)
+
+    assert missing("api_key") == ["ConfigMap launch"]
+    assert missing("hf_token") == ["ConfigMap launch", "key hf_token of Secret keys"]

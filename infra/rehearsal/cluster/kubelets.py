@@ -43,15 +43,19 @@ class Kubelets:
             thread.join(RETRY_S * 10)
 
     def missing(self, pod: Document) -> list[str]:
-        """What a pod names that is not there: `ConfigMap x`, `Secret y`, `claim z`."""
-        namespace = pod["metadata"]["namespace"]
-        core = f"/api/v1/namespaces/{namespace}"
-        found = [
-            f"{kind} {name}"
-            for kind, collection, name in _named(pod["spec"])
-            if self._api.get(f"{core}/{collection}/{name}") is None
-        ]
+        """What a pod names that is not there: `ConfigMap x`, `Secret y`, `key k of Secret y`, `claim z`."""
+        found = [*self._absent(pod)]
         return found + [f"claim {name}" for name in self._unallocated(pod)]
+
+    def _absent(self, pod: Document) -> Iterator[str]:
+        """Objects, and keys of objects, that a pod mounts or takes variables from, and that are not there."""
+        core = f"/api/v1/namespaces/{pod['metadata']['namespace']}"
+        for kind, collection, name, key in _named(pod["spec"]):
+            found = self._api.get(f"{core}/{collection}/{name}")
+            if found is None:
+                yield f"{kind} {name}"
+            elif key is not None and key not in (found.get("data") or {}):
+                yield f"key {key} of {kind} {name}"
 
     def _retry(self) -> None:
         """Look again at pods that wait."""
@@ -107,22 +111,23 @@ class Kubelets:
                 yield each["name"]
 
 
-def _named(spec: Document) -> Iterator[tuple[str, str, str]]:
-    """Kind, collection and name of every object that a pod mounts or takes variables from."""
+def _named(spec: Document) -> Iterator[tuple[str, str, str, str | None]]:
+    """Kind, collection, name and wanted key of every object that a pod mounts or takes variables from."""
     for volume in spec.get("volumes") or ():
         for part in (volume, *(volume.get("projected") or {}).get("sources", ())):
             if "configMap" in part:
-                yield "ConfigMap", "configmaps", part["configMap"]["name"]
+                yield "ConfigMap", "configmaps", part["configMap"]["name"], None
         if "secret" in volume:
-            yield "Secret", "secrets", volume["secret"]["secretName"]
+            yield "Secret", "secrets", volume["secret"]["secretName"], None
         if "persistentVolumeClaim" in volume:
             name = volume["persistentVolumeClaim"]["claimName"]
-            yield "claim", "persistentvolumeclaims", name
+            yield "claim", "persistentvolumeclaims", name, None
     for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
         for row in container.get("env") or ():
             source = row.get("valueFrom") or {}
             if "secretKeyRef" in source:
-                yield "Secret", "secrets", source["secretKeyRef"]["name"]
+                wanted = source["secretKeyRef"]
+                yield "Secret", "secrets", wanted["name"], wanted["key"]
 
 
 def running_status(spec: Document, address: str, *, is_ready: bool = True) -> Document:
