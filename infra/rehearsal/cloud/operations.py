@@ -56,11 +56,11 @@ def check(
         declared = resource_type(token)
     except UnknownTypeError as error:
         return [("", f"pulumi-aws has no resource type {error}")]
-    failures = [*property_failures(inputs, declared.inputs), *value_failures(token, inputs)]
     name = kind.auto_name
     if name is not None and inputs.get(name) is None and inputs.get(f"{name}Prefix") is None:
         inputs[name] = old.get(name) or f"{urn.rpartition('::')[2]}-{digits(urn)[:7]}"
-    return failures
+    # an automatic name is as long as that of the resource lets it be
+    return [*property_failures(inputs, declared.inputs), *value_failures(token, inputs)]
 
 
 def changes(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infra.rehearsal.cloud import operations
 from infra.rehearsal.cloud.identity_kinds import ROLE, ROLE_POLICY, trusted_actions
 from tests.rehearsal.cloud.own_cluster import trust
 
@@ -71,3 +72,10 @@ def test_services_may_do_what_a_trust_policy_allows(cloud: Cloud) -> None:
     found = trusted_actions(cloud.store, str(role.outputs["arn"]))
     assert found == {"eks.amazonaws.com": {"sts:TagSession"}}
     assert not trusted_actions(cloud.store, "arn:of-nobody")
+
+
+def test_a_name_that_the_program_leaves_out_has_limits_as_its_own() -> None:
+    for length, count in ((50, 0), (60, 1)):
+        urn = f"urn:pulumi:test::moe-infra::{ROLE}::{'x' * length}"
+        failures = operations.check(ROLE, urn, {"assumeRolePolicy": document(TAKE)}, {})
+        assert [path for path, _ in failures] == ["name"] * count
