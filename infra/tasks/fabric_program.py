@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
-from fabric.main import Fab
+from fabric.main import Fab, program
 from paramiko.ssh_exception import ConfigParseError
 
 from infra.spec.present import is_file
@@ -49,7 +50,7 @@ class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishe
             refuse(f"The ssh_config {named} cannot be read: {error}.", "Correct it, or -S.")
 
     def execute(self) -> None:
-        """Run the tasks, or the words after `--` on the hosts of -H."""
+        """Run the tasks."""
         if self.args["hosts"].value and self.tasks:
             self._hand_hosts_to_tasks()
         super().execute()
@@ -60,7 +61,7 @@ class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishe
             if "hosts" not in context.args:
                 refuse(
                     f"{context.name} takes its hosts from --inventory.",
-                    "-H is for `fab -H HOST -- COMMAND` and `fab -H HOST tune-hosts`.",
+                    "-H is for `fab -H HOST tune-hosts`.",
                 )
             if context.args["hosts"].value:
                 refuse("-H and --hosts both name hosts.", "Leave one of them out.")
@@ -72,7 +73,13 @@ class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishe
         self.args["hosts"].value = ""
 
 
-def put_in_place(program: Fab) -> None:
+def fabric_program() -> FabricProgram:
+    """Fabric's own program as one of ours, before it has read a word of the command line."""
+    put_in_place(program)
+    return cast("FabricProgram", program)
+
+
+def put_in_place(running: Fab) -> None:
     """Make Fabric's own program, which is running already, one of ours."""
-    program.__class__ = FabricProgram
+    running.__class__ = FabricProgram
     prepare_interpreter()

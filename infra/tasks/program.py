@@ -43,9 +43,20 @@ class TableProgram(Program):
     Invoke prints a flat list and leaves with 1 for a mistyped command line or an interrupt.
     """
 
+    def create_config(self) -> None:
+        """Read the operator's own settings; a HOME that is no folder leaves with 2."""
+        try:
+            super().create_config()
+        except OSError as error:
+            refuse(f"{error.filename} cannot be read: {error.strerror}.", "Correct it, or HOME.")
+
     def parse_core(self, argv: list[str] | None) -> None:
-        """Parse what stands before the tasks."""
-        super().parse_core(argv)
+        """Parse what stands before the tasks; a mistake leaves with 2."""
+        try:
+            with _mistakes_leave_with_two():
+                super().parse_core(argv)
+        except ValueError as error:  # of -t and -T, which take numbers
+            refuse(f"A value is none that its option takes: {error}.", "`fab --help` lists them.")
         # Invoke forbids Python to keep what it compiles, so that every start would compile most of our modules again.
         sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
 
@@ -84,10 +95,18 @@ class TableProgram(Program):
                 print(f"  {entry.name:<{width}}  {entry.help}")
         print("\n`fab --help TASK` shows a task's options.")
 
+    def load_collection(self) -> None:
+        """Find the tasks; where they are not leaves with 2."""
+        try:
+            super().load_collection()
+        except Exit as error:
+            refuse(str(error.message), "Type it in the project's folder, without -c and -r.")
+
     def execute(self) -> None:
         """Run the tasks; an interrupt leaves with 130."""
-        if self.core.remainder and self.tasks:
-            what = f"A task runs no commands, and there is one behind --: {self.core.remainder}"
+        if self.core.remainder:
+            # Fabric would run it on the hosts of -H, whatever key they show
+            what = f"fab runs no commands, and there is one behind --: {self.core.remainder}"
             refuse(what, "Type `ssh HOST COMMAND`.")
         try:
             super().execute()
@@ -250,7 +269,8 @@ def _with_nearest(error: ParseError) -> tuple[str, str]:
     if match := re.fullmatch(
         r"Flag <Argument: (\S+).*> needed value and was not given one!", message
     ):
-        return f"--{match[1]} needs a value.", f"Write --{match[1]} VALUE."
+        flag = f"--{match[1]}" if len(match[1]) > 1 else f"-{match[1]}"
+        return f"{flag} needs a value.", f"Write {flag} VALUE."
     if match := re.fullmatch(
         r"'(\S+)' did not receive required positional arguments: (.*)", message
     ):

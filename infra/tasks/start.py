@@ -23,9 +23,9 @@ def main() -> None:
 
         program().run()
     else:
-        from fabric.main import program as fabric  # noqa: PLC0415 - one of two
+        from infra.tasks.fabric_program import fabric_program  # noqa: PLC0415 - one of two
 
-        fabric.run()
+        fabric_program().run()
 
 
 def is_of_tasks_alone(words: Sequence[str]) -> bool:

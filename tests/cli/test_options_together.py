@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import get_args
 
@@ -35,9 +36,13 @@ ENTRIES = {entry.name: entry for _, entries in GROUPS for entry in entries}
         (("-H", "a", "tune-hosts", "--hosts", "b"), "-H and --hosts both name hosts."),
         (
             ("check", "--stack", "h200-tp8", "--", "ls"),
-            "A task runs no commands, and there is one behind --: ls",
+            "fab runs no commands, and there is one behind --: ls",
         ),
+        (("-H", "127.0.0.1:9", "--", "true"), "Type `ssh HOST COMMAND`."),
         (("-f", "/nowhere", "stacks"), "--config is Fabric's"),
+        (("-H",), "-H needs a value."),
+        (("-T", "soon", "stacks"), "A value is none that its option takes"),
+        (("-c", "elsewhere", "stacks"), "Type it in the project's folder"),
     ],
 )
 def test_what_contradicts_itself_or_is_not_read_leaves_with_two(
@@ -61,6 +66,13 @@ def test_a_plan_is_taken_whatever_stack_is_named_beside_it(tmp_path: Path) -> No
     path.write_text(run_fab("plan", "--stack", "h200-tp8", "--json").stdout)
     done = run_fab("check", "--plan", str(path), "--stack", "a3-2p1d", "--json")
     assert (done.returncode, json.loads(done.stdout)["stack"]) == (0, "h200-tp8")
+
+
+@pytest.mark.parametrize("words", [("stacks",), ("-H", "127.0.0.1:9", "tune-hosts")])
+def test_a_home_that_is_no_folder_leaves_with_two(words: tuple[str, ...]) -> None:
+    done = run_fab(*words, environment={**os.environ, "HOME": "/dev/null"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "/dev/null/.fabric.yaml cannot be read: Not a directory." in done.stderr
 
 
 @pytest.mark.parametrize("task", sorted({*NOT_BESIDE, *OF_A_STACK}))
