@@ -16,6 +16,7 @@ from tests.packages.fidelity import (
     simulator_differs,
     simulator_names_differ,
 )
+from tests.packages.refusal_lists import cover_of, listed
 
 HEAD = """\
 # Fidelity
@@ -38,7 +39,8 @@ are not there: what fails only with them is the business of `fab preflight`, of 
 
 def fidelity_page(records: Sequence[Record], compared: Sequence[Compared]) -> str:
     """The whole page."""
-    return HEAD + _asked(records) + _shipped(records) + _broken(records, compared) + _rows(compared)
+    asked = _asked(records) + _read(records) + _shipped(records)
+    return HEAD + asked + _broken(records, compared) + _rows(compared)
 
 
 def _asked(records: Sequence[Record]) -> str:
@@ -70,6 +72,27 @@ def _asked(records: Sequence[Record]) -> str:
         ]
     if mute:
         lines += [f"Nothing speaks for: {', '.join(mute)}."]
+    return "\n".join([*lines, "", ""])
+
+
+def _read(records: Sequence[Record]) -> str:
+    """What each release of the catalogue refuses, and how much of it a rule holds."""
+    recorded = {record.release for record in records}
+    lines = [
+        "## What was read",
+        "",
+        "Each release of an engine that `fab check` and `fab import` judge by: every `raise` and `assert` of the code",
+        "that decides about its command line (`tests/cases/refusals/`). A rule holds it, or there is a reason why none",
+        "has to. Releases without a record were not run: they are judged by what was read alone.",
+        "",
+        "| release | refusals | held by a rule | with a reason | recorded |",
+        "|---|---|---|---|---|",
+    ]
+    for release, refusals in listed().items():
+        held = sum(1 for each in refusals if (cover := cover_of(each)) and cover.rule)
+        rest = len(refusals) - held
+        word = "yes" if release in recorded else "no"
+        lines.append(f"| {release} | {len(refusals)} | {held} | {rest} | {word} |")
     return "\n".join([*lines, "", ""])
 
 

@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
-from pydantic import BaseModel, ConfigDict
 
 from infra.catalog.combinations import combinations
+from infra.catalog.load import Catalog
+from infra.catalog.read_releases import read_versions
 from infra.catalog.versions import version_numbers
 from infra.checks.rules import RULES
-from infra.packages.refusals import refusals
-from infra.spec.load import PROJECT
-from tests.packages.fidelity import records
+from infra.packages.refusals import FILES, refusals
+from tests.packages.refusal_lists import cover_of, covers, listed
 
 TOO_SHORT = 12  # for words that only one refusal has
 SPELT = "--speculative-config['{key}']"  # its flags are values there, and words of three rows
-FOLDER = PROJECT / "tests" / "cases" / "refusals"
+LONG, SHORT = 48, 24  # of a part of a row's words, so much has to be in the refusal
+JOINED = "join(unsupported)"  # what is refused is joined to words of SHORT
 
 
-class Cover(BaseModel):
-    """What holds the refusals that a pattern fits: a rule, or nothing, for a reason."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    match: str
-    rule: str | None = None
-    why: str | None = None
-
-
-@cache
-def covers() -> tuple[Cover, ...]:
-    rows = yaml.safe_load((FOLDER / "covered.yaml").read_text(encoding="utf-8"))
-    return tuple(map(Cover.model_validate, rows))
-
-
-@cache
-def listed() -> Mapping[str, tuple[str, ...]]:
-    """Release → its refusals."""
-    return {
-        path.stem: tuple(json.loads(path.read_text(encoding="utf-8")))
-        for path in sorted(FOLDER.glob("*.json"))
-    }
-
-
-def cover_of(refusal: str) -> Cover | None:
-    return next((each for each in covers() if re.search(each.match, refusal)), None)
-
-
-def test_every_engine_that_a_stack_pins_is_listed() -> None:
-    assert {r.release for r in records() if "-router-" not in r.release} <= set(listed())
+def test_every_release_that_the_catalogue_judges_by_is_listed() -> None:
+    catalog = Catalog()
+    known = {f"{name}-{version}" for name in FILES for version in read_versions(catalog, name)}
+    assert set(listed()) == known
 
 
 @pytest.mark.parametrize("release", sorted(listed()))
@@ -73,12 +43,17 @@ def test_what_a_row_of_the_catalogue_holds_is_said_in_its_words(release: str) ->
         if getattr(cover_of(refusal), "rule", "") == "flag-combination" and SPELT not in refusal
     ]
     assert mine
-    assert [r for r in mine if not any(words in flat(r) for words in said)] == []
+    assert [r for r in mine if not any(is_said(words, r) for words in said)] == []
 
 
 def parts(says: str) -> list[str]:
-    """How each part of a refusal begins that stands before, between or behind its values."""
-    return [flat(part)[:24] for part in re.split(r"\{[^}]*\}", says)]
+    """The parts of a refusal that stand before, between or behind its values."""
+    return [flat(part) for part in re.split(r"\{[^}]*\}", says)]
+
+
+def is_said(words: str, refusal: str) -> bool:
+    """Whether a refusal has the beginning of a part of a row's words."""
+    return words[: SHORT if JOINED in refusal else LONG] in flat(refusal)
 
 
 def flat(text: str) -> str:
