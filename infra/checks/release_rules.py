@@ -62,8 +62,8 @@ RELEASE_RULES: Mapping[str, Rule] = {
     "flag-combination": Rule(
         severity="error",
         source="infra/catalog/combinations/; vllm config/, engine/arg_utils.py@0.17.0 to 0.33.0; "
-        "sglang srt/server_args.py@0.5.8 to 0.5.16, srt/arg_groups/@0.5.23; "
-        "vllm_ascend/platform.py, ascend_config.py, utils.py@0.22.1rc1, 0.23.0, 0.26.0rc1",
+        "sglang srt/server_args.py@0.5.8 to 0.5.16, srt/arg_groups/@0.5.14 to 0.5.23; "
+        "vllm_ascend/platform.py, ascend_config.py, utils.py@0.17.0rc1 to 0.26.0rc1",
         check=combinations.settings_combine,
     ),
     "model-path": Rule(
