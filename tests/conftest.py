@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from infra.catalog.load import Catalog
 from tests.slow_groups import SlowGroups, put_longest_first
@@ -53,6 +54,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SlowGroups | None:
     """What hands groups of tests to workers (`--dist loadgroup`)."""
     return SlowGroups(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Report of a test that its call passed, and whatever else did not: its times stand in the call's.
+
+    A worker's report costs both sides more than a short test does, and pytest makes three of each.
+    """
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    called = next((report for report in reports if report.when == "call"), None)
+    for report in reports:
+        if called is not None and report is not called and report.passed:
+            called.duration += report.duration
+    for report in reports:
+        if report is called or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture
