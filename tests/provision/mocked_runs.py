@@ -62,6 +62,7 @@ def _event_loop_of_its_own() -> Iterator[asyncio.AbstractEventLoop]:
     asyncio.set_event_loop_policy(policy)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
+    loop.set_default_executor(ThreadPoolExecutor(max_workers=1))
     try:
         yield loop
     finally:
