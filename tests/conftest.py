@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import math
 import os
@@ -10,13 +11,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from infra.catalog.load import Catalog
 from tests.slow_groups import SlowGroups, put_longest_first
+
+if TYPE_CHECKING:
+    from infra.catalog.load import Catalog
 
 OUTSIDE = ("lab", "pulumi")  # these reach what they started themselves, beyond loopback
 MAY_SLEEP = (*OUTSIDE, "slow")
@@ -42,6 +45,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden/ anew; then read the diff"
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Modules and tests are objects that stay: whoever looks through them for garbage finds none, now and later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -83,6 +97,9 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def catalog() -> Catalog:
     """The shipped catalogue, each file read once per session."""
+    # here: the process that hands tests to workers reads this file, too, and needs none
+    from infra.catalog.load import Catalog  # noqa: PLC0415
+
     return Catalog()
 
 

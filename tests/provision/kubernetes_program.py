@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-import yaml
 from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks
 
 from infra.catalog.load import Catalog
 from infra.provision.program import provision
 from infra.rehearsal.cloud.wire import plain
 from infra.spec.load import PROJECT
-from tests.provision.mocked_runs import PROJECT_NAME, configured, run_mocked
+from infra.spec.plain_yaml import read_yaml
+from tests.provision.mocked_runs import PROJECT_NAME, default_values, files_of, run_mocked
 
 KUBECTL = """\
 #!/bin/sh
-folder=$(dirname "$0")
+folder=${0%/*}
 echo "$*" >> "$folder/asked"
 if [ -f "$folder/silent" ]; then cat "$folder/silent" >&2; exit 1; fi
 for path; do :; done
-file=$folder/$(printf %s "$path" | tr / _)
-if [ -f "$file" ]; then exec cat "$file"; fi
+while [ "$path" != "${path#*/}" ]; do path=${path%%/*}_${path#*/}; done
+if [ -f "$folder/$path" ]; then exec cat "$folder/$path"; fi
 echo "Error from server (NotFound): the server could not find the requested resource" >&2
 exit 1
 """
@@ -135,16 +135,20 @@ def put_kubectl(folder: Path, answers: Mapping[str, Any]) -> None:
     (folder / "asked").write_text("")
 
 
+def run_key(
+    stack: str, answers: Mapping[str, Any], root: Path, config: Mapping[str, str]
+) -> object:
+    """The same for runs that register the same."""
+    said = json.dumps(answers, sort_keys=True)
+    return stack, said, files_of(root), tuple(sorted(config.items()))
+
+
 def run_program(stack: str, folder: Path, root: Path = PROJECT, **config: str) -> Made:
     """Run the program of a stack; kubectl must be on PATH from `folder`."""
-    project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text(encoding="utf-8"))
-    values = {
-        f"{PROJECT_NAME}:{name}": configured(each["default"])
-        for name, each in project["config"].items()
-    }
+    values = dict(default_values())
     shipped = PROJECT / "stacks" / f"Pulumi.{stack}.yaml"
     if shipped.is_file():
-        values |= yaml.safe_load(shipped.read_text(encoding="utf-8"))["config"]
+        values |= read_yaml(shipped)["config"]
     values |= {f"{PROJECT_NAME}:{name}": value for name, value in {**CONFIG, **config}.items()}
     exported: list[Any] = []
     recorder = _Recorder()

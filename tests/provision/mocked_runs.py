@@ -7,9 +7,14 @@ import gc
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 import pulumi.runtime
 from pulumi.runtime.mocks import Mocks
+
+from infra.spec.load import PROJECT
+from infra.spec.plain_yaml import read_yaml
 
 PROJECT_NAME = "moe-infra"
 
@@ -72,6 +77,21 @@ def _event_loop_of_its_own() -> Iterator[asyncio.AbstractEventLoop]:
         asyncio.set_event_loop_policy(before)
 
 
-def configured(value: object) -> str:
-    """A default of the project as Pulumi hands it to a program."""
+@cache
+def default_values() -> Mapping[str, str]:
+    """The defaults of Pulumi.yaml by full key, as Pulumi hands them to a program."""
+    project = read_yaml(PROJECT / "Pulumi.yaml")
+    return {
+        f"{PROJECT_NAME}:{name}": _configured(each["default"])
+        for name, each in project["config"].items()
+    }
+
+
+def files_of(root: Path) -> tuple[tuple[str, str], ...]:
+    """Paths and texts of a test's own project; () for the project itself."""
+    files = sorted(path for path in root.rglob("*") if path.is_file()) if root != PROJECT else ()
+    return tuple((str(path.relative_to(root)), path.read_text()) for path in files)
+
+
+def _configured(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

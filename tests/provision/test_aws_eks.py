@@ -19,7 +19,51 @@ from tests.provision.kubernetes_program import put_kubectl, run_program, whole_c
 Record = Callable[..., Any]
 STACK = "eks-b200-tp8"
 WAIVED = {"waive": [{"rule": "eks-local-zone", "reason": "AWS has confirmed it"}]}
+LUSTRE = {"weights": {"storage": "fsx-lustre"}}
+# What differs from the shipped stack in ways that have nothing to do with each other: one run shows them all.
+ROLES = (
+    "arn:aws:iam::000000000000:role/rehearsal",
+    "arn:aws:iam::000000000000:role/team/rehearsal",
+    "arn:aws:iam::111111111111:role/rehearsal",
+)
+OFFICE = "203.0.113.0/24"
+MOUNTED_AT_MAXIMUM = {
+    "accelerator": "b200",
+    "capacity": {"kind": "capacity-block", "network_layout": "maximum"},
+    "weights": {"storage": "shared-mount"},
+}
+EXPORT = "fs-0123456789abcdef0.efs.us-east-2.amazonaws.com:/"
 GB200 = {"platform": "aws-eks", "weights": {"storage": "s3-to-nvme"}, **WAIVED}
+
+
+def of_two_hosts(record: Record, tmp_path: Path) -> Any:
+    """Two nodes on demand, whose weights lie on a file system."""
+    return record("mine", root=own_stack(tmp_path, "h200-2n-tp16", platform="aws-eks", **LUSTRE))
+
+
+def at_maximum(record: Record, tmp_path: Path) -> Any:
+    """As many interfaces as a machine has, and weights on a mount."""
+    root = own_stack(tmp_path, STACK, **MOUNTED_AT_MAXIMUM)
+    return record("mine", root=root, weights_mount=EXPORT)
+
+
+def ending(store: Store) -> dict[str, str]:
+    ends = {
+        name: replace(each, end="2026-12-01T11:30:00Z")
+        for name, each in store.account.reservations.items()
+    }
+    store.account = replace(store.account, reservations=ends)
+    return {}
+
+
+def from_an_office(record: Record) -> Any:
+    """A cluster with administrators of its own that an office dials, on a block that ends."""
+    return record(STACK, prepare=ending, cluster_admins=", ".join(ROLES), api_from_cidr=OFFICE)
+
+
+def in_their_network(record: Record) -> Any:
+    """A cluster in subnets of theirs, dialled from inside."""
+    return record(STACK, prepare=their_subnets, api_from_cidr="10.9.0.0/16")
 
 
 def pods(recorded: Any) -> list[dict[str, Any]]:
@@ -70,33 +114,48 @@ def test_a_template_of_managed_nodes_leaves_out_what_eks_refuses(record: Record)
         assert launched["metadataOptions"]["httpTokens"] == "required"
 
 
-@pytest.mark.parametrize("layout", ["ip-saving", "maximum"])
+def has_interfaces_of(recorded: Any, name: str, layout: Any) -> bool:
+    rows = template(recorded)["networkInterfaces"]
+    made = [(row["networkCardIndex"], row["deviceIndex"], row["interfaceType"]) for row in rows]
+    wanted = read_instance_type(name).interfaces(layout)
+    assert all(len(row["securityGroups"]) == 2 for row in rows)
+    return made == [(each.card, each.device, each.type) for each in wanted]
+
+
 @pytest.mark.parametrize(
-    ("accelerator", "name"),
-    [("b200", "p6-b200.48xlarge"), ("b300", "p6-b300.48xlarge"), ("h200", "p5en.48xlarge")],
+    ("accelerator", "name", "layout"),
+    [
+        ("b300", "p6-b300.48xlarge", "ip-saving"),
+        ("b300", "p6-b300.48xlarge", "maximum"),
+        ("h200", "p5en.48xlarge", "maximum"),
+    ],
 )
 def test_interfaces_are_those_of_the_layout(
     record: Record, tmp_path: Path, accelerator: str, name: str, layout: str
 ) -> None:
     capacity = {"kind": "capacity-block", "network_layout": layout}
     root = own_stack(tmp_path, STACK, accelerator=accelerator, capacity=capacity)
-    rows = template(record("mine", root=root))["networkInterfaces"]
-    made = [(row["networkCardIndex"], row["deviceIndex"], row["interfaceType"]) for row in rows]
-    wanted = read_instance_type(name).interfaces(layout)  # type: ignore[arg-type]  # of the parameters
-    assert made == [(each.card, each.device, each.type) for each in wanted]
-    assert all(len(row["securityGroups"]) == 2 for row in rows)
+    assert has_interfaces_of(record("mine", root=root), name, layout)
+
+
+def test_interfaces_of_stacks_that_others_look_at_are_those_of_the_layout(
+    record: Record, tmp_path: Path
+) -> None:
+    assert has_interfaces_of(record(STACK), "p6-b200.48xlarge", "ip-saving")
+    assert has_interfaces_of(at_maximum(record, tmp_path / "b200"), "p6-b200.48xlarge", "maximum")
+    assert has_interfaces_of(of_two_hosts(record, tmp_path / "h200"), "p5en.48xlarge", "ip-saving")
 
 
 def test_on_demand_nodes_of_several_hosts_share_a_placement_group(
     record: Record, tmp_path: Path
 ) -> None:
-    recorded = record("mine", root=own_stack(tmp_path, "h200-2n-tp16", platform="aws-eks"))
+    recorded = of_two_hosts(record, tmp_path)
     assert group(recorded)["capacityType"] == "ON_DEMAND"
     assert template(recorded)["placement"]["groupName"].startswith("nodes-")
 
 
 def test_pods_fit_on_the_nodes(record: Record, tmp_path: Path) -> None:
-    recorded = record("mine", root=own_stack(tmp_path, "h200-2n-tp16", platform="aws-eks"))
+    recorded = of_two_hosts(record, tmp_path)
     nodes = group(recorded)
     num_efa = sum(
         row["interfaceType"] != "interface" for row in template(recorded)["networkInterfaces"]
@@ -126,9 +185,8 @@ def test_the_workload_is_the_one_of_a_cluster_that_exists(
     record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commands, images, devices and probes are the same; where weights lie and which nodes are chosen is not."""
-    lustre = {"weights": {"storage": "fsx-lustre"}}
-    ours = record("mine", root=own_stack(tmp_path, "h200-2n-tp16", platform="aws-eks", **lustre))
-    fields = {"platform": "existing-kubernetes", **lustre}
+    ours = of_two_hosts(record, tmp_path)
+    fields = {"platform": "existing-kubernetes", **LUSTRE}
     answers = whole_cluster()
     resources = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "16", "hugepages-2Mi": "5120Mi"}
     path = "/api/v1/nodes?labelSelector=moe-infra/pool%3Daccelerators"
@@ -216,39 +274,26 @@ def test_pods_read_the_bucket_as_themselves(record: Record) -> None:
 
 
 def test_the_end_of_a_block_is_told_with_the_notice_of_managed_nodes(record: Record) -> None:
-    def ending(store: Store) -> dict[str, str]:
-        ends = {
-            name: replace(each, end="2026-12-01T11:30:00Z")
-            for name, each in store.account.reservations.items()
-        }
-        store.account = replace(store.account, reservations=ends)
-        return {}
-
-    said = record(STACK, prepare=ending).said
+    said = from_an_office(record).said
     assert any("40 minutes before: EKS scales their group to zero" in each for each in said)
 
 
 def test_roles_of_one_name_are_administrators_of_their_own(record: Record) -> None:
-    roles = [
-        "arn:aws:iam::000000000000:role/rehearsal",
-        "arn:aws:iam::000000000000:role/team/rehearsal",
-        "arn:aws:iam::111111111111:role/rehearsal",
-    ]
-    entries = record(STACK, cluster_admins=", ".join(roles)).of_type("AccessEntry")
-    assert sorted(each["principalArn"] for each in entries.values()) == sorted(roles)
+    entries = from_an_office(record).of_type("AccessEntry")
+    assert sorted(each["principalArn"] for each in entries.values()) == sorted(ROLES)
 
 
 def test_a_public_block_dials_the_api_over_the_internet_and_nobody_else(record: Record) -> None:
-    recorded = record(STACK, api_from_cidr="203.0.113.0/24")
+    recorded = from_an_office(record)
     reached = recorded.of_type("Cluster")["cluster"]["vpcConfig"]
-    assert reached["publicAccessCidrs"] == ["203.0.113.0/24"]
+    assert reached["publicAccessCidrs"] == [OFFICE]
     assert reached["endpointPrivateAccess"] is True
     rules = recorded.of_type("SecurityGroupIngressRule")
     assert all("cidrIpv4" not in each for each in rules.values())
 
 
 def test_a_private_block_dials_the_api_inside_the_network_alone(record: Record) -> None:
-    recorded = record(STACK, prepare=their_subnets, api_from_cidr="10.9.0.0/16")
+    recorded = in_their_network(record)
     reached = recorded.of_type("Cluster")["cluster"]["vpcConfig"]
     assert reached["endpointPublicAccess"] is False
     assert "publicAccessCidrs" not in reached
@@ -263,7 +308,7 @@ def their_subnets(store: Store) -> dict[str, str]:
 
 
 def test_a_network_of_theirs_is_used_and_none_is_made(record: Record) -> None:
-    recorded = record(STACK, prepare=their_subnets)
+    recorded = in_their_network(record)
     assert recorded.of_type("Vpc") == recorded.of_type("Subnet") == {}
     reached = recorded.of_type("Cluster")["cluster"]["vpcConfig"]
     assert group(recorded)["subnetIds"] != reached["subnetIds"][:1]
@@ -280,8 +325,7 @@ def test_addons_are_pinned_and_pods_have_prefixes_of_addresses(record: Record) -
 
 
 def test_lustre_is_mounted_through_its_driver(record: Record, tmp_path: Path) -> None:
-    root = own_stack(tmp_path, STACK, weights={"storage": "fsx-lustre"})
-    recorded = record("mine", root=root)
+    recorded = of_two_hosts(record, tmp_path)
     assert "aws-fsx-csi-driver" in recorded.of_type("Addon")
     volume = recorded.of_type("PersistentVolume")["weights"]["spec"]["csi"]
     assert volume["volumeHandle"] == recorded.inventory["weights"]["file_system"]
@@ -292,11 +336,9 @@ def test_lustre_is_mounted_through_its_driver(record: Record, tmp_path: Path) ->
 
 
 def test_a_shared_mount_is_mounted_before_the_node_joins(record: Record, tmp_path: Path) -> None:
-    root = own_stack(tmp_path, STACK, weights={"storage": "shared-mount"})
-    export = "fs-0123456789abcdef0.efs.us-east-2.amazonaws.com:/"
-    recorded = record("mine", root=root, weights_mount=export)
+    recorded = at_maximum(record, tmp_path)
     script = base64.b64decode(template(recorded)["userData"]).decode()
-    assert f"{export} /models nfs4" in script
+    assert f"{EXPORT} /models nfs4" in script
     (pod,) = pods(recorded)
     assert {"name": "weights", "hostPath": {"path": "/models", "type": "Directory"}} in pod[
         "volumes"

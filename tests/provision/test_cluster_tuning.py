@@ -21,12 +21,13 @@ STACK = "k8s-gb200-2p1d"
 
 
 @pytest.mark.parametrize("mode", ["check", "rollback"])
-def test_the_agent_that_is_carried_does_what_it_is_asked(tmp_path: Path, mode: str) -> None:
+def test_the_agent_that_is_carried_does_what_it_is_asked(
+    tmp_path: Path, mode: str, catalog: Catalog
+) -> None:
     """On a root without anything: nothing is here to be tuned, and nothing is missing of the agent.
 
     It is not asked to apply anything: tools of this machine know nothing of that root.
     """
-    catalog = Catalog()
     stack = load_stack(STACK)
     plan = compile_stack(stack, catalog=catalog).plan
     objects = {each.kind: each.document for each in tuning_objects(stack, plan, CLUSTER, catalog)}

@@ -82,7 +82,7 @@ def test_a_fact_that_is_missing_or_wrong_names_the_command(
 def test_nothing_is_registered_when_something_is_refused(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.provision.conftest._EmulatedCloud.new_resource", None)
+    monkeypatch.setattr("tests.provision.recorded_runs._EmulatedCloud.new_resource", None)
     with pytest.raises(ProblemsFound) as refused:
         record(STACK, api_from_cidr="", reservation_id="", cluster_admins="")
     fields = {problem.field for problem in refused.value.problems}

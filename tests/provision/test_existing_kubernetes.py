@@ -48,16 +48,16 @@ def test_the_objects_of_a_stack_are_those_of_its_golden_file(
 
 @pytest.mark.parametrize("stack", [GB200, A3])
 def test_the_rendered_manifests_are_the_objects_that_are_registered(
-    provisioned: Cluster, stack: str
+    provisioned: Cluster, stack: str, catalog: Catalog
 ) -> None:
     """What a reviewer reads, and what the program makes."""
     made = provisioned(stack)
     registered = []
     for (kind, _), inputs in made.resources.items():
         if kind.startswith("kubernetes:"):
-            inputs["metadata"].pop("annotations", None)  # how long Pulumi waits
-            registered.append(inputs)
-    catalog = Catalog()
+            metadata = dict(inputs["metadata"])
+            metadata.pop("annotations", None)  # how long Pulumi waits
+            registered.append({**inputs, "metadata": metadata})
     found = manifests_of(compile_stack(load_stack(stack), catalog=catalog), catalog)
     assert found.namespace == stack
     # of the fabric's devices nothing is configured: an example stands for the four of this cluster
@@ -162,9 +162,8 @@ def test_an_explicit_rollback_asks_for_what_was_found(provisioned: Cluster) -> N
 
 
 def test_a_namespace_with_a_claim_in_it_is_lent_and_not_rendered(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, catalog: Catalog
 ) -> None:
-    catalog = Catalog()
     lent = load_stack(A3, ("weights.storage=pvc",))
     found = manifests_of(compile_stack(lent, catalog=catalog), catalog)
     assert not any("namespace-" in name for name in found.files)
@@ -178,8 +177,9 @@ def test_a_namespace_with_a_claim_in_it_is_lent_and_not_rendered(
     )
 
 
-def test_a_size_that_is_no_number_is_refused_in_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
-    catalog = Catalog()
+def test_a_size_that_is_no_number_is_refused_in_manifests(
+    monkeypatch: pytest.MonkeyPatch, catalog: Catalog
+) -> None:
     wrong = {"fsx_capacity_gib": "4800GiB"}
     monkeypatch.setattr("infra.tasks.manifests.configured", lambda _stack, _names: wrong)
     for name in (A3, "eks-b200-tp8"):

@@ -43,7 +43,7 @@ def as_the_engine_compares(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def test_another_owner_makes_no_other_version_of_a_launch_template(
     record: Record, ignored: dict[str, tuple[str, ...]], stack: str
 ) -> None:
-    plain = record(stack, owner="", cost_center="")
+    plain = record(stack)
     owned = record(stack, owner="team-b", cost_center="4711")
     templates = owned.of_type("LaunchTemplate")
     assert templates

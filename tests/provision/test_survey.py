@@ -152,8 +152,8 @@ def test_the_root_volume_is_that_of_the_image(record: Record) -> None:
         store.account = replace(store.account, images={"ami-0123456789abcdef0": "x86_64"})
         return {"ami": "ami-0123456789abcdef0"}
 
-    for prepare, device in ((own_image, "/dev/sda1"), (lambda _: {}, "/dev/xvda")):
-        recorded = record("h200-tp8", prepare=prepare)
+    theirs, shipped = record("h200-tp8", prepare=own_image), record("h200-tp8")
+    for recorded, device in ((theirs, "/dev/sda1"), (shipped, "/dev/xvda")):
         (template,) = recorded.of_type("LaunchTemplate").values()
         assert [each["deviceName"] for each in template["blockDeviceMappings"]] == [device]
 
