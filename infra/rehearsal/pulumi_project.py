@@ -12,6 +12,7 @@ from typing import Protocol
 import yaml
 
 from infra.spec.load import PROJECT, LoadedStack
+from infra.spec.plain_yaml import read_yaml
 
 PASSPHRASE = "rehearsal"  # noqa: S105 - guards nothing but files of one rehearsal
 _PACK = "infra/provision/policy"
@@ -92,7 +93,7 @@ def is_initialised(folder: Path, stack: str) -> bool:
 def read_config(folder: Path, stack: str) -> dict[str, str]:
     """What `stacks/Pulumi.<stack>.yaml` says under a project folder, by full key; {} without one."""
     path = config_file(folder, stack)
-    document = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    document = read_yaml(path) if path.is_file() else {}
     return {key: str(value) for key, value in document.get("config", {}).items()}
 
 

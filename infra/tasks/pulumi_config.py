@@ -11,6 +11,7 @@ import yaml
 from infra.errors import ProblemsFound, StackError
 from infra.provision.config_problems import PROJECT_NAME, account_problem, secret_problems
 from infra.spec.load import PROJECT
+from infra.spec.plain_yaml import read_yaml
 
 
 def config_path(stack: str) -> Path:
@@ -58,7 +59,7 @@ def _is_nested(value: object) -> bool:
 
 def _read_map(path: Path) -> Mapping[str, object]:
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_yaml(path)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         what = f"It cannot be read: {error}."
         raise StackError(

@@ -70,6 +70,33 @@ def as_text(document: object) -> str:
     return json.dumps(document, sort_keys=True)
 
 
+class _WithoutLibyaml(yaml.SafeDumper):
+    """PyYAML's own, with what manifests are written by."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    def ignore_aliases(self, data: object) -> bool:
+        del data
+        return True
+
+
+_WithoutLibyaml.add_representer(str, _WithoutLibyaml.represent_text)
+
+
+def test_manifests_read_the_same_where_yaml_was_built_without_libyaml(catalog: Catalog) -> None:
+    files = manifests_of(compile_stack(load_stack(GB200), catalog=catalog), catalog).files
+    small = [
+        text for text in files.values() if len(text) < 20000
+    ]  # it takes long for whole programs
+    assert len(small) > 10
+    for text in small:
+        document = parse_yaml(text)
+        plain = yaml.dump(document, Dumper=_WithoutLibyaml, sort_keys=False, allow_unicode=True)
+        assert plain == text
+
+
 def test_every_golden_file_is_of_a_stack() -> None:
     of_eks = {name for name in stack_names() if load_stack(name).spec.platform == "aws-eks"}
     assert {path.stem for path in GOLDEN.glob("*.json")} == {GB200, A3, UNIT, *of_eks}
