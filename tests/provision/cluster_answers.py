@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +69,9 @@ def split_domain() -> dict[str, Any]:
     return answers
 
 
-def tainted(path: str, number: int, **taint: str) -> dict[str, Any]:
+def tainted(path: str, number: int, *taints: Mapping[str, str]) -> dict[str, Any]:
     answers = whole_cluster()
-    answers[path]["items"][number]["spec"]["taints"] = [taint]
+    answers[path]["items"][number]["spec"]["taints"] = [*taints]
     return answers
 
 

@@ -167,7 +167,7 @@ class Recorder:
 
     def _record(self, run: Run, folder: Path) -> Recorded:
         values = self._configuration(run, folder)
-        store = Store(folder)
+        store = Store(folder, is_written=False)
         values |= {f"{PROJECT_NAME}:{key}": value for key, value in run.prepare(store).items()}
         cloud = _EmulatedCloud(store, values.get("aws:region", ""), run.previous)
         exported: list[Any] = []

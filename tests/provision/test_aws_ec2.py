@@ -27,6 +27,21 @@ def no_bucket(store: Store) -> dict[str, str]:
     return {}
 
 
+IMAGE = "ami-000000000000000e3"
+
+
+def of_an_operator(record: Record) -> Any:
+    """A stack with an image, an open port and tags of the operator's own: one run shows that each is heeded."""
+    return record(
+        "gb200-2p1d",
+        ami=IMAGE,
+        ssh_user="admin",
+        ssh_from_cidr="10.9.0.0/16",
+        owner="serving",
+        cost_center="42",
+    )
+
+
 def test_the_inventory_of_gb200_2p1d_has_its_six_hosts_in_order(record: Record) -> None:
     inventory = record("gb200-2p1d").inventory
     names = ["prefill-0", "prefill-1", "decode-0", "decode-1", "decode-2", "decode-3"]
@@ -92,7 +107,7 @@ def test_without_an_open_port_ssh_goes_through_session_manager(record: Record) -
 
 
 def test_an_open_port_is_open_to_that_network_alone(record: Record) -> None:
-    recorded = record("gb200-2p1d", ssh_from_cidr="10.9.0.0/16")
+    recorded = of_an_operator(record)
     rule = recorded.of_type("SecurityGroupIngressRule")["ssh-in"]
     assert (rule["fromPort"], rule["toPort"], rule["cidrIpv4"]) == (22, 22, "10.9.0.0/16")
     assert recorded.inventory["hosts"][0]["proxy_command"] is None
@@ -108,7 +123,7 @@ def test_the_local_zone_is_opted_into_and_gateways_stand_in_its_parent(record: R
 
 
 def test_every_resource_that_takes_tags_says_whose_it_is(record: Record) -> None:
-    recorded = record("gb200-2p1d", owner="serving", cost_center="42")
+    recorded = of_an_operator(record)
     tagged = [inputs["tags"] for inputs in recorded.resources.values() if "tags" in inputs]
     assert len(tagged) > 20
     assert all(tags["moe-infra:stack"] == "gb200-2p1d" for tags in tagged)
@@ -165,10 +180,9 @@ def test_local_weights_need_no_store(record: Record, tmp_path: Path) -> None:
     assert recorded.inventory["weights"] == {"storage": "local", "path": "/models"}
 
 
-def test_a_pinned_image_is_taken_as_it_is(record: Record, tmp_path: Path) -> None:
-    image = "ami-000000000000000e3"
-    recorded = record("gb200-2p1d", ami=image, ssh_user="admin")
-    assert {each["imageId"] for each in recorded.of_type("LaunchTemplate").values()} == {image}
+def test_a_pinned_image_is_taken_as_it_is(record: Record) -> None:
+    recorded = of_an_operator(record)
+    assert {each["imageId"] for each in recorded.of_type("LaunchTemplate").values()} == {IMAGE}
     assert recorded.inventory["hosts"][0]["user"] == "admin"
 
 

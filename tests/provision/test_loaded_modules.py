@@ -14,7 +14,8 @@ from infra.spec.load import PROJECT
 
 # Programs of stacks one after the other in a fresh interpreter; every registration is answered at once.
 PROGRAMS = """
-import asyncio, json, sys
+import asyncio, gc, json, sys
+gc.disable()
 from pathlib import Path
 loop = asyncio.new_event_loop()
 asyncio.set_event_loop(loop)

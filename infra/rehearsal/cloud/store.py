@@ -88,10 +88,16 @@ _FIELDS = tuple(each.name for each in fields(Resource))
 
 
 class Store:
-    """All resources of the account, read once and written through."""
+    """All resources of the account, read once and written through.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: of the account.
+        is_written: False for an account that ends with this process.
+    """
+
+    def __init__(self, folder: Path, *, is_written: bool = True) -> None:
         self._folder = folder
+        self._is_written = is_written
         self._lock = threading.RLock()
         self.account = read_account(folder)
         self._created = _read_counts(folder / "created")
@@ -119,9 +125,10 @@ class Store:
 
     def put(self, resource: Resource) -> None:
         """Write a resource, new or changed."""
-        path = self._path(resource.type, resource.id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, {name: getattr(resource, name) for name in _FIELDS})
+        if self._is_written:
+            path = self._path(resource.type, resource.id)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, {name: getattr(resource, name) for name in _FIELDS})
         self._resources[resource.type, resource.id] = resource
 
     def remove(self, token: str, identity: str) -> None:
@@ -132,8 +139,9 @@ class Store:
     def new_digits(self, urn: str) -> str:
         """Seventeen hexadecimal digits for a new id: the same for the same history of a URN."""
         self._created[urn] += 1
-        with (self._folder / "created").open("a", encoding="utf-8") as file:
-            file.write(f"\n{urn}")  # ends what a killed plug-in has left of a line
+        if self._is_written:
+            with (self._folder / "created").open("a", encoding="utf-8") as file:
+                file.write(f"\n{urn}")  # ends what a killed plug-in has left of a line
         return digits(f"{urn}#{self._created[urn]}")
 
     def _path(self, token: str, identity: str) -> Path:
