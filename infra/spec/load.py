@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
@@ -114,8 +115,10 @@ def _read_with_extends(
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         what = f"The file cannot be read: {why_unreadable(error)}."
+        before = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
         problem = _file_problem(file, "unreadable-file", what)
-        problems.append(replace(problem, fix="Name a text file that you may read."))
+        fix = "Name a text file that you may read, in UTF-8."
+        problems.append(replace(problem, fix=fix, line=before.count(b"\n") + 1))
         return {}, {}
     document, found = read_yaml(text, file)
     problems.extend(found)
@@ -200,38 +203,51 @@ def _apply_sets(
     for word in sets:
         field, equals, text = word.partition("=")
         parts: Path = tuple(part for part in field.strip().split(".") if part)
+        refusal = None
         if not equals or not parts:
-            what, fix = (
-                f"--set {word} has no value.",
-                "Write --set field=value, e.g. --set port=8080.",
-            )
+            fix = "Write --set field=value, e.g. --set port=8080."
+            refusal = (f"--set {word} has no value.", fix)
+        elif parts[0] == "extends":
+            fix = "Name the other stack with --stack, or write a file that extends it."
+            refusal = ("What a stack extends is read before --set is applied.", fix)
+        if refusal is not None:
+            what, fix = refusal
             problems.append(
                 Problem(
                     rule="bad-set", severity="error", field=field, what=what, fix=fix, file="--set"
                 )
             )
             continue
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            value = text
+        secret = parts[0] == "secrets" or "env" in parts or field.endswith(("key", "token"))
+        place = Place(
+            file=f"--set {field}=***" if secret else f"--set {word}", line=None, column=None
+        )
+        value = _set_value(text)
         target: dict[str, object] = data
-        for part in parts[:-1]:
+        for depth, part in enumerate(parts[:-1], start=1):
             inner = target.get(str(part))
             fresh: dict[str, object] = dict(inner) if isinstance(inner, dict) else {}
+            if not isinstance(inner, dict):
+                places[parts[:depth]] = place
             target[str(part)] = fresh
             target = fresh
         if value is None:
             target.pop(str(parts[-1]), None)
         else:
             target[str(parts[-1])] = value
-        secret = parts[0] == "secrets" or "env" in parts or field.endswith(("key", "token"))
-        place = Place(
-            file=f"--set {field}=***" if secret else f"--set {word}", line=None, column=None
-        )
         for depth in range(1, len(parts) + 1):
             places.setdefault(parts[:depth], place)
         places[parts] = place
+
+
+def _set_value(text: str) -> object:
+    """The value of a `--set`: as YAML has it, or the text where it has none (`2024-13-45`, `[`)."""
+    try:
+        value: object = yaml.safe_load(text)
+        json.dumps(value, default=str)  # a list within itself has no end
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text
+    return value
 
 
 def _file_problem(file: str, rule: str, what: str) -> Problem:

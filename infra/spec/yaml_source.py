@@ -189,7 +189,10 @@ def read_yaml(
         what = f"The file expands to more than {MAX_NODES} values or {MAX_DEPTH} levels (repeated aliases?)."
         return empty, [_whole_file(file, what)]
     except (yaml.YAMLError, ValueError) as error:
-        return empty, [_whole_file(file, f"This cannot be read as YAML: {error}.")]
+        # Python's own limit, in its own words
+        has_too_many_digits = "integer string conversion" in str(error)
+        why = "a number there has thousands of digits" if has_too_many_digits else str(error)
+        return empty, [_whole_file(file, f"This cannot be read as YAML: {why}.")]
     return Document(data=data, positions=reader.positions or {(): (1, 1)}), reader.problems
 
 

@@ -68,7 +68,8 @@ def _explain(name: str, output: Output) -> int:
         "releases": rule.releases,
         "source": rule.source,
     }
-    output.document({"schema_version": SCHEMA_VERSION, "ok": True, **facts, "reason": reason})
+    head = {"schema_version": SCHEMA_VERSION, "stack": None, "ok": True}
+    output.document({**head, **facts, "reason": reason})
     output.data(f"{name} ({rule.severity}): {holds}")
     if reason:
         output.data(reason)

@@ -177,7 +177,8 @@ def _stop(lab_id: str, output: Output) -> int:
         what = f"No rehearsal {lab_id} runs."
         raise StackError("--stop", what, f"Running: {', '.join(running) or 'none'}.")
     stop_lab(lab_id)
-    output.document({"schema_version": SCHEMA_VERSION, "ok": True, "stopped": lab_id})
+    head = {"schema_version": SCHEMA_VERSION, "stack": None, "ok": True}
+    output.document({**head, "stopped": lab_id})
     output.message(f"Stopped {lab_id}: nothing of it is left.")
     return 0
 
@@ -188,6 +189,7 @@ def _list(output: Output) -> int:
     output.document(
         {
             "schema_version": SCHEMA_VERSION,
+            "stack": None,
             "ok": True,
             "rehearsals": [
                 {

@@ -32,7 +32,11 @@ def chosen_stack(options: Options) -> LoadedStack:
         what = f"{file} cannot be reached: {error.strerror}."
         raise StackError("--file", what, "Name a stack file that you may read.") from error
     if not is_file:
-        what = f"{file} is a folder." if is_folder else f"There is no file {file}."
+        what = f"There is no file {file}."
+        if is_folder:
+            what = f"{file} is a folder."
+        elif Path(file).exists():
+            what = f"{file} is a pipe or a device, and a stack is named after its file."
         raise StackError("--file", what, "Name a stack file.")
     return load_stack(str(Path(file).absolute()), sets)
 

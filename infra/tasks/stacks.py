@@ -19,6 +19,7 @@ def run(options: Options, output: Output) -> int:
     output.document(
         {
             "schema_version": SCHEMA_VERSION,
+            "stack": None,
             "ok": True,
             "stacks": [_document(stack) for stack in compiled],
         }
