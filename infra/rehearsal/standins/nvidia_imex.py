@@ -21,6 +21,7 @@ OPTIONS = {
     "-a": False, "--all": False, "-c": True, "-v": False, "--version": False, "-h": False, "--help": False,
 }  # fmt: skip
 NODE_CONFIGURATION = "/etc/nvidia-imex/nodes_config.cfg"
+NODES_READ = "/run/nvidia-imex/nodes"  # nvidia-imex.service copies it when it starts
 
 
 def main(arguments: list[str]) -> int:
@@ -87,13 +88,15 @@ def describe_domain(host: dict[str, Any]) -> dict[str, Any]:
 
 
 def _configured_nodes(host: dict[str, Any]) -> list[str]:
-    """Return the addresses that the daemon's own configuration lists."""
-    try:
-        with open(NODE_CONFIGURATION, encoding="utf-8") as file:
-            lines = [line.strip() for line in file]
-    except FileNotFoundError:
-        return list(host.get("imex_nodes") or [])
-    return [line for line in lines if line and not line.startswith("#")]
+    """Return the addresses that the daemon has read when it started; where none has, those that it would read."""
+    for path in (NODES_READ, NODE_CONFIGURATION):
+        try:
+            with open(path, encoding="utf-8") as file:
+                lines = [line.strip() for line in file]
+        except FileNotFoundError:
+            continue
+        return [line for line in lines if line and not line.startswith("#")]
+    return list(host.get("imex_nodes") or [])
 
 
 def _print_matrix(domain: dict[str, Any]) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from infra.rehearsal.standins import (
 )
 
 HostTool = Callable[..., None]
+HostShell = Callable[..., CompletedProcess[str]]
 
 
 def test_a_query_prints_csv_with_units_and_a_header(
@@ -118,6 +121,25 @@ def test_the_imex_domain_is_up_when_every_node_is(
     assert [node["host"] for node in domain["nodes"].values()] == ["192.0.2.1", "192.0.2.2"]
     nvidia_imex.main(["nvidia-imex-ctl", "-q"])
     assert capsys.readouterr().out == "READY\n"
+
+
+def test_the_imex_daemon_knows_the_list_that_it_has_read(host_shell: HostShell) -> None:
+    """A list that is written without a restart is nobody's: the domain stays as it was."""
+    result = host_shell(
+        "nvidia",
+        "mkdir -p /etc/nvidia-imex /run/nvidia-imex\n"
+        "echo 192.0.2.1 > /run/nvidia-imex/nodes\n"
+        "printf '192.0.2.1\\n192.0.2.2\\n' > /etc/nvidia-imex/nodes_config.cfg\n"
+        "nvidia-imex-ctl -N -j; rm /run/nvidia-imex/nodes; nvidia-imex-ctl -N -j",
+    )
+    before, after = _both(result.stdout)
+    assert (before["status"], after["status"]) == ("DEGRADED", "UP")
+
+
+def _both(said: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two documents, one behind the other."""
+    first, end = json.JSONDecoder().raw_decode(said)
+    return first, json.loads(said[end:])
 
 
 def test_amd_smi_prints_one_entry_per_device(
