@@ -152,6 +152,7 @@ def _launch(decided: _Decided, made: _Made) -> dict[str, ec2.Instance]:
             interfaces=instance_type.interfaces(decided.capacity.layout),
             capacity=decided.capacity.kind,
             account=decided.account,
+            replicas=_replicas_by_host(decided.topology),
             tags=decided.tags,
         )
         surroundings = Surroundings(
@@ -174,6 +175,15 @@ def _hosts_by_group(topology: Topology) -> dict[str, tuple[TopologyHost, ...]]:
         name = "-".join(host.roles)
         groups[name] = (*groups.get(name, ()), host)
     return groups
+
+
+def _replicas_by_host(topology: Topology) -> dict[str, tuple[str, ...]]:
+    """The replicas on each host, by its name, in the topology's order."""
+    found: dict[str, tuple[str, ...]] = {}
+    for group in topology.groups:
+        for host in group.hosts:
+            found[host] = (*found.get(host, ()), group.name)
+    return found
 
 
 def _placement_group(decided: _Decided, network: ClusterNetwork) -> ec2.PlacementGroup | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
-from pulumi import ResourceOptions
+from pulumi import CustomTimeouts, ResourceOptions
 from pulumi_aws import ec2, eks
 
 from infra.catalog.eks import SystemNode, SystemNodes
@@ -33,6 +33,9 @@ CAPACITY_TYPES: dict[CapacityKind, str] = {
     "capacity-block": "CAPACITY_BLOCK",
     "ultraserver": "CAPACITY_BLOCK",
 }
+
+# Instead of 60 minutes (node_group.go, Timeouts): an update takes one node after the other, each gone before the next.
+NODES_WAIT = CustomTimeouts(update="12h")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +207,7 @@ def _node_group(
             depends_on=list(place.ready),
             ignore_changes=["releaseVersion"] if place.keeps_release else [],
             delete_before_replace=True,
+            custom_timeouts=NODES_WAIT,
         ),
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
-from pulumi import ResourceOptions
+from pulumi import CustomTimeouts, ResourceOptions
 from pulumi_aws import ec2
 
 from infra.catalog.instance_types import CapacityKind, InstanceType
@@ -23,15 +24,24 @@ from infra.provision.launch_template import (
 )
 from infra.provision.naming import Tags
 
+# Large machines come and go slowly, and a replacement waits until the old one is gone: the provider's own 10 and 20
+# minutes (ec2_instance.go, Timeouts) would end it in the middle.
+MACHINE_WAIT = CustomTimeouts(create="30m", delete="60m")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """What the machines of one role have in common."""
+    """What the machines of one role have in common.
+
+    Args:
+        replicas: by host name, the replicas that run there: `decode/0`.
+    """
 
     instance_type: InstanceType
     interfaces: tuple[NetworkInterface, ...]
     capacity: CapacityKind
     account: Account
+    replicas: Mapping[str, tuple[str, ...]]
     tags: Tags
 
 
@@ -82,14 +92,22 @@ class NodeGroup(pulumi.ComponentResource):
         settings: NodeSettings,
         surroundings: Surroundings,
     ) -> ec2.Instance:
-        tags = settings.tags.of(host.name, host=host.name, roles="+".join(host.roles))
+        tags = settings.tags.of(
+            host.name,
+            host=host.name,
+            roles="+".join(host.roles),
+            replicas="+".join(settings.replicas[host.name]),
+        )
         return ec2.Instance(
             host.name,
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
             tags=tags,
             volume_tags=tags,  # changed in place; the template's would make another machine
             opts=ResourceOptions(
-                parent=self, depends_on=list(surroundings.ready), delete_before_replace=True
+                parent=self,
+                depends_on=list(surroundings.ready),
+                delete_before_replace=True,
+                custom_timeouts=MACHINE_WAIT,
             ),
         )
 

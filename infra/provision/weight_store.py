@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi
-from pulumi import ResourceOptions
+from pulumi import CustomTimeouts, ResourceOptions
 from pulumi_aws import efs, fsx, s3
 
 from infra.catalog.figures import StorageKind
@@ -14,6 +14,9 @@ from infra.provision.cluster_network import ClusterNetwork
 from infra.provision.first_boot import LUSTRE_FOLDER, lustre_source
 from infra.provision.naming import Tags, partition
 from infra.spec.stack import Weights
+
+# Instead of 30 minutes each (lustre_file_system.go, Timeouts): a change of the tier moves all that lies on it.
+LUSTRE_WAIT = CustomTimeouts(create="60m", update="6h")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +126,8 @@ class WeightStore(pulumi.ComponentResource):
             tags=self._settings.tags.of("weights"),
             # With EFA its creation fails until the group lets its members talk.
             opts=ResourceOptions.merge(
-                self._kept, ResourceOptions(depends_on=list(network.member_rules))
+                self._kept,
+                ResourceOptions(depends_on=list(network.member_rules), custom_timeouts=LUSTRE_WAIT),
             ),
         )
         fsx.DataRepositoryAssociation(

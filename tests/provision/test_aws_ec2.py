@@ -128,8 +128,11 @@ def test_every_resource_that_takes_tags_says_whose_it_is(record: Record) -> None
     assert len(tagged) > 20
     assert all(tags["moe-infra:stack"] == "gb200-2p1d" for tags in tagged)
     assert all((tags["owner"], tags["cost_center"]) == ("serving", "42") for tags in tagged)
-    decode = recorded.of_type("Instance")["decode-3"]["tags"]
+    instances = recorded.of_type("Instance")
+    decode = instances["decode-3"]["tags"]
     assert (decode["moe-infra:host"], decode["moe-infra:roles"]) == ("decode-3", "decode")
+    assert decode["moe-infra:replicas"] == "decode/0"
+    assert instances["prefill-1"]["tags"]["moe-infra:replicas"] == "prefill/1"
 
 
 def test_hosts_may_read_weights_and_nothing_else(record: Record) -> None:

@@ -33,6 +33,17 @@ def edit_stack(folder: Path, stack: str, **fields: object) -> None:
     own.write_text(yaml.safe_dump({**document, **fields}), encoding="utf-8")
 
 
+def waits(state: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """How long the engine waits for resources of an exported state: seconds by kind of change, by `Type name`."""
+    found = {}
+    for each in state["deployment"]["resources"]:
+        seconds = each.get("customTimeouts") or {}
+        if seconds:
+            name = f"{each['type'].rpartition(':')[2]} {each['urn'].rpartition('::')[2]}"
+            found[name] = {kind: value for kind, value in seconds.items() if value}
+    return found
+
+
 @dataclass(frozen=True)
 class Pulumi:
     """The command line in a scratch project; `said` is all that it has printed."""

@@ -13,7 +13,7 @@ import pytest
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import read_account, write_account
 from infra.rehearsal.cloud.world import NODE_IMAGES
-from tests.rehearsal.cloud.command import Pulumi, edit_stack, kinds_left, resources
+from tests.rehearsal.cloud.command import Pulumi, edit_stack, kinds_left, resources, waits
 from tests.rehearsal.cloud.spying import Spy
 
 pytestmark = pytest.mark.pulumi
@@ -141,6 +141,7 @@ def test_the_life_of_a_cluster_and_its_workload(
     assert {"Secret secrets", "Cluster cluster", "NodeGroup accelerators"} <= steps["update"]
     assert {"LaunchTemplate accelerators", "LaunchTemplate system"} <= steps["same"]
     state = operator.assert_secrets_are_hidden()
+    assert waits(state)["NodeGroup accelerators"] == {"update": 43200}
     assert_kubeconfig_asks_for_a_token(state)
     assert_a_set_waits_for_what_its_pods_name(state)
 

@@ -15,7 +15,7 @@ from infra.rehearsal.cloud.deployment import bring_up
 from infra.rehearsal.cloud.scratch_project import ScratchProject
 from infra.rehearsal.cloud.store import Store, read_account, write_account
 from tests.provision.belongings import their_network
-from tests.rehearsal.cloud.command import Pulumi, kinds_left, resources
+from tests.rehearsal.cloud.command import Pulumi, kinds_left, resources, waits
 
 pytestmark = [
     pytest.mark.pulumi,
@@ -52,6 +52,11 @@ def test_a_file_system_keeps_the_network_that_it_stands_in(
         assert kinds_left(project.cloud) == KEPT_WITH_LUSTRE
     again = pulumi.changes("up")
     assert again["create"] > again["same"]
+    state = json.loads(pulumi("stack", "export").stdout)
+    assert waits(state) == {
+        "Instance unified-0": {"create": 1800, "delete": 3600},
+        "LustreFileSystem weights": {"create": 3600, "update": 21600},
+    }
 
     assert pulumi("state", "unprotect", "--all", "--yes").returncode == 0
     ended = pulumi("destroy", "--yes", "--skip-preview")
