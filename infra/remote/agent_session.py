@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import cast
 
+from infra.agent.conversation import IDLE_LIMIT_S
 from infra.remote.agent_call import (
     REPORT,
     agent_command,
@@ -24,6 +25,8 @@ from infra.remote.talking import SshTalk
 
 # A connection that was used so recently is taken to be alive; an older one is looked after before it is used.
 FRESH_S = 2.0
+# An agent ends by itself when nothing was asked for longer; nobody may ask it while it does.
+WAITS_S = IDLE_LIMIT_S - 60.0
 # Longer than a marker's line, which may arrive in two pieces.
 MARKER_BYTES = 64
 
@@ -83,7 +86,11 @@ class AgentSession:
 
     def _living_talk(self) -> SshTalk | None:
         """The agent that waits for its next request, where there is one: nothing is said to a dead one."""
-        if self._talk is not None and time.monotonic() - self._used_at > FRESH_S:
+        unused_s = time.monotonic() - self._used_at
+        if self._talk is not None and unused_s > WAITS_S:
+            self._talk.close()
+            self._talk = None
+        if self._talk is not None and unused_s > FRESH_S:
             self._host.look_after()
         return None if self._talk is None or self._talk.is_over else self._talk
 

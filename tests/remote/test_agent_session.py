@@ -107,6 +107,16 @@ def test_one_agent_answers_all_requests_and_learns_what_it_needs(opened: SshHost
     wait_until_gone(first)
 
 
+def test_an_agent_that_may_be_about_to_end_is_asked_nothing(
+    opened: SshHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = AgentSession(opened)
+    first = agent_id(session)
+    monkeypatch.setattr(agent_session, "WAITS_S", 0.0)
+    assert agent_id(session) != first
+    wait_until_gone(first)
+
+
 def test_an_error_of_the_agent_does_not_end_it(opened: SshHost) -> None:
     session = AgentSession(opened)
     first = agent_id(session)
