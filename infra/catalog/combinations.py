@@ -6,10 +6,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from infra.catalog.versions import version_numbers
 
@@ -36,8 +35,7 @@ _PLACE = re.compile(r"\{([a-zA-Z][\w.-]*)\}")
 Look = Callable[[str], object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Combination:
+class Combination(NamedTuple):
     """Settings that a release refuses together.
 
     Args:

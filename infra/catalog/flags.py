@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 ValueType = Literal["bool", "int", "size", "float", "str", "json", "other"]
 TWO_WAY = ("BooleanOptionalAction", "EnableDisableAction")
@@ -12,8 +12,7 @@ TWO_WAY = ("BooleanOptionalAction", "EnableDisableAction")
 SAME: Mapping[str, str] = {"device-memory-utilization": "gpu-memory-utilization"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlagFact:
+class FlagFact(NamedTuple):
     """One flag of a release.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -45,8 +45,7 @@ class UnknownIdError(StackError):
     """A stack names an id that the catalogue does not have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Combination:
+class Combination(NamedTuple):
     """What a recipe is chosen by: one role of one stack."""
 
     engine: str

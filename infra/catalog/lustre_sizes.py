@@ -7,7 +7,7 @@ systems" (PERSISTENT_2, SSD), checked 2026-11-20.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 TIERS = (125, 250, 500, 1000)  # MB/s per TiB
 SMALLEST_GIB = 1200
@@ -15,8 +15,7 @@ STEP_GIB = 2400
 EFA_STEP_GIB: Mapping[int, int] = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LustreSettings:
+class LustreSettings(NamedTuple):
     """An FSx for Lustre file system: size in GiB, throughput in MB/s per TiB."""
 
     capacity_gib: int
@@ -24,8 +23,7 @@ class LustreSettings:
     has_efa: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LustreProblem:
+class LustreProblem(NamedTuple):
     """Why a file system does not exist.
 
     Args:

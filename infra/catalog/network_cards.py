@@ -6,8 +6,7 @@ device per card, aws/karpenter-provider-aws designs/efa-for-static-capacity.md@1
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import StrictInt
 
@@ -57,8 +56,7 @@ class NetworkCards(Entry):
     efa_only: Cards | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkInterface:
+class NetworkInterface(NamedTuple):
     """One interface of a host: 0-based card and device index, and its kind."""
 
     card: int

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from infra.catalog.fields import FieldCatalogue, read_fields
 from infra.catalog.flags import FlagCatalogue, read_flags
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionBackend:
+class AttentionBackend(NamedTuple):
     """One that vLLM registers.
 
     Args:

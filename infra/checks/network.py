@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from infra.catalog.schema import Vendor
@@ -11,8 +11,7 @@ from infra.checks.view import Finding, PlanView
 from infra.engines.port_settings import port_setting
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(NamedTuple):
     """Ports, first to last, that something else on a host of a vendor listens on, unless a variable moves it."""
 
     name: str

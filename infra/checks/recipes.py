@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import get_args
 
 from infra.catalog.load import Combination
@@ -58,7 +57,7 @@ def _combination(view: PlanView, process: Process) -> Combination | None:
 def _of_other_release(view: PlanView, told: Combination) -> Recipe | None:
     """The recipe for the same on the newest release that has one of its own."""
     for version in reversed(view.catalog.releases(told.engine)):
-        recipe = view.catalog.recipe_for(replace(told, version=version))
+        recipe = view.catalog.recipe_for(told._replace(version=version))
         if recipe is not None and recipe.applies.versions:
             return recipe
     return None

@@ -25,8 +25,7 @@ from infra.spec.stack import KUBERNETES, StackSpec
 Severity = Literal["error", "warning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NamedTuple):
     """What a rule found.
 
     Args:

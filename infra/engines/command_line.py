@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -130,8 +129,7 @@ def _find(name: str, catalogue: FlagCatalogue) -> tuple[FlagFact, bool] | str:
     return f"unrecognized arguments: {name}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
+class _Chunk(NamedTuple):
     """A flag and the words up to the next one, read. `name` is empty when nothing is to be stored."""
 
     name: str = ""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Family = Literal["vllm", "sglang"]
 
@@ -49,8 +48,7 @@ _ROUTERS: Mapping[str, tuple[Family, tuple[str, ...]]] = {
 _SERVE_WITHIN = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):
     """What a command line starts.
 
     Args:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from infra.catalog.flags import FlagCatalogue
@@ -34,8 +35,7 @@ _HEALTH_WORDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """An engine endpoint that the router spreads requests over.
 
     `bootstrap_port` is that of a prefill process that serves one, else None.

@@ -6,7 +6,7 @@ Semantics from sglang 0.5.9 and 0.5.23: srt/server_args.py and PortArgs; read 20
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.command_line import as_int, parse_flags
@@ -62,12 +62,11 @@ OWNED_VARIABLES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Sglang:
     """SGLang on CUDA and ROCm. With `enable-dp-attention` the ranks share the tensor-parallel devices."""
 
-    owned_flags: Mapping[str, str] = field(default_factory=lambda: OWNED_FLAGS)
-    owned_variables: Mapping[str, str] = field(default_factory=lambda: OWNED_VARIABLES)
+    owned_flags: Mapping[str, str] = OWNED_FLAGS
+    owned_variables: Mapping[str, str] = OWNED_VARIABLES
 
     def unit_devices(self, settings: RoleSettings) -> int:
         """A whole server: with data-parallel attention the ranks divide the tensor-parallel group."""
@@ -184,8 +183,7 @@ class Sglang:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(NamedTuple):
     """The parallel layout of a command line."""
 
     tensor: int

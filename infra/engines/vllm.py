@@ -7,7 +7,6 @@ v1/engine/utils.py; read 2026-11-20.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import Mount
@@ -76,12 +75,11 @@ OWNED_VARIABLES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Vllm:
     """vLLM on CUDA and ROCm; `vllm_ascend` builds on it."""
 
-    owned_flags: Mapping[str, str] = field(default_factory=lambda: OWNED_FLAGS)
-    owned_variables: Mapping[str, str] = field(default_factory=lambda: OWNED_VARIABLES)
+    owned_flags: Mapping[str, str] = OWNED_FLAGS
+    owned_variables: Mapping[str, str] = OWNED_VARIABLES
 
     def unit_devices(self, settings: RoleSettings) -> int:
         """One data-parallel rank."""

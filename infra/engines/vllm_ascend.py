@@ -7,7 +7,6 @@ Source: vllm_ascend/distributed/kv_transfer/kv_p2p/mooncake_connector.py and uti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from infra.catalog.schema import Mount
 from infra.engines.contract import GroupContext, PortRequest, ProcessContext, owned
@@ -18,7 +17,6 @@ from infra.spec.stack import RoleName
 HCCN_CONF = Mount(source="/etc/hccn.conf", target="/etc/hccn.conf")
 
 
-@dataclass(frozen=True, slots=True)
 class VllmAscend(Vllm):
     """vLLM with the Ascend platform plugin."""
 

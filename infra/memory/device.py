@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.catalog.schema import Accelerator, Checkpoint, ModelShape
 from infra.engines.command_line import as_int
@@ -37,8 +38,7 @@ class EngineLoad:
     draft: Checkpoint | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceMemory:
+class DeviceMemory(NamedTuple):
     """GiB of one device. `kv_gib` is what the parts leave, below 0 when they do not fit."""
 
     total_gib: float

@@ -7,7 +7,7 @@ vector and one rotary key per token and layer, the same on every device of a ten
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.catalog.schema import ModelShape
 from infra.memory.weights import GIB
@@ -15,8 +15,7 @@ from infra.memory.weights import GIB
 FP8 = ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KvLayout:
+class KvLayout(NamedTuple):
     """How one rank keeps its KV.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.catalog.figures import LoadingRates, StorageKind
 from infra.catalog.lustre_sizes import LustreSettings
@@ -38,8 +39,7 @@ class Delivery:
     lustre: LustreSettings | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeToReady:
+class TimeToReady(NamedTuple):
     """Seconds of each part, one after another; None for what nothing is known of, with the reason in `why`."""
 
     copy_s: float | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.catalog.schema import Checkpoint, ModelShape
 
@@ -11,8 +11,7 @@ _BYTES = 2  # attention, shared experts, dense layers and embeddings stay in bf1
 GIB = 2**30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(NamedTuple):
     """How one replica spreads over devices.
 
     `data` counts ranks. Without expert parallel experts are split over tensor × data; with it they
@@ -56,8 +55,7 @@ def _expert_share(layout: Layout, num_experts: int) -> float:
     return math.ceil(num_experts / num_devices) / num_experts
 
 
-@dataclass(frozen=True, slots=True)
-class _Attention:
+class _Attention(NamedTuple):
     """Parameters of one layer's attention: on every device, split over devices, and the absorbed copy."""
 
     replicated: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from infra.catalog.flags import FlagCatalogue
 from infra.engines.contract import Engine, GroupContext, PortName, PortRequest, ProcessContext
@@ -24,8 +25,7 @@ from infra.plan.topology import Group, Seat, Topology
 from infra.spec.stack import RoleName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
+class _Group(NamedTuple):
     """What the processes of a group have in common."""
 
     name: str

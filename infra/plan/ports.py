@@ -5,14 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from infra.engines.contract import PortName, PortRequest
 from infra.errors import StackError
 from infra.plan.topology import Group, Seat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(NamedTuple):
     """A range of ports for one purpose; `why` says what it keeps clear of."""
 
     first: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from infra.catalog.load import Catalog, Combination, UnknownIdError
 from infra.catalog.schema import Accelerator, Checkpoint, Release
@@ -98,8 +98,7 @@ def resolve(stack: LoadedStack, catalog: Catalog, problems: Problems) -> Resolve
     return ResolvedStack(stack=stack, roles=tuple(roles), tuning=tuning, tuning_enabled=enabled)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
+class _Facts(NamedTuple):
     """The catalogue's entries that one role names."""
 
     checkpoint: Checkpoint

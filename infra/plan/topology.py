@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.catalog.schema import Accelerator
 from infra.engines.settings import RoleSettings
@@ -10,8 +11,7 @@ from infra.inventory.pods import ROUTER_HOST
 from infra.spec.stack import KUBERNETES, Platform, RoleName, Workload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopologyHost:
+class TopologyHost(NamedTuple):
     """A host that the deployment needs, `<role>-<n>` or, when shared, `host-<n>`."""
 
     name: str
@@ -19,8 +19,7 @@ class TopologyHost:
     accelerator: Accelerator
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
+class Seat(NamedTuple):
     """The place of one process of a group.
 
     Args:

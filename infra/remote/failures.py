@@ -18,7 +18,7 @@ HostsFailed            4
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.errors import HostsFailed, InfraError
 
@@ -78,8 +78,7 @@ def over_time(host: str, timeout_s: float) -> OverTime:
     return OverTime(host, what, "Look at the host, then run again.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFailure:
+class HostFailure(NamedTuple):
     """One host that failed, and why."""
 
     host: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date
+from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -15,8 +15,7 @@ from infra.spec.stack import StackSpec
 from infra.spec.yaml_source import Path, dotted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """Where a field was written: `file` as the operator named it, 1-based line and column."""
 
     file: str

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
-from infra.errors import InfraError, ProblemsFound
+from infra.errors import InfraError, Problem, ProblemsFound
 from infra.remote.failures import HostFailure, SeveralHostsFailed
 
 SCHEMA_VERSION = 1
@@ -96,15 +96,6 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    where: str
-    what: str
-    fix: str
-
-
-def _each(error: InfraError) -> list[_Part]:
+def _each(error: InfraError) -> Sequence[Problem | InfraError]:
     """The failure itself, or every problem of a list of problems."""
-    if isinstance(error, ProblemsFound):
-        return [_Part(problem.where, problem.what, problem.fix) for problem in error.problems]
-    return [_Part(one.where, one.what, one.fix) for one in error.each()]
+    return error.problems if isinstance(error, ProblemsFound) else error.each()

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from infra.tasks.options import Option
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One task. `module` lies in `infra.tasks` and has `run(options, output) -> exit code`."""
 
     name: str

@@ -78,4 +78,4 @@ def test_an_instance_type_that_the_catalogue_does_not_know_is_named(catalog: Cat
     plain = topology(catalog, "h200")
     odd = plain.hosts[0].accelerator.model_copy(update={"aws_instance_type": "p9.48xlarge"})
     with pytest.raises(Exception, match=r"The catalogue has no instance type p9.48xlarge"):
-        plan_capacity(replace(plain, hosts=(replace(plain.hosts[0], accelerator=odd),)), None)
+        plan_capacity(replace(plain, hosts=(plain.hosts[0]._replace(accelerator=odd),)), None)
