@@ -28,8 +28,9 @@ from infra.plan.compile import compile_file  # noqa: E402
 from infra.provision.cluster_config import ClusterDemand, read_cluster  # noqa: E402
 from infra.provision.workload import judged_plan, workload_content  # noqa: E402
 from infra.rehearsal.cluster.control_plane import CONTEXT  # noqa: E402
+from infra.rehearsal.cluster.nodes import FABRIC  # noqa: E402
 from infra.rehearsal.cluster.project import RoomProject, make_room_project  # noqa: E402
-from infra.rehearsal.cluster.room import FABRIC, Room, open_room, racks  # noqa: E402
+from infra.rehearsal.cluster.room import Room, open_room, racks  # noqa: E402
 from infra.spec.load import load_stack  # noqa: E402
 
 STACK = "k8s-gb200-2p1d"

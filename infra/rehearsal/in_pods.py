@@ -22,6 +22,7 @@ from infra.catalog.schema import Accelerator
 from infra.engines.serving import COMPLETIONS, completion
 from infra.errors import Differs, HostsFailed, NotReady
 from infra.inventory.pods import ROUTER_HOST
+from infra.launch.proof.transport import check_transports
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan, Process
 from infra.rehearsal.cluster.api import Document, RefusedError
@@ -210,10 +211,10 @@ class InPods:
         )
 
     def verify(self) -> str:
-        """The plan's own commands run in the pods, and completions go through the clients' service.
+        """The plan's own commands run in the pods, completions go through the clients' service, groups by their fabric.
 
         Raises:
-            Differs: another command runs.
+            Differs: another command runs, or a group or a transfer has fallen back to another transport.
             NotReady: the service leads nowhere, or answers without a token.
         """
         for each in self.containers.values():
@@ -223,9 +224,11 @@ class InPods:
         model = read_endpoints(self.plan, self.catalog).model
         for _ in range(NUM_REQUESTS):
             self._complete(host, port, model)
+        told = self._verify_transports()
         return (
             f"{counted(len(self.plan.processes), 'command')} as planned; "
-            f"{counted(NUM_REQUESTS, 'completion')} through the service of clients"
+            f"{counted(NUM_REQUESTS, 'completion')} through the service of clients; "
+            f"{counted(told, 'transport')} between hosts told by the engines' lines"
         )
 
     def last_words(self, where: str) -> dict[str, list[str]]:
@@ -282,6 +285,23 @@ class InPods:
                 if others:
                     what = f"{process.id} runs in {container.pod.name} without its {', '.join(others)}."
                     raise Differs(container.host, what, "Compare `fab plan` with what runs there.")
+
+    def _verify_transports(self) -> int:
+        """How many engines tell what their group or their KV goes over."""
+        lines: dict[str, list[str]] = {}
+        for container in self.containers.values():
+            said, processes = container.lines(), self.plan.on_host(container.host)
+            for process in processes:
+                # a launcher of several says whose each line is
+                start = f"[{process.id}] " if len(processes) > 1 else ""
+                own = [line.removeprefix(start) for line in said if line.startswith(start)]
+                lines[process.id] = own
+        checks = check_transports(self.plan, self.catalog, lines)
+        for check in checks:
+            if check.ok is False:
+                fix = "See what of its fabric the pod asks for, and what it is given."
+                raise Differs(check.process, check.detail, fix)
+        return sum(check.ok is True for check in checks)
 
     def _environ(self, host: str, pid: int) -> dict[str, str]:
         """The variables that a process was started with."""

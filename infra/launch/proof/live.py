@@ -100,7 +100,7 @@ def check_processes(deployment: Deployment, catalog: Catalog, live: Live) -> lis
         if PRELOAD in process.env_prepend:
             checks.append(_check(process, "preload", preload_problem(process, found)))
     lines = {process.id: live.processes[process.id].lines for process in running}
-    checks += check_transports(deployment, catalog, lines)
+    checks += check_transports(deployment.plan, catalog, lines)
     return checks + image_checks(deployment, running, live.processes)
 
 

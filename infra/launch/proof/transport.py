@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from infra.catalog.load import Catalog
 from infra.engines.transports import read_transports
-from infra.launch.deployment import Deployment
 from infra.launch.proof.host_drift import Check
 from infra.launch.transport_verdicts import (
     Verdict,
@@ -17,23 +16,22 @@ from infra.launch.transport_verdicts import (
     kv_library,
     kv_processes,
 )
-from infra.plan.process import Process
+from infra.plan.process import Plan, Process
 
 
 def check_transports(
-    deployment: Deployment, catalog: Catalog, lines: Mapping[str, Sequence[str]]
+    plan: Plan, catalog: Catalog, lines: Mapping[str, Sequence[str]]
 ) -> list[Check]:
     """A check per process of a group that spans hosts, and one per process that hands KV to other hosts.
 
     Args:
-        deployment: the plan and its hosts.
+        plan: whose processes run.
         catalog: what accelerators are.
         lines: what each running engine has logged that tells a transport, by process id.
     """
-    plan = deployment.plan
     spanning, transferring = groups_over_hosts(plan), kv_processes(plan)
     checks = []
-    for process in (one for one in deployment.engines() if one.id in lines):
+    for process in (one for one in plan.processes if one.id in lines):
         told = read_transports(lines[process.id])
         if process.group in spanning:
             library, over_nvlink = collective_of(plan, catalog, process)

@@ -107,14 +107,22 @@ class PodContainer:
             return 1, str(error)
         return done.returncode, done.stdout.decode(errors="replace").strip()
 
+    def lines(self, num_last: int | None = None) -> list[str]:
+        """What it has said, all of it or the last lines.
+
+        Raises:
+            LabError: its host does not tell.
+        """
+        words = ["journalctl", "--no-pager", "-o", "cat", "-u", self.unit]
+        words += [] if num_last is None else ["-n", str(num_last)]
+        return self.lab.run(self.host, words).stdout.decode(errors="replace").splitlines()
+
     def last_words(self) -> list[str]:
-        """What it said last."""
-        words = ["journalctl", "--no-pager", "-o", "cat", "-n", str(LAST_LINES), "-u", self.unit]
+        """What it said last, or why nobody knows."""
         try:
-            said = self.lab.run(self.host, words).stdout
+            return self.lines(LAST_LINES)
         except LabError as error:
             return [str(error)]
-        return said.decode(errors="replace").splitlines()
 
     def _words(self) -> list[str]:
         """The command that its runtime is given."""
