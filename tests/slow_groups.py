@@ -10,6 +10,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 
 KUBERNETES = "tests/kubernetes/"  # all of its tests share one cluster
 ALONE = "tests/rehearsal/"  # each of its tests starts the hosts that it needs, or none
+ONE_LAB = "tests/rehearsal/lab/"  # but these, which share hosts
 # Longest first, by how ids begin: what is begun last is what all others wait for.
 LONGEST = (
     KUBERNETES,
@@ -36,7 +37,8 @@ def group_of(nodeid: str) -> str:
     """The name of a test's group."""
     if nodeid.startswith(KUBERNETES):
         return KUBERNETES
-    return nodeid if nodeid.startswith(ALONE) else nodeid.partition("::")[0]
+    goes_alone = nodeid.startswith(ALONE) and not nodeid.startswith(ONE_LAB)
+    return nodeid if goes_alone else nodeid.partition("::")[0]
 
 
 def put_longest_first(items: list[pytest.Item]) -> None:

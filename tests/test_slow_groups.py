@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.spec.load import PROJECT
-from tests.slow_groups import ALONE, KUBERNETES, LONGEST, group_of
+from tests.slow_groups import ALONE, KUBERNETES, LONGEST, ONE_LAB, group_of
 
 
 def test_tests_of_one_cluster_or_file_stay_together_and_rehearsals_go_alone() -> None:
@@ -11,6 +11,7 @@ def test_tests_of_one_cluster_or_file_stay_together_and_rehearsals_go_alone() ->
     assert group_of("tests/cli/test_a.py::test_x[1]") == group_of("tests/cli/test_a.py::test_y")
     assert group_of("tests/cli/test_a.py::test_x") != group_of("tests/cli/test_b.py::test_x")
     assert group_of(f"{ALONE}test_a.py::test_x[1]") != group_of(f"{ALONE}test_a.py::test_x[2]")
+    assert group_of(f"{ONE_LAB}test_a.py::test_x") == group_of(f"{ONE_LAB}test_a.py::test_y")
 
 
 def test_no_slow_test_that_goes_alone_shares_what_its_file_starts() -> None:

@@ -10,7 +10,8 @@ import pytest
 from infra.rehearsal.breaking import KINDS
 from tests.rehearsal.command import Shell
 
-pytestmark = [pytest.mark.lab]
+# a rehearsal of some five seconds for each kind
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 # Twelve processes on three hosts: a prefill and a decode group, the latter over two hosts.
 STACK = """\
@@ -40,7 +41,6 @@ def test_every_kind_is_tried() -> None:
     assert {name.rpartition(":")[2] for name in BROKEN} == set(KINDS)
 
 
-@pytest.mark.slow  # eight rehearsals of five seconds
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_process_is_named_with_the_reason(
     broken: str, shell: Shell, tmp_path: Path

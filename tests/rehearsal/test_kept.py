@@ -64,7 +64,8 @@ def test_a_kept_rehearsal_is_used_from_outside_and_ended(shell: Shell, tmp_path:
     assert not any(process["ready"] for process in after.document["processes"])
 
     stopped = shell.fab("rehearse", "--stop", report["id"], "--json")
-    assert stopped.document == {"schema_version": 1, "ok": True, "stopped": report["id"]}
+    ended = {"schema_version": 1, "stack": None, "ok": True, "stopped": report["id"]}
+    assert stopped.document == ended
     shell.assert_nothing_left()
 
 

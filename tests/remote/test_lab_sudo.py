@@ -23,7 +23,8 @@ from infra.remote.sudo import STARTED, SudoPassword
 from tests.naming import in_time
 from tests.remote.lab_inventory import lab_host
 
-pytestmark = [pytest.mark.lab, pytest.mark.fault]
+# hosts that all tests share, with users of many kinds
+pytestmark = [pytest.mark.lab, pytest.mark.fault, pytest.mark.slow]
 
 RIGHT = "secret of sudo"
 NUM_HOSTS = 8
@@ -99,7 +100,6 @@ def test_a_right_password_lets_the_agent_in(lab: Lab, user: str) -> None:
     assert ask(lab, user, RIGHT)["files"] == {}
 
 
-@pytest.mark.slow  # sudo waits two seconds after a wrong password
 def test_a_wrong_password_is_refused_after_one_attempt(lab: Lab) -> None:
     """Whatever sudo says then: its insults, its lecture, its counts."""
     users = (*LOGINS, "once")
@@ -117,7 +117,6 @@ def test_a_wrong_password_is_refused_after_one_attempt(lab: Lab) -> None:
     assert left_running(lab, "host-1") == []
 
 
-@pytest.mark.slow  # sudo waits two seconds after a wrong password
 def test_a_wrong_password_reaches_one_host_of_all(lab: Lab) -> None:
     names = [f"host-{i}" for i in range(NUM_HOSTS)]
     before = sum(refusals(lab, name) for name in names)
@@ -162,7 +161,6 @@ def test_a_terminal_that_is_wanted_is_named_password_or_not(lab: Lab) -> None:
         ask(lab, "tty", RIGHT)
 
 
-@pytest.mark.slow  # a limit passes
 def test_nothing_shows_while_it_runs_and_nothing_is_left_when_the_limit_passes(lab: Lab) -> None:
     """The agent waits for a runtime that hangs: then the password is in no argument, environment or log."""
     slow = b"#!/bin/sh\necho $$ >/tmp/began; exec sleep 77\n"

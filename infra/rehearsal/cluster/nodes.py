@@ -31,7 +31,7 @@ class NodeGroup:
         count: how many.
         domain: value of the label that names their NVLink domain; None where the accelerator has none.
         labels: that a stack's `node_selector` chooses them by.
-        resources: of the fabric, by name.
+        resources: of the fabric, by name; of the devices, where nodes have fewer than they should.
         taints: that their owner has put there; documents of the API.
     """
 
@@ -59,6 +59,12 @@ class NodeGroup:
             )  # the catalogue knows how pods get each device
         return self.accelerator.pod
 
+    def devices(self) -> dict[str, str]:
+        """How many each node has, by the name of their resource."""
+        if self.pod is None or self.accelerator is None:
+            return {}
+        return {self.pod.resource: str(self.accelerator.devices_per_host)}
+
     def names(self) -> list[str]:
         """Of its nodes."""
         return [f"{self.name}-{number}" for number in range(self.count)]
@@ -76,10 +82,9 @@ def node_documents(group: NodeGroup) -> Iterator[Document]:
         "pods": MAX_PODS,
         "ephemeral-storage": "1Ti",
         "hugepages-2Mi": "16Gi",
+        **group.devices(),
         **group.resources,
     }
-    if pod is not None and group.accelerator is not None:
-        resources[pod.resource] = str(group.accelerator.devices_per_host)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ready = {
         "type": "Ready",

@@ -23,6 +23,9 @@ from infra.launch.preflight.group_collectives.told import ToldHost, parse_told
 from infra.rehearsal import standins
 from infra.rehearsal.real_engines import installed_engine
 
+# each starts an interpreter for every rank of a group
+pytestmark = pytest.mark.slow
+
 LENT = Path(standins.__file__).parent / "lent"
 START = Callable[..., "subprocess.Popen[str]"]
 # Loading the real one takes seconds, and on a machine that does much else many of them.
@@ -107,7 +110,6 @@ def assert_right(hosts: list[ToldHost]) -> None:
     assert all(one.seconds is not None and one.seconds > 0 for one in ranks)
 
 
-@pytest.mark.slow
 def test_two_processes_of_the_real_torch_add_up() -> None:
     python, port = real_python(), free_port()
     words = [task(port, rank, 1, 2, join_s=REAL_S, work_s=REAL_S, patterns=[]) for rank in range(2)]

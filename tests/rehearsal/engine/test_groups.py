@@ -23,6 +23,9 @@ from tests.rehearsal.engine.simulated_host import (
     wait_healthy,
 )
 
+# each starts several engines, and waits for what they find of each other
+pytestmark = pytest.mark.slow
+
 HEAD, OTHER = "127.0.0.1", "127.0.0.2"
 COMMON = ("--max-model-len", "8192", "--enable-expert-parallel")
 

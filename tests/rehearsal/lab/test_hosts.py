@@ -15,7 +15,8 @@ import pytest
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import LabError, UnknownHost
 
-pytestmark = pytest.mark.lab
+# three hosts that all tests share, some of which boot anew
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 Ssh = Callable[[str, str], subprocess.CompletedProcess[str]]
 BOOT_LIMIT_S = 20.0

@@ -17,7 +17,8 @@ from infra.rehearsal.lab.errors import LabError
 from infra.rehearsal.lab.hosts import LabHost
 from infra.rehearsal.lab.starting import attach_lab, list_labs, open_lab, start_lab, stop_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("lab_is_possible")]
+# each starts a lab of its own, and sees it end
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.usefixtures("lab_is_possible")]
 
 BOOT_LIMIT_S = 20.0
 GONE_LIMIT_S = 5.0
