@@ -225,10 +225,11 @@ class InPods:
         for _ in range(NUM_REQUESTS):
             self._complete(host, port, model)
         told = self._verify_transports()
+        said = f"; {counted(told, 'transport')} between hosts, by the engines' own lines"
         return (
             f"{counted(len(self.plan.processes), 'command')} as planned; "
-            f"{counted(NUM_REQUESTS, 'completion')} through the service of clients; "
-            f"{counted(told, 'transport')} between hosts told by the engines' lines"
+            f"{counted(NUM_REQUESTS, 'completion')} through the service of clients"
+            f"{said if told else ''}"
         )
 
     def last_words(self, where: str) -> dict[str, list[str]]:
@@ -287,7 +288,7 @@ class InPods:
                     raise Differs(container.host, what, "Compare `fab plan` with what runs there.")
 
     def _verify_transports(self) -> int:
-        """How many engines tell what their group or their KV goes over."""
+        """How many engines tell what their group or their KV goes over: those that are told to (`NCCL_DEBUG`)."""
         lines: dict[str, list[str]] = {}
         for container in self.containers.values():
             said, processes = container.lines(), self.plan.on_host(container.host)

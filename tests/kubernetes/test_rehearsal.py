@@ -17,6 +17,7 @@ from tests.rehearsal.command import Shell
 STACK = {
     "extends": "k8s-gb200-2p1d",
     "roles": {"prefill": {"replicas": 1}, "decode": {"data_parallel": 4}},
+    "defaults": {"env": {"NCCL_DEBUG": "INFO", "UCX_LOG_LEVEL": "info"}},
     "secrets": {"api_key": {"env": "NOT_SET_ANYWHERE"}},
 }
 NUM_PODS = 5  # two hosts, a router, and what tunes two nodes
@@ -33,6 +34,7 @@ def test_pods_serve_a_token_and_stay_until_they_are_ended(
     assert [step["name"] for step in report["steps"]] == list(STEPS)
     assert all(step["ok"] for step in report["steps"])
     assert set(report["served_by"]) == {"prefill", "decode"}
+    assert "between hosts, by the engines' own lines" in report["steps"][-1]["detail"]
 
     kubectl = [str(programs.bin / "kubectl"), "--namespace=small"]
     listed = subprocess.run(
