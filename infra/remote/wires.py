@@ -8,6 +8,7 @@ import select
 import shlex
 import socket
 import subprocess
+import threading
 from typing import cast
 
 import paramiko
@@ -58,63 +59,88 @@ class QuickSocket(socket.socket):
 class _ProxyProgram(paramiko.ProxyCommand):
     """A ProxyCommand that is gone after hanging up; paramiko's leaves the process and its pipes.
 
+    Threads read, write and hang up beside each other. A pipe is closed when nobody is at it: its number may be that of
+    another connection a moment later, whose bytes would be taken then.
+
     `last_words` is what it said before it failed, None while it runs or when it ended well.
     """
 
     last_words: str | None = None
 
+    def __init__(self, command: str) -> None:
+        """Start the program."""
+        super().__init__(command)
+        self._reading, self._writing, self._listening = (threading.Lock() for _ in range(3))
+        self._has_hung_up = False
+
     def send(self, content: bytes) -> int:  # type: ignore[override]  # the stubs say None, paramiko returns it
         """Send what the program takes now; paramiko's waits for ever for one that takes nothing."""
-        program: subprocess.Popen[bytes] = self.process
-        if program.stdin is None:
-            raise BrokenPipeError
-        pipe = program.stdin.fileno()
-        _, writable, _ = select.select([], [pipe], [], self.timeout)
-        if not writable:
-            raise TimeoutError
-        try:
-            return os.write(pipe, content[: select.PIPE_BUF])
-        except BrokenPipeError:
-            self._listen(program)
-            raise
+        with self._writing:
+            pipe = self._program.stdin
+            if pipe is None or pipe.closed:
+                raise BrokenPipeError
+            _, writable, _ = select.select([], [pipe], [], self.timeout)
+            if not writable:
+                raise TimeoutError
+            with contextlib.suppress(BrokenPipeError):
+                return os.write(pipe.fileno(), content[: select.PIPE_BUF])
+        self._listen()
+        raise BrokenPipeError
 
     def recv(self, size: int) -> bytes:
         """What the program passes on; nothing once it has ended, where paramiko's goes on looking."""
-        program: subprocess.Popen[bytes] = self.process
-        if program.stdout is None or program.stdout.closed:
-            return b""
-        pipe = program.stdout.fileno()
-        readable, _, _ = select.select([pipe], [], [], self.timeout)
-        if not readable:
-            raise TimeoutError
-        data = os.read(pipe, size)
+        with self._reading:
+            pipe = self._program.stdout
+            if pipe is None or pipe.closed:
+                return b""
+            readable, _, _ = select.select([pipe], [], [], self.timeout)
+            if not readable:
+                raise TimeoutError
+            data = os.read(pipe.fileno(), size)
         if not data:
-            self._listen(program)
+            self._listen()
         return data
 
-    def _listen(self, program: subprocess.Popen[bytes]) -> None:
+    @property
+    def _program(self) -> subprocess.Popen[bytes]:
+        program: subprocess.Popen[bytes] = self.process
+        return program
+
+    def _listen(self) -> None:
         """Keep what a program that has ended by itself said of its failure."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            program.wait(_PROXY_WORDS_S)
-        if program.returncode and program.stderr is not None and not program.stderr.closed:
-            lines = os.fsdecode(program.stderr.read()).strip().splitlines()
-            self.last_words = lines[-1] if lines else f"exit code {program.returncode}"
+        with self._listening:
+            pipe = self._program.stderr
+            if self._has_hung_up or self.last_words is not None or pipe is None or pipe.closed:
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._program.wait(_PROXY_WORDS_S)
+            if self._program.returncode:
+                os.set_blocking(
+                    pipe.fileno(), False
+                )  # what it has started itself may hold the pipe
+                lines = os.fsdecode(pipe.read() or b"").strip().splitlines()
+                self.last_words = lines[-1] if lines else f"exit code {self._program.returncode}"
 
     def close(self) -> None:
         """End the program."""
-        program: subprocess.Popen[bytes] = self.process
-        if program.poll() is not None and self.last_words is None:
-            self._listen(program)
+        program = self._program
+        if program.poll() is not None:
+            self._listen()
+        self._has_hung_up = True
         program.terminate()
         try:
             program.wait(_PROXY_END_S)
         except subprocess.TimeoutExpired:
             program.kill()
             program.wait()
-        for stream in (program.stdin, program.stdout, program.stderr):
-            if stream is not None:
+        users = ((self._writing, program.stdin), (self._reading, program.stdout))
+        for lock, pipe in (*users, (self._listening, program.stderr)):
+            # who stays at it for longer (its end is held by what the program has started) keeps it open
+            if lock.acquire(timeout=_PROXY_END_S):
                 with contextlib.suppress(OSError):  # what it did not take any more
-                    stream.close()
+                    if pipe is not None:
+                        pipe.close()
+                lock.release()
 
 
 def dial(target: SshTarget) -> Wire:
