@@ -9,7 +9,9 @@ from infra.engines.command_line import as_int, as_map
 from infra.plan.process import Process
 
 # NIXL's compatibility hash (vllm nixl_connector.py@0.17.0, nixl/*@0.33.0): a difference refuses every transfer.
-HASHED = ("model", "dtype", "kv-cache-dtype", "attention-backend", "quantization")
+HASHED = ("model", "dtype", "kv-cache-dtype", "attention-backend")
+# What KV is read as; that stays where an operator has NIXL compare no hashes (`enforce_handshake_compat`).
+READ_AS = ("dtype", "kv-cache-dtype")
 # SGLang's transfer copies pages as they lie: their type and size (sglang srt/disaggregation@0.5.9, 0.5.23).
 SGLANG_SHARED = ("model-path", "kv-cache-dtype", "page-size")
 # Beginnings of the names of connectors: vllm kv_connector/factory.py@0.17.0, 0.22.1, 0.33.0, and vllm-ascend's own.
@@ -26,7 +28,9 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
     prefill, decode = first.get("prefill"), first.get("decode")
     if prefill is None or decode is None:
         return
-    for name in HASHED if view.family == "vllm" else SGLANG_SHARED:
+    is_enforced = view.kv_extra(decode).get("enforce_handshake_compat", True)
+    of_vllm = HASHED if is_enforced else READ_AS
+    for name in of_vllm if view.family == "vllm" else SGLANG_SHARED:
         ours, theirs = view.flags(prefill).get(name), view.flags(decode).get(name)
         if name == "page-size" and None in (ours, theirs):
             continue  # the attention back end chooses where none is given
@@ -38,9 +42,11 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
                 fix="Make them equal.",
                 process=decode.id,
             )
+    if not (is_enforced and str(view.kv_connector(decode)).startswith("Nixl")):
+        return
     ours, ours_why = _chosen_backend(view, prefill)
     theirs, theirs_why = _chosen_backend(view, decode)
-    if view.family == "vllm" and ours and theirs and ours != theirs:
+    if ours and theirs and ours != theirs:
         what = (
             f"vLLM chooses {ours} on prefill ({ours_why}) and {theirs} on decode ({theirs_why}): the KV handshake "
             "would fail."
@@ -216,10 +222,9 @@ def _told_sizes(view: PlanView) -> Iterator[tuple[Process, str, _Sizes, _Sizes]]
         if process.role in KV_ROLES
     }
     for process in view.variants:
-        config = view.kv_config(process)
-        if config.get("kv_connector") != "MooncakeConnectorV1":
+        if view.kv_connector(process) != "MooncakeConnectorV1":
             continue
-        extra = as_map(config.get("kv_connector_extra_config"))
+        extra = view.kv_extra(process)
         for role, sizes in actual.items():
             told = as_map(extra.get(role))
             given = (as_int(told.get("dp_size"), 0), as_int(told.get("tp_size"), 0))

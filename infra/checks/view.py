@@ -216,6 +216,10 @@ class PlanView:
         """The map of vLLM's `--kv-transfer-config`."""
         return as_map(self.flags(process).get("kv-transfer-config"))
 
+    def kv_extra(self, process: Process) -> Mapping[str, object]:
+        """What vLLM's `--kv-transfer-config` tells its connector."""
+        return as_map(self.kv_config(process).get("kv_connector_extra_config"))
+
     def kv_connector(self, process: Process) -> object:
         """The connector of vLLM's `--kv-transfer-config`, None without one."""
         return self.kv_config(process).get("kv_connector")

@@ -271,6 +271,8 @@ def variable(process: str, name: str, value: str) -> PlanEdit:
         # what is left out has its default
         ("group-flags-differ", "a3-2p1d", flag("decode-0/0", "--tensor-parallel-size", None)),
         ("roles-disagree", GB200, flag("decode/*", "--dtype", "auto")),
+        # NIXL hashes how KV lies, and weights have no part in that
+        ("roles-disagree", GB200, flag("decode/*", "--quantization", "modelopt_fp4")),
         # no answer is parsed where no client asks
         ("parser-name", "h200-2n-tp16", flag("unified-1/0", "--tool-call-parser", "none-such")),
         # vLLM reads the rank of a node only among several
@@ -297,3 +299,20 @@ def test_what_the_pinned_releases_take_is_not_refused(
     rule: str, stack: str, edit: PlanEdit
 ) -> None:
     assert rule not in rules_of(stack, edit)
+
+
+@pytest.mark.parametrize(
+    ("edit", "is_refused"),
+    [
+        (flag("decode/*", "--attention-backend", "CUTLASS_MLA"), False),
+        (flag("decode/*", "--decode-context-parallel-size", "2"), False),
+        (flag("decode/*", "--kv-cache-dtype", "fp8"), True),
+    ],
+)
+def test_hashes_that_an_operator_has_nobody_compare_may_differ(
+    edit: PlanEdit, is_refused: bool
+) -> None:
+    extra = {"kv_connector_extra_config": {"enforce_handshake_compat": False}}
+    uncompared = PlanEdit(process="decode/*", flag="--kv-transfer-config", value=extra)
+    assert ("roles-disagree" in rules_of(GB200, edit)) is True
+    assert ("roles-disagree" in rules_of(GB200, uncompared, edit)) is is_refused
