@@ -34,6 +34,8 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
         ours, theirs = view.flags(prefill).get(name), view.flags(decode).get(name)
         if name == "page-size" and None in (ours, theirs):
             continue  # the attention back end chooses where none is given
+        if name == "attention-backend" and _have_one_backend(view, prefill, decode):
+            continue  # one names what the other takes by itself
         if view.in_effect(prefill, name) != view.in_effect(decode, name):
             what = f"--{name} is {ours} on prefill and {theirs} on decode: the KV handshake would fail."
             yield Finding(
@@ -54,6 +56,15 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
         fix = "Name one back end that both have as attention-backend in the flags of both roles."
         field = "roles.decode.flags.attention-backend"
         yield Finding(field=field, what=what, fix=fix, process=decode.id)
+
+
+def _have_one_backend(view: PlanView, prefill: Process, decode: Process) -> bool:
+    """Whether both are known to have the same attention back end, named or chosen."""
+    names = set()
+    for process in (prefill, decode):
+        named = str(view.flags(process).get("attention-backend") or "").upper()
+        names.add(named or _chosen_backend(view, process)[0])
+    return len(names) == 1 and "" not in names
 
 
 def _chosen_backend(view: PlanView, process: Process) -> tuple[str, str]:

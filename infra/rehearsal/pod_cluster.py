@@ -35,7 +35,10 @@ from infra.render.pod_template import pod_access
 from infra.spec.load import LoadedStack
 
 # Weights on a claim would need a driver of storage; those on nodes are there, and so is what an init container copies.
-STORAGE = (None, "local", "shared-mount", "s3-to-nvme")
+STORAGE: Mapping[str, tuple[str | None, ...]] = {
+    "existing-kubernetes": (None, "local", "shared-mount"),
+    "aws-eks": (None, "local", "shared-mount", "s3-to-nvme"),
+}
 CREATE_S = 120.0
 
 
@@ -87,9 +90,10 @@ class PodCluster:
         """
         installed_programs(os.environ)  # looked for before anything is made
         spec = self.stack.spec
-        if spec.weights.storage not in STORAGE:
-            what = f"Weights on {spec.weights.storage} are not rehearsed in pods."
-            fix = "Use local, shared-mount or, with a cluster of the stack's own, s3-to-nvme."
+        rehearsed = STORAGE[self.plan.platform]
+        if spec.weights.storage not in rehearsed:
+            what = f"Weights on {spec.weights.storage} are not rehearsed in pods on {self.plan.platform}."
+            fix = f"Use {', '.join(filter(None, rehearsed))}."
             raise PrerequisiteError(f"{self.stack.file} weights.storage", what, fix)
         return self._own() if self.plan.platform == "aws-eks" else self._standing()
 

@@ -271,6 +271,8 @@ def variable(process: str, name: str, value: str) -> PlanEdit:
         # what is left out has its default
         ("group-flags-differ", "a3-2p1d", flag("decode-0/0", "--tensor-parallel-size", None)),
         ("roles-disagree", GB200, flag("decode/*", "--dtype", "auto")),
+        # one names what the other takes by itself
+        ("roles-disagree", GB200, flag("decode/*", "--attention-backend", "FLASHINFER_MLA")),
         # NIXL hashes how KV lies, and weights have no part in that
         ("roles-disagree", GB200, flag("decode/*", "--quantization", "modelopt_fp4")),
         # no answer is parsed where no client asks

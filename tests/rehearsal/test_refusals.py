@@ -76,8 +76,9 @@ def test_without_a_built_kubernetes_the_fix_is_the_script(shell: Shell, tmp_path
     [
         (("--break", "prefill-0/0:port"), 2, "nothing is installed on hosts that could be broken"),
         (("--set", "weights.storage=pvc"), 3, "Weights on pvc are not rehearsed in pods"),
+        (("--set", "weights.storage=s3-to-nvme"), 3, "Use local, shared-mount."),
     ],
-    ids=["break", "claim"],
+    ids=["break", "claim", "copy"],
 )
 def test_what_is_not_rehearsed_in_pods_is_said(
     words: tuple[str, ...], code: int, said: str, shell: Shell
