@@ -72,13 +72,33 @@ VLLM: Mapping[str, str] = {
             @classmethod
             def is_mla(cls) -> bool:
                 return False
+            @staticmethod
+            def get_supported_kernel_block_sizes(spec=None):
+                return [MultipleOf(1)]
+            @classmethod
+            def supports_block_size(cls, block_size):
+                return any(block_size % size == 0 for size in cls.get_supported_kernel_block_sizes())
+            @classmethod
+            def supports_kv_cache_dtype(cls, kv_cache_dtype):
+                return kv_cache_dtype in cls.supported_kv_cache_dtypes
+        class AttentionImpl:
+            can_return_lse_for_decode: bool = False
     """,
     "vllm/v1/attention/backends/triton.py": """
-        from vllm.v1.attention.backend import AttentionBackend
+        from vllm.v1.attention.backend import AttentionBackend, AttentionImpl
         class Backend(AttentionBackend):
+            supported_kv_cache_dtypes: ClassVar[list[str]] = ["auto", "fp8"]
             @classmethod
             def is_mla(cls) -> bool:
                 return True
+            @classmethod
+            def supports_block_size(cls, block_size):
+                return block_size % 16 == 0
+            @staticmethod
+            def get_impl_cls() -> type["TritonImpl"]:
+                return TritonImpl
+        class TritonImpl(AttentionImpl[Metadata]):
+            can_return_lse_for_decode: bool = True
         class SparseBackend(Backend):
             @classmethod
             def is_sparse(cls) -> bool:
@@ -86,12 +106,31 @@ VLLM: Mapping[str, str] = {
     """,
     "vllm/v1/attention/backends/flashmla.py": """
         import vllm._flashmla_C
+        from vllm.v1.attention.backend import AttentionBackend, AttentionImpl
         from vllm.v1.attention.backends.triton import Backend as Other
         class Backend(Other):
+            @staticmethod
+            def get_supported_kernel_block_sizes():
+                return [32, 64]
+            @classmethod
+            def supports_block_size(cls, block_size):
+                return cls.knows(block_size)
+            @staticmethod
+            def get_impl_cls() -> type["FlashImpl"]:
+                return FlashImpl
             @classmethod
             def supports_compute_capability(cls, capability: DeviceCapability) -> bool:
                 return DeviceCapability(9, 0) <= capability < DeviceCapability(11, 0)
-        class DeviceBackend(Other):
+        class FlashImpl(AttentionImpl):
+            pass
+        class DeviceBackend(AttentionBackend):
+            supported_kv_cache_dtypes = ["auto"]
+            @staticmethod
+            def get_supported_kernel_block_sizes():
+                return [32, 64]
+            @classmethod
+            def supports_kv_cache_dtype(cls, kv_cache_dtype):
+                return on_device()
             @classmethod
             def supports_compute_capability(cls, capability: DeviceCapability) -> bool:
                 from vllm.platforms.cuda import on_device

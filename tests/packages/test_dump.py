@@ -92,24 +92,39 @@ def test_vllms_classes_names_models_and_variables_are_read() -> None:
     place = "vllm.v1.attention.backends"
     assert document["attention_backends"] == {
         "CUSTOM": {"class": None, "platforms": []},
-        "DEVICE": {"class": f"{place}.flashmla.DeviceBackend", "platforms": [], "is_mla": True},
+        "DEVICE": {
+            "class": f"{place}.flashmla.DeviceBackend",
+            "platforms": [],
+            "is_mla": False,
+            "block_sizes": [32, 64],
+        },
         "FLASHMLA": {
             "class": f"{place}.flashmla.Backend",
             "platforms": ["cuda"],
             "is_mla": True,
             "capabilities": ["9.0", "10.0", "10.3"],
+            "kv_cache_dtypes": ["auto", "fp8"],
+            "impl": "FlashImpl",
         },
         "TORCH_SDPA": {"class": "", "platforms": []},
         "TRITON_MLA": {
             "class": f"{place}.triton.Backend",
             "platforms": ["cuda", "rocm"],
             "is_mla": True,
+            "block_sizes": [16],
+            "kv_cache_dtypes": ["auto", "fp8"],
+            "impl": "TritonImpl",
+            "returns_lse": True,
         },
         "TRITON_MLA_SPARSE": {
             "class": f"{place}.triton.SparseBackend",
             "platforms": ["rocm"],
             "is_mla": True,
             "is_sparse": True,
+            "block_sizes": [16],
+            "kv_cache_dtypes": ["auto", "fp8"],
+            "impl": "TritonImpl",
+            "returns_lse": True,
         },
     }
     place = "vllm.v1.attention.backends.mla.prefill.two"
