@@ -22,6 +22,10 @@ class AttentionBackend(NamedTuple):
         capabilities: the compute capabilities that it takes (`9.0`); None for any.
         is_mla: whether it computes multi-head latent attention; None where its class does not say.
         is_sparse: whether it attends to chosen tokens alone.
+        block_sizes: of which one divides each block that it takes, in tokens; None where its class does not tell.
+        kv_cache_dtypes: those that it reads; None where its class does not tell.
+        impl: the class that computes; empty where none is told.
+        returns_lse: whether decode gets a log-sum-exp of it, which decode contexts need.
     """
 
     is_tag: bool
@@ -29,6 +33,10 @@ class AttentionBackend(NamedTuple):
     capabilities: tuple[str, ...] | None
     is_mla: bool | None
     is_sparse: bool
+    block_sizes: tuple[int, ...] | None
+    kv_cache_dtypes: tuple[str, ...] | None
+    impl: str
+    returns_lse: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +122,20 @@ def _backends(rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, AttentionBa
         name: AttentionBackend(
             is_tag=row["class"] == "",
             platforms=tuple(row["platforms"]),
-            capabilities=tuple(row["capabilities"]) if "capabilities" in row else None,
+            capabilities=_several(row, "capabilities"),
             is_mla=row.get("is_mla"),
             is_sparse=row.get("is_sparse", False),
+            block_sizes=_several(row, "block_sizes"),
+            kv_cache_dtypes=_several(row, "kv_cache_dtypes"),
+            impl=row.get("impl", ""),
+            returns_lse=row.get("returns_lse", False),
         )
         for name, row in rows.items()
     }
+
+
+def _several(row: Mapping[str, Any], key: str) -> tuple[Any, ...] | None:
+    return tuple(row[key]) if key in row else None
 
 
 @lru_cache(maxsize=32)

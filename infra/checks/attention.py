@@ -6,14 +6,22 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from infra.catalog.packages import AttentionBackend
-from infra.catalog.schema import Accelerator, Vendor
+from infra.catalog.schema import Accelerator
 from infra.checks import sglang_attention
+from infra.checks.attention_choice import (
+    NO_BLOCKS,
+    NO_HOPPER,
+    NO_KV_DTYPE,
+    PLATFORMS,
+    Choice,
+    chosen_backend,
+    named_backend,
+    objections,
+)
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_map
 from infra.plan.process import Process
 
-# vLLM's names of the platforms; its plugin for Ascend chooses a back end of its own, whatever is asked for.
-PLATFORMS: Mapping[Vendor, str] = {"nvidia": "cuda", "amd": "rocm"}
 MLA_PREFILL = "mla_prefill_backend"
 
 
@@ -104,6 +112,86 @@ def backend_for_model(view: PlanView) -> Iterator[Finding]:
             kind = "sparse attention" if backend.is_sparse else "attention without latents"
             what = f"{asked.words} computes {kind}; {view.checkpoint.id} has dense multi-head latent attention."
             yield _finding(process, asked.flag, what, _fitting(view, process, asked))
+
+
+def backend_takes_settings(view: PlanView) -> Iterator[Finding]:
+    """The attention back end, asked for or taken by vLLM itself, takes the KV blocks, the KV type, decode contexts."""
+    if view.release.engine != "vllm":
+        return
+    for process in view.variants:
+        if view.accelerator(process).vendor not in PLATFORMS:
+            continue
+        name = named_backend(view, process)
+        backend = _dense_backends(view).get(name)
+        if backend is not None:
+            yield from _refused_when_named(view, process, name, backend)
+        choice = chosen_backend(view, process)
+        if choice is not None and not choice.name:
+            yield _nothing_left(view, process, choice)
+        yield from _without_log_sum_exp(view, process, name or (choice.name if choice else ""))
+
+
+def _nothing_left(view: PlanView, process: Process, choice: Choice) -> Finding:
+    """Settings that every back end objects to which vLLM would take by itself."""
+    flags = view.flags(process)
+    is_of_blocks = any(NO_BLOCKS in why for why in choice.passed_over.values())
+    flag = "--block-size" if is_of_blocks else "--kv-cache-dtype"
+    against = "; ".join(f"{name}: {', '.join(why)}" for name, why in choice.passed_over.items())
+    asked = f"{flag} {flags.get(flag.lstrip('-'), 'auto')}"
+    what = f"{_release(view)} has no attention back end for {asked} ({choice.why}): {against}."
+    return _finding(process, flag, what, f"Leave {flag} to the engine.")
+
+
+def _refused_when_named(
+    view: PlanView, process: Process, name: str, backend: AttentionBackend
+) -> Iterator[Finding]:
+    """What the settings of a process ask of the back end that it names."""
+    flags, asked = view.flags(process), f"--attention-backend {name}"
+    against = objections(view, process, name)
+    if NO_KV_DTYPE in against:
+        what = f"{asked} does not read --kv-cache-dtype {flags.get('kv-cache-dtype', 'auto')}."
+        fix = f"Use one of {', '.join(backend.kv_cache_dtypes or ())}, or leave the back end to the engine."
+        yield _finding(process, "--kv-cache-dtype", what, fix)
+    if NO_BLOCKS in against:
+        what = f"{asked} does not take --block-size {flags.get('block-size')}: it is no multiple of {_blocks(backend)}."
+        fix = f"Use a multiple of {_blocks(backend)}, or leave one of the two to the engine."
+        yield _finding(process, "--block-size", what, fix)
+    if NO_HOPPER in against:
+        what = f"{asked} computes dense attention on Hopper alone; {view.accelerator(process).id} is none."
+        yield _finding(process, "--attention-backend", what, "Leave it out: the engine chooses.")
+
+
+def _without_log_sum_exp(view: PlanView, process: Process, name: str) -> Iterator[Finding]:
+    """Decode contexts on a back end that gives no log-sum-exp: no worker starts."""
+    contexts = view.size(process, "decode-context-parallel-size")
+    backend = _dense_backends(view).get(name)
+    if contexts <= 1 or backend is None or backend.returns_lse:
+        return
+    platform = PLATFORMS[view.accelerator(process).vendor]
+    others = [
+        f"{other} (a multiple of {_blocks(row)} as block-size)"
+        for other, row in sorted(_dense_backends(view).items())
+        if row.returns_lse
+        and platform in row.platforms
+        and set(objections(view, process, other)) <= {NO_BLOCKS}
+    ]
+    what = (
+        f"--decode-context-parallel-size {contexts} needs a log-sum-exp of decode, which {name} of {_release(view)} "
+        f"({backend.impl}) does not give: its workers end with an AssertionError."
+    )
+    instead = f", or ask for {' or '.join(others)} as attention-backend" if others else ""
+    field = f"roles.{process.role}.decode_context_parallel"
+    yield Finding(field=field, what=what, fix=f"Use 1{instead}.", process=process.id)
+
+
+def _blocks(backend: AttentionBackend) -> str:
+    return " or ".join(str(size) for size in backend.block_sizes or (1,))
+
+
+def _dense_backends(view: PlanView) -> Mapping[str, AttentionBackend]:
+    """The release's back ends of dense multi-head latent attention."""
+    known = view.catalog.package(view.release.flags_catalogue).attention_backends
+    return {name: row for name, row in known.items() if row.is_mla and not row.is_sparse}
 
 
 def _asked(view: PlanView, process: Process) -> Iterator[Asked]:

@@ -33,6 +33,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "quantization-method",
             "attention-backend",
             "attention-accelerator",
+            "attention-settings",
             "attention-model",
             "server-arguments",
             "flag-combination",
@@ -94,6 +95,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
         {
             "engine-vendor",
             "attention-accelerator",
+            "attention-settings",
             "checkpoint-accelerator",
             "image-architecture",
             "library-architecture",

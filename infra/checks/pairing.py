@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infra.checks.attention_choice import chosen_backend, named_backend
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int, as_map
 from infra.plan.process import Process
@@ -46,12 +47,11 @@ def roles_agree(view: PlanView) -> Iterator[Finding]:
             )
     if not (is_enforced and str(view.kv_connector(decode)).startswith("Nixl")):
         return
-    ours, ours_why = _chosen_backend(view, prefill)
-    theirs, theirs_why = _chosen_backend(view, decode)
-    if ours and theirs and ours != theirs:
+    mine, other = chosen_backend(view, prefill), chosen_backend(view, decode)
+    if mine and other and mine.name and other.name and mine.name != other.name:
         what = (
-            f"vLLM chooses {ours} on prefill ({ours_why}) and {theirs} on decode ({theirs_why}): the KV handshake "
-            "would fail."
+            f"vLLM chooses {mine.name} on prefill ({mine.why}) and {other.name} on decode ({other.why}): the KV "
+            "handshake would fail."
         )
         fix = "Name one back end that both have as attention-backend in the flags of both roles."
         field = "roles.decode.flags.attention-backend"
@@ -62,33 +62,9 @@ def _have_one_backend(view: PlanView, prefill: Process, decode: Process) -> bool
     """Whether both are known to have the same attention back end, named or chosen."""
     names = set()
     for process in (prefill, decode):
-        named = str(view.flags(process).get("attention-backend") or "").upper()
-        names.add(named or _chosen_backend(view, process)[0])
+        choice = chosen_backend(view, process)
+        names.add(named_backend(view, process) or (choice.name if choice else ""))
     return len(names) == 1 and "" not in names
-
-
-def _chosen_backend(view: PlanView, process: Process) -> tuple[str, str]:
-    """The attention back end that vLLM takes by itself, and why; empty where that is not known, or one is asked for.
-
-    Sources: vllm platforms/cuda.py, rocm.py@0.26.0, 0.33.0. FlashInfer's kernels have no part in decode contexts.
-    """
-    flags, accelerator = view.flags(process), view.accelerator(process)
-    config = as_map(flags.get("attention-config"))
-    if view.checkpoint is None or flags.get("attention-backend") or config.get("backend"):
-        return "", ""
-    if accelerator.vendor == "amd":
-        switches = {"VLLM_ROCM_USE_AITER": "0", "VLLM_ROCM_USE_AITER_MLA": "1"}
-        found = {name: process.env.get(name, default) for name, default in switches.items()}
-        is_on = all(value.lower() in ("1", "true") for value in found.values())
-        why = ", ".join(f"{name}={value}" for name, value in found.items())
-        return "ROCM_AITER_MLA" if is_on else "TRITON_MLA", why
-    if accelerator.vendor != "nvidia":
-        return "", ""
-    contexts = view.size(process, "decode-context-parallel-size")
-    why = f"on {accelerator.id} with --decode-context-parallel-size {contexts}"
-    if accelerator.generation != "blackwell":
-        return "FLASH_ATTN_MLA", why
-    return "CUTLASS_MLA" if contexts > 1 else "FLASHINFER_MLA", why
 
 
 def connector_known(view: PlanView) -> Iterator[Finding]:

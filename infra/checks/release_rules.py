@@ -59,6 +59,13 @@ RELEASE_RULES: Mapping[str, Rule] = {
         releases="vllm, sglang",
         check=attention.backend_for_model,
     ),
+    "attention-settings": Rule(
+        severity="error",
+        source="infra/catalog/packages/; vllm platforms/cuda.py, platforms/rocm.py, v1/attention/backend.py, "
+        "v1/worker/cp_utils.py@0.17.0 to 0.33.0",
+        releases="vllm",
+        check=attention.backend_takes_settings,
+    ),
     "flag-combination": Rule(
         severity="error",
         source="infra/catalog/combinations/; vllm config/, engine/arg_utils.py@0.17.0 to 0.33.0; "

@@ -151,13 +151,34 @@ def test_a_follower_may_call_the_model_what_it_likes(stack: str, follower: str) 
         ("h200-tp8", "TRITON_MLA"),
         ("gb200-tp4", "CUTLASS_MLA"),
         ("mi300x-tp8", "ROCM_AITER_MLA"),
-        ("mi300x-tp8", "TRITON_MLA"),
         ("a3-dp4tp4", "FLASH_ATTN"),
         ("b200-sglang-tp8", "trtllm_mla"),
     ],
 )
 def test_an_attention_back_end_that_runs_is_taken(stack: str, name: str) -> None:
     assert rules_of(stack, flag("unified-0/0", "--attention-backend", name)) == rules_of(stack)
+
+
+@pytest.mark.parametrize(
+    ("stack", "name", "flags"),
+    [
+        ("mi300x-tp8", "TRITON_MLA", {"--block-size": "64"}),
+        ("gb200-tp4", "CUTLASS_MLA", {"--block-size": "256", "--kv-cache-dtype": "fp8"}),
+        ("gb200-tp4", "TRITON_MLA", {"--decode-context-parallel-size": "4"}),
+        ("gb200-tp4@0.33.0", "FLASHINFER_MLA", {"--decode-context-parallel-size": "4"}),
+        ("h200-tp8@0.17.0", "FLASHMLA", {"--block-size": "16"}),  # 0.17.0 takes 64 instead
+        ("mi300x-tp8@0.33.0", "ROCM_AITER_MLA", {"--decode-context-parallel-size": "8"}),
+        # not held against a back end that nobody knows
+        ("h200-tp8", "CUSTOM", {"--decode-context-parallel-size": "8", "--block-size": "7"}),
+        ("h200-tp8", "auto", {"--kv-cache-dtype": "fp8", "--decode-context-parallel-size": "8"}),
+    ],
+)
+def test_settings_that_an_attention_back_end_takes_are_not_refused(
+    stack: str, name: str, flags: dict[str, str]
+) -> None:
+    more = [flag("unified-0/0", option, value) for option, value in flags.items()]
+    found = rules_of(stack, flag("unified-0/0", "--attention-backend", name), *more)
+    assert "attention-settings" not in found
 
 
 @pytest.mark.parametrize(
@@ -307,7 +328,6 @@ def test_what_the_pinned_releases_take_is_not_refused(
     ("edit", "is_refused"),
     [
         (flag("decode/*", "--attention-backend", "CUTLASS_MLA"), False),
-        (flag("decode/*", "--decode-context-parallel-size", "2"), False),
         (flag("decode/*", "--kv-cache-dtype", "fp8"), True),
     ],
 )

@@ -33,7 +33,7 @@ class JsonFields(NamedTuple):
     classes: dict[str, dict[str, list[str]]]
     tool_call_parsers: tuple[str, ...]
     reasoning_parsers: tuple[str, ...]
-    attention_backends: tuple[str, ...]
+    attention_backends: dict[str, dict[str, Any]]
     mla_prefill_backends: dict[str, dict[str, Any]]
 
 
@@ -74,7 +74,7 @@ def read_fields(version: str) -> JsonFields:
         },
         tool_call_parsers=tuple(document["names"]["tool_call_parsers"]),
         reasoning_parsers=tuple(document["names"]["reasoning_parsers"]),
-        attention_backends=tuple(document.get("attention_backends", ())),
+        attention_backends=document.get("attention_backends", {}),
         mla_prefill_backends=document.get("mla_prefill_backends", {}),
     )
 

@@ -6,11 +6,12 @@ import os
 from functools import cache
 
 from . import ascend_config, catalogue, kv_transfer, memory, parallel
+from .attention_choice import Wanted, attention_backend, uses_aiter
 from .catalogue import JsonFields
 from .checkpoint import Checkpoint, check_architecture, read_checkpoint
 from .combinations import Look, check_combinations, settings_of
 from .command_line import Arguments, Grammar
-from .compatibility import compatibility_hash, uses_aiter
+from .compatibility import compatibility_hash
 from .environment import check_internal_port, check_names, is_on, read_addresses
 from .failures import Failed, Refused, in_class, invalid
 from .json_fields import UnknownGraphMode, validation_error
@@ -132,8 +133,10 @@ def configure(
         view = ascend_config.View(args, place, kv, checkpoint, environ)
         warnings += _check_plugin(view, release, look)
     check_mla_prefill(args, fields, checkpoint, world)
+    wanted = Wanted(args, version, fields.attention_backends, world, environ)
+    agreed = compatibility_hash(args, release, checkpoint, attention_backend(wanted, checkpoint))
     return _settings(
-        args, release, (checkpoint, place, kv, max_model_len), world, environ
+        args, release, (checkpoint, place, kv, max_model_len, agreed), world, environ
     ), warnings
 
 
@@ -329,11 +332,11 @@ def _check_heads(
 def _settings(
     args: Arguments,
     release: Release,
-    parts: tuple[Checkpoint, parallel.Parallel, kv_transfer.KvTransfer | None, int],
+    parts: tuple[Checkpoint, parallel.Parallel, kv_transfer.KvTransfer | None, int, str],
     world: World,
     environ: dict[str, str],
 ) -> Settings:
-    checkpoint, place, kv, max_model_len = parts
+    checkpoint, place, kv, max_model_len, agreed = parts
     keys = args["api_key"] or ([environ["VLLM_API_KEY"]] if environ.get("VLLM_API_KEY") else [])
     names = args["served_model_name"] or [checkpoint.path]
     return Settings(
@@ -362,7 +365,7 @@ def _settings(
         cache_dtype=args["kv_cache_dtype"],
         block_size=int(args["block_size"] or (64 if checkpoint.is_mla else 16)),
         kv_tokens=0,
-        compatibility_hash=compatibility_hash(args, release, checkpoint, world, environ),
+        compatibility_hash=agreed,
         shown={},
     )
 

@@ -239,7 +239,7 @@ def test_an_unknown_key_of_speculation_is_a_validation_error(
         (OLD, "-tp 4 --swap-space 0 --block-size 1", {"VLLM_ROCM_USE_AITER": "0"}, True),
         (OLD, "-tp 8 --swap-space 0", {"VLLM_ROCM_USE_AITER": "0"}, True),
         (MIDDLE, "-tp 8", {"VLLM_ROCM_USE_AITER": "1"}, True),
-        (MIDDLE, "-tp 8 --block-size 1", {"VLLM_ROCM_USE_AITER": "0"}, True),
+        (MIDDLE, "-tp 8", {"VLLM_ROCM_USE_AITER": "0"}, True),
     ],
 )
 def test_aiter_mla_takes_only_some_head_counts(
@@ -384,3 +384,92 @@ def test_what_latents_are_prefilled_with_is_one_that_the_device_has(
 @pytest.mark.parametrize(("name", "host"), [("FLASH_ATTN", "mi300x"), ("TRTLLM_RAGGED", "gb200")])
 def test_what_the_device_has_is_taken(kimi: Path, tmp_path: Path, name: str, host: str) -> None:
     assert run(kimi, tmp_path, MIDDLE, prefilling(name), accelerator=host).kv_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("version", "fragment", "host", "expected"),
+    [
+        (OLD, "-tp 4 -dcp 4 --swap-space 0", "gb200", "the impl FlashInferMLAImpl does not return"),
+        (MIDDLE, "-tp 4 -dcp 4", "gb200", "during decode, but FlashInferMLAImpl does not."),
+        (MIDDLE, "-tp 8 -dcp 8", "mi300x", "during decode, but AiterMLAImpl does not."),
+        (
+            MIDDLE,
+            "-tp 4 --attention-backend CUTLASS_MLA --block-size 64",
+            "gb200",
+            "CUTLASS_MLA is not valid for this configuration. Reason: ['block_size not supported']",
+        ),
+        (
+            MIDDLE,
+            "-tp 8 --attention-backend FLASHINFER_MLA",
+            "h200",
+            "Reason: ['compute capability not supported']",
+        ),
+        (
+            MIDDLE,
+            "-tp 4 --attention-backend FLASHMLA",
+            "gb200",
+            "Reason: ['FlashMLA Dense is only supported on Hopper devices.']",
+        ),
+        (
+            MIDDLE,
+            "-tp 8 --attention-backend FLASH_ATTN",
+            "h200",
+            "Reason: ['MLA not supported']",
+        ),
+        (MIDDLE, "-tp 8 --attention-backend ROCM_AITER_MLA", "h200", "Reason: ['ImportError']"),
+        (
+            MIDDLE,
+            "-tp 8 --kv-cache-dtype fp8_e5m2",
+            "h200",
+            "No valid attention backend found for cuda with AttentionSelectorConfig(",
+        ),
+        (
+            OLD,
+            "-tp 4 --swap-space 0 --block-size 1 --attention-backend TRITON_MLA",
+            "mi300x",
+            "The selected backend, TRITON_MLA,does not support block size 1.",
+        ),
+    ],
+)
+def test_workers_refuse_what_their_attention_back_end_does_not_take(  # noqa: PLR0917 - a row
+    kimi: Path, tmp_path: Path, version: str, fragment: str, host: str, expected: str
+) -> None:
+    env = {"VLLM_ROCM_USE_AITER": "1"} if host == "mi300x" else {}
+    with pytest.raises(Failed) as caught:
+        run(kimi, tmp_path, version, fragment, env, accelerator=host, num_devices=8)
+    assert caught.value.process == "Worker"
+    assert expected in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("version", "fragment", "host"),
+    [
+        (MIDDLE, "-tp 4 -dcp 4 --attention-backend TRITON_MLA", "gb200"),
+        (MIDDLE, "-tp 4 -dcp 4 --attention-backend cutlass_mla --block-size 128", "gb200"),
+        (MIDDLE, "-tp 8 -dcp 8 --kv-cache-dtype fp8", "h200"),
+        (OLD, "-tp 8 -dcp 8 --swap-space 0 --block-size 16", "h200"),
+        (NEW, "-tp 4 -dcp 4", "gb200"),
+        (NEW, "-tp 8 -dcp 8", "mi300x"),
+    ],
+)
+def test_decode_contexts_go_where_a_log_sum_exp_is_given(
+    kimi: Path, tmp_path: Path, version: str, fragment: str, host: str
+) -> None:
+    env = {"VLLM_ROCM_USE_AITER": "1"} if host == "mi300x" else {}
+    assert run(kimi, tmp_path, version, fragment, env, accelerator=host, num_devices=8)
+
+
+def test_blocks_of_one_token_need_aiter_since_rocm_compares_them(
+    kimi: Path, tmp_path: Path
+) -> None:
+    said = refusal(
+        kimi,
+        tmp_path,
+        MIDDLE,
+        "-tp 8 --block-size 1",
+        {"VLLM_ROCM_USE_AITER": "0"},
+        accelerator="mi325x",
+        num_devices=8,
+    )
+    assert "No valid attention backend found for rocm" in said
+    assert "Reasons: {TRITON_MLA: [block_size not supported]}." in said
