@@ -11,6 +11,7 @@ from typing import Protocol
 
 import yaml
 
+from infra.rehearsal.go_programs import GO_ENVIRONMENT
 from infra.spec.load import PROJECT, LoadedStack
 from infra.spec.plain_yaml import read_yaml
 
@@ -137,4 +138,5 @@ def make_environment(scratch: Path, programs: Sequence[Path]) -> dict[str, str]:
         "PULUMI_SKIP_CONFIRMATIONS": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_DISABLE_REGISTRY_RESOLVE": "true",
+        **GO_ENVIRONMENT,
     }

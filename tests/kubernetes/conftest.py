@@ -19,9 +19,11 @@ from infra.rehearsal.cluster.project import make_room_project
 from infra.rehearsal.cluster.room import Room, ascend_nodes, open_room, racks
 from infra.rehearsal.installed import find_pulumi
 from tests.rehearsal.cloud.command import Pulumi
+from tests.rehearsal.cloud.conftest import warm_python
+from tests.rehearsal.cloud.warm_python import WarmPython
 from tests.rehearsal.conftest import lab_is_possible, shell
 
-__all__ = ["lab_is_possible", "shell"]
+__all__ = ["lab_is_possible", "shell", "warm_python"]
 
 Deploy = Callable[..., Pulumi]
 # Beside others on two cores, the engine, a provider of 300 MB and the API server take turns.
@@ -84,10 +86,11 @@ def room(
 
 
 @pytest.fixture
-def pulumi_in(programs: Programs, tmp_path: Path) -> Iterator[Deploy]:
+def pulumi_in(programs: Programs, warm_python: WarmPython, tmp_path: Path) -> Iterator[Deploy]:
     """The command line for a stack in a room; keyword arguments are configuration values.
 
-    Whatever a test has left behind in the cluster is destroyed in the end.
+    Its programs run in copies of a Python that is warm: a cold one loads for longer than a cluster answers. Whatever a
+    test has left behind in the cluster is destroyed in the end.
     """
     opened: list[tuple[Room, Pulumi]] = []
 
@@ -101,6 +104,7 @@ def pulumi_in(programs: Programs, tmp_path: Path) -> Iterator[Deploy]:
             spec_file=spec_file,
             config=config,
         )
+        warm_python.put_environment(project.folder / ".venv")
         pulumi = Pulumi(project.folder, project.environment, stack, LIMIT_S)
         made = pulumi("stack", "init")
         assert made.returncode == 0, made.stderr

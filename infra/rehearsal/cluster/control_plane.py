@@ -17,6 +17,7 @@ from infra.errors import HostsFailed
 from infra.rehearsal.cluster.api import Api
 from infra.rehearsal.cluster.certificate import Certificate
 from infra.rehearsal.cluster.programs import Programs
+from infra.rehearsal.go_programs import GO_ENVIRONMENT
 
 HandOver = Callable[[int], None]
 CONTEXT = "room"
@@ -67,6 +68,7 @@ class ControlPlane:
                     "PATH": os.environ.get("PATH", os.defpath),
                     "HOME": str(self.folder),
                     "KUBECONFIG": str(self.kubeconfig),
+                    **GO_ENVIRONMENT,
                 },
             )
 

@@ -13,6 +13,7 @@ import yaml
 from infra.rehearsal.cluster.api import Api, Document
 from infra.rehearsal.cluster.control_plane import ControlPlane, free_ports
 from infra.rehearsal.cluster.programs import Programs
+from infra.spec.plain_yaml import read_yaml
 
 PROGRAM = "leader-worker-set-controller"
 SETS = "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets"
@@ -24,7 +25,7 @@ _DIAL_S = 1.0
 def set_definitions(programs: Programs) -> Iterator[Document]:
     """The definitions of the sets, from the controllers' own module."""
     for path in sorted(programs.manifests.glob("*.x-k8s.io_*.yaml")):
-        yield yaml.safe_load(path.read_text(encoding="utf-8"))
+        yield read_yaml(path)  # more than a megabyte each
 
 
 def install_definitions(plane: ControlPlane, definitions: Iterable[Document]) -> None:
