@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.slow_groups import SlowGroups, put_longest_first
+from tests.slow_groups import CHOOSING_SLOW, SlowGroups, may_be_slow, put_longest_first
 
 if TYPE_CHECKING:
     from infra.catalog.load import Catalog
@@ -56,6 +56,12 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of slow tests alone loads the files that have some."""
+    is_left_out = config.option.markexpr in CHOOSING_SLOW and not may_be_slow(collection_path)
+    return is_left_out or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

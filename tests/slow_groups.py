@@ -1,9 +1,13 @@
-"""Which slow tests stay together on one worker (`pytest --dist loadgroup`), and which are begun first.
+"""Which files have slow tests, which of these stay together on one worker, and which are begun first.
+
+A run that chooses slow tests loads no other files: most have none, and each worker would load all of them.
 
 xdist's own groups are marks that it hangs on a test's id, which pytest 9.2 lets nobody change any more.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # it has no types
@@ -11,6 +15,9 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 KUBERNETES = "tests/kubernetes/"  # all of its tests share one cluster
 ALONE = "tests/rehearsal/"  # each of its tests starts the hosts that it needs, or none
 ONE_LAB = "tests/rehearsal/lab/"  # but these, which share hosts
+# What `-m` says where nothing but slow tests and those of KUBERNETES are chosen, as scripts/test does.
+CHOOSING_SLOW = ("slow", "slow or kubernetes", "slow and not kubernetes")
+SLOW = "pytest.mark.slow"  # as files of tests say it; nothing else marks a test
 # Longest first, by how ids begin: what is begun last is what all others wait for.
 LONGEST = (
     KUBERNETES,
@@ -31,6 +38,13 @@ class SlowGroups(LoadScopeScheduling):  # type: ignore[misc]  # as above
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+
+def may_be_slow(path: Path) -> bool:
+    """Whether a file, or what is in a folder, has slow tests or is what tests need."""
+    if not path.name.startswith("test_") or path.is_dir() or KUBERNETES in path.as_posix():
+        return True
+    return SLOW in path.read_text(encoding="utf-8")
 
 
 def group_of(nodeid: str) -> str:
