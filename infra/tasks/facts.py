@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from infra.catalog.load import Catalog
+from infra.errors import HostsFailed
 from infra.inventory.facts_file import facts_path
+from infra.launch.answering import AnsweringFleet
 from infra.launch.preflight.fact_rows import FactRow, fact_row
 from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.waves import look
 from infra.tasks.choice import inventory_path, needed_inventory, same_choice
 from infra.tasks.facts_writing import add_facts
 from infra.tasks.options import Options
-from infra.tasks.output import Output, table
+from infra.tasks.output import Output, table, with_failures
 from infra.tasks.reached_hosts import make_deployment
 from infra.tasks.recorded_hosts import open_fleet
 from infra.tasks.stack_options import compile_for_hosts
 
 
 def run(options: Options, output: Output) -> int:
-    """Look at every host, print what it is, and record what the plan depends on."""
+    """Look at every host, print what it is, and record what the plan depends on; 4 when a host is away."""
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
     with open_fleet(options, compiled.book.hosts) as fleet:
-        deployment, _ = make_deployment(compiled, catalog, fleet, output)
+        answering = AnsweringFleet(fleet, looks_again=True)
+        deployment, _ = make_deployment(compiled, catalog, answering, output)
         scene = look(deployment, catalog, "full", {}).scene
+        answering.refuse_silence()
     path = facts_path(inventory_path(options, compiled.plan.stack))
     listed = needed_inventory(options, compiled.plan.stack).hosts
     names = {host.service_address: host.name for host in listed}
@@ -32,10 +36,21 @@ def run(options: Options, output: Output) -> int:
         records[names[address]] = observed_record(host, address)
     changed = add_facts(path, records, ())
     rows = [fact_row(scene, name) for name in scene.hosts]
-    document = {"schema_version": 1, "stack": compiled.plan.stack, "ok": True, "file": str(path)}
-    output.document({**document, "hosts": [row.as_document() for row in rows]})
+    document: dict[str, object] = {
+        "schema_version": 1,
+        "stack": compiled.plan.stack,
+        "ok": True,
+        "file": str(path),
+    }
+    document |= {"hosts": [row.as_document() for row in rows]}
+    output.document(with_failures(document, answering.failures))
     output.data(_listing(rows))
     output.data(f"{'Written' if changed else 'Unchanged'}: {path}")
+    if answering.away:
+        output.failed_hosts(answering.failures, len(compiled.book.hosts))
+        output.message("What the file says of them stays as it was.")
+        output.next_command(f"fab facts {same_choice(options)}")
+        return HostsFailed.exit_code
     output.next_command(f"fab preflight {same_choice(options)}")
     return 0
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.errors import PrerequisiteError, StackError
+from infra.errors import HostsFailed, PrerequisiteError, StackError
 from infra.inventory.collective_baseline import RecordedCollective
 from infra.inventory.facts_file import facts_path, read_collectives
+from infra.launch.answering import AnsweringFleet
 from infra.launch.preflight.finding import (
     Finding,
     Grouped,
@@ -26,7 +27,7 @@ from infra.tasks.choice import inventory_path, same_choice
 from infra.tasks.facts_writing import add_facts
 from infra.tasks.judging import refuse_problems
 from infra.tasks.options import Options
-from infra.tasks.output import Output, Tone
+from infra.tasks.output import Output, Tone, with_failures
 from infra.tasks.reached_hosts import make_deployment
 from infra.tasks.recorded_facts import recorded_facts
 from infra.tasks.recorded_hosts import open_fleet
@@ -36,7 +37,7 @@ _TONES: dict[str, Tone] = {"block": "bad", "warn": "warn", "pass": "good"}
 
 
 def run(options: Options, output: Output) -> int:
-    """Look at every host in three waves, and judge; no host is changed."""
+    """Look at every host in three waves, and judge; 3 when something blocks, 4 when a host does not answer."""
     catalog = Catalog()
     imex_s, join_s = options.number("timeout") or IMEX_S, options.number("join") or JOIN_S
     compiled = compile_for_hosts(options, catalog)
@@ -44,20 +45,26 @@ def run(options: Options, output: Output) -> int:
     path = facts_path(inventory_path(options, compiled.plan.stack))
     recorded = recorded_facts(options, compiled.plan.stack, compiled.book.hosts)
     with open_fleet(options, compiled.book.hosts) as fleet:
-        deployment, _ = make_deployment(compiled, catalog, fleet, output)
+        # no second look: hosts that dial each other meet once
+        answering = AnsweringFleet(fleet, looks_again=False)
+        deployment, _ = make_deployment(compiled, catalog, answering, output)
         scene = look(deployment, catalog, "full", recorded).scene
+        answering.refuse_silence()
         scene = replace(scene, baselines=read_collectives(path))
         scene = look_further(deployment, scene, imex_s, join_s)
     findings = judge(scene)
     for one in grouped([one for one in findings if _tells_of_group(one)]):
         output.message(f"{host_names(one.hosts)}: {one.finding.observed}")
     _keep(path, sound_collectives(scene), output)
-    output.document(preflight_document(compiled.plan.stack, findings))
+    document = preflight_document(compiled.plan.stack, findings)
+    output.document(with_failures(document, answering.failures))
     for group in grouped([one for one in findings if one.severity != "pass"]):
         output.data(output.toned(_paragraph(group), _TONES[group.finding.severity]))
     output.data(_summary(findings))
-    refused = blocking(findings, ())
-    if refused:
+    if answering.away:
+        output.next_command(f"fab preflight {same_choice(options)}")
+        return HostsFailed.exit_code
+    if blocking(findings, ()):
         return PrerequisiteError.exit_code
     output.next_command(f"fab up {same_choice(options)}")
     return 0

@@ -66,7 +66,8 @@ class FakeUnit:
 class ScriptedFleet:
     """The hosts of one plan.
 
-    Tests change `units`, `listeners`, `wrong_items`, `live`, `lose` and `on_start`, and read `asked`.
+    Tests change `units`, `listeners`, `wrong_items`, `live`, `lose`, `fails`, `refuses` and `on_start`, and read
+    `asked`.
     """
 
     def __init__(self, plan: Plan, clock: FakeClock, *, load_s: float = 2.0) -> None:
@@ -85,6 +86,7 @@ class ScriptedFleet:
         self.facts: dict[str, dict[str, object]] = {}
         self.lose: list[tuple[str, str]] = []
         self.fails: dict[str, InfraError] = {}
+        self.refuses: dict[tuple[str, str], Mapping[str, str]] = {}
         self.on_start: dict[str, Callable[[FakeUnit], None]] = {}
         self.silent: set[str] = set()
         self.answer_with: dict[str, Mapping[str, object]] = {}
@@ -122,6 +124,8 @@ class ScriptedFleet:
         """The report of a request, with those of the requests that it carries along."""
         operation = str(request["operation"])
         self.asked.append((host, operation, request))
+        if (host, operation) in self.refuses:
+            return {"error": self.refuses[host, operation]}
         report = self._operations()[operation](host, request)
         also = request.get("also", [])
         assert isinstance(also, list)

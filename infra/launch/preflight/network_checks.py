@@ -18,6 +18,18 @@ BLOCK_APART_S = 1.0
 MAX_NAMED = 3
 
 
+def find_silent_hosts(scene: Scene) -> Iterator[Trouble]:
+    """Hosts that cannot be asked: nothing more is known of them."""
+    for name, error in scene.away.items():
+        another = f"a machine that is gone: fab replace-host {name} NEW --stack {scene.plan.stack}"
+        yield Trouble(
+            host=name,
+            severity="block",
+            observed=error.what.removesuffix("."),
+            fix=f"{error.fix} For {another}",
+        )
+
+
 def find_wrong_interface(scene: Scene) -> Iterator[Trouble]:
     """Interfaces that engines are told to use and that are not there, are down, or carry another address."""
     for name, host in scene.hosts.items():
@@ -85,6 +97,7 @@ def find_unreachable(scene: Scene) -> Iterator[Trouble]:
     """Ports that a peer will dial and cannot."""
     dials = scene.reached.dials if scene.reached is not None else ()
     unopened = scene.reached.unopened if scene.reached is not None else {}
+    yield from _undialled(scene)
     failed: dict[tuple[str, str, str], list[DialResult]] = {}
     for result in dials:
         dial = result.dial
@@ -107,6 +120,18 @@ def find_unreachable(scene: Scene) -> Iterator[Trouble]:
             observed=f"port {_ports(ports)} ({means}) cannot be reached from {_listed(callers)}: {error}",
             fix=f"Open it on {name}, and on what lies between: sudo nft list ruleset; security groups.",
         )
+
+
+def _undialled(scene: Scene) -> Iterator[Trouble]:
+    """A note of what could not be tried, for one end of it does not answer."""
+    left: dict[tuple[str, str], int] = {}
+    for dial in scene.reached.undialled if scene.reached is not None else ():
+        for name, peer in ((dial.caller, dial.host), (dial.host, dial.caller)):
+            if peer in scene.away and name not in scene.away:
+                left[name, peer] = left.get((name, peer), 0) + 1
+    for (name, peer), count in left.items():
+        said = f"not dialled: {count} ports of or from {peer}, which cannot be asked"
+        yield Trouble(host=name, severity="pass", observed=said, fix="")
 
 
 def find_small_packets(scene: Scene) -> Iterator[Trouble]:

@@ -167,15 +167,17 @@ def _imex_fault(scene: Scene, name: str) -> str | None:
     domain = nvidia.parse_imex(scene.imex.get(name, told.stdout))
     if domain is None:
         return "nvidia-imex-ctl -N -j tells no domain"
-    addresses = {scene.plan.host(one).address: one for one in domain_hosts(scene, name)}
+    names = {host.address: host.name for host in scene.plan.hosts}
     waiting = [
-        f"{addresses.get(node, node)} {state}"
+        f"{names.get(node, node)} {state}"
         for node, state in domain.nodes.items()
         if state != "READY"
     ]
     if waiting:
         return f"IMEX node {', '.join(waiting[:MAX_NAMED])}"
-    missing = [one for address, one in addresses.items() if address not in domain.nodes]
+    missing = [
+        one for one in domain_hosts(scene, name) if scene.plan.host(one).address not in domain.nodes
+    ]
     if missing:
         return f"its IMEX domain lacks {', '.join(missing[:MAX_NAMED])}"
     return f"IMEX: {domain.unconnected[0]}" if domain.unconnected else None

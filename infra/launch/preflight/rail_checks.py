@@ -8,7 +8,7 @@ from infra.catalog.instance_types import instance_type_names, read_instance_type
 from infra.launch.preflight import linux
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.rdma import FOLDER, Port, rails, read_ports
-from infra.launch.preflight.scene import Scene, Trouble, unequal
+from infra.launch.preflight.scene import Scene, Trouble, everywhere, unequal
 
 MAX_NAMED = 3
 # What Nitro's firmware tells of an instance, as DMI knows it.
@@ -20,7 +20,7 @@ FLAPS = 5
 
 def mtu_hosts(scene: Scene) -> tuple[str, ...]:
     """The hosts of which the inventory declares the size of packets."""
-    return tuple(h.name for h in scene.plan.hosts if scene.declared_mtu(h.name) is not None)
+    return tuple(name for name in everywhere(scene) if scene.declared_mtu(name) is not None)
 
 
 def rail_groups(scene: Scene) -> tuple[str, ...]:

@@ -33,10 +33,15 @@ class DialResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """All dials, and the listeners that could not be opened by (host, port)."""
+    """All dials, and the listeners that could not be opened by (host, port).
+
+    Args:
+        undialled: planned, and one of the two hosts does not answer.
+    """
 
     dials: tuple[DialResult, ...]
     unopened: Mapping[tuple[str, int], str]
+    undialled: tuple[PlannedDial, ...] = ()
 
 
 def read_reached(planned: Sequence[PlannedDial], reports: Mapping[str, Report]) -> Reached:

@@ -9,6 +9,7 @@ from typing import Literal
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.engines.network_names import interfaces_named, rdma_devices_named
+from infra.errors import InfraError
 from infra.inventory.collective_baseline import RecordedCollective
 from infra.inventory.facts_file import RecordedHost
 from infra.inventory.hosts import InventoryHost
@@ -42,7 +43,8 @@ class Scene:
 
     Args:
         depth: `light` is what `up` asks for: no tool of a vendor, no dial between hosts.
-        hosts: by plan name.
+        hosts: by plan name; those that never answered are missing.
+        away: hosts that did not answer, or not to the end, and why; they are asked no more.
         running: ids of the plan's processes whose units run already.
         ours: processes of an earlier release of the stack that run, by host: what they hold is free for us.
         reached: what became of the dials between hosts, None when there were none.
@@ -69,6 +71,7 @@ class Scene:
     group_runs: Mapping[str, GroupRun] = field(default_factory=dict)
     declared: Mapping[str, InventoryHost] = field(default_factory=dict)
     baselines: tuple[RecordedCollective, ...] = ()
+    away: Mapping[str, InfraError] = field(default_factory=dict)
 
     def accelerator(self, host: str) -> Accelerator:
         """What a host carries, from the catalogue."""
@@ -76,14 +79,13 @@ class Scene:
 
     @property
     def engine_hosts(self) -> tuple[str, ...]:
-        """The hosts that run an engine, in plan order."""
-        named = {process.host for process in self.plan.processes if process.kind == "engine"}
-        return tuple(host.name for host in self.plan.hosts if host.name in named)
+        """The hosts that run an engine, in plan order, without those that never answered."""
+        return tuple(name for name in self._planned_for_engines() if not self.is_unseen(name))
 
     @property
     def spans_hosts(self) -> bool:
         """Whether engines on several hosts talk to each other."""
-        return len(self.engine_hosts) > 1
+        return len(self._planned_for_engines()) > 1
 
     def hosts_of_vendor(self, vendor: str) -> tuple[str, ...]:
         """The engine hosts with accelerators of a vendor."""
@@ -113,12 +115,20 @@ class Scene:
         return self.declared[host].mtu if host in self.declared else None
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """The hosts of each engine group, in plan order."""
+        """The hosts of each engine group, in plan order, without those that never answered."""
         found: dict[str, list[str]] = {}
         for process in self.plan.processes:
-            if process.kind == "engine":
+            if process.kind == "engine" and not self.is_unseen(process.host):
                 found.setdefault(process.group, []).append(process.host)
         return {group: tuple(dict.fromkeys(hosts)) for group, hosts in found.items()}
+
+    def is_unseen(self, host: str) -> bool:
+        """Whether nothing at all is known of a host, for it never answered."""
+        return host in self.away and host not in self.hosts
+
+    def _planned_for_engines(self) -> tuple[str, ...]:
+        named = {process.host for process in self.plan.processes if process.kind == "engine"}
+        return tuple(host.name for host in self.plan.hosts if host.name in named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +160,12 @@ class Check:
 
 
 def everywhere(scene: Scene) -> tuple[str, ...]:
-    """Every host of the plan."""
+    """Every host of the plan that has answered."""
+    return tuple(host.name for host in scene.plan.hosts if not scene.is_unseen(host.name))
+
+
+def in_plan(scene: Scene) -> tuple[str, ...]:
+    """Every host of the plan, whether it answers or not."""
     return tuple(host.name for host in scene.plan.hosts)
 
 

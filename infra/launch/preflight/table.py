@@ -16,7 +16,7 @@ from infra.launch.preflight import (
 )
 from infra.launch.preflight.accelerator_table import ACCELERATOR_CHECKS
 from infra.launch.preflight.finding import Finding, worst_first
-from infra.launch.preflight.scene import Check, Scene, everywhere, on_engines, on_peers
+from infra.launch.preflight.scene import Check, Scene, everywhere, in_plan, on_engines, on_peers
 
 AS_WANTED = "as wanted"  # what is observed of a host that passes without a word
 
@@ -52,6 +52,12 @@ def _recorded(scene: Scene) -> tuple[str, ...]:
 
 CHECKS: Mapping[str, Check] = {
     # wave 1: each host alone
+    "host-answers": Check(
+        wanted="answers what it is asked, in every wave",
+        find=network_checks.find_silent_hosts,
+        applies=in_plan,
+        depth="full",  # a start refuses at once
+    ),
     "weights-staged": Check(
         wanted="whole, as its manifest says",
         find=host_checks.find_missing_weights,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.inventory.facts_file import RecordedHost
+from infra.launch.answering import away_of, names_of, read_each
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all, reports_along
 from infra.launch.preflight import ascend, nvidia
@@ -65,6 +66,9 @@ def look(
 ) -> FirstLook:
     """Each host alone: one execution of the agent on each, all at the same time.
 
+    With a fleet that leaves out who does not answer (`AnsweringFleet`), here and in `look_further`, the scene says
+    who that is.
+
     Args:
         deployment: the plan and its hosts.
         catalog: what is true of the world.
@@ -96,16 +100,17 @@ def look(
     checked: dict[str, Report] = {}
     units: dict[str, UnitState] = {}
     of_units: dict[str, Report] = {}
-    for host, report in reports.items():
-        told = dict(zip(also[host], reports_along(host, report), strict=True))
+    along = read_each(deployment.fleet, reports, reports_along)
+    for host, rows in along.items():
+        told = dict(zip(also[host], rows, strict=True))
         checked[host], of_units[host] = told["state"], told["units"]
         units.update(read_units(host, told["units"], deployment.units().get(host, {})))
         observed[host] = read_observed(
-            host, report, sent_s=sent_s, received_s=received_s, also=told
+            host, reports[host], sent_s=sent_s, received_s=received_s, also=told
         )
     running = frozenset(process for process, unit in units.items() if unit.is_running)
     return FirstLook(
-        scene=replace(scene, hosts=observed, running=running),
+        scene=replace(scene, hosts=observed, running=running, away=away_of(deployment.fleet)),
         states=checked,
         units=units,
         told=of_units,
@@ -144,12 +149,14 @@ def look_further(deployment: Deployment, scene: Scene, imex_s: float, join_s: fl
     if dials:
         deployment.say(f"dialling {len(dials)} ports between {len(scene.plan.hosts)} hosts")
         scene = _with_dials(deployment, scene, dials)
-    if ascend_network_hosts(scene):
-        scene = replace(scene, pings=_pings(deployment, scene))
+    if _answering(scene, ascend_network_hosts(scene)):
+        scene = _with_away(deployment, replace(scene, pings=_pings(deployment, scene)))
     if rack_hosts(scene):
-        scene = replace(scene, imex=_imex(deployment, scene, imex_s))
-    scene = replace(scene, collectives=_collectives(deployment, scene))
-    return replace(scene, group_runs=run_groups(deployment, scene, judge(scene), join_s))
+        scene = _with_away(deployment, replace(scene, imex=_imex(deployment, scene, imex_s)))
+    added = _collectives(deployment, scene)
+    scene = _with_away(deployment, replace(scene, collectives=added))
+    runs = run_groups(deployment, scene, judge(scene), join_s)
+    return _with_away(deployment, replace(scene, group_runs=runs))
 
 
 def reach_requests(scene: Scene, dials: Sequence[PlannedDial], token: str) -> dict[str, Request]:
@@ -197,14 +204,33 @@ def reach_requests(scene: Scene, dials: Sequence[PlannedDial], token: str) -> di
 
 
 def _with_dials(deployment: Deployment, scene: Scene, dials: Sequence[PlannedDial]) -> Scene:
-    requests = reach_requests(scene, dials, deployment.nonce)
+    requests = reach_requests(scene, _open_dials(scene, dials), deployment.nonce)
     reports = ask_all(deployment.fleet, requests, timeout_s=REACH_S + SLACK_S)
-    return replace(scene, reached=read_reached(dials, reports))
+    scene = _with_away(deployment, scene)
+    done = _open_dials(scene, dials)
+    left = tuple(dial for dial in dials if dial not in set(done))
+    if left:
+        deployment.say(f"{len(left)} ports of or from {names_of(scene.away)} are not dialled")
+    return replace(scene, reached=replace(read_reached(done, reports), undialled=left))
+
+
+def _open_dials(scene: Scene, dials: Sequence[PlannedDial]) -> tuple[PlannedDial, ...]:
+    """Those dials of which both ends answer."""
+    return tuple(one for one in dials if not {one.caller, one.host} & set(scene.away))
+
+
+def _with_away(deployment: Deployment, scene: Scene) -> Scene:
+    """The scene with the hosts that have fallen silent meanwhile."""
+    return replace(scene, away=away_of(deployment.fleet))
+
+
+def _answering(scene: Scene, hosts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(host for host in hosts if host not in scene.away)
 
 
 def _pings(deployment: Deployment, scene: Scene) -> dict[tuple[str, int, str], float | None]:
     """Packets lost between each device and the same device of the next host, in percent."""
-    hosts = ascend_network_hosts(scene)
+    hosts = _answering(scene, ascend_network_hosts(scene))
     peers = dict(zip(hosts, (*hosts[1:], hosts[0]), strict=True))
     requests: dict[str, Request] = {}
     for host, peer in peers.items():
@@ -229,7 +255,7 @@ def _collectives(deployment: Deployment, scene: Scene) -> dict[str, Told]:
     """How a collective over all devices of each host ended, where a test lies there and nobody uses the devices."""
     requests = {
         host: collective_request(scene, host, program)
-        for host in idle_hosts(scene)
+        for host in _answering(scene, idle_hosts(scene))
         if (program := collective_program(scene, host)) is not None
     }
     if not requests:
@@ -245,12 +271,15 @@ def _collectives(deployment: Deployment, scene: Scene) -> dict[str, Told]:
 
 
 def _imex(deployment: Deployment, scene: Scene, limit_s: float) -> dict[str, str]:
-    """The IMEX domain as each host sees it, looked at until every node is ready or time is over."""
-    hosts = rack_hosts(scene)
+    """The IMEX domain as each host sees it, looked at until every node is ready or time is over.
+
+    With a host that is away nobody waits: its node will not be ready.
+    """
+    hosts = _answering(scene, rack_hosts(scene))
     latest = {host: scene.hosts[host].text("nvidia.imex") or "" for host in hosts}
     begun = deployment.clock.now()
     while waiting := [host for host in hosts if not _is_ready(latest[host])]:
-        if deployment.clock.now() - begun > limit_s:
+        if scene.away or deployment.clock.now() - begun > limit_s:
             break
         if all(nvidia.parse_imex(latest[host]) is None for host in waiting):
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from infra.launch.answering import names_of
 from infra.launch.preflight.finding import Finding
 from infra.launch.preflight.group_collectives.layout import GroupLayout
 from infra.launch.preflight.group_collectives.starting import runtime_item
@@ -23,6 +24,9 @@ def what_stops(scene: Scene, layout: GroupLayout, findings: Iterable[Finding]) -
         findings: all that was judged of the scene: what blocks a host of the group comes first.
     """
     again = f"fab preflight --stack {scene.plan.stack}"
+    away = [host for host in layout.hosts if host in scene.away]
+    if away:
+        return _stopped(f"{names_of(away)} cannot be asked", f"Mend that, then {again}")
     for member in layout.members:
         if not set(member.devices) <= set(awaited_devices(scene, member.host)):
             down = f"fab down --stack {scene.plan.stack}, then {again}"

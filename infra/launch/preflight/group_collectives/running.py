@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from infra.launch.answering import names_of
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import ask_all
 from infra.launch.preflight.finding import Finding
 from infra.launch.preflight.group_collectives.layout import GroupLayout, rounds, spanning_groups
 from infra.launch.preflight.group_collectives.ready import what_stops
 from infra.launch.preflight.group_collectives.starting import COMMAND, collective_command
-from infra.launch.preflight.observed import read_observed
+from infra.launch.preflight.observed import Told, read_observed
 from infra.launch.preflight.scene import GroupRun, Scene
 
 SLACK_S = 60.0
@@ -61,7 +62,12 @@ def _run_round(
         host: read_observed(host, report, sent_s=0.0, received_s=0.0, also={}).commands[COMMAND]
         for host, report in reports.items()
     }
-    return {
-        layout.group: GroupRun(told={host: told[host] for host in layout.hosts})
-        for layout in layouts
-    }
+    return {layout.group: _run_of(layout, told) for layout in layouts}
+
+
+def _run_of(layout: GroupLayout, told: Mapping[str, Told]) -> GroupRun:
+    """The run of one group; without the word of one of its hosts nothing can be said of it."""
+    silent = [host for host in layout.hosts if host not in told]
+    if silent:
+        return GroupRun(told={}, why_not=f"{names_of(silent)} fell silent meanwhile")
+    return GroupRun(told={host: told[host] for host in layout.hosts})

@@ -1,0 +1,114 @@
+"""A fleet without the hosts that have failed: what the others say is worth having."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from infra.errors import InfraError
+from infra.launch.fleet import REREADS, Answers, Fleet, Report, Request, all_reports
+from infra.remote.failures import HostFailure, LostConnection, SeveralHostsFailed
+
+T = TypeVar("T")
+
+
+class AnsweringFleet:
+    """The hosts of a fleet as long as they answer; whoever fails is left out from then on.
+
+    For tasks that only look: they go on with the hosts that answer, and tell `away` beside what those say.
+    """
+
+    def __init__(self, fleet: Fleet, *, looks_again: bool) -> None:
+        """Nobody is away yet.
+
+        Args:
+            fleet: all hosts.
+            looks_again: ask a host once more when its connection is lost on the way. Not where hosts meet: the
+                others have gone by then.
+        """
+        self._fleet = fleet
+        self._rereads = REREADS if looks_again else 0
+        self._asked: set[str] = set()
+        self._away: dict[str, InfraError] = {}
+
+    @property
+    def away(self) -> dict[str, InfraError]:
+        """Why a host is left out, by host."""
+        return dict(self._away)
+
+    @property
+    def failures(self) -> tuple[HostFailure, ...]:
+        """The same, as a table has it."""
+        return tuple(HostFailure(host=host, error=error) for host, error in self._away.items())
+
+    def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        """The reports of those hosts that give one; see `Fleet`."""
+        asked = {host: request for host, request in requests.items() if host not in self._away}
+        self._asked |= set(asked)
+        answers = self._fleet.ask(asked, timeout_s=timeout_s)
+        for _ in range(self._rereads):
+            lost = [host for host, answer in answers.items() if isinstance(answer, LostConnection)]
+            if not lost:
+                break
+            again = {host: asked[host] for host in lost}
+            answers.update(self._fleet.ask(again, timeout_s=timeout_s))
+        self.leave_out(
+            {h: answer for h, answer in answers.items() if isinstance(answer, InfraError)}
+        )
+        return {host: answer for host, answer in answers.items() if host not in self._away}
+
+    def leave_out(self, errors: Mapping[str, InfraError]) -> None:
+        """Ask some hosts no more: what they said is a failure."""
+        self._away.update(errors)
+
+    def refuse_silence(self) -> None:
+        """Fail as long as there is nothing to tell.
+
+        Raises:
+            HostsFailed: hosts were asked, and none has answered to the end.
+        """
+        if not self._asked or self._asked - set(self._away):
+            return
+        if len(self._away) == 1:
+            raise next(iter(self._away.values()))
+        raise SeveralHostsFailed(self.failures, len(self._asked))
+
+
+def read_each(
+    fleet: Fleet, reports: Mapping[str, Report], read: Callable[[str, Report], T]
+) -> dict[str, T]:
+    """What is read in each report, by host; one that tells of a failure there hides no other.
+
+    Args:
+        fleet: that was asked; it leaves such a host out, if it does so at all.
+        reports: by host.
+        read: from host and report; raises one of ours where the host has failed.
+
+    Raises:
+        HostsFailed: a report tells of a failure, and the fleet leaves nobody out.
+    """
+    found: dict[str, T] = {}
+    errors: dict[str, InfraError] = {}
+    for host, report in reports.items():
+        try:
+            found[host] = read(host, report)
+        except InfraError as error:
+            errors[host] = error
+    if isinstance(fleet, AnsweringFleet):
+        fleet.leave_out(errors)
+    else:
+        all_reports(errors)
+    return found
+
+
+def away_of(fleet: Fleet) -> Mapping[str, InfraError]:
+    """The hosts that a fleet leaves out, and why; {} of one that leaves out none."""
+    return fleet.away if isinstance(fleet, AnsweringFleet) else {}
+
+
+def names_of(hosts: Iterable[str]) -> str:
+    """`a`, `a and b`, `a, b and c`: hosts in a sentence."""
+    listed = list(hosts)
+    if len(listed) < 2:  # noqa: PLR2004 - nothing to join
+        return "".join(listed)
+    return f"{', '.join(listed[:-1])} and {listed[-1]}"
