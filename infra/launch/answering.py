@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from infra.errors import InfraError
 from infra.launch.fleet import REREADS, Answers, Fleet, Report, Request, all_reports
-from infra.remote.failures import HostFailure, LostConnection, SeveralHostsFailed
+from infra.remote.failures import HostFailure, LostConnection
 
 T = TypeVar("T")
 
@@ -61,17 +61,10 @@ class AnsweringFleet:
         """Ask some hosts no more: what they said is a failure."""
         self._away.update(errors)
 
-    def refuse_silence(self) -> None:
-        """Fail as long as there is nothing to tell.
-
-        Raises:
-            HostsFailed: hosts were asked, and none has answered to the end.
-        """
-        if not self._asked or self._asked - set(self._away):
-            return
-        if len(self._away) == 1:
-            raise next(iter(self._away.values()))
-        raise SeveralHostsFailed(self.failures, len(self._asked))
+    @property
+    def is_silent(self) -> bool:
+        """Whether hosts were asked, and none of them has answered."""
+        return bool(self._asked) and self._asked <= set(self._away)
 
 
 def read_each(
@@ -99,6 +92,16 @@ def read_each(
     else:
         all_reports(errors)
     return found
+
+
+def refuse_silence(fleet: Fleet) -> None:
+    """Fail while there is nothing to tell.
+
+    Raises:
+        HostsFailed: the fleet leaves out who does not answer, and that is everybody.
+    """
+    if isinstance(fleet, AnsweringFleet) and fleet.is_silent:
+        all_reports(fleet.away)
 
 
 def away_of(fleet: Fleet) -> Mapping[str, InfraError]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
 
 from infra.inventory.hosts import InventoryHost
 from infra.launch.fleet import Clock, Fleet
@@ -95,3 +95,22 @@ class Deployment:
             if kind in (None, process.kind):
                 found.setdefault(process.host, {})[unit_name(self.plan.stack, process)] = process.id
         return found
+
+
+def without_hosts(deployment: Deployment, hosts: Container[str]) -> Deployment:
+    """What is left of a deployment without some hosts: groups live as one, so those with a part there go as a whole."""
+    gone = {process.group for process in deployment.plan.processes if process.host in hosts}
+    if not gone:
+        return deployment
+    plan, endpoints = deployment.plan, deployment.endpoints
+    router = endpoints.router
+    return replace(
+        deployment,
+        plan=replace(plan, processes=tuple(p for p in plan.processes if p.group not in gone)),
+        states={name: state for name, state in deployment.states.items() if name not in hosts},
+        endpoints=replace(
+            endpoints,
+            ranks=tuple(rank for rank in endpoints.ranks if rank.group not in gone),
+            router=None if router is None or router.group in gone else router,
+        ),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.launch.answering import away_of, read_each, refuse_silence
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, ask_all, rows_of
 from infra.launch.installation import running_units, state_request
@@ -21,8 +22,10 @@ from infra.render.release_record import Release
 def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Change]:
     """Every change, the deployment's first, then host by host; nothing is changed.
 
+    With a fleet that leaves out who does not answer (`AnsweringFleet`), nothing is said of such hosts.
+
     Raises:
-        HostsFailed: a host cannot be asked, or its record is damaged.
+        HostsFailed: a host cannot be asked, or its record is damaged; of such a fleet, every host.
     """
     requests = {
         host: {
@@ -37,8 +40,10 @@ def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[C
     }
     reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
     stack = deployment.plan.stack
-    records = {host: records_of(host, report).get(stack) for host, report in reports.items()}
-    before = {host: release for host, release in records.items() if release is not None}
+    records = read_each(deployment.fleet, reports, records_of)
+    refuse_silence(deployment.fleet)
+    reports = {host: reports[host] for host in records}
+    before = {host: stacks[stack] for host, stacks in records.items() if stack in stacks}
     comparison = _Comparison(
         deployment=deployment,
         reports=reports,
@@ -46,7 +51,9 @@ def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[C
         plans=_old_plans(deployment, before, reports),
         running=frozenset(running_units(deployment, before)),
     )
-    return [*comparison.of_release(), *(c for host in reports for c in comparison.of_host(host))]
+    away = away_of(deployment.fleet)
+    told = [host for host in reports if host not in away]
+    return [*comparison.of_release(), *(c for host in told for c in comparison.of_host(host))]
 
 
 def _old_plans(
@@ -55,15 +62,21 @@ def _old_plans(
     """The plans of recorded releases by hash, each from the first host that keeps it."""
     plans = {deployment.plan.hash: deployment.plan}
     for wanted in dict.fromkeys(release.release for release in before.values()):
-        keeper = next((host for host, r in reports.items() if wanted in _kept(r)), None)
-        if keeper is None or wanted in plans:
-            continue
-        request = {"operation": "releases", "stack": deployment.plan.stack, "document": wanted}
-        asked = ask_all(deployment.fleet, {keeper: request}, timeout_s=deployment.limits.ask_s)
-        document = asked[keeper].get("document")
-        if isinstance(document, Mapping):
-            plans[wanted] = read_kept(keeper, document).plan
+        for keeper in (host for host, report in reports.items() if wanted in _kept(report)):
+            if wanted not in plans and (plan := _kept_plan(deployment, keeper, wanted)) is not None:
+                plans[wanted] = plan
     return plans
+
+
+def _kept_plan(deployment: Deployment, keeper: str, wanted: str) -> Plan | None:
+    request = {"operation": "releases", "stack": deployment.plan.stack, "document": wanted}
+    asked = ask_all(deployment.fleet, {keeper: request}, timeout_s=deployment.limits.ask_s)
+    return read_each(deployment.fleet, asked, _read_plan).get(keeper)
+
+
+def _read_plan(host: str, report: Report) -> Plan | None:
+    document = report.get("document")
+    return read_kept(host, document).plan if isinstance(document, Mapping) else None
 
 
 def _kept(report: Report) -> Sequence[object]:

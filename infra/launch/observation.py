@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.engines.serving import HEALTH, MODELS
-from infra.errors import InfraError
+from infra.errors import HostsFailed, InfraError
 from infra.launch.fleet import Fleet, Report
 from infra.launch.releases import units_of
 from infra.launch.supervision import FAILED, GroupState, read_groups, router_ends
 from infra.launch.unit_states import UnitState, read_units
+from infra.remote.failures import HostFailure
 from infra.render.host_paths import release_path
-from infra.render.release_record import RecordedProcess, read_release
+from infra.render.release_record import RecordedProcess, Release, read_release
 
 UNKNOWN = "unknown"
 OK_STATUS = 200
@@ -78,7 +79,7 @@ def observe(
 ) -> tuple[ProcessStatus, ...]:
     """Every recorded process of a stack, engines in the order of the hosts, the router last.
 
-    Every host is asked once; one that is out of reach is a row of its own, `unknown`.
+    Every host is asked once; one that is out of reach, or whose record is damaged, is a row of its own, `unknown`.
     """
     request = {
         "operation": "status",
@@ -93,7 +94,14 @@ def observe(
             rows.append(_out_of_reach(host, answer))
         else:
             reports[host] = answer
-    rows += _rows(reports, stack)
+    releases: dict[str, Release] = {}
+    for host, report in reports.items():
+        try:
+            if report.get("record") is not None:
+                releases[host] = read_release(host, stack, str(report["record"]))
+        except HostsFailed as error:
+            rows.append(_out_of_reach(host, error))
+    rows += _rows(reports, releases)
     places = {host: place for place, host in enumerate(hosts)}
     return tuple(sorted(rows, key=lambda row: (row.kind == "router", places[row.host])))
 
@@ -159,17 +167,16 @@ def status_row(
     )
 
 
-def _rows(reports: Mapping[str, Report], stack: str) -> list[ProcessStatus]:
-    """The rows of the hosts that answered.
-
-    Raises:
-        HostsFailed: a host's record is damaged.
-    """
-    releases = {
-        host: read_release(host, stack, str(report["record"]))
-        for host, report in reports.items()
-        if report.get("record") is not None
+def unknown_hosts(rows: Sequence[ProcessStatus]) -> tuple[HostFailure, ...]:
+    """The hosts of which nothing is known, and why."""
+    found = {
+        row.host: row.problem for row in rows if row.state == UNKNOWN and row.problem is not None
     }
+    return tuple(HostFailure(host, problem) for host, problem in found.items())
+
+
+def _rows(reports: Mapping[str, Report], releases: Mapping[str, Release]) -> list[ProcessStatus]:
+    """The rows of the hosts that answered."""
     states: dict[str, UnitState] = {}
     answering: set[str] = set()
     for host, units in units_of(releases).items():

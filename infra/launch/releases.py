@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.errors import InfraError, StackError
+from infra.errors import HostsFailed, InfraError, StackError
 from infra.launch.fleet import Fleet, Report, Request, all_reports, ask_all, ask_reached
 from infra.remote.failures import HostFailure
 from infra.render.host_paths import release_path
@@ -36,20 +36,28 @@ def read_recorded(fleet: Fleet, hosts: Sequence[str], stack: str, *, timeout_s: 
         HostsFailed: a host cannot be asked, or its record is damaged.
     """
     requests = _record_requests(hosts, stack)
-    return _recorded_of(ask_all(fleet, requests, timeout_s=timeout_s), stack)
+    recorded, failures = _recorded_of(ask_all(fleet, requests, timeout_s=timeout_s), stack)
+    all_reports({failure.host: failure.error for failure in failures})
+    return recorded
 
 
 def read_reached(
     fleet: Fleet, hosts: Sequence[str], stack: str, *, timeout_s: float
 ) -> tuple[Recorded, tuple[HostFailure, ...]]:
-    """What hosts that can be asked hold, as `read_recorded` has it, and why the others cannot be asked.
+    """What hosts that can be asked hold, as `read_recorded` has it, and what is the matter with the others.
+
+    One whose record is damaged is among the others: nobody knows what it holds.
 
     Raises:
-        HostsFailed: no host can be asked, or a record is damaged.
+        HostsFailed: of no host it is known what it holds.
     """
     requests = _record_requests(hosts, stack)
-    reports, failures = ask_reached(fleet, requests, timeout_s=timeout_s)
-    return _recorded_of(reports, stack), failures
+    reports, away = ask_reached(fleet, requests, timeout_s=timeout_s)
+    recorded, damaged = _recorded_of(reports, stack)
+    failures = (*away, *damaged)
+    if len(failures) == len(hosts):
+        all_reports({failure.host: failure.error for failure in failures})
+    return recorded, failures
 
 
 def _record_requests(hosts: Sequence[str], stack: str) -> dict[str, Request]:
@@ -57,18 +65,24 @@ def _record_requests(hosts: Sequence[str], stack: str) -> dict[str, Request]:
     return {host: {"operation": "read", "paths": paths} for host in hosts}
 
 
-def _recorded_of(reports: Mapping[str, Report], stack: str) -> Recorded:
+def _recorded_of(
+    reports: Mapping[str, Report], stack: str
+) -> tuple[Recorded, tuple[HostFailure, ...]]:
     path, mark = release_path(stack), UNFINISHED % stack
     found: dict[str, Release] = {}
     unfinished: dict[str, str] = {}
+    damaged: list[HostFailure] = []
     for host, report in reports.items():
         files = report.get("files")
         texts = files if isinstance(files, Mapping) else {}
-        if texts.get(path) is not None:
-            found[host] = read_release(host, stack, str(texts[path]))
+        try:
+            if texts.get(path) is not None:
+                found[host] = read_release(host, stack, str(texts[path]))
+        except HostsFailed as error:
+            damaged.append(HostFailure(host, error))
         if texts.get(mark) is not None:
             unfinished[host] = str(texts[mark])
-    return Recorded(releases=found, unfinished=unfinished)
+    return Recorded(releases=found, unfinished=unfinished), tuple(damaged)
 
 
 def read_releases(
@@ -97,7 +111,8 @@ def find_kept(
 
     Args:
         fleet: the hosts.
-        hosts: where to look; those that cannot be asked are passed over while another one has it.
+        hosts: where to look; those that cannot be asked, or whose copy is damaged, are passed over while another one
+            has it.
         wanted: the stack, and the release's hash or the beginning of it.
         timeout_s: limit per host.
 
@@ -111,18 +126,23 @@ def find_kept(
     reports = {h: a for h, a in answers.items() if not isinstance(a, InfraError)}
     if not reports:
         all_reports(answers)
-    keepers: dict[str, str] = {}
+    keepers: dict[str, list[str]] = {}
     for host, report in reports.items():
         kept = report.get("kept")
         for name in kept if isinstance(kept, list) else []:
-            keepers.setdefault(str(name), host)
+            keepers.setdefault(str(name), []).append(host)
     found = [name for name in keepers if name.startswith(prefix.lower())]
     if len(found) != 1:
         raise _not_one(stack, prefix, found or list(keepers), several=bool(found))
-    host = keepers[found[0]]
-    asked = {host: {**request, "document": found[0]}}
-    document = ask_all(fleet, asked, timeout_s=timeout_s)[host].get("document")
-    return read_kept(host, document if isinstance(document, Mapping) else {})
+    failed: InfraError | None = None
+    for host in keepers[found[0]]:
+        asked = {host: {**request, "document": found[0]}}
+        try:
+            document = ask_all(fleet, asked, timeout_s=timeout_s)[host].get("document")
+            return read_kept(host, document if isinstance(document, Mapping) else {})
+        except HostsFailed as error:
+            failed = failed or error
+    raise failed if failed is not None else _not_one(stack, prefix, found, several=False)
 
 
 def _not_one(stack: str, prefix: str, names: Sequence[str], *, several: bool) -> StackError:

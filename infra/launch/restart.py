@@ -6,22 +6,25 @@ when this side goes away in the middle, the hosts finish by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from infra.errors import NotReady, PrerequisiteError, StackError
-from infra.launch.deployment import Deployment
+from infra.errors import InfraError, NotReady, PrerequisiteError, StackError
+from infra.launch.deployment import Deployment, without_hosts
 from infra.launch.draining import draining
 from infra.launch.fleet import ask_until_known
 from infra.launch.handover import Look, look_at
 from infra.launch.progress import clock_text
 from infra.launch.readiness import Readiness
+from infra.launch.restart_without_hosts import refuse_away
 from infra.launch.supervision import FAILED, RUNS, GroupState, groups_request
 from infra.render.supervision import groups_of
 
 # SIGTERM, two seconds, SIGKILL, five seconds for evidence; the rest is for hosts that are busy.
 BEGIN_S = 60.0
 PAUSE_S = 0.3
+NOBODY: Mapping[str, InfraError] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,27 +42,39 @@ class Selection:
     rolling: bool
 
 
-def restart(deployment: Deployment, selection: Selection, operator: str) -> Look:
+def restart(
+    deployment: Deployment,
+    selection: Selection,
+    operator: str,
+    gone: Mapping[str, InfraError] = NOBODY,
+) -> Look:
     """Restart groups, prove every rank of the deployment again, and say how it is afterwards.
+
+    Groups with a part on a host that is away are left as they are, and so is a router there.
 
     Args:
         deployment: the release that the hosts hold.
         selection: which groups, and whether one after another.
         operator: who asks for it; it stands in `fab status` as the reason.
+        gone: why a host of it cannot be asked, by host.
 
     Raises:
         StackError: the selection names no group.
         PrerequisiteError: nobody watches the groups; nothing was changed.
-        HostsFailed: a host failed.
+        HostsFailed: a host failed, or a group that is named has a part on one that is away; then nothing was stopped.
         NotReady: a group did not begin again, or does not serve.
     """
     chosen = chosen_groups(deployment, selection)
+    refuse_away(deployment, chosen, gone)
+    deployment = without_hosts(deployment, gone)
     look = look_at(deployment)
     _refuse_unwatched(deployment, look)
     _say_what_is_lost(deployment, chosen, selection)
     router = draining(deployment)
     if router is not None:
-        router.join([name for name in look.left_out if name not in chosen], look.left_out)
+        known = groups_of(deployment.plan)
+        others = [name for name in look.left_out if name in known and name not in chosen]
+        router.join(others, look.left_out)
     batches = [(group,) for group in chosen] if selection.rolling else [chosen]
     for batch in batches:
         away = tuple(name for name in look.left_out if name in chosen)

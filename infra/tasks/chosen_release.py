@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
@@ -82,8 +82,13 @@ def spare_hosts(
     }
 
 
-def kept_release(options: Options, wanted: str) -> ChosenRelease:
+def kept_release(options: Options, wanted: str, away: Container[str] = ()) -> ChosenRelease:
     """A release that hosts keep, by its hash or the beginning of it.
+
+    Args:
+        options: of the task.
+        wanted: the beginning of its hash.
+        away: hosts of the inventory that need not be asked: they are known not to answer.
 
     Raises:
         StackError: none is kept, or it was made for other addresses.
@@ -92,7 +97,8 @@ def kept_release(options: Options, wanted: str) -> ChosenRelease:
     inventory = needed_inventory(options, name)
     entries = {host.name: host for host in inventory.hosts}
     with open_fleet(options, entries) as fleet:
-        kept = find_kept(fleet, list(entries), (name, wanted), timeout_s=Limits().ask_s)
+        asked = [entry for entry in entries if entry not in away]
+        kept = find_kept(fleet, asked, (name, wanted), timeout_s=Limits().ask_s)
     plan = kept.plan
     hosts = match_hosts([(host.name, host.roles[0]) for host in plan.hosts], inventory)
     moved = [

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infra.catalog.load import Catalog
-from infra.errors import Differs
+from infra.errors import Differs, HostsFailed
+from infra.launch.answering import AnsweringFleet
 from infra.launch.differences import differences
 from infra.launch.plan_difference import Change
 from infra.tasks.choice import same_choice
 from infra.tasks.chosen_release import chosen_release
 from infra.tasks.options import Options
-from infra.tasks.output import SCHEMA_VERSION, Output
+from infra.tasks.output import SCHEMA_VERSION, Output, with_failures
 from infra.tasks.reached_hosts import deployment_of
 from infra.tasks.recorded_hosts import open_fleet
 
@@ -20,15 +21,24 @@ MAX_NAMED = 3
 
 
 def run(options: Options, output: Output) -> int:
-    """Print every change, grouped over what changes alike; 6 when there is one."""
+    """Print every change, grouped over what changes alike; 6 when there is one, 4 when a host cannot be asked."""
     catalog = Catalog()
     chosen = chosen_release(options, catalog, output)
-    with open_fleet(options, chosen.reached) as fleet:
+    with open_fleet(options, chosen.reached) as opened:
+        fleet = AnsweringFleet(opened, looks_again=True)
         deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
         deployment = replace(deployment, forces=options.words("force"))
         changes = differences(deployment, secrets)
-    output.document(diff_document(chosen.plan.stack, changes))
+    document = diff_document(chosen.plan.stack, changes)
+    output.document(with_failures(document, fleet.failures))
     again = same_choice(options)
+    if fleet.away:
+        output.data(
+            listing(changes) if changes else "Nothing would change on the hosts that answer."
+        )
+        output.failed_hosts(fleet.failures, len(chosen.hosts))
+        output.next_command(f"fab diff {again}")
+        return HostsFailed.exit_code
     if not changes:
         output.data(f"`fab up` would change nothing of {chosen.plan.stack}.")
         output.next_command(f"fab status {again}")

@@ -26,7 +26,6 @@ def run(options: Options, output: Output) -> int:
         answering = AnsweringFleet(fleet, looks_again=True)
         deployment, _ = make_deployment(compiled, catalog, answering, output)
         scene = look(deployment, catalog, "full", {}).scene
-        answering.refuse_silence()
     path = facts_path(inventory_path(options, compiled.plan.stack))
     listed = needed_inventory(options, compiled.plan.stack).hosts
     names = {host.service_address: host.name for host in listed}

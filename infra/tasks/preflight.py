@@ -49,7 +49,6 @@ def run(options: Options, output: Output) -> int:
         answering = AnsweringFleet(fleet, looks_again=False)
         deployment, _ = make_deployment(compiled, catalog, answering, output)
         scene = look(deployment, catalog, "full", recorded).scene
-        answering.refuse_silence()
         scene = replace(scene, baselines=read_collectives(path))
         scene = look_further(deployment, scene, imex_s, join_s)
     findings = judge(scene)

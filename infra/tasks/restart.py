@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from infra.catalog.load import Catalog
-from infra.errors import NotReady, PrerequisiteError, StackError
+from infra.errors import HostsFailed, InfraError, NotReady, PrerequisiteError, StackError
 from infra.launch.deployment import Limits
+from infra.launch.fleet import all_reports
 from infra.launch.lease import this_owner
-from infra.launch.observation import observe, status_document
-from infra.launch.releases import HASH_SHOWN, read_recorded
+from infra.launch.observation import observe, status_document, unknown_hosts
+from infra.launch.releases import HASH_SHOWN, read_reached
 from infra.launch.restart import Selection, restart
-from infra.tasks.choice import same_choice
-from infra.tasks.chosen_release import kept_release
+from infra.remote.failures import HostFailure
+from infra.tasks.choice import needed_inventory, same_choice
+from infra.tasks.chosen_release import ChosenRelease, kept_release
 from infra.tasks.options import Options
-from infra.tasks.output import Output, failure_document
+from infra.tasks.output import Output, failure_document, with_failures
 from infra.tasks.reached_hosts import deployment_of
 from infra.tasks.recorded_hosts import (
     holding_lease,
@@ -27,26 +30,28 @@ from infra.tasks.wrong_choice import refuse_wrong_choice
 
 
 def run(options: Options, output: Output) -> int:
-    """Restart the release that the hosts hold, whatever the stack file says by now."""
+    """Restart the release that the hosts hold, whatever the stack file says by now; 4 when a host is out of reach."""
     refuse_other_forces(options)
     selection, ready_s = _selection(options), options.number("timeout")
     catalog = Catalog()
-    release = _recorded_release(options)
-    chosen = kept_release(options, release)
+    release, failures = _recorded_release(options)
+    chosen = kept_release(options, release, {failure.host for failure in failures})
     stack, hosts = chosen.plan.stack, tuple(chosen.hosts)
+    away = _in_plan(options, chosen, failures)
+    answering = [host for host in hosts if host not in away]
     with (
         open_fleet(options, chosen.reached) as opened,
-        holding_lease(options, "fab restart", opened, stack, hosts) as fleet,
+        holding_lease(options, "fab restart", opened, stack, answering) as fleet,
     ):
         limits = Limits() if ready_s is None else Limits(ready_s=ready_s)
         deployment, _ = deployment_of(chosen.placed, catalog, fleet, output)
         deployment = replace(deployment, limits=limits)
         try:
-            restart(deployment, selection, f"{this_owner().operator} asked for it")
+            restart(deployment, selection, f"{this_owner().operator} asked for it", away)
         except NotReady as error:
             rows = observe(fleet, hosts, stack, timeout_s=limits.ask_s)
-            document = status_document(stack, rows)
-            output.document({**document, "ok": False, "errors": failure_document(error)["errors"]})
+            document = {**status_document(stack, rows), "ok": False}
+            output.document({**document, "errors": failure_document(error)["errors"]})
             output.data(status_table(rows))
             output.message(output.toned(str(error), "bad"))
             return error.exit_code
@@ -58,10 +63,15 @@ def run(options: Options, output: Output) -> int:
             )
             raise
         rows = observe(fleet, hosts, stack, timeout_s=limits.ask_s)
-    output.document(status_document(stack, rows))
+    unknown = unknown_hosts(rows)
+    output.document(with_failures(status_document(stack, rows), unknown))
     output.data(status_table(rows))
     for words in group_words(rows):
         output.message(words)
+    if unknown:
+        output.failed_hosts(unknown, len(hosts))
+        output.next_command(f"fab status {same_choice(options)}")
+        return HostsFailed.exit_code
     output.next_command(f"fab verify {same_choice(options)}")
     return 0
 
@@ -83,19 +93,20 @@ def _selection(options: Options) -> Selection:
     )
 
 
-def _recorded_release(options: Options) -> str:
-    """The one release that all hosts hold.
+def _recorded_release(options: Options) -> tuple[str, tuple[HostFailure, ...]]:
+    """The one release that all hosts hold which can be asked, and why others of the inventory cannot.
 
     Raises:
         PrerequisiteError: there is none, or two: a restart would mix them.
     """
     with open_recorded(options) as reached:
-        recorded = read_recorded(
+        recorded, away = read_reached(
             reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s
         )
     where, again = f"stack {reached.name}", same_choice(options)
     if not recorded.releases:
         refuse_wrong_choice(options)
+        all_reports({failure.host: failure.error for failure in away})
         what = "Nothing of it is on its hosts, so nothing can be restarted."
         raise PrerequisiteError(where, what, f"Run `fab up {again}`.")
     held = {host: release.release for host, release in recorded.releases.items()}
@@ -110,4 +121,22 @@ def _recorded_release(options: Options) -> str:
         )
         fix = f"`fab diff {again}` shows what differs; `fab up --replace` brings all hosts to one release."
         raise PrerequisiteError(where, what, fix)
-    return next(iter(held.values()))
+    return next(iter(held.values())), away
+
+
+def _in_plan(
+    options: Options, chosen: ChosenRelease, failures: Sequence[HostFailure]
+) -> dict[str, InfraError]:
+    """Why hosts of a plan cannot be asked, by the plan's names for them."""
+    listed = needed_inventory(options, chosen.plan.stack) if failures else None
+    errors = {failure.host: failure.error for failure in failures}
+    addresses = {
+        host.service_address: errors[host.name]
+        for host in (listed.hosts if listed is not None else ())
+        if host.name in errors
+    }
+    return {
+        name: addresses[host.service_address]
+        for name, host in chosen.hosts.items()
+        if host.service_address in addresses
+    }

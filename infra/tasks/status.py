@@ -15,12 +15,13 @@ from infra.launch.observation import (
     observe,
     remembered,
     status_document,
+    unknown_hosts,
 )
-from infra.launch.releases import HASH_SHOWN, read_recorded
+from infra.launch.releases import HASH_SHOWN, read_reached
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.other_stacks import others_there
-from infra.tasks.output import Output, table
+from infra.tasks.output import Output, table, with_failures
 from infra.tasks.recorded_hosts import ReachedStack, open_recorded
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
@@ -44,13 +45,7 @@ def run(options: Options, output: Output) -> int:
     if not rows and not half:
         refuse_wrong_choice(options)
     document = status_document(reached.name, rows)
-    if away := [row for row in rows if row.state == UNKNOWN]:
-        document["errors"] = [
-            {"where": row.host, "what": row.problem.what, "fix": row.problem.fix}
-            for row in away
-            if row.problem is not None
-        ]
-    output.document(document)
+    output.document(with_failures(document, unknown_hosts(rows)))
     for host, release in half.items():
         output.message(
             f"{host}: release {release[:HASH_SHOWN]} was not installed to the end. `fab up` goes on, "
@@ -72,7 +67,8 @@ def _half_installed(reached: ReachedStack, rows: Sequence[ProcessStatus]) -> Map
     if rows and all(row.ready for row in rows if row.state != UNKNOWN):
         return {}
     limit = Limits().ask_s
-    return read_recorded(reached.fleet, hosts, reached.name, timeout_s=limit).unfinished
+    recorded, _ = read_reached(reached.fleet, hosts, reached.name, timeout_s=limit)
+    return recorded.unfinished
 
 
 def _verdict(rows: Sequence[ProcessStatus], options: Options, output: Output) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from infra.catalog.load import Catalog
 from infra.engines.capabilities import CAPABILITIES
-from infra.errors import Differs, NotReady
+from infra.errors import Differs, HostsFailed, NotReady
+from infra.launch.answering import AnsweringFleet
 from infra.launch.fleet import Fleet
 from infra.launch.proof.host_drift import Check
 from infra.launch.proof.verification import verify
@@ -14,7 +15,7 @@ from infra.launch.staging.checkpoints import deep_check
 from infra.plan.compile import CompiledStack
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
-from infra.tasks.output import SCHEMA_VERSION, Output, table
+from infra.tasks.output import SCHEMA_VERSION, Output, table, with_failures
 from infra.tasks.reached_hosts import make_deployment
 from infra.tasks.recorded_hosts import open_fleet
 from infra.tasks.stack_options import compile_for_hosts
@@ -25,17 +26,19 @@ MAX_SHOWN = 3
 
 
 def run(options: Options, output: Output) -> int:
-    """Print every check; 5 when something does not serve, 6 when a host differs."""
+    """Print every check; 4 when a host cannot be asked, 5 when something does not serve, 6 when a host differs."""
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
     timeout_s = options.number("timeout") or REQUEST_S
-    with open_fleet(options, compiled.book.hosts) as fleet:
+    with open_fleet(options, compiled.book.hosts) as opened:
+        fleet = AnsweringFleet(opened, looks_again=True)
         deployment, secrets = make_deployment(compiled, catalog, fleet, output)
         checks = verify(deployment, secrets, timeout_s, catalog)
         if options.is_on("deep"):
             output.message("reading every byte of the weights: engines are slower meanwhile")
             checks += _deep_checks(compiled, catalog, fleet, output)
-    output.document(verify_document(compiled.plan.stack, checks))
+    document = verify_document(compiled.plan.stack, checks)
+    output.document(with_failures(document, fleet.failures))
     output.data(checks_table(checks))
     cannot = [name for name in CAPABILITIES if name not in compiled.plan.capabilities]
     if cannot:
@@ -45,6 +48,10 @@ def run(options: Options, output: Output) -> int:
     known_not = f", {len(unknown)} not known" if unknown else ""
     output.data(f"{len(checks)} checks, {len(wrong)} wrong{known_not}.")
     again = same_choice(options)
+    if fleet.away:
+        output.failed_hosts(fleet.failures, len(compiled.book.hosts))
+        output.next_command(f"fab verify {again}")
+        return HostsFailed.exit_code
     if any(not check.is_drift for check in wrong):
         output.next_command(f"fab status {again}")
         return NotReady.exit_code

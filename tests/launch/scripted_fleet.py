@@ -226,6 +226,10 @@ class ScriptedFleet:
             self.watched.add(host)
         elif action in ("disarm", "forget"):
             self.watched.discard(host)
+        elif action == "restart":
+            for group in request["groups"]:  # type: ignore[attr-defined]
+                epoch = int(str(self.group_rows.get(group, {}).get("epoch", 1)))
+                self.group_rows[group] = {**self.group_rows.get(group, {}), "epoch": epoch + 1}
         elif action == "leave-out":
             self.left_out = list(request["groups"])  # type: ignore[call-overload]
         return self._look(host, request)

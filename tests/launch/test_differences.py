@@ -2,11 +2,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from infra.catalog.load import Catalog
+from infra.errors import HostsFailed
+from infra.launch.answering import AnsweringFleet
 from infra.launch.bring_up import bring_up
 from infra.launch.differences import differences
 from infra.launch.plan_difference import flags_of, host_differences
 from infra.launch.secret import Secret
+from infra.remote.failures import Unreachable
+from infra.render.host_paths import release_path
 from infra.tasks.diff import diff_document, listing
 from tests.launch.scripted_fleet import make_deployment
 from tests.launch.test_replacement import STACK, other_release
@@ -100,3 +106,30 @@ def test_words_of_flags_are_read_in_both_spellings() -> None:
         "--a": "1 4",
         "--b": "-2 3",
     }
+
+
+def test_a_host_that_is_away_hides_no_change_of_the_others(catalog: Catalog) -> None:
+    deployment, fleet, _ = other_release(catalog, ("roles.decode.max_num_seqs=7",))
+    path = f"/etc/moe-infra/{STACK}/engine-1/launch"
+    fleet.files["decode-2"][path] = "edited"
+    fleet.wrong_items["decode-3", "vm.swappiness"] = ("changed", "somebody set it")
+    fleet.fails["prefill-0"] = Unreachable("prefill-0", "no answer.", "Look at it.")
+    answering = AnsweringFleet(fleet, looks_again=True)
+    changes = differences(replace(deployment, fleet=answering), {})
+    assert list(answering.away) == ["prefill-0"]
+    assert not any(change.host == "prefill-0" for change in changes)
+    told = {(c.host, c.what, c.name) for c in changes if c.what in ("file", "tuning")}
+    assert ("decode-3", "tuning", "vm.swappiness") in told
+    assert {c.name for c in changes if c.what == "flag"} == {"--max-num-seqs"}
+
+
+def test_a_damaged_record_is_its_own_host_s_failure(catalog: Catalog) -> None:
+    deployment, fleet, _ = other_release(catalog, ())
+    fleet.files["decode-1"][release_path(STACK)] = "{"
+    fleet.wrong_items["decode-3", "vm.swappiness"] = ("changed", "somebody set it")
+    answering = AnsweringFleet(fleet, looks_again=True)
+    changes = differences(replace(deployment, fleet=answering), {})
+    assert "The record cannot be read" in answering.away["decode-1"].what
+    assert [(c.host, c.name) for c in changes] == [("decode-3", "vm.swappiness")]
+    with pytest.raises(HostsFailed, match="The record cannot be read"):
+        differences(deployment, {})

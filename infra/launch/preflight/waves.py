@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.inventory.facts_file import RecordedHost
-from infra.launch.answering import away_of, names_of, read_each
+from infra.launch.answering import away_of, names_of, read_each, refuse_silence
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all, reports_along
 from infra.launch.preflight import ascend, nvidia
@@ -101,6 +101,7 @@ def look(
     units: dict[str, UnitState] = {}
     of_units: dict[str, Report] = {}
     along = read_each(deployment.fleet, reports, reports_along)
+    refuse_silence(deployment.fleet)
     for host, rows in along.items():
         told = dict(zip(also[host], rows, strict=True))
         checked[host], of_units[host] = told["state"], told["units"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from infra.catalog.load import Catalog
-from infra.launch.deployment import Deployment
+from infra.launch.answering import away_of, refuse_silence
+from infra.launch.deployment import Deployment, without_hosts
 from infra.launch.fleet import ask_all
 from infra.launch.handover import look_at
-from infra.launch.proof.host_drift import Check, drift
+from infra.launch.proof.host_drift import DRIFT_GROUPS, Check, drift
 from infra.launch.proof.live import check_processes, read_live
 from infra.launch.proof.probing import Answered, probe_hosts, read_engine_ids, run_proofs
 from infra.launch.proof.questions import missing_from, question_for
@@ -34,10 +35,13 @@ def verify(
         timeout_s: limit of one request to an engine.
         catalog: what is true of the world.
 
+    With a fleet that leaves out who does not answer (`AnsweringFleet`), what such a host holds is not known.
+
     Raises:
-        HostsFailed: a host cannot be asked.
+        HostsFailed: a host cannot be asked, or (of such a fleet) none can.
     """
     checks = drift(deployment, secrets)
+    refuse_silence(deployment.fleet)
     serving = _Serving(deployment, timeout_s)
     units = serving.check_units() + check_members(deployment)
     before = read_counters(deployment, catalog)
@@ -54,7 +58,18 @@ def verify(
     lines = {name: has.lines for name, has in live.processes.items()}
     serves = all(check.ok for check in units + answered)
     checks += check_counters(deployment, catalog, moved if serves else dict.fromkeys(moved), lines)
-    return checks + units + answered
+    return checks + unseen_hosts(deployment, checks) + units + answered
+
+
+def unseen_hosts(deployment: Deployment, checks: Sequence[Check]) -> list[Check]:
+    """A check for each group of the state of a host that told nothing of it; what it holds is not known."""
+    seen = {check.process for check in checks if check.is_drift}
+    return [
+        Check(process=host, check=group, ok=None, detail=error.what, is_drift=True)
+        for host, error in away_of(deployment.fleet).items()
+        for group in DRIFT_GROUPS
+        if host not in seen and deployment.states[host].of_groups(group)
+    ]
 
 
 def check_members(deployment: Deployment) -> list[Check]:
@@ -87,7 +102,10 @@ class _Serving:
     silent: dict[str, str] = field(default_factory=dict)
 
     def check_units(self) -> list[Check]:
-        """A check for each process that has ended; its whole group is not asked, for it would hang."""
+        """A check for each process that has ended, or of which nothing is known.
+
+        The whole group of one that has ended is not asked, for it would hang.
+        """
         ended = self._ended()
         groups = {process.id: process.group for process in self.deployment.plan.processes}
         for state in ended:
@@ -99,7 +117,15 @@ class _Serving:
             router = self.deployment.endpoints.router
             if router is not None and all(member in self.silent for member in members):
                 self.silent[router.id] = f"not asked: no {role} group is whole"
+        unknown = {
+            process.id: reason
+            for process in self.deployment.plan.processes
+            if (reason := self._why_unknown(process.id)) is not None
+        }
         return [
+            Check(process=process, check="running", ok=None, detail=reason, is_drift=False)
+            for process, reason in unknown.items()
+        ] + [
             Check(
                 process=state.process,
                 check="running",
@@ -113,8 +139,12 @@ class _Serving:
     def check_ranks(self, capability: str) -> list[Check]:
         """A capability through every rank, all at the same time."""
         endpoints = self.deployment.endpoints
-        pairs = partners(endpoints)
-        reasons = {rank: self._reason_not_to_ask(rank, pairs.get(rank)) for rank in endpoints.ranks}
+        pairs = self._pairs()
+        unknown = {rank: self._why_unknown_rank(rank, pairs) for rank in endpoints.ranks}
+        reasons = {
+            rank: unknown[rank] or self._reason_not_to_ask(rank, pairs.get(rank))
+            for rank in endpoints.ranks
+        }
         asked = [rank for rank, reason in reasons.items() if reason is None]
         asking = Asking(
             nonce=f"{self.deployment.nonce} {capability}",
@@ -134,8 +164,12 @@ class _Serving:
         }
         checks = []
         for rank, reason in reasons.items():
+            ok: bool | None
             ok, detail = (False, reason) if reason else _judge(capability, answers[rank])
-            if rank in answers and not answers[rank].verdict.is_definite:
+            why = unknown[rank] or self._why_unknown_rank(rank, pairs)  # it may have gone meanwhile
+            if why is not None and not ok:
+                ok, detail = None, why
+            elif rank in answers and not answers[rank].verdict.is_definite:
                 self.silent[rank.process] = f"not asked again: {detail}"
             where = f"rank {rank.rank} of {rank.group}: {detail}"
             checks.append(
@@ -148,16 +182,42 @@ class _Serving:
         router = self.deployment.endpoints.router
         if router is None:
             return []
-        problem = self.silent.get(router.id) or self._ask_router(router, capability)
+        unknown = self._why_unknown(router.id)
+        problem = unknown or self.silent.get(router.id) or self._ask_router(router, capability)
+        unknown = self._why_unknown(router.id)
         return [
             Check(
                 process=router.id,
                 check=capability,
-                ok=problem is None,
-                detail=problem or "answered",
+                ok=None if unknown else problem is None,
+                detail=unknown or problem or "answered",
                 is_drift=False,
             )
         ]
+
+    def _pairs(self) -> dict[RankEndpoint, RankEndpoint]:
+        """With whom each rank is asked: of a group all of whose hosts answer, else one whose own host does."""
+        endpoints = self.deployment.endpoints
+        whole = without_hosts(self.deployment, away_of(self.deployment.fleet)).endpoints
+        known = [rank for rank in endpoints.ranks if self._why_unknown_rank(rank, {}) is None]
+        answering = replace(endpoints, ranks=tuple(known))
+        return {**partners(endpoints), **partners(answering), **partners(whole)}
+
+    def _why_unknown(self, process: str) -> str | None:
+        """Why nothing is known of a process, None where its host answers."""
+        hosts = {each.id: each.host for each in self.deployment.plan.processes}
+        is_away = hosts[process] in away_of(self.deployment.fleet)
+        return f"not known: {hosts[process]} cannot be asked" if is_away else None
+
+    def _why_unknown_rank(
+        self, rank: RankEndpoint, pairs: Mapping[RankEndpoint, RankEndpoint]
+    ) -> str | None:
+        """Why it cannot be known whether a rank answers, None where it can."""
+        for each in (rank, pairs.get(rank)):
+            for process in (each.process, each.server) if each is not None else ():
+                if reason := self._why_unknown(process):
+                    return reason
+        return None
 
     def _ended(self) -> list[UnitState]:
         """Processes that do not run, with their logs."""

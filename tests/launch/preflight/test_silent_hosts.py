@@ -56,7 +56,6 @@ def judged(
     answering = AnsweringFleet(Silenced(fleet, falls_silent), looks_again=False)
     deployment = replace(deployment, fleet=answering)
     scene = look(deployment, catalog, "full", {}).scene
-    answering.refuse_silence()
     return judge(look_further(deployment, scene, 0.0, 1.0)), said
 
 
