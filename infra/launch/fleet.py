@@ -148,7 +148,7 @@ def ask_until_known(
     Raises:
         HostsFailed: a host failed, or is still out of reach.
     """
-    return all_reports(_answers_when_known(fleet, requests, timeout_s))
+    return all_reports(answers_when_known(fleet, requests, timeout_s=timeout_s))
 
 
 def ask_reached(
@@ -159,11 +159,24 @@ def ask_reached(
     Raises:
         HostsFailed: no host gives a report.
     """
-    answers = _answers_when_known(fleet, requests, timeout_s)
+    answers = answers_when_known(fleet, requests, timeout_s=timeout_s)
     failures = _failures_of(answers)
     if len(failures) == len(answers):
         all_reports(answers)
     return _reports_of(answers), failures
+
+
+def answers_when_known(
+    fleet: Fleet, requests: Mapping[str, Request], *, timeout_s: float
+) -> Answers:
+    """What each host answers, asked as `ask_until_known` asks: a report, or why there is none."""
+    answers = fleet.ask(requests, timeout_s=timeout_s)
+    for _ in range(REREADS):
+        lost = [name for name, answer in answers.items() if isinstance(answer, LostConnection)]
+        if not lost:
+            break
+        answers.update(fleet.ask({name: requests[name] for name in lost}, timeout_s=timeout_s))
+    return answers
 
 
 def all_reports(answers: Mapping[str, Report | InfraError]) -> dict[str, Report]:
@@ -198,16 +211,6 @@ def rows_of(report: Report, key: str) -> Sequence[Mapping[str, object]]:
     """A list of maps in a report; () when it is not there."""
     rows = report.get(key)
     return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else ()
-
-
-def _answers_when_known(fleet: Fleet, requests: Mapping[str, Request], timeout_s: float) -> Answers:
-    answers = fleet.ask(requests, timeout_s=timeout_s)
-    for _ in range(REREADS):
-        lost = [name for name, answer in answers.items() if isinstance(answer, LostConnection)]
-        if not lost:
-            break
-        answers.update(fleet.ask({name: requests[name] for name in lost}, timeout_s=timeout_s))
-    return answers
 
 
 def _failures_of(answers: Mapping[str, Report | InfraError]) -> tuple[HostFailure, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from infra.catalog.load import Catalog
-from infra.errors import Differs, HostsFailed, StackError
+from infra.errors import Differs, HostsFailed, InfraError, StackError
 from infra.inventory.hosts import InventoryHost
 from infra.launch.images.archive import read_archive
 from infra.launch.images.presence import ImageOnHost, bring_images, unequal_images
@@ -18,10 +18,11 @@ from infra.launch.staging.order import Outcome, Staging
 from infra.launch.staging.plan import SHARED_STORAGE, Checkpoint, giga
 from infra.plan.compile import CompiledStack
 from infra.plan.weights_origin import source_host
+from infra.remote.failures import HostFailure
 from infra.render.host_state import HostState
 from infra.tasks.choice import chosen_name, needed_inventory, same_choice
 from infra.tasks.options import Options
-from infra.tasks.output import SCHEMA_VERSION, Output, table
+from infra.tasks.output import SCHEMA_VERSION, Output, table, with_failures
 from infra.tasks.reached_hosts import host_states
 from infra.tasks.recorded_hosts import open_fleet
 from infra.tasks.stack_options import compile_for_hosts
@@ -44,11 +45,8 @@ def run(options: Options, output: Output) -> int:
         try:
             is_check = options.is_on("check")
             outcomes = (deep_check if is_check else stage)(staging, checkpoints)
-            mode: Literal["check", "apply"] = "check" if is_check else "apply"
-            if sending is None or is_check:
-                images = bring_images(fleet, states, mode, staging.pace)
-            else:
-                images = send_and_load(sending, states, staging)
+            sent = None if is_check else sending
+            images, problem = _images(staging, states, sent, is_check=is_check)
         except KeyboardInterrupt:
             again = same_choice(options)
             output.message(
@@ -56,8 +54,33 @@ def run(options: Options, output: Output) -> int:
                 "and what has arrived is kept."
             )
             raise
-    output.document(stage_document(compiled.plan.stack, outcomes, images))
-    return _report(outcomes, images, options, output)
+    failures = _failures(outcomes, images, problem)
+    document = stage_document(compiled.plan.stack, outcomes, images)
+    output.document(with_failures(document, failures))
+    return _report(outcomes, images, problem, options, output)
+
+
+def _images(
+    staging: Staging, states: Mapping[str, HostState], sending: Sending | None, *, is_check: bool
+) -> tuple[list[ImageOnHost], InfraError | None]:
+    """What became of the images, and why that is not known; what was staged before is told all the same."""
+    try:
+        if sending is None:
+            mode: Literal["check", "apply"] = "check" if is_check else "apply"
+            return bring_images(staging.fleet, states, mode, staging.pace), None
+        return send_and_load(sending, states, staging), None
+    except InfraError as error:
+        return [], error
+
+
+def _failures(
+    outcomes: Sequence[Outcome], images: Sequence[ImageOnHost], problem: InfraError | None
+) -> tuple[HostFailure, ...]:
+    """The hosts that could not be asked, each once, and what else ended the work on images."""
+    found = {one.host: one.error for one in outcomes if one.error is not None}
+    found |= {one.host: one.error for one in images if one.error is not None}
+    away = tuple(HostFailure(host, error) for host, error in found.items())
+    return (*away, *(HostFailure(one.where, one) for one in (problem.each() if problem else ())))
 
 
 def _planned_sending(
@@ -133,20 +156,18 @@ def _refuse_both(options: Options) -> None:
 def _stop(
     staging: Staging, checkpoints: Sequence[Checkpoint], options: Options, output: Output
 ) -> int:
-    ended: Mapping[str, list[str]] = end_stagings(staging, checkpoints)
+    ended, away = end_stagings(staging, checkpoints)
     rows = [{"name": host, "ended": jobs} for host, jobs in ended.items()]
-    output.document(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "stack": chosen_name(options),
-            "ok": True,
-            "hosts": rows,
-        }
-    )
+    document: dict[str, object] = {"schema_version": SCHEMA_VERSION, "stack": chosen_name(options)}
+    output.document(with_failures({**document, "ok": True, "hosts": rows}, away))
     names = [host for host, jobs in ended.items() if jobs]
     output.data(
         f"Ended on {', '.join(names)}; what has arrived is kept." if names else "Nothing ran."
     )
+    if away:
+        output.failed_hosts(away, len(ended) + len(away))
+        output.next_command(f"fab stage-weights {same_choice(options)} --stop")
+        return HostsFailed.exit_code
     output.next_command(f"fab stage-weights {same_choice(options)}")
     return 0
 
@@ -154,6 +175,7 @@ def _stop(
 def _report(
     outcomes: Sequence[Outcome],
     images: Sequence[ImageOnHost],
+    problem: InfraError | None,
     options: Options,
     output: Output,
 ) -> int:
@@ -176,6 +198,10 @@ def _report(
         output.data(output.toned(what, "bad"))
     again = same_choice(options)
     bad = [one for one in outcomes if not one.ok]
+    if problem is not None:
+        output.message(output.toned(f"The images are not there: {problem}", "bad"))
+        output.next_command(f"fab stage-weights {again}")
+        return HostsFailed.exit_code if bad else problem.exit_code
     if not bad and not wrong and not (is_check and changed):
         output.next_command(f"fab up {again}")
         return 0

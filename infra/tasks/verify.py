@@ -36,7 +36,7 @@ def run(options: Options, output: Output) -> int:
         checks = verify(deployment, secrets, timeout_s, catalog)
         if options.is_on("deep"):
             output.message("reading every byte of the weights: engines are slower meanwhile")
-            checks += _deep_checks(compiled, catalog, fleet, output)
+            checks += _deep_checks(compiled, catalog, opened, output)
     document = verify_document(compiled.plan.stack, checks)
     output.document(with_failures(document, fleet.failures))
     output.data(checks_table(checks))
@@ -71,7 +71,7 @@ def _deep_checks(
         Check(
             process=one.host,
             check=f"weights:{one.checkpoint}",
-            ok=one.ok,
+            ok=None if one.error is not None else one.ok,
             detail=one.why,
             is_drift=True,
         )

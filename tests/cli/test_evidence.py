@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,23 @@ def wait_until(holds: Callable[[], bool], seconds: float = 15.0) -> bool:
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.2)
     return holds()
+
+
+@contextmanager
+def second_is_down(kept: Kept) -> Iterator[None]:
+    """The second host takes no connections, until the first one says that it is over, however busy the machine is."""
+    call = f'import socket; socket.create_connection(("192.0.2.1", {OVER_PORT}), 1)'
+    waits = 'for i in $(seq 300); do python3 -c "$0" 2>/dev/null && break; sleep 0.3; done'
+    outage = f"systemctl stop ssh; {waits}; systemctl start ssh"
+    kept.ssh(SECOND, f"sudo systemd-run sh -c '{outage}' '{call}'")
+    assert wait_until(lambda: not kept.is_reached(SECOND))
+    try:
+        yield
+    finally:
+        kept.ssh(FIRST, f"sudo systemd-run --unit=over python3 -m http.server {OVER_PORT}")
+        is_back = wait_until(lambda: kept.is_reached(SECOND), 30)
+        kept.ssh(FIRST, "sudo systemctl stop over")
+    assert is_back
 
 
 @pytest.fixture(scope="module")
@@ -145,21 +163,15 @@ def test_a_host_that_is_down_hides_nothing_of_the_others(
 ) -> None:
     target = tmp_path / "b.tar.gz"
     kept.ssh(FIRST, f"sudo systemctl kill -s KILL --kill-who=main {UNIT}")
-    # until the first host says that it is over, however busy the machine is
-    call = f'import socket; socket.create_connection(("192.0.2.1", {OVER_PORT}), 1)'
-    waits = 'for i in $(seq 300); do python3 -c "$0" 2>/dev/null && break; sleep 0.3; done'
-    outage = f"systemctl stop ssh; {waits}; systemctl start ssh"
-    kept.ssh(SECOND, f"sudo systemd-run sh -c '{outage}' '{call}'")
-    assert wait_until(lambda: not kept.is_reached(SECOND))
-    begun = time.monotonic()
-    running = [
-        kept.start("logs", "--lines", "3", stack=talk),
-        kept.start("status", "--json"),
-        kept.start("bundle", "--to", str(target), "--json"),
-    ]
-    answers = [each.communicate(timeout=90) for each in running]
-    took = time.monotonic() - begun
-    kept.ssh(FIRST, f"sudo systemd-run --unit=over python3 -m http.server {OVER_PORT}")
+    with second_is_down(kept):
+        begun = time.monotonic()
+        running = [
+            kept.start("logs", "--lines", "3", stack=talk),
+            kept.start("status", "--json"),
+            kept.start("bundle", "--to", str(target), "--json"),
+        ]
+        answers = [each.communicate(timeout=90) for each in running]
+        took = time.monotonic() - begun
     assert took < 75  # the minute of `bundle`, and what starting three interpreters takes
     assert [each.returncode for each in running] == [4, 4, 4]
     assert all(SECOND in said and "Traceback" not in said for _, said in answers)
@@ -180,7 +192,44 @@ def test_a_host_that_is_down_hides_nothing_of_the_others(
     assert f"Not whole: {SECOND}" in page
     assert f"{STACK}/{FIRST}/ranks/{FIRST}_0/journal.txt" in names
     assert f"{STACK}/{FIRST}/host/kernel.log" in names
-    assert wait_until(lambda: kept.is_reached(SECOND), 30)
+
+
+def test_a_host_that_is_down_is_judged_beside_the_others(kept: Kept) -> None:
+    with second_is_down(kept):
+        running = {
+            words[0]: kept.start(*words, "--json")
+            for words in (
+                ["preflight", "--join", "5"],
+                ["verify", "--timeout", "5"],
+                ["diff"],
+                ["facts"],
+                ["restart"],
+            )
+        }
+        answers = {task: each.communicate(timeout=90) for task, each in running.items()}
+    assert {each.returncode for each in running.values()} == {4}
+    assert not any("Traceback" in said for _, said in answers.values())
+    documents = {task: json.loads(text) for task, (text, _) in answers.items()}
+    for document in documents.values():
+        assert [error["where"] for error in document["errors"]] == [SECOND]
+        assert document["ok"] is False
+    findings = documents["preflight"]["findings"]
+    own = [(one["check"], one["severity"]) for one in findings if one["host"] == SECOND]
+    assert own == [("host-answers", "block")]
+    others = {one["check"] for one in findings if one["host"] == FIRST}
+    assert {"ports-free", "driver-version", "weights-staged"} <= others
+    checks = documents["verify"]["checks"]
+    told = {one["check"]: one["ok"] for one in checks if one["process"] == FIRST}
+    assert told["tuning"] is told["files"] is told["weights"] is True
+    unknown = {one["check"] for one in checks if one["process"] in (SECOND, f"{SECOND}/0")}
+    assert {"tuning", "files", "running", "chat"} <= unknown
+    assert all(one["ok"] is None for one in checks if one["process"] == f"{SECOND}/0")
+    assert isinstance(documents["diff"]["changes"], list)
+    assert [host["name"] for host in documents["facts"]["hosts"]] == [FIRST]
+    Path(documents["facts"]["file"]).unlink()
+    (refused,) = documents["restart"]["errors"]
+    assert "unified/0 has ranks there, so nothing was stopped." in refused["what"]
+    assert f"fab replace-host {SECOND} NEW" in refused["fix"]
 
 
 def test_nothing_is_bundled_of_a_stack_that_nobody_knows(kept: Kept, tmp_path: Path) -> None:

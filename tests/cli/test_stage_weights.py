@@ -402,3 +402,31 @@ def test_hosts_with_different_images_are_named(site: Site) -> None:
     assert document["ok"] is False
     held = {host["name"]: host["images"][0]["digest"] for host in document["hosts"]}
     assert held == {"unified-0": "sha256:1", "unified-1": "sha256:2", "unified-2": "sha256:1"}
+
+
+def test_a_host_that_goes_away_hides_nothing_that_was_staged(site: Site) -> None:
+    """At first in the middle: its docker hangs up every connection. Then it does not answer at all."""
+    hangs_up = "systemctl stop ssh; for pid in $(pgrep -f '^sshd: .*@'); do kill -9 $pid; done"
+    site.lab.write_file("unified-1", "/usr/local/bin/docker", f"#!/bin/sh\n{hangs_up}\n".encode())
+    try:
+        done = site.stage("--json")
+        assert done.returncode == 4, done.stderr
+        document = json.loads(done.stdout)
+        assert {name: row["state"] for name, row in rows(done).items()} == dict.fromkeys(
+            HOSTS, "staged"
+        )
+        images = {host["name"]: host["images"][0]["state"] for host in document["hosts"]}
+        assert images == {"unified-0": "ok", "unified-1": "failed", "unified-2": "ok"}
+        assert [error["where"] for error in document["errors"]] == ["unified-1"]
+        site.forget()
+        away = site.stage("--json")
+        assert away.returncode == 4, away.stderr
+        states = {name: row["state"] for name, row in rows(away).items()}
+        assert states == {"unified-0": "staged", "unified-1": "failed", "unified-2": "staged"}
+        assert rows(away)["unified-1"]["why"].startswith("cannot be asked: ")
+        assert [error["where"] for error in json.loads(away.stdout)["errors"]] == ["unified-1"]
+        assert site.is_whole("unified-2")
+        assert site.listing("unified-1") == []
+    finally:
+        site.lab.write_file("unified-1", "/usr/local/bin/docker", DOCKER)
+        site.sh("unified-1", "systemctl start ssh")

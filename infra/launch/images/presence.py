@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from infra.errors import InfraError
 from infra.launch.deployment import Pace
-from infra.launch.fleet import Fleet, ask_until_known, rows_of
+from infra.launch.fleet import Fleet, Report, answers_when_known, rows_of
 from infra.render.host_state import HostState
 
 
@@ -18,6 +19,7 @@ class ImageOnHost:
     Args:
         state: ok, changed (brought, or would be), not_applicable or failed.
         digest: what the host holds now.
+        error: why the host cannot be asked, None where it can.
     """
 
     id: str
@@ -25,16 +27,13 @@ class ImageOnHost:
     state: str
     digest: str | None
     why: str
+    error: InfraError | None = None
 
 
 def bring_images(
     fleet: Fleet, states: Mapping[str, HostState], mode: Literal["check", "apply"], pace: Pace
 ) -> list[ImageOnHost]:
-    """What became of every image; a check changes nothing.
-
-    Raises:
-        HostsFailed: a host cannot be asked.
-    """
+    """What became of every image; a check changes nothing. On a host that cannot be asked each has failed."""
     requests = {
         host: {
             "operation": "state",
@@ -47,7 +46,27 @@ def bring_images(
         if (items := state.of_groups("images"))
     }
     limit_s = pace.limits.pull_s if mode == "apply" else pace.limits.ask_s
-    reports = ask_until_known(fleet, requests, timeout_s=limit_s)
+    answers = answers_when_known(fleet, requests, timeout_s=limit_s)
+    return [
+        one
+        for host, answer in answers.items()
+        for one in (
+            _failed(states[host], answer) if isinstance(answer, InfraError) else _told(host, answer)
+        )
+    ]
+
+
+def _failed(state: HostState, error: InfraError) -> list[ImageOnHost]:
+    """Every image of a host that does not say what became of it."""
+    return [
+        ImageOnHost(
+            id=item.id, host=state.host, state="failed", digest=None, why=error.what, error=error
+        )
+        for item in state.of_groups("images")
+    ]
+
+
+def _told(host: str, report: Report) -> list[ImageOnHost]:
     return [
         ImageOnHost(
             id=str(row["id"]),
@@ -56,7 +75,6 @@ def bring_images(
             digest=None if row.get("after") is None else str(row["after"]),
             why=str(row["why"]),
         )
-        for host, report in reports.items()
         for row in rows_of(report, "items")
     ]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from infra.errors import HostsFailed, PrerequisiteError, StackError
+from infra.errors import InfraError, PrerequisiteError, StackError
 from infra.launch.deployment import Pace
-from infra.launch.fleet import Fleet, ask_all, ask_until_known
+from infra.launch.fleet import Fleet, answers_when_known, ask_reached, ask_until_known
 from infra.launch.images.archive import NAME, OPTION, ImageArchive, plain_name
 from infra.launch.images.presence import ImageOnHost, bring_images
 from infra.launch.staging.checkpoints import stage
@@ -111,27 +111,36 @@ def plan_sending(
 def send_and_load(
     sending: Sending, states: Mapping[str, HostState], staging: Staging
 ) -> list[ImageOnHost]:
-    """Have every host hold the image; one that does already is sent nothing.
+    """Have every host that answers hold the image; one that does already is sent nothing.
+
+    A host that does not get the archive keeps the others from nothing; what has arrived is gone on from.
 
     Raises:
         PrerequisiteError: there is no room for the archive; no byte was sent.
-        HostsFailed: a host cannot be asked, or did not get the archive. What has arrived is gone on from.
+        HostsFailed: the first host cannot be asked any more, or does not take the archive.
     """
     fleet, pace = staging.fleet, staging.pace
     images = bring_images(fleet, states, "check", pace)
+    answering = list(dict.fromkeys(one.host for one in images if one.error is None))
     lacking = [one.host for one in images if one.state == "changed"]
     if not lacking:
-        _discard(sending, fleet, list(states), pace)
+        _discard(sending, fleet, answering, pace)
         return images
-    first = _whole_at(sending, fleet, lacking, pace) or lacking[0]
+    first = _first_host(sending, fleet, lacking, pace)
     _send(sending, fleet, first, pace)
+    without: dict[str, str] = {}
     if not sending.is_shared and len(lacking) > 1:
-        _hand_on(sending, staging, [first, *(host for host in lacking if host != first)])
-    pace.say(f"loading {sending.reference} on {len(lacking)} hosts")
-    loaded = bring_images(fleet, {host: states[host] for host in lacking}, "apply", pace)
-    if all(one.state != "failed" for one in loaded):
-        _discard(sending, fleet, list(states), pace)
-    rest = [one for one in images if one.host not in lacking]
+        without = _hand_on(sending, staging, [first, *(host for host in lacking if host != first)])
+    loading = [host for host in lacking if host not in without]
+    pace.say(f"loading {sending.reference} on {len(loading)} hosts")
+    loaded = bring_images(fleet, {host: states[host] for host in loading}, "apply", pace)
+    if not without and all(one.state != "failed" for one in loaded):
+        _discard(sending, fleet, answering, pace)
+    rest = [
+        replace(one, state="failed", why=without[one.host]) if one.host in without else one
+        for one in images
+        if one.host not in loading
+    ]
     return [*rest, *loaded]
 
 
@@ -139,19 +148,19 @@ def _image_items(state: HostState) -> Sequence[Item]:
     return [item for item in state.of_groups("images") if item.kind == "image"]
 
 
-def _whole_at(sending: Sending, fleet: Fleet, hosts: Sequence[str], pace: Pace) -> str | None:
-    """A host that has all of the archive already, else the one that has most of it; None for neither."""
+def _first_host(sending: Sending, fleet: Fleet, hosts: Sequence[str], pace: Pace) -> str:
+    """The host that is sent the archive: the one that has most of it, else the first that answers."""
     requests = dict.fromkeys(hosts, sending.request("look"))
-    reports = ask_all(fleet, requests, timeout_s=pace.limits.ask_s)
+    reports, _ = ask_reached(fleet, requests, timeout_s=pace.limits.ask_s)
     counts = {host: int(str(report.get("num_bytes") or 0)) for host, report in reports.items()}
     most = max(counts, key=lambda host: counts[host])
-    first = most if counts[most] else hosts[0]
+    first = most if counts[most] else next(iter(reports))
     needed = (sending.archive.size_bytes - counts[first]) * ROOM
     free = int(str(reports[first].get("free_bytes") or 0))
     if not reports[first].get("is_whole") and free < needed:
         what = f"{giga(needed)} GB are needed under {sending.folder} and {giga(free)} GB are free."
         raise PrerequisiteError(first, what, "Make room there. No byte was sent.")
-    return most if counts[most] else None
+    return first
 
 
 def _send(sending: Sending, fleet: Fleet, host: str, pace: Pace) -> None:
@@ -182,12 +191,8 @@ def _send(sending: Sending, fleet: Fleet, host: str, pace: Pace) -> None:
     ask_until_known(fleet, {host: sending.request("publish")}, timeout_s=pace.limits.pull_s)
 
 
-def _hand_on(sending: Sending, staging: Staging, hosts: Sequence[str]) -> None:
-    """Have hosts fetch the archive from each other, in a chain.
-
-    Raises:
-        HostsFailed: one of them did not get it.
-    """
+def _hand_on(sending: Sending, staging: Staging, hosts: Sequence[str]) -> dict[str, str]:
+    """Have hosts fetch the archive from each other, in a chain; why one did not get it, by host."""
     checkpoint = Checkpoint(
         id="image",
         repository=sending.reference,
@@ -197,14 +202,13 @@ def _hand_on(sending: Sending, staging: Staging, hosts: Sequence[str]) -> None:
         readers=tuple(hosts),
         source=WeightSource(document={}, host=None, shown=hosts[0], secret=None),
     )
-    wrong = [one for one in stage(staging, [checkpoint]) if not one.ok]
-    if wrong:
-        what = "; ".join(f"{one.host}: {one.why}" for one in wrong)
-        fix = "Run it again: it goes on from what has arrived."
-        raise HostsFailed(", ".join(one.host for one in wrong), f"{what}.", fix)
+    return {one.host: one.why for one in stage(staging, [checkpoint]) if not one.ok}
 
 
 def _discard(sending: Sending, fleet: Fleet, hosts: Sequence[str], pace: Pace) -> None:
     """Remove the archive from every host; an earlier run may have left it where it is loaded already."""
     requests = dict.fromkeys(hosts, sending.request("discard"))
-    ask_until_known(fleet, requests, timeout_s=pace.limits.ask_s)
+    answers = answers_when_known(fleet, requests, timeout_s=pace.limits.ask_s)
+    for host, answer in answers.items():
+        if isinstance(answer, InfraError):
+            pace.say(f"{host}: the archive lies there still, for the next run: {answer.what}")

@@ -56,17 +56,28 @@ def verify(
     checks += check_processes(deployment, catalog, live)
     moved = {host: moved_between(before.get(host, {}), after[host]) for host in after}
     lines = {name: has.lines for name, has in live.processes.items()}
-    serves = all(check.ok for check in units + answered)
-    checks += check_counters(deployment, catalog, moved if serves else dict.fromkeys(moved), lines)
+    proven = _fully_proven(deployment, units + answered)
+    told = {host: seen if host in proven else None for host, seen in moved.items()}
+    checks += check_counters(deployment, catalog, told, lines)
     return checks + unseen_hosts(deployment, checks) + units + answered
+
+
+def _fully_proven(deployment: Deployment, checks: Sequence[Check]) -> set[str]:
+    """The hosts whose ranks have all answered; nobody's when any rank of the deployment failed to."""
+    if any(check.is_wrong for check in checks):
+        return set()
+    unknown = {check.process for check in checks if check.ok is None}
+    plan = deployment.plan
+    open_hosts = {process.host for process in plan.processes if process.id in unknown}
+    return {host.name for host in plan.hosts} - open_hosts
 
 
 def unseen_hosts(deployment: Deployment, checks: Sequence[Check]) -> list[Check]:
     """A check for each group of the state of a host that told nothing of it; what it holds is not known."""
     seen = {check.process for check in checks if check.is_drift}
     return [
-        Check(process=host, check=group, ok=None, detail=error.what, is_drift=True)
-        for host, error in away_of(deployment.fleet).items()
+        Check(process=host, check=group, ok=None, detail=_not_known(host), is_drift=True)
+        for host in away_of(deployment.fleet)
         for group in DRIFT_GROUPS
         if host not in seen and deployment.states[host].of_groups(group)
     ]
@@ -207,7 +218,7 @@ class _Serving:
         """Why nothing is known of a process, None where its host answers."""
         hosts = {each.id: each.host for each in self.deployment.plan.processes}
         is_away = hosts[process] in away_of(self.deployment.fleet)
-        return f"not known: {hosts[process]} cannot be asked" if is_away else None
+        return _not_known(hosts[process]) if is_away else None
 
     def _why_unknown_rank(
         self, rank: RankEndpoint, pairs: Mapping[RankEndpoint, RankEndpoint]
@@ -271,6 +282,10 @@ class _Serving:
         if not is_good(answer):
             return f"HTTP {status}: {error_text(answer)}"
         return missing_from(capability, answer.get("body"))
+
+
+def _not_known(host: str) -> str:
+    return f"not known: {host} cannot be asked"
 
 
 def _judge(capability: str, answered: Answered) -> tuple[bool, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from infra.errors import PrerequisiteError
-from infra.launch.fleet import Report, ask_all, rows_of
+from infra.launch.answering import AnsweringFleet, refuse_silence
+from infra.launch.fleet import Report, ask_all, ask_reached, rows_of
 from infra.launch.staging.order import (
     Order,
     Outcome,
@@ -25,19 +27,22 @@ from infra.launch.staging.plan import (
 from infra.launch.staging.start import list_files, running_status, start_checks, start_stagings
 from infra.launch.staging.watch import follow, look_request
 from infra.plan.ports import STAGING_BLOCK
+from infra.remote.failures import HostFailure
 
 
 def stage(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outcome]:
-    """Bring every checkpoint to its hosts; what runs there already is followed.
+    """Bring every checkpoint to those of its hosts that answer; what runs there already is followed.
 
     Raises:
         PrerequisiteError: a disk is too small; no byte was written.
-        HostsFailed: a host cannot be asked, or no source lists the checkpoint.
+        HostsFailed: no host can be asked, nor can the one that is the source, or no source lists the checkpoint.
     """
-    looks = {one.target: _look(staging, one) for one in checkpoints}
-    orders = [_order(staging, one, looks[one.target]) for one in checkpoints]
+    looking = AnsweringFleet(staging.fleet, looks_again=True)
+    looks = [_reached(looking, staging, one) for one in checkpoints]
+    refuse_silence(looking)
+    orders = [_order(staging, checkpoint, found) for checkpoint, found in looks]
     _refuse_full_disks(orders)
-    ports = _free_ports(staging, orders)
+    ports = _free_ports(looking, staging, orders)
     jobs = {order.checkpoint.job: order for order in orders if order.seats}
     refused = {job: start_stagings(staging, order, ports[job]) for job, order in jobs.items()}
     standings = follow(staging, jobs, refused)
@@ -52,11 +57,13 @@ def deep_check(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outc
     """Hold every byte of every checkpoint against its manifest's checksums; nothing is changed.
 
     Raises:
-        HostsFailed: a host cannot be asked.
+        HostsFailed: no host can be asked.
     """
+    looking = AnsweringFleet(staging.fleet, looks_again=True)
+    looks = [_reached(looking, staging, one) for one in checkpoints]
+    refuse_silence(looking)
     orders = {}
-    for one in checkpoints:
-        found = _look(staging, one)
+    for one, found in looks:
         readable = [host for host, there in found.items() if there.files]
         seats = tuple(Seat(host=host, peers=()) for host in readable)
         orders[one.job] = Order(checkpoint=one, found=found, files=(), commit=None, seats=seats)
@@ -70,11 +77,16 @@ def deep_check(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outc
     ]
 
 
-def end_stagings(staging: Staging, checkpoints: Sequence[Checkpoint]) -> dict[str, list[str]]:
-    """Stop what stages these checkpoints; the jobs that ran, by host. What has arrived stays.
+def end_stagings(
+    staging: Staging, checkpoints: Sequence[Checkpoint]
+) -> tuple[dict[str, list[str]], tuple[HostFailure, ...]]:
+    """Stop what stages these checkpoints, where a host answers; what has arrived stays.
+
+    Returns:
+        The jobs that ran, by host, and why other hosts cannot be asked.
 
     Raises:
-        HostsFailed: a host cannot be asked.
+        HostsFailed: no host can be asked.
     """
     jobs: dict[str, list[str]] = {}
     for one in checkpoints:
@@ -83,19 +95,40 @@ def end_stagings(staging: Staging, checkpoints: Sequence[Checkpoint]) -> dict[st
     requests = {
         host: {"operation": "staging", "action": "end", "jobs": n} for host, n in jobs.items()
     }
-    reports = ask_all(staging.fleet, requests, timeout_s=staging.pace.limits.ask_s)
-    return {host: texts_of(report.get("ended")) for host, report in reports.items()}
+    limit_s = staging.pace.limits.ask_s
+    reports, failures = ask_reached(staging.fleet, requests, timeout_s=limit_s)
+    return {host: texts_of(report.get("ended")) for host, report in reports.items()}, failures
 
 
-def _look(staging: Staging, checkpoint: Checkpoint) -> dict[str, Found]:
+def _reached(
+    looking: AnsweringFleet, staging: Staging, checkpoint: Checkpoint
+) -> tuple[Checkpoint, dict[str, Found]]:
+    """The checkpoint on its hosts; for a shared mount on another one that sees it, where its own is away."""
+    found = _look(looking, staging, checkpoint)
+    others = [host for host in checkpoint.readers if host not in checkpoint.hosts]
+    if others and all(found[host].error is not None for host in checkpoint.hosts):
+        instead = replace(checkpoint, hosts=tuple(others))
+        seen = _look(looking, staging, instead)
+        first = next((host for host in others if seen[host].error is None), None)
+        if first is not None:
+            return replace(checkpoint, hosts=(first,)), seen
+    return checkpoint, found
+
+
+def _look(looking: AnsweringFleet, staging: Staging, checkpoint: Checkpoint) -> dict[str, Found]:
     """The checkpoint on its hosts, and on the host that it is to come from."""
     hosts = list(checkpoint.hosts)
     if checkpoint.source.host is not None and checkpoint.source.host not in hosts:
         hosts.append(checkpoint.source.host)
     request = look_request([checkpoint], with_files=True)
     requests = dict.fromkeys(hosts, request)
-    reports = ask_all(staging.fleet, requests, timeout_s=staging.pace.limits.ask_s)
-    return {host: _read_found(host, report) for host, report in reports.items()}
+    reports = ask_all(looking, requests, timeout_s=staging.pace.limits.ask_s)
+    return {
+        host: _read_found(host, reports[host])
+        if host in reports
+        else Found(host=host, state="away", error=looking.away[host])
+        for host in hosts
+    }
 
 
 def _read_found(host: str, report: Report) -> Found:
@@ -116,7 +149,7 @@ def _read_found(host: str, report: Report) -> Found:
 
 def _order(staging: Staging, checkpoint: Checkpoint, found: Mapping[str, Found]) -> Order:
     """What to do about one checkpoint; nothing where every host has it."""
-    own = [found[host] for host in checkpoint.hosts]
+    own = [found[host] for host in checkpoint.hosts if found[host].error is None]
     for one in own:
         if one.state == "running":
             who = one.status.get("operator") or "somebody"
@@ -124,6 +157,10 @@ def _order(staging: Staging, checkpoint: Checkpoint, found: Mapping[str, Found])
                 f"{checkpoint.id} on {one.host}: already being staged by {who}; following it"
             )
     seed = checkpoint.source.host
+    if seed is not None and (error := found[seed].error) is not None:
+        raise error
+    if not own:
+        return Order(checkpoint=checkpoint, found=found, files=(), commit=None, seats=())
     if seed is not None and found[seed].state != "complete":
         what = f"{checkpoint.target} is not complete there: {'; '.join(found[seed].wrong) or found[seed].state}."
         raise PrerequisiteError(seed, what, "Name a host that holds it, or another source.")
@@ -164,7 +201,9 @@ def _refuse_full_disks(orders: Sequence[Order]) -> None:
         raise PrerequisiteError(hosts, what, fix)
 
 
-def _free_ports(staging: Staging, orders: Sequence[Order]) -> dict[str, int]:
+def _free_ports(
+    looking: AnsweringFleet, staging: Staging, orders: Sequence[Order]
+) -> dict[str, int]:
     """A port for each checkpoint that is free on all its hosts; the one in use where a staging runs already.
 
     Raises:
@@ -174,7 +213,7 @@ def _free_ports(staging: Staging, orders: Sequence[Order]) -> dict[str, int]:
     block = range(STAGING_BLOCK.first, STAGING_BLOCK.last + 1)
     request = {**look_request((), with_files=False), "ports": list(block)}
     limit_s = staging.pace.limits.ask_s
-    reports = ask_all(staging.fleet, dict.fromkeys(hosts, request), timeout_s=limit_s)
+    reports = ask_all(looking, dict.fromkeys(hosts, request), timeout_s=limit_s)
     taken = {
         int(port) for report in reports.values() for port in texts_of(report.get("ports_taken"))
     }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from infra.errors import InfraError
 from infra.launch.deployment import Pace
 from infra.launch.fleet import Fleet
 from infra.launch.secret import Secret
@@ -42,6 +43,7 @@ class Outcome:
     Args:
         state: complete (it was already), staged, failed, damaged or missing.
         why: what is wrong, or where it came from.
+        error: why the host cannot be asked, None where it can.
     """
 
     checkpoint: str
@@ -51,6 +53,7 @@ class Outcome:
     num_files: int
     size_bytes: int
     why: str
+    error: InfraError | None = None
 
     @property
     def ok(self) -> bool:
@@ -74,6 +77,9 @@ def outcomes_of(order: Order, standings: Mapping[str, Standing]) -> list[Outcome
     outcomes = []
     for host in order.checkpoint.hosts:
         found, standing = order.found[host], standings.get(host)
+        if found.error is not None:
+            outcomes.append(_away(order, found.error, host))
+            continue
         if found.state == "complete":
             sizes = [int(str(file["size_bytes"])) for file in found.files]
             state, why = "complete", "already complete (verified)"
@@ -91,6 +97,8 @@ def outcomes_of(order: Order, standings: Mapping[str, Standing]) -> list[Outcome
 def checked_outcome(order: Order, host: str, standing: Standing | None) -> Outcome:
     """What a check found on one host; without a standing there was nothing to read."""
     found = order.found[host]
+    if found.error is not None:
+        return _away(order, found.error, host)
     if standing is None:
         state = "damaged" if found.state == "damaged" else "missing"
         why = "; ".join(found.wrong) or f"{order.checkpoint.target} is not there ({found.state})"
@@ -100,6 +108,11 @@ def checked_outcome(order: Order, host: str, standing: Standing | None) -> Outco
         return _outcome(order, host, "failed", amount, str(standing.problem or standing.phase))
     wrong = "; ".join(standing.damaged)
     return _outcome(order, host, "damaged" if wrong else "complete", amount, wrong or "verified")
+
+
+def _away(order: Order, error: InfraError, host: str) -> Outcome:
+    why = f"cannot be asked: {error.what}"
+    return replace(_outcome(order, host, "failed", (0, 0), why), error=error)
 
 
 def _outcome(order: Order, host: str, state: str, amount: tuple[int, int], why: str) -> Outcome:

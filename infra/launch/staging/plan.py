@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.catalog.load import Catalog
-from infra.errors import StackError
+from infra.errors import InfraError, StackError
 from infra.render.host_state import HostState
 from infra.render.weight_source import WeightSource, weight_source
 from infra.spec.weights_source import FIELD
@@ -48,12 +48,13 @@ class Found:
     """A checkpoint on one host before anything is done.
 
     Args:
-        state: absent, partial, damaged, complete or running.
+        state: absent, partial, damaged, complete, running, or away: the host cannot be asked.
         num_bytes: of it that lie there.
         free_bytes: on that file system, for others than root.
         wrong: what is wrong with it, by the looks of it.
         files: as its manifest lists them, or as its running staging was told.
         status: of the staging that runs or ran last; {} for none.
+        error: why the host cannot be asked, None where it can.
     """
 
     host: str
@@ -63,6 +64,7 @@ class Found:
     wrong: tuple[str, ...] = ()
     files: tuple[Mapping[str, object], ...] = field(default=(), repr=False)
     status: Mapping[str, object] = field(default_factory=dict, repr=False)
+    error: InfraError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
