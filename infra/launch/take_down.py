@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.errors import HostsFailed
+from infra.launch.answering import AnsweringFleet, read_each, refuse_silence
 from infra.launch.deployment import Limits, Pace
-from infra.launch.fleet import Fleet, ask_all, ask_until_known, rows_of
+from infra.launch.fleet import Fleet, Report, ask_all, ask_until_known, rows_of
 from infra.launch.releases import HASH_SHOWN, read_reached, units_of
 from infra.launch.supervision import tell_watchers
 from infra.launch.unit_states import read_units, units_request
@@ -27,7 +28,8 @@ class TakenDown:
 
     Args:
         was_there: whether there was anything to take down on the hosts that could be asked.
-        away: hosts that could not be asked, and why; what they hold is there still.
+        away: hosts that could not be asked, or did not do all that they were asked, and why; what they hold is there
+            still.
     """
 
     was_there: bool
@@ -37,6 +39,9 @@ class TakenDown:
 def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> TakenDown:
     """Stop and remove a stack on its hosts; what is gone already is left alone, and so are hosts out of reach.
 
+    A host that is lost on the way, where a process does not stop or a file cannot be removed, is left as it is then;
+    the others are taken down.
+
     Args:
         fleet: the hosts.
         hosts: every host that may hold something of the stack.
@@ -44,34 +49,38 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> Tak
         pace: how long things may take, and where lines about the work go.
 
     Raises:
-        HostsFailed: no host can be asked, one is lost on the way, a process does not stop, or a file cannot be removed.
+        HostsFailed: every host has failed.
     """
     limits = pace.limits
-    recorded, away = read_reached(fleet, hosts, stack, timeout_s=limits.ask_s)
+    fleet = AnsweringFleet(fleet, looks_again=True)
+    recorded, damaged = read_reached(fleet, hosts, stack, timeout_s=limits.ask_s)
+    fleet.leave_out({failure.host: failure.error for failure in damaged})
+    refuse_silence(fleet)
     releases = recorded.releases
-    reached = [host for host in hosts if host not in {failure.host for failure in away}]
     # Before anything is stopped: what they would see end they would start again.
     tell_watchers(fleet, releases, "forget", stack, timeout_s=limits.ask_s)
     for role in STOP_ORDER:
         stop_role(fleet, releases, role, pace)
     _remove_containers(fleet, releases, pace)
-    removed, forgotten = _remove_files(fleet, reached, stack, limits)
+    removed, forgotten = _remove_files(fleet, hosts, stack, limits)
+    refuse_silence(fleet)
     if releases or removed:
-        pace.say(f"{stack}: {removed} files removed from {len(reached)} hosts")
+        num = len(hosts) - len(fleet.away)
+        pace.say(f"{stack}: {removed} files removed from {num} hosts")
     if forgotten:
         shown = ", ".join(name[:HASH_SHOWN] for name in forgotten)
         pace.say(
             f"{stack}: the releases kept there went, too ({shown}): `fab up --release` finds none any more, "
             "`fab up` starts what the stack's file says"
         )
-    return TakenDown(was_there=bool(releases or removed), away=away)
+    return TakenDown(was_there=bool(releases or removed), away=fleet.failures)
 
 
 def stop_role(fleet: Fleet, releases: Mapping[str, Release], role: str, pace: Pace) -> None:
     """Stop every process of a role, on all hosts at the same time.
 
     Raises:
-        HostsFailed: one still runs afterwards.
+        HostsFailed: one still runs afterwards, and the fleet leaves out nobody who fails.
     """
     processes = [p for release in releases.values() for p in release.processes if p.role == role]
     units = units_of(releases, processes)
@@ -84,17 +93,15 @@ def stop_role(fleet: Fleet, releases: Mapping[str, Release], role: str, pace: Pa
         for host, names in units.items()
     }
     reports = ask_until_known(fleet, requests, timeout_s=limit)
-    for host, report in reports.items():
+
+    def judge(host: str, report: Report) -> None:
         for state in read_units(host, report, units[host]).values():
             if not state.has_ended:
-                raise HostsFailed(
-                    f"{host} {state.process}",
-                    f"{state.unit} does not stop: it is {state.active_state}; {report.get('message') or ''}".rstrip(
-                        "; "
-                    )
-                    + ".",
-                    "Run `fab down` again: it goes on from what it finds.",
-                )
+                words = f"{state.unit} does not stop: it is {state.active_state}; {report.get('message') or ''}"
+                fix = "Run `fab down` again: it goes on from what it finds."
+                raise HostsFailed(f"{host} {state.process}", f"{words.rstrip('; ')}.", fix)
+
+    read_each(fleet, reports, judge)
 
 
 def _remove_containers(fleet: Fleet, releases: Mapping[str, Release], pace: Pace) -> None:
@@ -125,8 +132,7 @@ def _remove_files(
 ) -> tuple[int, list[str]]:
     """Bring the files back to what was found; how many were removed, and the releases that hosts kept.
 
-    Raises:
-        HostsFailed: one could not be, or somebody else has changed it since.
+    A host has failed where one could not be, or somebody else has changed it since.
     """
     request = {
         "operation": "state",
@@ -137,16 +143,18 @@ def _remove_files(
         "forgets_releases": True,
     }
     reports = ask_until_known(fleet, dict.fromkeys(hosts, request), timeout_s=limits.ask_s)
-    rows = [(host, row) for host, report in reports.items() for row in rows_of(report, "items")]
-    left = [(host, row) for host, row in rows if row["state"] in {"failed", "blocked"}]
-    if left:
-        names = ", ".join(dict.fromkeys(host for host, _ in left))
-        reasons = "; ".join(f"{row['id']}: {row['why']}" for _, row in left)
-        raise HostsFailed(
-            names, f"Left behind: {reasons}.", "Look at them there and remove them by hand."
-        )
+    read_each(fleet, reports, _refuse_left)
     forgotten: dict[str, None] = {}
     for report in reports.values():
         listed = report.get("forgotten_releases")
         forgotten.update(dict.fromkeys(map(str, listed if isinstance(listed, list) else [])))
-    return sum(row["state"] == "changed" for _, row in rows), list(forgotten)
+    rows = [row for report in reports.values() for row in rows_of(report, "items")]
+    return sum(row["state"] == "changed" for row in rows), list(forgotten)
+
+
+def _refuse_left(host: str, report: Report) -> None:
+    left = [row for row in rows_of(report, "items") if row["state"] in {"failed", "blocked"}]
+    if left:
+        reasons = "; ".join(f"{row['id']}: {row['why']}" for row in left)
+        fix = "Look at them there and remove them by hand."
+        raise HostsFailed(host, f"Left behind: {reasons}.", fix)

@@ -28,6 +28,8 @@ from infra.tasks.recorded_hosts import (
 from infra.tasks.status import group_words, status_table
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
+MOST_DIGITS = 9  # of thousands Python makes no number
+
 
 def run(options: Options, output: Output) -> int:
     """Restart the release that the hosts hold, whatever the stack file says by now; 4 when a host is out of reach."""
@@ -83,8 +85,8 @@ def _selection(options: Options) -> Selection:
         StackError: the replica is no number of one.
     """
     replica = options.text("replica")
-    if replica is not None and not replica.isdecimal():
-        what = f"{replica!r} is not the number of a replica."
+    if replica is not None and not (replica.isdecimal() and len(replica) <= MOST_DIGITS):
+        what = f"{replica[:MOST_DIGITS]!r} is not the number of a replica."
         raise StackError("--replica", what, "They count from 0: --replica 0.")
     return Selection(
         role=options.text("role"),

@@ -103,6 +103,7 @@ def test_every_task_has_a_module_that_can_run(entry: object) -> None:
         (("plan", "--stack", "h200-tp8", "--set", "platform=[]"), "[] is not one of aws-ec2"),
         (("inventory", "--stack", "h200-tp8", "--ssh-args", "-o 'x"), "Close the quotation."),
         (("restart", "--stack", "h200-tp8", "--replica", "²"), "They count from 0"),
+        (("restart", "--stack", "h200-tp8", "--replica", "9" * 5000), "They count from 0"),
         (("estimate", "--stack", "gb200-2p1d", "--reserved", "1e18"), "more than any reservation"),
     ],
 )

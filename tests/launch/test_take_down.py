@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from infra.catalog.load import Catalog
@@ -109,9 +111,40 @@ def test_a_process_that_does_not_stop_keeps_its_files(
         return report
 
     monkeypatch.setattr(fleet, "_units", stubborn)
+    (failed,) = take_down(fleet, list(deployment.states), STACK, pace_of(deployment)).away
+    assert (failed.host, failed.error.where) == ("decode-1", "decode-1 decode-1/0")
+    assert "does not stop: it is deactivating" in failed.error.what
+    assert {host for host, files in fleet.files.items() if files} == {"decode-1"}
     with pytest.raises(HostsFailed, match=r"decode-1/0.*does not stop"):
-        take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
-    assert all(fleet.files.values())
+        take_down(fleet, ["decode-1"], STACK, pace_of(deployment))
+    assert fleet.files["decode-1"]
+
+
+def test_a_damaged_record_keeps_nobody_else_up(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    fleet.files["decode-0"]["/etc/moe-infra/gb200-2p1d/release.json"] = "{"
+    (failed,) = take_down(fleet, list(deployment.states), STACK, pace_of(deployment)).away
+    assert "The record cannot be read" in failed.error.what
+    assert {host for host, files in fleet.files.items() if files} == {"decode-0"}
+
+
+def test_a_host_that_goes_away_in_the_middle_keeps_nobody_else_up(
+    running: tuple[Deployment, ScriptedFleet, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, fleet, _ = running
+    real = fleet._units
+
+    def dies(host: str, request: Mapping[str, object]) -> Mapping[str, object]:
+        if host == "prefill-1":
+            fleet.fails[host] = HostsFailed(host, f"{host} does not answer.", "Look at it.")
+        return real(host, request)
+
+    monkeypatch.setattr(fleet, "_units", dies)
+    done = take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
+    assert [one.host for one in done.away] == ["prefill-1"]
+    assert {host for host, files in fleet.files.items() if files} == {"prefill-1"}
 
 
 def test_status_follows_the_record(running: tuple[Deployment, ScriptedFleet, list[str]]) -> None:
