@@ -35,6 +35,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                signs, image                                lines, changes}], "ceiling", "image_ids"}
     evidence   record, collect_s                           {"processes", "left_out"} behind `processes.evidence`'s tar
     lease                                                {"lease": whether one came with the request}
+    prepare    operations, parts                         nothing: what requests of those operations need is loaded
     receive    action look|write|publish|discard,        {"is_whole", "num_bytes", "free_bytes"}; the piece to `write`
                target, name, size_bytes, sha256, offset    is behind the request, see `staging.receiving`
     staging    action look|list|start|run|end, …         see `staging.operation`: weights, by a unit of their own

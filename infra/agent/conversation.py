@@ -28,6 +28,7 @@ OPERATIONS = {
     "status": ".processes.status",
     "live": ".processes.live",
     "lease": ".lease",
+    "prepare": ".preparing",
     "identity": ".facts.identity",
     "releases": ".state.kept_releases",
     "facts": ".facts.operation",

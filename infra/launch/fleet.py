@@ -12,6 +12,7 @@ from infra.inventory.hosts import InventoryHost
 from infra.remote.agent_session import AgentSession
 from infra.remote.agent_stream import AgentStream, open_agent_stream
 from infra.remote.connecting import SshOptions
+from infra.remote.early_agents import EarlyAgents
 from infra.remote.failures import AgentFailed, HostFailure, LostConnection, SeveralHostsFailed
 from infra.remote.fan_out import DEFAULT_LIMIT, run_on_all
 from infra.remote.host import SshHost
@@ -61,7 +62,12 @@ class SshFleet:
     """Hosts over SSH; each connection is opened once and kept, and so is the agent behind it."""
 
     def __init__(
-        self, hosts: Mapping[str, InventoryHost], options: SshOptions, *, asks_once: bool = False
+        self,
+        hosts: Mapping[str, InventoryHost],
+        options: SshOptions,
+        *,
+        asks_once: bool = False,
+        early: EarlyAgents | None = None,
     ) -> None:
         """Prepare; the first request connects.
 
@@ -69,6 +75,7 @@ class SshFleet:
             hosts: by name.
             options: how they are reached.
             asks_once: hang up after each answer: no more connections stand than are being used.
+            early: hosts whose agents are being started with the same options; None for none.
 
         Raises:
             StackError: a host's ssh arguments are wrong.
@@ -76,15 +83,11 @@ class SshFleet:
         self._options = options
         self._opening = threading.Semaphore(DEFAULT_LIMIT)
         self._asks_once = asks_once
-        self._hosts = {
-            name: SshHost(
-                resolve_target(host, options.defaults, options.resources.ssh_config), options
-            )
-            for name, host in hosts.items()
-        }
-        self._agents = {
-            name: AgentSession(host, options.sudo) for name, host in self._hosts.items()
-        }
+        self._hosts: dict[str, SshHost] = {}
+        self._agents: dict[str, AgentSession] = {}
+        for name, host in hosts.items():
+            begun = early.take(host) if early is not None else None
+            self._hosts[name], self._agents[name] = begun or _unopened(host, options)
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
         """See `Fleet`."""
@@ -124,6 +127,13 @@ class SshFleet:
         for host in self._hosts.values():
             host.close()
         self._options.resources.close()
+
+
+def _unopened(host: InventoryHost, options: SshOptions) -> tuple[SshHost, AgentSession]:
+    """A host that is connected to by its first request."""
+    target = resolve_target(host, options.defaults, options.resources.ssh_config)
+    opened = SshHost(target, options)
+    return opened, AgentSession(opened, options.sudo)
 
 
 def ask_all(

@@ -6,7 +6,7 @@ import functools
 import importlib.resources
 import threading
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from infra.agent.bundle import WATCHER, needed, program, texts_in, without_comments
 from infra.agent.conversation import OPERATIONS, STREAMS
@@ -40,6 +40,12 @@ def agent_modules(request: Mapping[str, object], further: Iterable[str] = ()) ->
         return _carried(("conversation", *_modules_of(request), *further))
 
 
+def preparation(operations: Sequence[str]) -> dict[str, object]:
+    """A request that has an agent load what requests of some operations may need."""
+    parts = all_parts() if "state" in operations else []
+    return {"operation": "prepare", "operations": list(operations), "parts": parts}
+
+
 def lacking(report: Mapping[str, object]) -> set[str]:
     """The modules that an agent lacked for a request, or for one that was carried along."""
     missing, along = report.get("lacks"), report.get("also")
@@ -58,10 +64,20 @@ def _modules_of(request: Mapping[str, object]) -> tuple[str, ...]:
         modules = (*modules, *parts_of(dict(request)))
         if request.get("groups") != ["tuning"]:
             modules = (*modules, WATCHER)  # a file item may be the watcher
+    if operation == "prepare":
+        modules = (*modules, *_prepared_modules(request))
     also = request.get("also")
     for one in also if isinstance(also, Sequence) else ():
         modules = (*modules, *_modules_of(one))
     return modules
+
+
+def _prepared_modules(request: Mapping[str, object]) -> Iterator[str]:
+    """What a preparation loads, and what is carried beside it."""
+    operations, parts = request.get("operations"), request.get("parts")
+    for name in operations if isinstance(operations, list) else []:
+        yield from _modules_of({"operation": name})
+    yield from map(str, parts if isinstance(parts, list) else [])
 
 
 @functools.cache

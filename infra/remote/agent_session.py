@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from infra.agent.conversation import IDLE_LIMIT_S
+from infra.errors import InfraError
 from infra.remote.agent_call import (
     REPORT,
     agent_command,
@@ -18,7 +19,7 @@ from infra.remote.agent_call import (
     judge_dialogue,
     without_error,
 )
-from infra.remote.agent_modules import agent_modules, agent_program, lacking
+from infra.remote.agent_modules import agent_modules, agent_program, lacking, preparation
 from infra.remote.host import SshHost
 from infra.remote.sudo import Dialogue, SudoPassword
 from infra.remote.talking import SshTalk
@@ -27,6 +28,8 @@ from infra.remote.talking import SshTalk
 FRESH_S = 2.0
 # An agent ends by itself when nothing was asked for longer; nobody may ask it while it does.
 WAITS_S = IDLE_LIMIT_S - 60.0
+# How long an agent may take to load what it is prepared for.
+PREPARE_S = 60.0
 # Longer than a marker's line, which may arrive in two pieces.
 MARKER_BYTES = 64
 
@@ -47,12 +50,19 @@ class AgentSession:
         self._carried: set[str] = set()
         self._used_at = 0.0
         self._busy = threading.Lock()
+        self._is_settled = threading.Event()
+        self._is_settled.set()
+        self._refusal: InfraError | None = None
 
     def ask(self, request: Mapping[str, object], *, timeout_s: float) -> dict[str, object]:
         """The agent's report on a request; see `call_agent`.
 
         Somebody who asks while another request is in work has an agent of his own.
         """
+        self._is_settled.wait()
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise refusal
         if not self._busy.acquire(blocking=False):
             return call_agent(self._host, request, timeout_s=timeout_s, password=self._password)
         try:
@@ -64,6 +74,32 @@ class AgentSession:
         finally:
             self._used_at = time.monotonic()
             self._busy.release()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nobody is starting it ahead of a request."""
+        return self._is_settled.is_set()
+
+    def prepare(self, operations: Sequence[str]) -> Callable[[], None]:
+        """What starts the agent before anything is asked, with what requests of some operations need.
+
+        From now on whoever asks waits until that has been called and has ended. Why it could not start the agent is
+        the answer to the first request.
+        """
+        self._is_settled.clear()
+
+        def start() -> None:
+            try:
+                self._answered(preparation(operations), PREPARE_S)
+            except InfraError as error:
+                self._refusal = error
+            except Exception:  # noqa: BLE001 - a thread that nobody asks says nothing: the first request meets it again
+                self._talk = None
+            finally:
+                self._used_at = time.monotonic()
+                self._is_settled.set()
+
+        return start
 
     def _answered(self, request: Mapping[str, object], timeout_s: float) -> dict[str, object]:
         try:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from infra.errors import StackError
+
+if TYPE_CHECKING:  # half of the tasks speak to no host, and start without what speaks SSH
+    from infra.remote.early_agents import EarlyAgents
 
 OptionKind = Literal["text", "number", "switch", "words", "pair"]
 
@@ -32,9 +35,15 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The values that were given to a task; what was not given is None, False or ()."""
+    """The values that were given to a task; what was not given is None, False or ().
+
+    Args:
+        given: by name.
+        early: agents of the task's hosts that are being started already, None for none.
+    """
 
     given: Mapping[str, object]
+    early: EarlyAgents | None = None
 
     def text(self, name: str) -> str | None:
         """The value of a `text` option.

@@ -43,15 +43,25 @@ def open_fleet(
     Raises:
         StackError: a host's ssh arguments are wrong, or the password for sudo is not to be had.
     """
-    defaults = SshDefaults(
-        accept_new=options.is_on("accept-new"), ssh_config=_operators_config(options)
-    )
-    chosen = SshOptions(defaults=defaults, sudo=sudo_password(options))
-    fleet = SshFleet(hosts, chosen, asks_once=asks_once)
+    early = options.early if options.early is not None and options.early.are_waiting else None
+    chosen = _ssh_options(options) if early is None else early.options
+    fleet = SshFleet(hosts, chosen, asks_once=asks_once, early=early)
     try:
         yield fleet
     finally:
         fleet.close()
+
+
+def _ssh_options(options: Options) -> SshOptions:
+    """How a task's options reach its hosts.
+
+    Raises:
+        StackError: the password for sudo is not to be had.
+    """
+    defaults = SshDefaults(
+        accept_new=options.is_on("accept-new"), ssh_config=_operators_config(options)
+    )
+    return SshOptions(defaults=defaults, sudo=sudo_password(options))
 
 
 def _operators_config(options: Options) -> Path | None:

@@ -11,12 +11,18 @@ from infra.tasks.options import Option
 
 
 class Entry(NamedTuple):
-    """One task. `module` lies in `infra.tasks` and has `run(options, output) -> exit code`."""
+    """One task. `module` lies in `infra.tasks` and has `run(options, output) -> exit code`.
+
+    Args:
+        asks_first: operations that the task asks the hosts of its inventory for before any other: their agents are
+            started with them while the module loads.
+    """
 
     name: str
     module: str
     help: str
     options: tuple[Option, ...]
+    asks_first: tuple[str, ...] = ()
 
 
 # Of `spec.stack.RoleName`, which takes a third of a short command's start to import.
@@ -208,6 +214,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     ),
                     FORCE,
                 ),
+                asks_first=("facts", "listening", "state", "units"),
             ),
             Entry(
                 "down",
