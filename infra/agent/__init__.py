@@ -9,9 +9,9 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                release, items, groups, diff, secrets,      after, why, needs, diff}], "daemon_reloaded",
                operator, allow, recorded_kinds             "forgotten_releases" where any were}
     units      action start|stop|restart|status|         {"units": [{unit, load_state, active_state, sub_state,
-               enable|disable, units, timeout_s,           result, exec_main_status, main_pid, n_restarts,
-               log_lines, stack, awaits, await_s           since, log_tail}], "message": systemctl's words or null},
-                                                           and what `groups` reports of that stack, once those that
+               enable|disable, units, beside,              result, exec_main_status, main_pid, n_restarts,
+               timeout_s, log_lines, stack, awaits,        since, log_tail}], "message": systemctl's words or null},
+               await_s                                     and what `groups` reports of that stack, once those that
                                                            it awaits have met
     probe      probes [{id, steps}], parallel            {"probes": [{id, steps: [{status, body, elapsed_s, error}]}]}
     listening  ports                                     {"listening": [{port, address, pid, command}]}

@@ -22,6 +22,7 @@ from infra.launch.supervision import GroupState
 from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.plan.endpoints import RankEndpoint
 from infra.plan.process import Process
+from infra.render.host_paths import watch_unit
 from infra.render.units import STOP_S
 
 MAX_NAMED = 3
@@ -145,9 +146,15 @@ def _stop_parts(deployment: Deployment, states: Mapping[str, UnitState]) -> None
 
 
 def _start_engines(deployment: Deployment) -> dict[str, UnitState]:
-    """Start all engines on every host at the same time; their states by process."""
+    """Start all engines on every host at the same time; their states by process.
+
+    Watchers start beside them and stand by: when every rank is proven they have been loaded for long.
+    """
     units = deployment.units("engine")
-    requests = {host: units_request("start", list(names)) for host, names in units.items()}
+    watcher = {"beside": [watch_unit(deployment.plan.stack)]}
+    requests = {
+        host: {**units_request("start", list(names)), **watcher} for host, names in units.items()
+    }
     reports = ask_until_known(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
     return {
         process: state

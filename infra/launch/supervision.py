@@ -131,12 +131,12 @@ def router_ends(reports: Iterable[Report]) -> dict[str, str]:
 
 
 def watched_hosts(reports: Mapping[str, Report]) -> set[str]:
-    """The hosts whose watcher runs."""
-    return {host for host, report in reports.items() if _is_active(report.get("watch"))}
+    """The hosts whose watcher runs and has been handed their groups; one that stands by watches nothing."""
+    return {host for host, report in reports.items() if _watches(report.get("watch"))}
 
 
-def _is_active(watch: object) -> bool:
-    return isinstance(watch, Mapping) and bool(watch.get("active"))
+def _watches(watch: object) -> bool:
+    return isinstance(watch, Mapping) and bool(watch.get("active")) and bool(watch.get("enabled"))
 
 
 def _state(row: Mapping[str, object], left_out: set[str]) -> GroupState:

@@ -86,7 +86,10 @@ def cleanup_unit_text(stack: str, runtime: Runtime, containers: Sequence[str]) -
 
 
 def watch_unit_text(stack: str) -> str:
-    """The unit that watches the groups of a host; enabled while they are watched, and never otherwise."""
+    """The unit that watches the groups of a host; enabled while they are watched, and never otherwise.
+
+    Started without that, it stands by.
+    """
     unit = [
         f"Description=moe-infra {stack}: watches this host's ranks, restarts groups as one",
         "Wants=network-online.target",

@@ -22,6 +22,7 @@ from infra.agent.bundle import (
 )
 from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.files import read_file
+from infra.agent.group.record import HANDED_OVER
 from infra.agent.host import Refused
 from infra.agent.item import parse_item
 from infra.agent.kinds.table import KINDS, bring
@@ -47,8 +48,14 @@ def test_the_watcher_carries_every_module_that_it_imports(tmp_path: Path) -> Non
     stored.write_text(watcher_program())
     stored.chmod(0o755)
     config.write_text(json.dumps(CONFIG))
+    enabled = tmp_path / HANDED_OVER.format(CONFIG["stack"]).lstrip("/")
+    enabled.parent.mkdir(parents=True)
+    enabled.symlink_to("/nowhere")
     watcher = subprocess.Popen(
-        [str(stored), str(config)], stderr=subprocess.PIPE, env={"PATH": "/nowhere"}, text=True
+        [str(stored), str(config)],
+        stderr=subprocess.PIPE,
+        env={"PATH": "/nowhere", "MOE_INFRA_ROOT": str(tmp_path)},
+        text=True,
     )
     try:
         watcher.wait(timeout=0.7)

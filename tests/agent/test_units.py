@@ -53,6 +53,14 @@ def units(host: StubbornHost, **keys: object) -> list[dict[str, Any]]:
     return rows
 
 
+def test_what_is_started_beside_them_is_not_reported(
+    host: StubbornHost, asked: Callable[[], list[str]]
+) -> None:
+    rows = units(host, action="start", units=["a.service"], beside=["watch.service"])
+    assert asked()[1] == "start --no-block -- a.service watch.service"
+    assert [row["unit"] for row in rows] == ["a.service"]
+
+
 def test_all_units_are_started_by_one_call_that_does_not_wait(
     host: StubbornHost, asked: Callable[[], list[str]]
 ) -> None:

@@ -256,7 +256,11 @@ class ScriptedFleet:
             if leader == host and host in self.watched
         ]
         told = self.left_out if any(p.kind == "router" for p in self.plan.on_host(host)) else []
-        return {"watch": {"active": host in self.watched}, "groups": rows, "left_out": told}
+        return {
+            "watch": dict.fromkeys(("active", "enabled"), host in self.watched),
+            "groups": rows,
+            "left_out": told,
+        }
 
     def _status(self, host: str, request: Mapping[str, object]) -> Report:
         text = self.files[host].get(str(request["record"]))

@@ -104,6 +104,27 @@ def test_brought_up_again_it_changes_nothing_and_proves_again(catalog: Catalog) 
     assert begun == {p.id: fleet.unit(p.id).started_at for p in deployment.plan.processes}
 
 
+def test_watchers_load_beside_the_engines_and_are_armed_when_all_are_proven(
+    catalog: Catalog,
+) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    told: list[tuple[str, str]] = []
+    for host, operation, request in fleet.asked:
+        if request.get("beside"):
+            assert request["beside"] == [f"moe-{STACK}-watch.service"]
+            told.append((host, "stands by"))
+        also = request.get("also")
+        every = (request, *(also if isinstance(also, list) else ()))
+        told += [(host, "armed") for one in every if one.get("action") == "arm"]
+        if operation == "probe":
+            told.append((host, "probed"))
+    for host in deployment.units("engine"):
+        words = [word for name, word in told if name == host]
+        assert words[0] == "stands by"
+        assert "probed" in words[: words.index("armed")]
+
+
 def test_watchers_and_the_router_begin_and_meet_in_one_execution_on_each_host(
     catalog: Catalog,
 ) -> None:

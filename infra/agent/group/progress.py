@@ -89,6 +89,11 @@ def ask(url: str, counters: Counters) -> Optional[Sample]:
     return None if text is None else parse(text, counters)
 
 
+def load_client() -> None:
+    """Load what fetching takes, while there is time."""
+    import http.client  # noqa: F401, PLC0415 - see `fetch`
+
+
 def fetch(url: str, limit_s: float) -> Optional[str]:
     """The text of any HTTP answer, None where none comes."""
     # dear to load: a watcher begins with finding the others

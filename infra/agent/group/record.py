@@ -10,6 +10,8 @@ from ..files import make_folders, replace_file
 from ..host import Host
 from .rules import ADOPT, Memory
 
+# Where systemd notes that the watcher's unit is enabled (`WantedBy` in render/units.py).
+HANDED_OVER = "/etc/systemd/system/multi-user.target.wants/moe-{}-watch.service"
 RECORDS = "/var/lib/moe-infra/groups"
 VIEWS = "/run/moe-infra/groups"
 # Beside the views of groups: what there is to say of the router.
@@ -95,6 +97,11 @@ def save_record(host: Host, stack: str, group: str, record: Record) -> None:
         },
     }
     _write(host, record_path(stack, group), document)
+
+
+def is_handed_over(host: Host, stack: str) -> bool:
+    """Whether the stack's groups are this host's watcher's: its unit is enabled, for the next boot too."""
+    return host.exists(HANDED_OVER.format(stack))
 
 
 def hand_over(host: Host, stack: str) -> None:

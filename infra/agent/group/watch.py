@@ -2,7 +2,8 @@
 
     watch GROUPS.JSON
 
-It acts on its own host alone. What it decides is in `rules`; threads only fetch what that reads.
+It acts on its own host alone. What it decides is in `rules`; threads only fetch what that reads. Started before the
+groups are handed over, it only loads, and stands by until they are.
 """
 
 import os
@@ -13,13 +14,16 @@ from typing import Dict, List, Tuple
 from ..host import Host
 from .config import Config, Group, read_config
 from .part import Deed, Part
-from .progress import advance, ask
+from .progress import advance, ask, load_client
+from .record import is_handed_over
 from .router import RouterWatch
 from .rules import RUNNING, Order
 from .talk import Bell, Orders, Reports, TakenBack, Wrong, exchange, start_server
 from .units import Units
 
 TICK_S = 0.1
+# How soon a watcher that stands by learns that groups have been handed over.
+STANDBY_S = 0.05
 # A question is held for so long, and asked again; after ones that failed pauses grow to the same length: watchers that
 # begin together find each other at once.
 ASK_S = 0.5
@@ -31,9 +35,19 @@ Address = Tuple[str, int]
 
 
 def main(arguments: List[str]) -> int:
-    """Watch until killed."""
-    Watcher(Host(os.environ.get("MOE_INFRA_ROOT", "")), read_config(arguments[0])).run()
+    """Watch until killed, from when the groups are handed over."""
+    host, config = Host(os.environ.get("MOE_INFRA_ROOT", "")), read_config(arguments[0])
+    stand_by(host, config.stack)
+    Watcher(host, config).run()
     return 0
+
+
+def stand_by(host: Host, stack: str) -> None:
+    """Wait until the stack's groups are handed over: nothing is looked at, and nothing remembered is read."""
+    if not is_handed_over(host, stack):
+        load_client()
+    while not is_handed_over(host, stack):
+        time.sleep(STANDBY_S)
 
 
 class Watcher:

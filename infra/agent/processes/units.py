@@ -35,7 +35,7 @@ FAILED_LOG_LINES = 20
 
 
 def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
-    """Act on units, then report every one of them."""
+    """Act on units, and on others `beside` them, then report every one of the former."""
     action = str(request.get("action", "status"))
     if action not in ACTIONS:
         raise Refused("{!r} is not an action; it takes {}".format(action, ", ".join(ACTIONS)))
@@ -50,7 +50,9 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     if action in ("start", "restart"):
         host.run(["systemctl", "reset-failed", "--", *units], SHOW_S)  # fails for those not loaded
     if ACTIONS[action]:
-        done = host.run(["systemctl", *ACTIONS[action], "--", *units], timeout_s)
+        beside = request.get("beside")
+        others = [str(unit) for unit in beside] if isinstance(beside, list) else []
+        done = host.run(["systemctl", *ACTIONS[action], "--", *units, *others], timeout_s)
         message = None if done.exit_code == 0 else _words(done)
     if action == "stop":
         # a unit that had failed is stopped already; systemd would list it for ever
