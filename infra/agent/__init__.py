@@ -29,7 +29,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                listen [{port, callers}],                  path_mtu, whole, ahead_s, error_s}]}
                dial [{to, address, port, speaks, loads}]
     groups     action arm|disarm|forget|restart|status,  {"watch": {active, enabled}, "groups": [{group, leads,
-               stack, groups, operator                     epoch, phase, restarts, attempts, why, own, …}],
+               stack, groups, operator, awaits, await_s    epoch, phase, restarts, attempts, why, own, …}],
                                                            "router": {process, why} of its latest end, or {}}
     live       processes [{id, unit, names, libraries}],  {"processes": [{id, pid, env, limits, libraries, image,
                signs, image                                lines, changes}], "ceiling", "image_ids"}

@@ -15,7 +15,7 @@ from infra.launch.preflight.gate import Gate
 from infra.launch.progress import clock_text
 from infra.launch.proof.host_drift import not_as_installed
 from infra.launch.proof.rank import Verdict
-from infra.launch.proof.router import ask_through
+from infra.launch.proof.router import ask_through, first_try
 from infra.launch.readiness import Readiness
 from infra.launch.secret import Secret
 from infra.launch.supervision import GroupState
@@ -26,6 +26,8 @@ from infra.render.host_paths import watch_unit
 from infra.render.units import STOP_S
 
 MAX_NAMED = 3
+# So long the router's host waits for an answer through it before it tells that there is none yet.
+ROUTER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +101,16 @@ def _start_and_prove(deployment: Deployment, found: Look) -> Served:
     proofs = readiness.wait()
     took = clock_text(deployment.clock.now() - begun)
     deployment.say(f"every one of {len(proofs)} ranks has generated a token, after {took}")
-    look = open_up(deployment)
     router, answer = deployment.endpoints.router, None
-    if router is not None:
-        answer = ask_through(deployment, router)
+    if router is None:
+        look, _ = open_up(deployment, readiness.units)
+    else:
+        first = first_try(deployment, router, ROUTER_S)
+        look, (tried,) = open_up(deployment, readiness.units, [first])
+        answer = ask_through(deployment, router, tried)
         deployment.say(f"a request went through the router: {answer}")
-        if look.units[router.id].active_state != "active":
-            look = look_at(deployment)
+    if any(unit.active_state != "active" for unit in look.units.values()):
+        look = look_at(deployment)  # it was seen before it had started
     told = draining(deployment)
     if told is not None and look.left_out:
         told.join(look.left_out, look.left_out)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
@@ -13,6 +13,7 @@ from infra.launch.supervision import (
     FAILED,
     MEETS,
     RUNS,
+    Action,
     GroupState,
     groups_request,
     read_groups,
@@ -69,15 +70,9 @@ def look_requests(deployment: Deployment, *, await_s: float = 0.0) -> dict[str, 
         deployment: whose.
         await_s: how long each host of rank 0 waits first until the watchers of its groups have met.
     """
-    stack = deployment.plan.stack
-    led: dict[str, list[str]] = {}
-    for group, processes in groups_of(deployment.plan).items() if await_s else ():
-        led.setdefault(processes[0].host, []).append(group)
+    stack, awaiting = deployment.plan.stack, _awaiting(deployment, await_s)
     return {
-        host: {
-            **units_request("status", list(names), groups_of=stack),
-            **({"awaits": led[host], "await_s": await_s} if host in led else {}),
-        }
+        host: {**units_request("status", list(names), groups_of=stack), **awaiting.get(host, {})}
         for host, names in deployment.units().items()
     }
 
@@ -108,35 +103,43 @@ def hand_over(deployment: Deployment) -> None:
     tell_watchers(deployment.fleet, hosts, "arm", deployment.plan.stack, timeout_s=limit)
 
 
-def open_up(deployment: Deployment) -> Look:
+def open_up(
+    deployment: Deployment, engines: Mapping[str, UnitState], asks: Sequence[Request] = ()
+) -> tuple[Look, Sequence[Report]]:
     """Start the router, and have every host with a rank watch it, in one execution on each host.
 
+    Args:
+        deployment: whose ranks are proven.
+        engines: their units, as they were seen last: from now on watchers look at them.
+        asks: what the router's host is asked along, behind the router's state.
+
     Returns:
-        What the hosts say when the watchers of every group have met.
+        What the hosts say when the watchers of every group have met, and the reports on `asks`.
 
     Raises:
         HostsFailed: a host cannot be asked.
         NotReady: they have not met in time, or a group has failed meanwhile.
     """
-    begun = deployment.clock.now()
-    arming = groups_request("arm", deployment.plan.stack)
-    starting = {
-        host: units_request("start", list(names))  # it looks at its endpoints meanwhile
-        for host, names in deployment.units("router").items()
-    }
-    watching = deployment.units("engine")
+    begun, stack = deployment.clock.now(), deployment.plan.stack
+    awaiting, watching = _awaiting(deployment, AWAIT_S), deployment.units("engine")
+    routers = deployment.units("router")
     requests: dict[str, Request] = {}
-    for host, looking in look_requests(deployment, await_s=AWAIT_S).items():
-        first, *others = [
-            *([starting[host]] if host in starting else []),
-            *([arming] if host in watching else []),
-            looking,
-        ]
-        requests[host] = {**first, "also": others}
+    for host in deployment.units():
+        action: Action = "arm" if host in watching else "status"
+        arming = {**groups_request(action, stack), **awaiting.get(host, {})}
+        requests[host] = arming
+        if host in routers:  # it looks at its endpoints while the watchers meet
+            names = list(routers[host])
+            further = [arming, *asks, units_request("status", names)]
+            requests[host] = {**units_request("start", names), "also": further}
     limit = deployment.limits.ask_s
     reports = ask_until_known(deployment.fleet, requests, timeout_s=limit)
-    looks = {host: reports_along(host, report)[-1] for host, report in reports.items()}
-    return _met(deployment, read_look(deployment, looks), begun)
+    armed, units, asked = dict(reports), dict(engines), list[Report]()
+    for host, known in routers.items():
+        armed[host], *asked, seen = reports_along(host, reports[host])
+        units.update(read_units(host, seen, known))
+    look = replace(read_look(deployment, armed), units=units)
+    return _met(deployment, look, begun), asked
 
 
 def take_back(deployment: Deployment) -> None:
@@ -148,6 +151,14 @@ def take_back(deployment: Deployment) -> None:
     hosts = deployment.units("engine")
     limit = deployment.limits.ask_s
     tell_watchers(deployment.fleet, hosts, "disarm", deployment.plan.stack, timeout_s=limit)
+
+
+def _awaiting(deployment: Deployment, await_s: float) -> dict[str, dict[str, object]]:
+    """What makes each host of a rank 0 wait for its groups' watchers before it answers, by host."""
+    led: dict[str, list[str]] = {}
+    for group, processes in groups_of(deployment.plan).items() if await_s else ():
+        led.setdefault(processes[0].host, []).append(group)
+    return {host: {"awaits": groups, "await_s": await_s} for host, groups in led.items()}
 
 
 def _met(deployment: Deployment, look: Look, begun: float) -> Look:

@@ -60,5 +60,5 @@ def test_a_look_waits_no_longer_than_it_was_told_and_only_for_what_it_awaits(
     assert look(told, "decode/0", await_s=0.1) == [("decode/0", "adopt")]
     save(told, "prefill/0", "run")
     begun = time.monotonic()
-    await_groups(told, STACK, ["prefill/0"], LONG_S)
+    await_groups(told, STACK, {"awaits": ["prefill/0"], "await_s": LONG_S})
     assert time.monotonic() - begun < LONG_S / 2

@@ -130,15 +130,23 @@ def test_watchers_and_the_router_begin_and_meet_in_one_execution_on_each_host(
 ) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     bring_up(deployment, {}, tunes=False)
-    armed: dict[str, list[dict[str, object]]] = {}
+    armed: dict[str, dict[str, object]] = {}
+    on_router: list[tuple[object, object]] = []
     for host, _, request in fleet.asked:
         also = request.get("also")
-        if isinstance(also, list) and request.get("action") in ("arm", "start"):
-            armed[host] = [dict(request), *also]
+        every = [dict(request), *(also if isinstance(also, list) else [])]
+        if any(one.get("action") == "arm" for one in every) and host not in armed:
+            (armed[host],) = [one for one in every if one.get("action") == "arm"]
+            if host == "prefill-0":
+                on_router = [(one["operation"], one.get("action")) for one in every]
     assert set(armed) == {host.name for host in deployment.plan.hosts}
-    on_router = [(one["operation"], one["action"]) for one in armed["prefill-0"]]
-    assert on_router == [("units", "start"), ("groups", "arm"), ("units", "status")]
-    awaited = {host: asked[-1].get("awaits") for host, asked in armed.items()}
+    assert on_router == [
+        ("units", "start"),
+        ("groups", "arm"),
+        ("probe", None),
+        ("units", "status"),
+    ]
+    awaited = {host: asked.get("awaits") for host, asked in armed.items()}
     led = {p.group: p.host for p in reversed(deployment.engines())}
     assert {host: groups for host, groups in awaited.items() if groups} == {
         host: [group for group, leader in sorted(led.items()) if leader == host]

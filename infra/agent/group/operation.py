@@ -48,12 +48,18 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     elif action == "restart":
         for group in _names(request):
             ask_restart(host, stack, group, str(request.get("operator") or "an operator"))
+    await_groups(host, stack, request)
     return dict(look(host, stack), schema_version=1)
 
 
-def await_groups(host: Host, stack: str, names: List[str], limit_s: float) -> None:
-    """Wait until groups whose rank 0 is here have met, or have failed; whoever asks then learns of it at once."""
-    deadline = time.monotonic() + limit_s
+def await_groups(host: Host, stack: str, request: Dict[str, object]) -> None:
+    """Wait until the groups that a request `awaits` have met, or have failed; whoever asks then learns of it at once.
+
+    Their rank 0 is here.
+    """
+    awaits = request.get("awaits")
+    names = [str(name) for name in awaits] if isinstance(awaits, list) else []
+    deadline = time.monotonic() + float(str(request.get("await_s") or 0.0))
     while time.monotonic() < deadline:
         phases = [load_record(host, stack, name, 0.0).memory.phase for name in names]
         if all(phase in (RUN, FAILED) for phase in phases):

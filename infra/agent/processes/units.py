@@ -57,10 +57,9 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     if action == "stop":
         # a unit that had failed is stopped already; systemd would list it for ever
         host.run(["systemctl", "reset-failed", "--", *units], SHOW_S)
-    stack, awaits = str(request.get("stack") or ""), request.get("awaits")
-    if stack and isinstance(awaits, list):
-        names = [str(name) for name in awaits]
-        await_groups(host, stack, names, float(str(request.get("await_s") or 0.0)))
+    stack = str(request.get("stack") or "")
+    if stack:
+        await_groups(host, stack, request)
     log_lines = int(str(request.get("log_lines") or 0))
     shown = show_units(host, units)
     rows = [_row(host, unit, shown.get(unit, {}), log_lines) for unit in units]

@@ -61,23 +61,27 @@ def probe_hosts(
         limit_s: of the slowest request of a probe.
         until_s: how long hosts try probes that fail again, before they answer.
     """
-    requests = {
-        host: {
-            "operation": "probe",
-            "probes": listed,
-            "parallel": max(len(listed), 1),
-            "until_s": until_s,
-        }
-        for host, listed in probes.items()
-        if listed
-    }
+    requests = {host: probe_request(listed, until_s) for host, listed in probes.items() if listed}
+    limit = SLOW_STEPS * limit_s + until_s + SLACK_S
     found: dict[str, list[Mapping[str, object]]] = {}
-    for report in ask_reachable(
-        deployment, requests, SLOW_STEPS * limit_s + until_s + SLACK_S
-    ).values():
-        for row in rows_of(report, "probes"):
-            found[str(row.get("id"))] = list(rows_of(row, "steps"))
+    for report in ask_reachable(deployment, requests, limit).values():
+        found.update(read_answers(report))
     return found
+
+
+def probe_request(probes: Sequence[Mapping[str, object]], until_s: float) -> dict[str, object]:
+    """A request to one host; see `probe_hosts`."""
+    return {
+        "operation": "probe",
+        "probes": list(probes),
+        "parallel": max(len(probes), 1),
+        "until_s": until_s,
+    }
+
+
+def read_answers(report: Report) -> dict[str, list[Mapping[str, object]]]:
+    """The answers of every probe's steps by its id, of one host's report."""
+    return {str(row.get("id")): list(rows_of(row, "steps")) for row in rows_of(report, "probes")}
 
 
 def ask_reachable(

@@ -7,15 +7,39 @@ from collections.abc import Mapping
 from infra.engines.serving import CHAT, answer_text, answer_tokens
 from infra.launch.deployment import Deployment
 from infra.launch.failures import router_not_ready
-from infra.launch.proof.probing import ask_reachable, probe_hosts
+from infra.launch.fleet import Report
+from infra.launch.proof.probing import (
+    ask_reachable,
+    probe_hosts,
+    probe_request,
+    read_answers,
+)
 from infra.launch.proof.rank import error_text, is_good
 from infra.launch.readiness import LOG_LINES
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.process import Process
 
 
-def ask_through(deployment: Deployment, router: Process) -> str:
+def first_try(deployment: Deployment, router: Process, until_s: float) -> dict[str, object]:
+    """What the router's host is asked along with the router's start; `ask_through` reads what came of it.
+
+    Args:
+        deployment: whose.
+        router: of it.
+        until_s: how long the host tries again.
+    """
+    return probe_request(
+        [router_probe(deployment, router, deployment.limits.first_proof_s)], until_s
+    )
+
+
+def ask_through(deployment: Deployment, router: Process, told: Report | None = None) -> str:
     """What a request through the router got.
+
+    Args:
+        deployment: whose.
+        router: of it.
+        told: the report on a first try, None where there was none.
 
     Raises:
         NotReady: the router has ended, or no request went through in time.
@@ -26,8 +50,11 @@ def ask_through(deployment: Deployment, router: Process) -> str:
         attempts += 1
         asked = clock.now()
         timeout_s = min(limits.first_proof_s * attempts, limits.longest_proof_s)
-        probes = {router.host: [router_probe(deployment, router, timeout_s)]}
-        answers = probe_hosts(deployment, probes, timeout_s, until_s=pause)
+        if told is None:
+            probes = {router.host: [router_probe(deployment, router, timeout_s)]}
+            answers = probe_hosts(deployment, probes, timeout_s, until_s=pause)
+        else:
+            answers, told = read_answers(told), None
         steps = answers.get(router.id, [])
         answer = steps[-1] if steps else {}
         num_tokens = answer_tokens(answer.get("body"))
