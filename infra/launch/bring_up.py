@@ -97,7 +97,7 @@ def _start_and_prove(deployment: Deployment, found: Look) -> Served:
     units = _start_engines(deployment)
     hosts = len(deployment.units("engine"))
     deployment.say(f"started {len(units)} engine processes on {hosts} hosts")
-    readiness = Readiness(deployment, begun=begun)
+    readiness = Readiness(deployment, begun=begun, units=units)
     proofs = readiness.wait()
     took = clock_text(deployment.clock.now() - begun)
     deployment.say(f"every one of {len(proofs)} ranks has generated a token, after {took}")

@@ -38,6 +38,9 @@ OK_STATUS = 200
 # An engine that answers with an error this often does not only warm up.
 DEFINITE_NOES = 3
 LOG_LINES = 60
+# Units are looked at this often at most: of all properties that systemd computes for it, it costs a host with sixteen
+# processes 50 ms of a processor, which engines that start need themselves.
+UNITS_S = 1.0
 # While some of a deployment answer and some do not, logs are read this often.
 SPLIT_LOOK_S = 2.0
 # How long an endpoint may be silent after its own log has said that it serves.
@@ -55,7 +58,7 @@ class Readiness:
     Args:
         host: where the ranks are that are to be proven; None for all of them. Endpoints elsewhere are only asked
             whether they answer, as those here are proven with them.
-        units: process → its latest state.
+        units: process → its latest state; those that are known already, where somebody has just looked.
         healthy: url → when it first answered.
         refused: url → what it said instead.
         claims: process → when its log was first seen to say that it serves.
@@ -65,6 +68,7 @@ class Readiness:
         doubted: rank → since when its refusals would be enough, were there no silent endpoint on its host.
         attempts: rounds of proofs so far.
         looked: when logs were last read.
+        units_seen: when the units were last looked at.
     """
 
     deployment: Deployment
@@ -80,6 +84,12 @@ class Readiness:
     doubted: dict[RankEndpoint, float] = field(default_factory=dict)
     attempts: int = 0
     looked: float = 0.0
+    units_seen: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Whoever knows the units has just looked at them; of those that do not run more is to be known."""
+        is_known = bool(self.units) and not any(unit.has_ended for unit in self.units.values())
+        self.units_seen = self.deployment.clock.now() if is_known else -UNITS_S
 
     def wait(self) -> dict[RankEndpoint, Verdict]:
         """What proved each rank.
@@ -116,7 +126,8 @@ class Readiness:
             NotReady: a process has ended or answers with errors.
             HostsFailed: a host is out of reach and stays so.
         """
-        self._look_at_units(reads_logs=reads_logs)
+        if reads_logs or self.deployment.clock.now() - self.units_seen >= UNITS_S:
+            self._look_at_units(reads_logs=reads_logs)
         self._look_at_health(until_s)
         self._prove()
         self._refuse_contradictions()
@@ -145,6 +156,7 @@ class Readiness:
         """The state of every engine's unit; one that has ended ends the wait."""
         log_lines = PHASE_LINES if reads_logs else 0
         self._ask_units(self.deployment.units("engine"), log_lines=log_lines)
+        self.units_seen = self.deployment.clock.now()
         if reads_logs:
             self._note_phases()
         if not any(state.has_ended for state in self.units.values()):

@@ -165,6 +165,21 @@ def test_a_group_of_which_a_part_has_ended_starts_again_as_one(catalog: Catalog)
     assert "decode/0 starts again as one: decode-1/1 has ended" in said
 
 
+def test_units_are_looked_at_once_a_second_while_endpoints_are_asked_more_often(
+    catalog: Catalog,
+) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    fleet.load_s = 2.0
+    begun = deployment.clock.now()
+    bring_up(deployment, {}, tunes=False)
+    waited = deployment.clock.now() - begun
+    operations = [operation for host, operation, _ in fleet.asked if host == "decode-1"]
+    asked = operations[operations.index("probe") :]
+    assert waited > 2.0
+    assert asked.count("units") <= waited + 1
+    assert asked.count("probe") > 4
+
+
 def test_a_unit_that_fails_is_named_with_its_reason_at_once(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     log = [
