@@ -43,6 +43,7 @@ ASK_SUDO = Option(
     "ask-sudo-password", "switch", "ask for the password of hosts whose sudo wants one"
 )
 SUDO_FROM = Option("sudo-password-from", "text", "env:NAME or file:PATH, where no terminal can ask")
+LOOK = ("facts", "listening", "state", "units")  # of whoever has compiled a stack
 HOSTS = (*STACK, INVENTORY, ACCEPT_NEW, ASK_SUDO, SUDO_FROM, JSON)
 
 GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
@@ -147,6 +148,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                         "seconds until all ranks of a group have met for its collective; default 90",
                     ),
                 ),
+                LOOK,
             ),
             Entry(
                 "tune-hosts",
@@ -214,7 +216,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     ),
                     FORCE,
                 ),
-                asks_first=("facts", "listening", "state", "units"),
+                LOOK,
             ),
             Entry(
                 "down",
@@ -275,6 +277,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     *HOSTS,
                     Option("release", "text", "what `up --release` with this hash would change"),
                 ),
+                LOOK,
             ),
             Entry(
                 "replace-host",
@@ -304,6 +307,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                         "deep", "switch", "also read every byte of the weights against its checksum"
                     ),
                 ),
+                LOOK,
             ),
             Entry(
                 "bundle",
