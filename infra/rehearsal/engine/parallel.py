@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from .command_line import Arguments
 from .failures import Failed, assertion, in_class, invalid
+from .value_checks import check_contexts
 from .world import World
 
 Mode = Literal["single", "internal", "hybrid", "external", "multi-port"]
@@ -333,6 +334,7 @@ def _check_parallel_config(
     if size <= 1 and parallel.mode == "external":
         raise invalid(name, "data_parallel_external_lb can only be set when data_parallel_size > 1")
     _check_expert_balancing(args, parallel, world)
+    check_contexts(args, version)
     if tensor % parallel.context:
         space = " " if version >= (0, 33) else ""
         raise invalid(

@@ -168,6 +168,21 @@ def check_memory_share(args: Arguments) -> None:
     raise wrong_values("CacheConfig", [row])
 
 
+def check_contexts(args: Arguments, version: tuple[int, ...]) -> None:
+    """A size of zero: ParallelConfig divides by it before 0.23.0, and bounds it since.
+
+    Raises:
+        Failed: the division's error, or pydantic's report.
+    """
+    if args["decode_context_parallel_size"] != 0:
+        return
+    if version < (0, 23):
+        raise Failed("ZeroDivisionError", "integer modulo by zero")
+    said = "Input should be greater than or equal to 1"
+    row = Wrong("decode_context_parallel_size", said, "greater_than_equal", 0)
+    raise wrong_values("ParallelConfig", [row])
+
+
 def _check_counts(counts: dict[str, int | None]) -> None:
     rows = [
         Wrong(name, "Input should be greater than or equal to 1", "greater_than_equal", count)

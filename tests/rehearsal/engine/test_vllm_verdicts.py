@@ -473,3 +473,10 @@ def test_blocks_of_one_token_need_aiter_since_rocm_compares_them(
     )
     assert "No valid attention backend found for rocm" in said
     assert "Reasons: {TRITON_MLA: [block_size not supported]}." in said
+
+
+def test_no_decode_context_at_all_is_none_too_few(kimi: Path, tmp_path: Path) -> None:
+    said = refusal(kimi, tmp_path, MIDDLE, "-tp 8 -dcp 0")
+    assert said == "exit 1: ZeroDivisionError: integer modulo by zero"
+    said = refusal(kimi, tmp_path, NEW, "-tp 8 -dcp 0")
+    assert "decode_context_parallel_size Input should be greater than or equal to 1" in said
