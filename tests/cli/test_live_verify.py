@@ -43,7 +43,8 @@ def test_a_group_that_fell_back_to_sockets_leaves_with_six_and_names_the_line() 
 
 KV_STACK = (
     "--stack", "gb200-2p1d", "--set", "platform=existing-hosts", "--set", "roles.prefill.replicas=1",
-    "--set", "roles.decode.data_parallel=4", "--set", "defaults.max_model_len=32768",
+    "--set", "roles.prefill.data_parallel=2", "--set", "roles.decode.data_parallel=2",
+    "--set", "defaults.tensor_parallel=2", "--set", "defaults.max_model_len=32768",
     "--set", "defaults.env.UCX_LOG_LEVEL=info",
 )  # fmt: skip
 
@@ -65,7 +66,7 @@ def test_kv_is_followed_by_the_log_and_by_the_cards_counters() -> None:
 
     try:
         code, found = read(run(FAB, "verify", *choice, "--json"))
-        assert (code, found["decode-0/3", "kv-transport"]) == (0, (True, "RDMA"))
+        assert (code, found["decode-0/1", "kv-transport"]) == (0, (True, "RDMA"))
         assert {found[name, "rdma-counters"][0] for name in ("prefill-0", "decode-0")} == {True}
         code, found = verified("uncounted", "prefill-0")
         assert (code, found["decode-0", "rdma-counters"][0]) == (6, True)
@@ -77,7 +78,7 @@ def test_kv_is_followed_by_the_log_and_by_the_cards_counters() -> None:
         run(FAB, "rehearse", "--stop", document["id"])
     wrong = {name for name, (ok, _) in found.items() if ok is False}
     assert wrong - {("prefill-0", "rdma-counters")} == {
-        (f"decode-0/{i}", "kv-transport") for i in range(4)
+        (f"decode-0/{i}", "kv-transport") for i in range(2)
     }
     assert code == 6
     assert "inter-node cfg#1 rma_am(tcp/eth0)" in found["decode-0/0", "kv-transport"][1]

@@ -16,8 +16,8 @@ from tests.rehearsal.command import Shell
 
 STACK = {
     "extends": "k8s-gb200-2p1d",
-    "roles": {"prefill": {"replicas": 1}, "decode": {"data_parallel": 4}},
-    "defaults": {"env": {"NCCL_DEBUG": "INFO", "UCX_LOG_LEVEL": "info"}},
+    "roles": {"prefill": {"replicas": 1, "data_parallel": 2}, "decode": {"data_parallel": 2}},
+    "defaults": {"tensor_parallel": 2, "env": {"NCCL_DEBUG": "INFO", "UCX_LOG_LEVEL": "info"}},
     "secrets": {"api_key": {"env": "NOT_SET_ANYWHERE"}},
 }
 NUM_PODS = 5  # two hosts, a router, and what tunes two nodes
