@@ -13,12 +13,15 @@ from tests.rehearsal.command import Shell
 # a rehearsal of some five seconds for each kind
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-# Twelve processes on three hosts: a prefill and a decode group, the latter over two hosts.
+# Two processes per host, of which the second breaks; decode stands on as many hosts as that takes.
 STACK = """\
 extends: gb200-2p1d
 platform: existing-hosts
-roles: {prefill: {replicas: 1}, decode: {data_parallel: 8}}
+roles:
+  prefill: {{replicas: 1, data_parallel: {per_host}, tensor_parallel: 2}}
+  decode: {{data_parallel: {ranks}, tensor_parallel: 2}}
 """
+PER_HOST = 2
 NOTICED_S = 10.0
 INSTALLED_S = 5.0
 # An engine's own limit of five minutes, at the rehearsal's pace.
@@ -27,13 +30,13 @@ BROKEN = {
     # Two engines share an HTTP port without a word: the one that is wrong is silent where it should answer.
     "decode-0/1:port": (5, "although its own log says that it serves"),
     "decode-0/1:devices": (5, "out of memory"),
-    "decode-1/2:dp-address": (5, "Did not receive response from front-end process"),
-    "decode-0/3:parallel-flag": (5, "Configuration mismatch"),
+    "decode-1/1:dp-address": (5, "Did not receive response from front-end process"),
+    "decode-0/1:parallel-flag": (5, "Configuration mismatch"),
     "prefill-0/1:side-channel": (5, "localhost"),
-    "prefill-0/2:env": (5, "localhost"),
-    "prefill-0/3:mount": (5, "/models/kimi-k2.5-nvfp4"),
+    "prefill-0/1:env": (5, "localhost"),
+    "prefill-0/1:mount": (5, "/models/kimi-k2.5-nvfp4"),
     # Nobody dials a decode rank's side channel: only the file on the host differs.
-    "decode-0/2:side-channel": (6, "environment of decode-0/2"),
+    "decode-0/1:side-channel": (6, "environment of decode-0/1"),
 }
 
 
@@ -48,7 +51,8 @@ def test_a_broken_process_is_named_with_the_reason(
     code, reason = BROKEN[broken]
     process, _, kind = broken.rpartition(":")
     file = tmp_path / "broken.yaml"
-    file.write_text(STACK)
+    ranks = 2 * PER_HOST if process.startswith("decode-1/") else PER_HOST
+    file.write_text(STACK.format(per_host=PER_HOST, ranks=ranks))
     done = shell.fab("rehearse", "--file", str(file), "--break", broken, "--json")
     done.refused(code)
     *passed, failed = done.document["steps"]
