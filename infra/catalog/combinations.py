@@ -29,6 +29,7 @@ ONES = frozenset(
         "attention-data-parallel-size",
     }
 )
+ANY_CASE = frozenset({"speculative-algorithm"})  # SGLang reads its value so
 TIMES = " * "  # between settings whose values are multiplied
 _PLACE = re.compile(r"\{([a-zA-Z][\w.-]*)\}")
 
@@ -126,6 +127,8 @@ def _value(name: str, look: Look) -> object:
     if TIMES in name:
         return _product([_value(each, look) for each in name.split(TIMES)])
     value = look(name)
+    if name in ANY_CASE and isinstance(value, str):
+        return value.upper()
     return 1 if value is None and name in ONES else value
 
 

@@ -49,7 +49,7 @@ def _look(view: PlanView, process: Process) -> Look:
         if name.startswith(VARIABLE):
             return _settled(process.env.get(name.removeprefix(VARIABLE)))
         if name.startswith(MODEL):
-            return view.checkpoint is not None and view.checkpoint.shape is not None
+            return _of_model(view, name.removeprefix(MODEL))
         flag, *keys = name.split(".")
         value: Any = flags.get(flag)
         for key in keys:
@@ -59,6 +59,12 @@ def _look(view: PlanView, process: Process) -> Look:
     return look
 
 
+def _of_model(view: PlanView, name: str) -> object:
+    if name == "architecture":
+        return UNKNOWN if view.checkpoint is None else view.checkpoint.architecture
+    return view.checkpoint is not None and view.checkpoint.shape is not None
+
+
 def _settled(value: object) -> object:
     return UNKNOWN if isinstance(value, str) and "$" in value else value
 
@@ -66,6 +72,8 @@ def _settled(value: object) -> object:
 def _told(name: str, look: Look) -> str:
     """A setting and its value as an operator knows them."""
     value = look(name)
+    if name == "model.architecture":
+        return f"a model of class {value}"
     if name.startswith(MODEL):
         return "a model with multi-head latent attention"
     if name.startswith(VARIABLE):

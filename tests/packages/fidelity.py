@@ -12,6 +12,13 @@ from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
 from infra.engines.registry import ENGINES
 from infra.errors import Problem
+from infra.packages.verdicts.newer import (
+    broken_elsewhere,
+    moved_plans,
+    newer_releases,
+    row_commands,
+    shipped_elsewhere,
+)
 from infra.packages.verdicts.ours import judged_with
 from infra.packages.verdicts.questions import (
     Question,
@@ -28,6 +35,8 @@ from tests.rehearsal.engine.shipped import configured, engine_world, write_check
 
 CATALOG = Catalog()
 REASONS = RECORDS / "reasons.yaml"
+# What is refused on newer releases because of the catalogue: it has no image of SGLang 0.5.23 for AMD.
+NOT_OF_A_RELEASE = frozenset({"missing-image"})
 # Processes of an engine that its configuration has already left behind.
 LATER = ("EngineCore", "Scheduler", "Worker")
 # What is recorded of an error without words: the statement that failed.
@@ -69,7 +78,7 @@ def plans() -> Mapping[str, Plan]:
 
 @cache
 def shipped() -> Mapping[tuple[str, ...], Question]:
-    """Every command of every stack, by release and key."""
+    """Every command of every stack to a release that it pins, by release and key."""
     return {
         (question.release, *question.key): question
         for stack, plan in plans().items()
@@ -79,12 +88,46 @@ def shipped() -> Mapping[tuple[str, ...], Question]:
 
 @cache
 def damaged() -> Mapping[tuple[str, ...], Question]:
-    """Every damaged command, by release and key."""
+    """Every damaged command to a release that a stack pins, by release and key."""
     return {
         (question.release, *question.key): question
         for stack, plan in plans().items()
         for question in broken_questions(stack, plan, CATALOG)
     }
+
+
+@cache
+def newer() -> Mapping[str, Mapping[str, Plan]]:
+    """Release that no stack pins → stack → its plan for that release."""
+    return {
+        f"{engine}-{version}": dict(moved_plans(CATALOG, engine, version))
+        for engine, version in newer_releases()
+    }
+
+
+@cache
+def shipped_to_newer() -> Mapping[tuple[str, ...], Question]:
+    """Every command of every stack to newer releases, by release and key."""
+    return {
+        (question.release, *question.key): question
+        for moved in newer().values()
+        for question in shipped_elsewhere(moved, CATALOG)
+    }
+
+
+@cache
+def damaged_for_newer() -> Mapping[tuple[str, ...], Question]:
+    """Every damaged command to newer releases and one for each row of combinations, by release and key."""
+    return {
+        (question.release, *question.key): question
+        for moved in newer().values()
+        for question in (*broken_elsewhere(moved, CATALOG), *row_commands(moved, CATALOG))
+    }
+
+
+def plan_of(release: str, stack: str) -> Plan:
+    """The plan whose command a release was asked about."""
+    return newer().get(release, {}).get(stack) or plans()[stack]
 
 
 def compare_broken(folder: Path) -> Iterator[Compared]:
@@ -99,9 +142,11 @@ def compare_broken(folder: Path) -> Iterator[Compared]:
         for row in record.broken:
             if not row.verdict.is_answered:
                 continue
-            question = damaged()[(record.release, *row.key)]
-            plan = plans()[row.stack]
-            ours = judged_with(plan, row.process, question.argv, question.env, CATALOG)
+            asked = damaged_for_newer() if record.release in newer() else damaged()
+            question = asked[(record.release, *row.key)]
+            plan = plan_of(record.release, row.stack)
+            judged = judged_with(plan, row.process, question.argv, question.env, CATALOG)
+            ours = tuple(each for each in judged if each.rule not in NOT_OF_A_RELEASE)
             named = named_or_damaged(row.verdict.says, question)
             played = simulated(plan, question, folder / row.stack)
             yield Compared(

@@ -13,6 +13,7 @@ from tests.packages.fidelity import (
     plans,
     rules_differ,
     shipped,
+    shipped_to_newer,
     simulator_differs,
     simulator_names_differ,
 )
@@ -46,17 +47,20 @@ def fidelity_page(records: Sequence[Record], compared: Sequence[Compared]) -> st
 def _asked(records: Sequence[Record]) -> str:
     """Which of the pinned releases have a record, and what asks them."""
     recorded = {record.release for record in records}
-    pinned = sorted({(each.release, each.package) for each in shipped().values()})
+    asked = (*shipped().values(), *shipped_to_newer().values())
+    pinned = sorted({(each.release, each.package) for each in asked})
     lines = [
         "## What was asked",
         "",
-        "Each release that a stack pins, and the module of `infra/packages/verdicts/` that speaks for it.",
+        "Each release that a stack pins, and the module of `infra/packages/verdicts/` that speaks for it. Newer ones",
+        "(`infra/packages/verdicts/newer.py`) are asked about the commands that the stacks would have on them, about",
+        "some damaged ones, and about one command for each row of `infra/catalog/combinations/`.",
         "",
         "| release | commands of stacks | speaker | recorded |",
         "|---|---|---|---|",
     ]
     for release, package in pinned:
-        count = sum(1 for each in shipped().values() if each.release == release)
+        count = sum(1 for each in asked if each.release == release)
         speaker = f"`{_speaker(package)}`" if package in SPEAKERS else "none"
         word = "yes" if release in recorded else "**no**"
         lines.append(f"| {release} | {count} | {speaker} | {word} |")

@@ -10,9 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infra.catalog.load import Catalog
+from infra.catalog.read_releases import read_release
 from infra.errors import Differs, InfraError, StackError
 from infra.packages.verdicts.asking import answers_file, ask
 from infra.packages.verdicts.checkpoints import write_checkpoints
+from infra.packages.verdicts.newer import (
+    broken_elsewhere,
+    moved_plans,
+    newer_releases,
+    row_commands,
+    shipped_elsewhere,
+)
 from infra.packages.verdicts.questions import (
     Question,
     broken_questions,
@@ -20,6 +28,7 @@ from infra.packages.verdicts.questions import (
     named_checkpoints,
     sample,
     shipped_questions,
+    thin_sample,
 )
 from infra.packages.verdicts.records import (
     RECORDS,
@@ -70,9 +79,9 @@ def main(words: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="verify-engines",
-        description="Runs the parsers and configuration code of the pinned releases on the commands of the stacks, "
-        "and on a sample of damaged ones; writes tests/cases/verdicts/. It needs a package index, some 15 GB and "
-        "twenty minutes the first time; what was downloaded, installed and answered is kept.",
+        description="Runs the parsers and configuration code of the pinned releases, and of some newer ones, on the "
+        "commands of the stacks and on a sample of damaged ones; writes tests/cases/verdicts/. It needs a package "
+        "index, some 25 GB and an hour the first time; what was downloaded, installed and answered is kept.",
     )
     parser.add_argument(
         "--release",
@@ -112,7 +121,9 @@ def _verify(asked: argparse.Namespace) -> None:
     releases = sorted({question.release for question in questions})
     unknown = [name for name in asked.release if name not in releases]
     if unknown:
-        message = f"No stack pins {unknown[0]}."
+        message = (
+            f"No stack pins {unknown[0]}, and it is none of the newer releases that are asked."
+        )
         raise StackError("verify-engines --release", message, nearest(unknown[0], releases))
     for release in asked.release or releases:
         mine = [question for question in questions if question.release == release]
@@ -137,7 +148,24 @@ def _questions(asked: argparse.Namespace, catalog: Catalog) -> list[Question]:
             broken += broken_questions(stack, plan, catalog)
     if not shipped:
         raise StackError("verify-engines --stack", "There is no such stack.", "See `fab stacks`.")
-    return [*shipped, *(broken if asked.every else sample(broken))]
+    return [*shipped, *(broken if asked.every else sample(broken)), *_to_newer(asked, catalog)]
+
+
+def _to_newer(asked: argparse.Namespace, catalog: Catalog) -> list[Question]:
+    """The same of releases that no stack pins, with fewer damaged commands and one for each row of combinations."""
+    found: list[Question] = []
+    for engine, version in newer_releases():
+        if asked.release and f"{engine}-{version}" not in asked.release:
+            continue
+        plans = dict(moved_plans(catalog, engine, version, asked.stack))
+        found += shipped_elsewhere(plans, catalog)
+        if not asked.stack and not asked.shipped:
+            broken = list(broken_elsewhere(plans, catalog))
+            found += [
+                *(broken if asked.every else thin_sample(broken)),
+                *row_commands(plans, catalog),
+            ]
+    return found
 
 
 def _asked_of(questions: Sequence[Question], catalog: Catalog, asked: argparse.Namespace) -> Record:
@@ -157,7 +185,7 @@ def _below(question: Question, catalog: Catalog) -> tuple[str, str] | None:
     """Package and version that a plugin sits on; None of what sits on nothing."""
     if question.package not in _SITS_ON:
         return None
-    base = catalog.release(question.package, question.version).base_version
+    base = read_release(catalog, question.package, question.version).base_version
     return None if base is None else (_SITS_ON[question.package], base)
 
 

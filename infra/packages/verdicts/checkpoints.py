@@ -68,6 +68,16 @@ _VISION: Mapping[str, object] = {
     "vt_num_attention_heads": 16,
     "vt_num_hidden_layers": 27,
 }
+# What vLLM's own processor of their pictures reads of preprocessor_config.json when it configures itself, from 0.33 on.
+_PICTURES: Mapping[str, object] = {
+    "media_proc_cfg": {
+        "image_mean": [0.5, 0.5, 0.5],
+        "image_std": [0.5, 0.5, 0.5],
+        "merge_kernel_size": 2,
+        "patch_size": 14,
+        "temporal_merge_kernel_size": 4,
+    }
+}
 _UNQUANTIZED = [
     "lm_head",
     "re:.*self_attn.*",
@@ -203,6 +213,8 @@ def checkpoint_files(checkpoint: Checkpoint) -> dict[str, str]:
     files = {"config.json": _text(config)}
     files["tokenizer.json"] = _text(_TOKENIZER)
     files["tokenizer_config.json"] = _text({"tokenizer_class": "PreTrainedTokenizerFast"})
+    if checkpoint.shape is not None and checkpoint.shape.vision is not None:
+        files["preprocessor_config.json"] = _text(_PICTURES)
     if "auto_map" in config:
         files[_REMOTE_CODE] = _REMOTE_TEXT
     if checkpoint.quantization == "nvfp4":

@@ -6,6 +6,7 @@ What asks a driver (torch's CUDA calls, nvidia-smi, rocminfo) is answered by the
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import types
 from typing import Any
@@ -27,6 +28,8 @@ _ABSENT = (
     "torch_memory_saver",
     "torchao",
 )
+_LAST_STEP = "_launch_scheduler_processes"  # what needs accelerators begins there
+_TEMPLATES = ("sglang.srt.managers.template_manager", "sglang.srt.parser.template_manager")
 _PROGRAM_WORDS = 3  # python -m sglang.launch_server
 
 
@@ -49,15 +52,17 @@ def speak(document: dict[str, Any], interview: Interview) -> None:
         interview.level = "checks"
         check(server_args)
 
-    def stop(*, server_args: Any, **_: Any) -> None:
-        if server_args.node_rank == 0:
-            _load_templates(server_args)
+    def stop(*words: Any, server_args: Any = None, **_: Any) -> None:
+        arguments_of = words[0] if server_args is None else server_args
+        if arguments_of.node_rank == 0:
+            _load_templates(arguments_of)
         raise Reached
 
     arguments.ServerArgs.from_cli_args = build_next
     arguments.ServerArgs.check_server_args = check_next
     engine.assert_pkg_version = lambda *_: None
-    engine._launch_scheduler_processes = stop  # noqa: SLF001 - what needs accelerators begins there
+    where = engine if hasattr(engine, _LAST_STEP) else engine.Engine  # from 0.5.10 on
+    setattr(where, _LAST_STEP, staticmethod(stop))
     bind_anywhere()
     argv = interview.next_command()["argv"]
     sys.argv = ["launch_server.py", *argv[_PROGRAM_WORDS:]]
@@ -67,7 +72,8 @@ def speak(document: dict[str, Any], interview: Interview) -> None:
 def _load_templates(server_args: Any) -> None:
     """What node 0 does beside its schedulers, as far as no tokenizer is needed."""
     if server_args.chat_template:
-        templates: Any = importlib.import_module("sglang.srt.managers.template_manager")
+        found = next(name for name in _TEMPLATES if importlib.util.find_spec(name) is not None)
+        templates: Any = importlib.import_module(found)
         tokenizer = types.SimpleNamespace(tokenizer=None)
         templates.TemplateManager().load_chat_template(
             tokenizer, server_args.chat_template, server_args.model_path

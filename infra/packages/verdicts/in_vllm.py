@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from infra.packages.standins import StandIn, StandInModule
@@ -80,8 +81,19 @@ def _let_operators_be_there() -> None:
     operators.__class__ = type("Operators", (type(operators),), {"__getattr__": found})
 
 
+def _let_kernels_be_compiled() -> None:
+    """Where no device is, vLLM has a stand-in of triton that takes no configurations; an image has triton."""
+    kernels: Any = importlib.import_module("vllm.triton_utils")
+    if not kernels.HAS_TRITON:
+        kernels.triton.Config = StandIn
+    decides: Any = importlib.import_module("vllm.config.vllm")
+    if hasattr(decides, "HAS_TRITON"):  # from 0.26 on: which model runner there is
+        decides.HAS_TRITON = True
+
+
 def know_models() -> None:
     """Look at the models' classes here: by itself vLLM does so in a process that would find no device."""
+    _let_kernels_be_compiled()
     registry: Any = importlib.import_module("vllm.model_executor.models.registry")
     registry._run_in_subprocess = lambda look: look()  # noqa: SLF001 - vLLM's name for it
     for name in _ARCHITECTURES:
@@ -118,13 +130,19 @@ def serve(interview: Interview) -> None:
 
 def _configure_first_child_of_a_supervisor(arguments: Any) -> None:
     """A multi-port supervisor starts a server for each local rank: the first one is configured in its place."""
-    try:
-        supervisor: Any = importlib.import_module("vllm.entrypoints.openai.dp_supervisor")
-    except ModuleNotFoundError:  # before 0.22
+    entrypoints: Any = importlib.import_module("vllm.entrypoints")
+    found = [
+        name
+        for name in ("openai", "launchers")
+        if (Path(entrypoints.__path__[0]) / name / "dp_supervisor.py").is_file()
+    ]
+    if not found:  # before 0.22
         return
+    supervisor: Any = importlib.import_module(f"vllm.entrypoints.{found[0]}.dp_supervisor")
 
     async def run(self: Any) -> None:
-        os.environ.update(supervisor._build_vllm_dp_server_env(self.args, 0))  # noqa: SLF001 - vLLM's
+        if hasattr(supervisor, "_build_vllm_dp_server_env"):  # up to 0.27: then by --device-ids
+            os.environ.update(supervisor._build_vllm_dp_server_env(self.args, 0))  # noqa: SLF001 - vLLM's
         child = supervisor._build_vllm_dp_server_args(self.args, 0)  # noqa: SLF001 - vLLM's
         arguments.AsyncEngineArgs.from_cli_args(child).create_engine_config()
 

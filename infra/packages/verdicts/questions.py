@@ -128,6 +128,14 @@ def sample(questions: Iterable[Question]) -> tuple[Question, ...]:
     return tuple(sorted(found, key=lambda question: (question.release, question.key)))
 
 
+def thin_sample(questions: Iterable[Question]) -> tuple[Question, ...]:
+    """One damaged command of each flag and variable of a release, of whatever kind; the same in every run."""
+    found: dict[object, Question] = {}
+    for question in sorted(questions, key=lambda question: (question.digest, question.key)):
+        found.setdefault((question.release, question.subject), question)
+    return tuple(sorted(found.values(), key=lambda question: (question.release, question.key)))
+
+
 def named_checkpoints(questions: Iterable[Question], catalog: Catalog) -> tuple[str, ...]:
     """The checkpoints of the catalogue that any of these commands names by their folder."""
     words = {(question.weights_path, word) for question in questions for word in question.argv}

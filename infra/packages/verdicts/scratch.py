@@ -25,11 +25,13 @@ _LEFT_OUT = (
     "flashinfer-cubin",
     "flashinfer-python",
     "humming-kernels",
+    "instanttensor",
     "modelscope",
     "nvidia-cudnn-frontend",
     "nvidia-cutlass-dsl",
     "opencv-python-headless",
     "outlines",
+    "pynvvideocodec",
     "quack-kernels",
     "ray",
     "sgl-kernel",
@@ -45,6 +47,8 @@ _LEFT_OUT = (
 )
 # One torch for every release: none of it computes here, and it is most of what has to be downloaded.
 _TORCH = ("torch==2.11.0", "torchvision==0.26.0")
+# Any of it will do: a release asks for one that its registry has taken back.
+_ANY = ("certifi",)
 # What SGLang has by way of packages that are left out.
 _ALSO = ("dill",)
 _TORCH_DAY = "2026-03-24"
@@ -161,7 +165,7 @@ def requirements_of(package: Path) -> tuple[str, ...]:
 def _environment(folder: Path, needs: Needs, whose: str, say: Say) -> Path:
     """The interpreter of an environment with what a release needs; installed once."""
     python, done = folder / "bin" / "python", folder / "installed.txt"
-    wanted = "\n".join([*needs.requirements, needs.before, *_ALSO, *_TORCH, *_LEFT_OUT])
+    wanted = "\n".join([*needs.requirements, needs.before, *_ALSO, *_TORCH, *_ANY, *_LEFT_OUT])
     if done.is_file() and done.read_text(encoding="utf-8") == wanted:
         return python
     say(f"{whose}: installing what it needs")
@@ -170,7 +174,7 @@ def _environment(folder: Path, needs: Needs, whose: str, say: Say) -> Path:
     listed, other = folder / "needs.txt", folder / "other.txt"
     listed.write_text("\n".join([*needs.requirements, *_ALSO]) + "\n", encoding="utf-8")
     left_out = [f"{name} ; python_version < '3'" for name in _LEFT_OUT]
-    other.write_text("\n".join([*_TORCH, *left_out]) + "\n", encoding="utf-8")
+    other.write_text("\n".join([*_TORCH, *_ANY, *left_out]) + "\n", encoding="utf-8")
     words = ["pip", "install", "--quiet", "--python", str(python), "--overrides", str(other)]
     _uv([*words, "--exclude-newer", needs.before, "-r", str(listed)], whose)
     done.write_text(wanted, encoding="utf-8")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .catalogue import catalogue_folder
+from .checkpoint import Checkpoint
 from .command_line import Arguments
 from .failures import Failed, invalid
 from .parallel import Version
@@ -23,6 +24,7 @@ ONES = frozenset(
         "attention-data-parallel-size",
     }
 )  # fmt: skip
+ANY_CASE = frozenset({"speculative-algorithm"})  # SGLang reads its value so
 TIMES = " * "  # between settings whose values are multiplied
 # Destinations of SGLang that are not the flag's longest spelling.
 SHORT = {
@@ -67,12 +69,12 @@ def check_combinations(
             raise Failed(row["kind"], says, row.get("process", configures))
 
 
-def settings_of(args: Arguments, environ: dict[str, str], *, is_mla: bool) -> Look:
-    """Return what looks a setting up: a flag, a key in a JSON flag behind a dot, or a variable behind ``env.``."""
+def settings_of(args: Arguments, environ: dict[str, str], checkpoint: Checkpoint) -> Look:
+    """Return what looks a setting up: a flag, a key in a JSON flag behind a dot, ``env.`` or ``model.`` and a name."""
 
     def look(name: str) -> Any:
-        if name == "model.is_mla":
-            return is_mla
+        if name.startswith("model."):
+            return {"is_mla": checkpoint.is_mla, "architecture": checkpoint.architecture}[name[6:]]
         if name.startswith("env."):
             return environ.get(name[4:])
         flag, *keys = name.split(".")
@@ -112,6 +114,8 @@ def _value(name: str, look: Look) -> Any:
         sizes = [_number(_value(each, look)) for each in name.split(TIMES)]
         return None if None in sizes else math.prod(sizes)
     value = look(name)
+    if name in ANY_CASE and isinstance(value, str):
+        return value.upper()
     return 1 if value is None and name in ONES else value
 
 

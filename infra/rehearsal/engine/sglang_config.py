@@ -65,7 +65,9 @@ def _grammar(_folder: str, version: str, program: str, usage: str) -> Grammar:
     return Grammar(flags, None, program=program, usage=usage)
 
 
-def configure(args: Arguments, release: Release, world: World) -> tuple[Settings, Node]:
+def configure(
+    args: Arguments, release: Release, world: World, environ: dict[str, str]
+) -> tuple[Settings, Node]:
     """Return the settings of this process.
 
     Raises:
@@ -82,7 +84,7 @@ def configure(args: Arguments, release: Release, world: World) -> tuple[Settings
             "config.json file",
             process="",
         )
-    checkpoint = read_checkpoint(path, dict(os.environ))
+    checkpoint = read_checkpoint(path, environ)
     node = _node(args)
     tensor = _either(args, "tp_size", "tensor_parallel_size")
     pipeline = _either(args, "pp_size", "pipeline_parallel_size")
@@ -91,7 +93,7 @@ def configure(args: Arguments, release: Release, world: World) -> tuple[Settings
     check_attention(args, version, world)
     _check_speculation(args)
     _check_disaggregation(args, node, tensor)
-    look = settings_of(args, dict(os.environ), is_mla=checkpoint.is_mla)
+    look = settings_of(args, environ, checkpoint)
     check_combinations("sglang", "sglang", version, look, configures="")
     _check_model(args, checkpoint, world, tensor)
     if ":" in served:

@@ -49,7 +49,7 @@ def run_sglang(program: str, argv: list[str], release: Release, environ: dict[st
     """
     args = parse_arguments(argv, program, release)
     world = read_world(environ)
-    settings, node = configure(args, release, world)
+    settings, node = configure(args, release, world, dict(os.environ))
     server = Server((settings, node), args, world)
     try:
         server.run()

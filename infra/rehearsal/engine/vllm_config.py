@@ -127,7 +127,7 @@ def configure(
     check_optimisation(args)
     check_executor(args)
     ascend_config.check_additional(args)
-    look = settings_of(args, environ, is_mla=checkpoint.is_mla)
+    look = settings_of(args, environ, checkpoint)
     check_combinations("vllm", release.engine, version, look)
     if release.engine == "vllm-ascend":
         view = ascend_config.View(args, place, kv, checkpoint, environ)

@@ -52,7 +52,7 @@ def configured(
     release = _release(plan)
     if program != "vllm":
         args = sglang_config.parse_arguments(arguments, program, release)
-        settings, _ = sglang_config.configure(args, release, world)
+        settings, _ = sglang_config.configure(args, release, world, dict(process.env))
         return sglang_config.fit(settings, world), []
     args, _ = vllm_config.parse_arguments(arguments, release)
     settings, warnings = vllm_config.configure(args, release, world, dict(process.env))

@@ -31,7 +31,7 @@ def configure_vllm(
 def configure_sglang(text: str, release: Release, world: World) -> Settings:
     """Parse and configure an SGLang server."""
     args = sglang_config.parse_arguments(shlex.split(text), "launch_server.py", release)
-    settings, _ = sglang_config.configure(args, release, world)
+    settings, _ = sglang_config.configure(args, release, world, {})
     return sglang_config.fit(settings, world)
 
 
