@@ -63,7 +63,7 @@ class Deployment:
         say: where lines about the work go.
         nonce: new for every run.
         spares: hosts of the fleet that the plan does not use; an earlier release may have.
-        decided: called when nothing speaks against bringing it up any more, before anything is changed.
+        decided: called when nothing speaks against what is to be done with it any more, before anything is changed.
         leaving: hosts of the fleet that are cleared before the plan's are written.
         forces: checks that the operator overrules, by name.
         declared: the inventory's entries of the plan's hosts, by the plan's names; {} where none are at hand.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.errors import HostsFailed, PrerequisiteError
+from infra.launch.answering import AnsweringFleet, read_each
 from infra.launch.deployment import Deployment, Pace
 from infra.launch.fleet import Report, ask_all, ask_until_known, reports_along, rows_of
 from infra.launch.handover import Look, look_at, look_requests, read_look, take_back
-from infra.launch.preflight.gate import Gate, refuse_unfit
+from infra.launch.preflight.gate import Gate, refuse_silent, refuse_unfit
 from infra.launch.preflight.waves import beside, look
 from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import Replacement, plan_replacement
@@ -98,13 +99,17 @@ def judge_hosts(
     """
     gate = gate or Gate()
     states = state_checks(deployment, secrets)
-    looked = look(deployment, gate.catalog, "light", gate.recorded, states=states)
+    answering = AnsweringFleet(deployment.fleet, looks_again=False)
+    asking = replace(deployment, fleet=answering)
+    looked = look(asking, gate.catalog, "light", gate.recorded, states=states)
     reports = looked.states
     found = {host: rows_of(report, "items") for host, report in reports.items()}
-    records = {host: records_of(host, report) for host, report in reports.items()}
-    refuse_shared(deployment.plan, records)
+    records = read_each(answering, reports, records_of)
     stack = deployment.plan.stack
     own = {host: stacks[stack] for host, stacks in records.items() if stack in stacks}
+    scene = beside(looked.scene, looked.scene.running, own)
+    refuse_silent(deployment, replace(scene, away=answering.away), tunes=tunes)
+    refuse_shared(deployment.plan, records)
     replacement = plan_replacement(deployment, own, reports)
     running = running_units(deployment, own, looked.units)
     if not replaces:

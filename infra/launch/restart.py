@@ -70,6 +70,7 @@ def restart(
     look = look_at(deployment)
     _refuse_unwatched(deployment, look)
     _say_what_is_lost(deployment, chosen, selection)
+    deployment.decided()
     router = draining(deployment)
     if router is not None:
         known = groups_of(deployment.plan)

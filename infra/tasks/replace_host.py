@@ -25,6 +25,7 @@ from infra.tasks.recorded_facts import recorded_facts
 from infra.tasks.recorded_hosts import holding_lease, open_fleet
 from infra.tasks.stack_options import chosen_stack
 from infra.tasks.status import status_table
+from infra.tasks.unfinished import Begun, tell_unfinished
 from infra.tasks.up import client_url, served_rows
 from infra.tasks.whole_file import write_whole
 
@@ -70,8 +71,14 @@ def _carry_out(
         ) as fleet,
     ):
         deployment, secrets = make_deployment(compiled, catalog, fleet, output)
+        begun = Begun()
+
+        def decided() -> None:
+            write()
+            begun()
+
         deployment = replace(
-            deployment, leaving=(leaving,), forces=options.words("force"), decided=write
+            deployment, leaving=(leaving,), forces=options.words("force"), decided=decided
         )
         try:
             served = bring_up(
@@ -81,7 +88,10 @@ def _carry_out(
                 replaces=True,
                 gate=Gate(catalog=catalog, recorded=recorded),
             )
-        except (HostsFailed, NotReady, KeyboardInterrupt):
+        except (HostsFailed, NotReady) as error:
+            output.message(_state_of(edit, same_choice(options)))
+            return tell_unfinished(deployment, output, error, has_begun=begun.is_so)
+        except KeyboardInterrupt:
             output.message(_state_of(edit, same_choice(options)))
             raise
     rows = served_rows(deployment, served)

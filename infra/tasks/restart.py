@@ -17,7 +17,7 @@ from infra.remote.failures import HostFailure
 from infra.tasks.choice import needed_inventory, same_choice
 from infra.tasks.chosen_release import ChosenRelease, kept_release
 from infra.tasks.options import Options
-from infra.tasks.output import Output, failure_document, with_failures
+from infra.tasks.output import Output, with_failures
 from infra.tasks.reached_hosts import deployment_of
 from infra.tasks.recorded_hosts import (
     holding_lease,
@@ -26,6 +26,7 @@ from infra.tasks.recorded_hosts import (
     refuse_other_forces,
 )
 from infra.tasks.status import group_words, status_table
+from infra.tasks.unfinished import Begun, tell_unfinished
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
 MOST_DIGITS = 9  # of thousands Python makes no number
@@ -47,16 +48,12 @@ def run(options: Options, output: Output) -> int:
     ):
         limits = Limits() if ready_s is None else Limits(ready_s=ready_s)
         deployment, _ = deployment_of(chosen.placed, catalog, fleet, output)
-        deployment = replace(deployment, limits=limits)
+        begun = Begun()
+        deployment = replace(deployment, limits=limits, decided=begun)
         try:
             restart(deployment, selection, f"{this_owner().operator} asked for it", away)
-        except NotReady as error:
-            rows = observe(fleet, hosts, stack, timeout_s=limits.ask_s)
-            document = {**status_document(stack, rows), "ok": False}
-            output.document({**document, "errors": failure_document(error)["errors"]})
-            output.data(status_table(rows))
-            output.message(output.toned(str(error), "bad"))
-            return error.exit_code
+        except (NotReady, HostsFailed) as error:
+            return tell_unfinished(deployment, output, error, has_begun=begun.is_so)
         except KeyboardInterrupt:
             output.message(
                 "What had begun to restart goes on: the hosts start such a group again by themselves. "

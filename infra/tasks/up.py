@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from infra.catalog.load import Catalog
-from infra.errors import NotReady
+from infra.errors import HostsFailed, NotReady
 from infra.launch.bring_up import Served, bring_up
 from infra.launch.deployment import Deployment
-from infra.launch.observation import ProcessStatus, observe, status_document, status_row
+from infra.launch.observation import ProcessStatus, status_document, status_row
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
 from infra.tasks.choice import same_choice
 from infra.tasks.chosen_release import chosen_release
 from infra.tasks.options import Options
-from infra.tasks.output import Output, failure_document
+from infra.tasks.output import Output
 from infra.tasks.reached_hosts import deployment_of
 from infra.tasks.recorded_facts import recorded_facts
 from infra.tasks.recorded_hosts import holding_lease, open_fleet
 from infra.tasks.status import status_table
+from infra.tasks.unfinished import Begun, tell_unfinished
 
 
 def run(options: Options, output: Output) -> int:
@@ -32,7 +33,8 @@ def run(options: Options, output: Output) -> int:
         holding_lease(options, "fab up", opened, chosen.plan.stack, tuple(chosen.hosts)) as fleet,
     ):
         deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
-        deployment = replace(deployment, spares=tuple(chosen.spares), forces=forces)
+        begun = Begun()
+        deployment = replace(deployment, spares=tuple(chosen.spares), forces=forces, decided=begun)
         if ready_s is not None:
             deployment = replace(deployment, limits=replace(deployment.limits, ready_s=ready_s))
         replaces = options.is_on("replace") or options.text("release") is not None
@@ -44,8 +46,8 @@ def run(options: Options, output: Output) -> int:
                 replaces=replaces,
                 gate=Gate(catalog=catalog, recorded=recorded),
             )
-        except NotReady as error:
-            return _not_ready(deployment, output, error)
+        except (NotReady, HostsFailed) as error:
+            return tell_unfinished(deployment, output, error, has_begun=begun.is_so)
         except KeyboardInterrupt:
             again = same_choice(options)
             output.message(
@@ -81,15 +83,3 @@ def client_url(deployment: Deployment) -> str:
     """Where clients go: the router, or the only endpoint."""
     router = deployment.endpoints.router
     return str(router.endpoint) if router is not None else deployment.endpoints.ranks[0].url
-
-
-def _not_ready(deployment: Deployment, output: Output, error: NotReady) -> int:
-    """What there is, and why it does not serve."""
-    hosts = list(deployment.states)
-    stack = deployment.plan.stack
-    rows = observe(deployment.fleet, hosts, stack, timeout_s=deployment.limits.ask_s)
-    document = status_document(stack, rows)
-    output.document({**document, "ok": False, "errors": failure_document(error)["errors"]})
-    output.data(status_table(rows))
-    output.message(output.toned(str(error), "bad"))
-    return error.exit_code

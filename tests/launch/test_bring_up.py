@@ -481,3 +481,20 @@ def test_a_library_that_cannot_be_preloaded_is_said_and_engines_start(catalog: C
         fleet.wrong_items[host, JEMALLOC_ID] = ("blocked", "it does not exist in the image")
     assert bring_up(deployment, {}, tunes=False).proofs
     assert "unified-0, unified-1: jemalloc: it does not exist in the image" in said
+
+
+def test_a_host_out_of_reach_hides_not_what_blocks_a_start_on_the_others(catalog: Catalog) -> None:
+    deployment, fleet, said = make_deployment(STACK, catalog)
+    fleet.fails["decode-2"] = Unreachable("decode-2", "port 22 refuses connections.", "Start sshd.")
+    weights = next(i.id for i in deployment.states["decode-0"].of_groups("weights"))
+    fleet.wrong_items["decode-0", weights] = ("failed", "its manifest is not there")
+    fleet.wrong_items["prefill-1", weights] = ("failed", "its manifest is not there")
+    with pytest.raises(HostsFailed) as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert [error.where for error in caught.value.each()] == ["decode-2", "prefill-1", "decode-0"]
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "decode-2: port 22 refuses connections. Start sshd."
+    assert lines[1].startswith("prefill-1, decode-0: weights:")
+    assert lines[1].endswith("[weights-staged]")
+    assert "`fab replace-host decode-2 NEW --stack gb200-2p1d`" in said[-1]
+    assert not any(fleet.files.values())

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.catalog.load import Catalog
-from infra.errors import InfraError, PrerequisiteError, StackError
+from infra.errors import HostsFailed, InfraError, PrerequisiteError, StackError
 from infra.inventory.facts_file import RecordedHost
+from infra.launch.answering import names_of
 from infra.launch.deployment import Deployment
+from infra.launch.fleet import all_reports
 from infra.launch.preflight.finding import Finding, Grouped, blocking, grouped, host_names
 from infra.launch.preflight.scene import Scene
 from infra.launch.preflight.table import CHECKS, judge
+from infra.remote.failures import HostFailure, SeveralHostsFailed
 
 # A lease is forced by its own word (launch/lease.py), and is no check of a host.
 OTHER_FORCES = ("lease", "daemon-reload")
@@ -41,9 +44,9 @@ class NotFit(PrerequisiteError):
         what = f"{sentence(first.finding.observed)} [{first.finding.check}]"
         super().__init__(host_names(first.hosts), what, advice(first.fix))
         self.findings = tuple(findings)
-        self._lines = [finding_line(group) for group in groups]
+        self.lines = tuple(finding_line(group) for group in groups)
         names = " ".join(f"--force {name}" for name in dict.fromkeys(f.check for f in findings))
-        self._lines.append(
+        self._way_past = (
             f"Nothing was changed. `fab preflight --stack {stack}` looks at more; "
             f"`fab up --stack {stack} {names}` goes on all the same."
         )
@@ -57,7 +60,52 @@ class NotFit(PrerequisiteError):
 
     def __str__(self) -> str:
         """One line per finding, and the way past them."""
+        return "\n".join([*self.lines, self._way_past])
+
+
+class NotAllAnswer(HostsFailed):
+    """Hosts that cannot be asked, with what blocks a start on the others."""
+
+    def __init__(self, errors: Mapping[str, InfraError], num_hosts: int, unfit: NotFit) -> None:
+        """Where, what and fix are the first host's; the text lists all."""
+        first = next(iter(errors.values()))
+        super().__init__(first.where, first.what, first.fix)
+        failures = [HostFailure(host, error) for host, error in errors.items()]
+        alone = str(first) if len(errors) == 1 else str(SeveralHostsFailed(failures, num_hosts))
+        self._errors = (*errors.values(), *unfit.each())
+        self._lines = (alone, *unfit.lines)
+
+    def each(self) -> tuple[InfraError, ...]:
+        """One failure per host and per finding, for `--json`."""
+        return self._errors
+
+    def __str__(self) -> str:
+        """The hosts, then one line per finding."""
         return "\n".join(self._lines)
+
+
+def refuse_silent(deployment: Deployment, scene: Scene, *, tunes: bool) -> None:
+    """Refuse the start when a host cannot be asked, and say what blocks it on the others.
+
+    Args:
+        deployment: the plan and its hosts.
+        scene: the hosts as they were found.
+        tunes: whether tuning follows, which brings about what its items lack.
+
+    Raises:
+        HostsFailed: a host is away; `NotAllAnswer` where something blocks others.
+    """
+    if not scene.away:
+        return
+    stack, first = deployment.plan.stack, next(iter(scene.away))
+    deployment.say(
+        f"{names_of(scene.away)} cannot be asked, so nothing is changed. `fab preflight --stack {stack}` judges the "
+        f"others; `fab replace-host {first} NEW --stack {stack}` puts another machine in the place of one that is gone."
+    )
+    refused = blocking(_judged(scene, tunes=tunes), deployment.forces)
+    if refused:
+        raise NotAllAnswer(scene.away, len(deployment.states), NotFit(stack, refused))
+    all_reports(scene.away)
 
 
 def refuse_unfit(deployment: Deployment, scene: Scene, *, tunes: bool) -> None:
@@ -71,8 +119,7 @@ def refuse_unfit(deployment: Deployment, scene: Scene, *, tunes: bool) -> None:
     Raises:
         NotFit: a check blocks and is not forced.
     """
-    mended = (NEEDS_TUNING,) if tunes else ()
-    found = [finding for finding in judge(scene) if finding.check not in mended]
+    found = _judged(scene, tunes=tunes)
     refused = blocking(found, deployment.forces)
     if refused:
         raise NotFit(deployment.plan.stack, refused)
@@ -91,6 +138,11 @@ def refuse_unknown_checks(forces: Iterable[str]) -> None:
                 [*OTHER_FORCES, *(n for n, c in CHECKS.items() if c.depth == "light")]
             )
             raise StackError(f"--force {name}", "There is no such check.", f"Known are {known}.")
+
+
+def _judged(scene: Scene, *, tunes: bool) -> list[Finding]:
+    mended = (NEEDS_TUNING,) if tunes else ()
+    return [finding for finding in judge(scene) if finding.check not in mended]
 
 
 def finding_line(group: Grouped) -> str:
