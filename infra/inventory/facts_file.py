@@ -174,4 +174,4 @@ def _recorded(path: Path, name: str, entry: object) -> RecordedHost:
 
 
 def _unreadable(path: Path, what: str) -> StackError:
-    return StackError(str(path), what, "Remove it, or write it again with `fab facts`.")
+    return StackError(str(path), what, "Remove it; `fab facts` then writes it again.")

@@ -106,11 +106,17 @@ class _Serving:
 
     Args:
         silent: what gave no answer, or cannot: it is not waited for again.
+        hosts: the host of each process.
     """
 
     deployment: Deployment
     timeout_s: float
     silent: dict[str, str] = field(default_factory=dict)
+    hosts: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Note once where everybody is."""
+        self.hosts = {each.id: each.host for each in self.deployment.plan.processes}
 
     def check_units(self) -> list[Check]:
         """A check for each process that has ended, or of which nothing is known.
@@ -216,9 +222,8 @@ class _Serving:
 
     def _why_unknown(self, process: str) -> str | None:
         """Why nothing is known of a process, None where its host answers."""
-        hosts = {each.id: each.host for each in self.deployment.plan.processes}
-        is_away = hosts[process] in away_of(self.deployment.fleet)
-        return _not_known(hosts[process]) if is_away else None
+        host = self.hosts[process]
+        return _not_known(host) if host in away_of(self.deployment.fleet) else None
 
     def _why_unknown_rank(
         self, rank: RankEndpoint, pairs: Mapping[RankEndpoint, RankEndpoint]
