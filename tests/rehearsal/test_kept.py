@@ -14,7 +14,8 @@ PROGRAMS = Path(FAB).parent
 STACK = """\
 extends: gb200-2p1d
 platform: existing-hosts
-roles: {prefill: {replicas: 1}, decode: {data_parallel: 4}}
+roles: {prefill: {replicas: 1, data_parallel: 2}, decode: {data_parallel: 2}}
+defaults: {tensor_parallel: 2}
 """
 
 
@@ -35,7 +36,7 @@ def test_a_kept_rehearsal_is_used_from_outside_and_ended(shell: Shell, tmp_path:
 
     status = shell.fab("status", *of_it, "--json")
     assert status.code == 0, status.err
-    assert len(status.document["processes"]) == 8
+    assert len(status.document["processes"]) == 4
     assert all(process["ready"] for process in status.document["processes"])
     assert status.document["router"]["ready"] is True
 
@@ -43,7 +44,7 @@ def test_a_kept_rehearsal_is_used_from_outside_and_ended(shell: Shell, tmp_path:
     assert verified.code == 0, verified.err
     assert not any(check["ok"] is False for check in verified.document["checks"])
 
-    logs = shell.fab("logs", *of_it, "--rank", "decode-0/3")
+    logs = shell.fab("logs", *of_it, "--rank", "decode-0/1")
     assert logs.code == 0, logs.err
     assert "Application startup complete" in logs.out
 
