@@ -20,6 +20,8 @@ from infra.plan.process import Plan
 # The newest of each engine, and what stands between it and the pinned one as far as it was asked; oldest first.
 NEWER: Mapping[str, tuple[str, ...]] = {
     "sglang": ("0.5.23",),
+    "vllm": ("0.33.0",),
+    "vllm-ascend": ("0.26.0rc1",),
 }
 
 
@@ -35,8 +37,8 @@ def moved_plans(
 ) -> Iterator[tuple[str, Plan]]:
     """(stack, plan) of every stack of the engine that pins another release, or of those that are named.
 
-    A release that the catalogue has the package of and no images has no commands of its own: it is asked about those
-    of the last one before it that has.
+    Left out are stacks on devices that the release does not run on. A release that the catalogue has the package of and
+    no images has no commands of its own: it is asked about those of the last one before it that has.
 
     Raises:
         ProblemsFound: a stack cannot be compiled for the release.
@@ -46,8 +48,10 @@ def moved_plans(
     for path in stack_files():
         if wanted and path.stem not in wanted:
             continue
-        pinned = compile_file(str(path), catalog=catalog).plan.engine
-        if pinned.name == engine and pinned.version != version:
+        pinned = compile_file(str(path), catalog=catalog).plan
+        vendors = {catalog.accelerator(host.accelerator).vendor for host in pinned.hosts}
+        is_elsewhere = pinned.engine.name == engine and pinned.engine.version != version
+        if is_elsewhere and vendors <= {*read_release(catalog, engine, version).vendors}:
             sets = (f"engine.version={deployable}",)
             plan = compile_file(str(path), catalog=catalog, sets=sets).plan
             yield path.stem, replace(plan, engine=replace(plan.engine, version=version))
