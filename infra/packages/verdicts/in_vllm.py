@@ -87,7 +87,7 @@ def _let_kernels_be_compiled() -> None:
     if not kernels.HAS_TRITON:
         kernels.triton.Config = StandIn
     decides: Any = importlib.import_module("vllm.config.vllm")
-    if hasattr(decides, "HAS_TRITON"):  # from 0.26 on: which model runner there is
+    if hasattr(decides, "HAS_TRITON"):  # which model runner there is
         decides.HAS_TRITON = True
 
 
