@@ -222,7 +222,7 @@ def aiter_heads(view: PlanView) -> Iterator[Finding]:
     for process in view.variants:
         if view.accelerators[process.host].vendor != "amd":
             continue
-        tensor = view.size(process, "tensor-parallel-size")
+        tensor = view.attention_tensor(process)
         heads = shape.num_attention_heads // tensor
         uses_aiter = (
             process.env.get("VLLM_ROCM_USE_AITER") == "1"
@@ -243,7 +243,7 @@ def aiter_heads(view: PlanView) -> Iterator[Finding]:
             what = (
                 f"TP={tensor} gives {heads} heads per device; SGLang on AMD needs a multiple of 16."
             )
-            fix = "Use tensor_parallel: 4 or less."
+            fix = "Use tensor_parallel: 4 or less, or data-parallel attention."
             yield Finding(
                 field=f"roles.{process.role}.tensor_parallel",
                 what=what,

@@ -68,20 +68,25 @@ def _sizes(view: PlanView, process: Process) -> dict[str, int]:
 
 
 def heads_divisible(view: PlanView) -> Iterator[Finding]:
-    """Attention heads are split evenly over tensor-parallel ranks."""
+    """Attention heads are split evenly over the tensor-parallel ranks that share them."""
     shape = view.checkpoint.shape if view.checkpoint else None
     if shape is None or view.checkpoint is None:
         return
     heads = shape.num_attention_heads
     for process in view.variants:
         tensor = view.size(process, "tensor-parallel-size")
-        if heads % tensor:
+        sharing = view.attention_tensor(process)
+        if heads % sharing:
             allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
-            what = f"{tensor} does not divide {heads} attention heads ({view.checkpoint.id})."
+            what = f"{sharing} does not divide {heads} attention heads ({view.checkpoint.id})."
+            fix = f"Use one of {allowed}."
+            if sharing != tensor:
+                what = f"{tensor} devices for {tensor // sharing} attention ranks: {what}"
+                fix = f"Use a tensor_parallel that is one of {allowed} times data_parallel."
             yield Finding(
                 field=f"roles.{process.role}.tensor_parallel",
                 what=what,
-                fix=f"Use one of {allowed}.",
+                fix=fix,
                 process=process.id,
             )
 

@@ -212,6 +212,13 @@ class PlanView:
         value = as_int(self.flags(process).get(name), default)
         return max(value, 1) if default == 1 else value
 
+    def attention_tensor(self, process: Process) -> int:
+        """Over how many devices attention is split: SGLang's data-parallel attention has a copy for each of its ranks."""
+        tensor = self.size(process, "tensor-parallel-size")
+        if not self.flags(process).get("enable-dp-attention"):
+            return tensor
+        return max(tensor // self.size(process, "data-parallel-size"), 1)
+
     def kv_config(self, process: Process) -> Mapping[str, object]:
         """The map of vLLM's `--kv-transfer-config`."""
         return as_map(self.flags(process).get("kv-transfer-config"))

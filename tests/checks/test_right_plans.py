@@ -54,6 +54,21 @@ def test_sglang_takes_two_kinds_of_files_alone(template: str) -> None:
     assert "chat-template" in found
 
 
+@pytest.mark.parametrize(("tensor", "data"), [("96", "96"), ("48", "12"), ("192", "3")])
+def test_sglangs_attention_ranks_have_all_heads_of_their_own(tensor: str, data: str) -> None:
+    edits = (flag("unified-0/0", "--tp-size", tensor), flag("unified-0/0", "--dp-size", data))
+    assert "heads-divisible" not in rules_of("sglang-dp-attention", *edits)
+    alone = rules_of("sglang-dp-attention", *edits, flag("unified-0/0", "--enable-dp-attention", None))
+    assert "heads-divisible" in alone
+
+
+def test_aiter_counts_the_heads_of_an_attention_rank() -> None:
+    on_amd = PlanEdit(host="unified-0", field="accelerator", value="mi355x")
+    assert "aiter-heads" not in rules_of("sglang-dp-attention", on_amd)
+    alone = flag("unified-0/0", "--enable-dp-attention", None)
+    assert "aiter-heads" in rules_of("sglang-dp-attention", on_amd, alone)
+
+
 def served(role: str, *names: str) -> PlanEdit:
     """Names of every process of a role; none removes the flag."""
     return PlanEdit(process=f"{role}/*", flag=NAME, value=list(names) or None)

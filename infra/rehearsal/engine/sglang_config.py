@@ -95,7 +95,8 @@ def configure(
     _check_disaggregation(args, node, tensor)
     look = settings_of(args, environ, checkpoint)
     check_combinations("sglang", "sglang", version, look, configures="")
-    _check_model(args, checkpoint, world, tensor)
+    _check_context(args, tensor)
+    _check_model(args, checkpoint, world, _attention_tensor(node, tensor))
     if ":" in served:
         raise assertion(
             "served_model_name cannot contain a colon (':') character. The colon is reserved for the "
@@ -246,6 +247,21 @@ def _check_infiniband(text: str | None) -> None:
         raise Failed("ValueError", message, "")
 
 
+def _check_context(args: Arguments, tensor: int) -> None:
+    context = int(args["dcp_size"] or 1)  # since 0.5.16; srt/distributed/parallel_state.py
+    if tensor % context:
+        message = (
+            f"tensor_model_parallel_size ({tensor}) must be divisible by decode_context_parallel_size "
+            f"({context})"
+        )
+        raise Failed("RuntimeError", message, "Scheduler")
+
+
+def _attention_tensor(node: Node, tensor: int) -> int:
+    """Over how many devices attention is split (srt/layers/dp_attention.py compute_dp_attention_world_info)."""
+    return tensor // node.data_parallel if node.has_dp_attention else tensor
+
+
 def _check_model(args: Arguments, checkpoint: Checkpoint, world: World, tensor: int) -> None:
     template = args["chat_template"]
     if template and template not in CHAT_TEMPLATES and not os.path.exists(template):
@@ -254,13 +270,6 @@ def _check_model(args: Arguments, checkpoint: Checkpoint, world: World, tensor: 
             f"Chat template {template} is not a built-in template name or a valid chat template file path.",
             process="",
         )
-    context = int(args["dcp_size"] or 1)  # since 0.5.16; srt/distributed/parallel_state.py
-    if tensor % context:
-        message = (
-            f"tensor_model_parallel_size ({tensor}) must be divisible by decode_context_parallel_size "
-            f"({context})"
-        )
-        raise Failed("RuntimeError", message, "Scheduler")
     per_device = checkpoint.num_heads // max(1, tensor)
     if checkpoint.num_heads % tensor:
         raise Failed(

@@ -33,6 +33,7 @@ def refusal(*args: object, **host: object) -> str:
         "--tp 8 --trust-remote-code --reasoning-parser kimi_k2 --tool-call-parser kimi_k2 --host 0.0.0.0",
         "--tp 8 --dp 8 --enable-dp-attention",
         "--tp 16 --nnodes 2 --node-rank 1 --dist-init-addr 10.0.0.1:20000",
+        "--tp 96 --dp 96 --enable-dp-attention --nnodes 12 --dist-init-addr 10.0.0.1:20000",
         "--tp 8 --disaggregation-mode prefill",
         "--tp 8 --disaggregation-mode decode",
     ],
