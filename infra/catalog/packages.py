@@ -39,6 +39,37 @@ class AttentionBackend(NamedTuple):
     returns_lse: bool
 
 
+class VariableReader(NamedTuple):
+    """What a package takes as the value of an environment variable.
+
+    Args:
+        number: `int` or `float` where it is read as one; "" else.
+        is_switch: whether the number stands for on and off.
+        choices: the words that it may be; () for any.
+        any_case: whether words count in any case.
+        separator: between several words; "" where it is one.
+    """
+
+    number: str
+    is_switch: bool
+    choices: tuple[str, ...]
+    any_case: bool
+    separator: str
+
+    def takes(self, value: str) -> bool:
+        """Whether the package reads a value without an error."""
+        if self.number:
+            return _is_number(value, int if self.number == "int" else float)
+        words = (
+            [word.strip() for word in value.split(self.separator)] if self.separator else [value]
+        )
+        known = {self._folded(choice) for choice in self.choices}
+        return all(self._folded(word) in known for word in words if word or not self.separator)
+
+    def _folded(self, word: str) -> str:
+        return word.lower() if self.any_case else word
+
+
 @dataclass(frozen=True, eq=False)
 class PackageCatalogue:
     """What one release accepts. Equal only to itself; its tables are built when they are asked for.
@@ -94,6 +125,21 @@ class PackageCatalogue:
         return {row["name"]: row.get("default") for row in self.document.get("variables", ())}
 
     @cached_property
+    def variable_readers(self) -> Mapping[str, VariableReader]:
+        """Environment variable → what the package takes as its value; those that may be anything are left out."""
+        return {
+            row["name"]: VariableReader(
+                number=row.get("reads", ""),
+                is_switch=str(row.get("type", "")).startswith("bool"),
+                choices=tuple(row.get("choices", ())),
+                any_case=row.get("any_case", False),
+                separator=row.get("separator", ""),
+            )
+            for row in self.document.get("variables", ())
+            if "reads" in row or "choices" in row
+        }
+
+    @cached_property
     def models(self) -> frozenset[str]:
         """The architectures that the release registers."""
         return frozenset(self.document.get("models", ()))
@@ -115,6 +161,14 @@ class PackageCatalogue:
     @property
     def _rows(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(self.document.get("commands", {}).get(self.command, ()))
+
+
+def _is_number(value: str, kind: type[int | float]) -> bool:
+    try:
+        kind(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _backends(rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, AttentionBackend]:

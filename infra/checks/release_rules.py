@@ -104,6 +104,13 @@ RELEASE_RULES: Mapping[str, Rule] = {
         releases="vllm, vllm-ascend",
         check=surroundings.port_variables_numbers,
     ),
+    "variable-value": Rule(
+        severity="error",
+        source="infra/catalog/packages/; vllm envs.py enable_envs_cache, v1/engine/core.py, "
+        "v1/executor/multiproc_executor.py@0.17.0 to 0.33.0",
+        releases="vllm, vllm-ascend",
+        check=surroundings.variables_readable,
+    ),
     "internal-port": Rule(
         severity="error",
         source="vllm envs.py get_vllm_port@0.22.1; vllm#34199",

@@ -19,6 +19,7 @@ ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
 # Whatever the connector: an engine's core and every worker call enable_envs_cache(), which reads each variable that
 # vLLM knows, and these with int() (v1/engine/core.py, v1/executor/multiproc_executor.py, envs.py@0.17.0 to 0.33.0).
 PORT_VARIABLES = ("VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
+OWN_RULES = (*PORT_VARIABLES, "VLLM_PORT")
 # By family: what its own variables begin with, and what it says of one that it does not know.
 OWN_VARIABLES = {
     "vllm": ("VLLM_", "the engine only warns of it"),
@@ -76,6 +77,28 @@ def port_variables_numbers(view: PlanView) -> Iterator[Finding]:
                 what = f"{name} is {value!r}, and no number: the engine reads it, used or not."
                 field = f"roles.{process.role}.env.{name}"
                 yield Finding(field=field, what=what, fix="Leave it out.", process=process.id)
+
+
+def variables_readable(view: PlanView) -> Iterator[Finding]:
+    """What vLLM reads as a number or one of several words is one: every core reads all variables, used or not."""
+    if view.family != "vllm":
+        return
+    readers = view.catalog.package(view.release.flags_catalogue).variable_readers
+    for process in view.variants:
+        for name, value in process.env.items():
+            reader = readers.get(name)
+            if reader is None or "$" in value or name in OWN_RULES or reader.takes(value):
+                continue
+            release = f"{view.release.engine} {view.release.version}"
+            if reader.number:
+                kind = "whole number" if reader.number == "int" else "number"
+                what = f"{name} is {value!r}, and {release} reads a {kind} there."
+                fix = "Write 1 or 0." if reader.is_switch else f"Write a {kind}."
+            else:
+                what = f"{name} is {value!r}, which {release} does not know."
+                fix = f"Write one of {', '.join(reader.choices)}."
+            field = f"roles.{process.role}.env.{name}"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def interfaces_named(view: PlanView) -> Iterator[Finding]:

@@ -213,7 +213,7 @@ class PlanView:
         return max(value, 1) if default == 1 else value
 
     def attention_tensor(self, process: Process) -> int:
-        """Over how many devices attention is split: SGLang's data-parallel attention has a copy for each of its ranks."""
+        """Over how many devices attention is split: SGLang's attention ranks have a copy each."""
         tensor = self.size(process, "tensor-parallel-size")
         if not self.flags(process).get("enable-dp-attention"):
             return tensor

@@ -13,6 +13,7 @@ from infra.packages.config_classes import class_rows, classes_in, kinds_of, own_
 from infra.packages.flag_rows import flag_rows
 from infra.packages.source_text import listed_variables
 from infra.packages.standins import install
+from infra.packages.variable_readers import taken_values
 
 SERVE, BENCH = "vllm serve", "vllm bench serve"
 # Python's own types say all by themselves; of a flag with another reader the annotation says what it takes.
@@ -52,8 +53,15 @@ def read_vllm(folder: Path) -> dict[str, Any]:
         "attention_backends": attention_backends(folder),
         "mla_prefill_backends": mla_prefill_backends(folder),
         "models": sorted(_of("model_executor.models.registry", "_VLLM_MODELS")),
-        "variables": listed_variables(source / "envs.py", "environment_variables"),
+        "variables": _variables(source),
     }
+
+
+def _variables(source: Path) -> list[dict[str, Any]]:
+    """The rows of the package's table, each with what its reader takes."""
+    taken = taken_values(_of("envs", "environment_variables"))
+    rows = listed_variables(source / "envs.py", "environment_variables")
+    return [row | taken.get(row["name"], {}) for row in rows]
 
 
 def _of(module: str, name: str) -> Any:

@@ -58,7 +58,9 @@ def test_sglang_takes_two_kinds_of_files_alone(template: str) -> None:
 def test_sglangs_attention_ranks_have_all_heads_of_their_own(tensor: str, data: str) -> None:
     edits = (flag("unified-0/0", "--tp-size", tensor), flag("unified-0/0", "--dp-size", data))
     assert "heads-divisible" not in rules_of("sglang-dp-attention", *edits)
-    alone = rules_of("sglang-dp-attention", *edits, flag("unified-0/0", "--enable-dp-attention", None))
+    alone = rules_of(
+        "sglang-dp-attention", *edits, flag("unified-0/0", "--enable-dp-attention", None)
+    )
     assert "heads-divisible" in alone
 
 
@@ -67,6 +69,21 @@ def test_aiter_counts_the_heads_of_an_attention_rank() -> None:
     assert "aiter-heads" not in rules_of("sglang-dp-attention", on_amd)
     alone = flag("unified-0/0", "--enable-dp-attention", None)
     assert "aiter-heads" in rules_of("sglang-dp-attention", on_amd, alone)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VLLM_ROCM_USE_AITER", "True"),  # compared with words, and not read as a number
+        ("VLLM_USE_DEEP_GEMM", " 1 "),
+        ("VLLM_LOG_STATS_INTERVAL", "2.5"),
+        ("VLLM_MM_HASHER_ALGORITHM", "SHA256"),
+        ("VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS", "container, web_search_preview,"),
+    ],
+)
+def test_a_variable_may_be_what_its_reader_takes(name: str, value: str) -> None:
+    edit = PlanEdit(process="unified-0/0", env=name, value=value)
+    assert "variable-value" not in rules_of("h200-tp8", edit)
 
 
 def served(role: str, *names: str) -> PlanEdit:

@@ -12,9 +12,18 @@ VLLM: Mapping[str, str] = {
         from typing import TYPE_CHECKING
         if TYPE_CHECKING:
             VLLM_PORT: int | None = None
+        def one_of(env_name, default, choices, case_sensitive):
+            def _get_validated_env():
+                return choices, case_sensitive, default, env_name
+            return _get_validated_env
         environment_variables = {
             "VLLM_PORT": lambda: os.getenv("VLLM_PORT"),
             "VLLM_PREFIX": lambda: os.getenv("VLLM_PREFIX", "x"),
+            "VLLM_SWITCH": lambda: bool(int(os.getenv("VLLM_SWITCH", "0"))),
+            "VLLM_WORDS": lambda: os.getenv("VLLM_WORDS", "0").lower() in ("true", "1"),
+            "VLLM_SECONDS": lambda: float(os.getenv("VLLM_SECONDS", "1.0")),
+            "VLLM_METHOD": one_of("VLLM_METHOD", "fork", ["spawn", "fork"], False),
+            "VLLM_TOOLS": one_of("VLLM_TOOLS", [], lambda: ["a", "b"], True),
         }
     """,
     "vllm/platforms/__init__.py": "_current_platform = None",

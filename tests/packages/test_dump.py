@@ -140,8 +140,13 @@ def test_vllms_classes_names_models_and_variables_are_read() -> None:
     }
     assert document["models"] == ["KimiK25ForConditionalGeneration"]
     assert document["variables"] == [
+        {"name": "VLLM_METHOD", "choices": ["spawn", "fork"], "any_case": True},
         {"name": "VLLM_PORT", "type": "int | None", "default": "None"},
         {"name": "VLLM_PREFIX", "default": "'x'"},
+        {"name": "VLLM_SECONDS", "default": "'1.0'", "reads": "float"},
+        {"name": "VLLM_SWITCH", "default": "'0'", "reads": "int"},
+        {"name": "VLLM_TOOLS", "choices": ["a", "b"], "separator": ","},
+        {"name": "VLLM_WORDS", "default": "'0'"},
     ]
 
 
@@ -206,7 +211,13 @@ def test_two_dumps_are_equal_byte_for_byte_and_load(tmp_path: Path) -> None:
     assert (package.package, package.version, package.command) == ("vllm", "1.2.3", "vllm serve")
     assert package.flags.by_option["--no-enforce-eager"][1] is False
     assert package.class_defaults["EPLBConfig"] == {"policy": "default", "window_size": 1000}
-    assert package.variables == {"VLLM_PORT": "None", "VLLM_PREFIX": "'x'"}
+    assert (package.variables["VLLM_PORT"], package.variables["VLLM_PREFIX"]) == ("None", "'x'")
+    assert sorted(package.variable_readers) == [
+        "VLLM_METHOD",
+        "VLLM_SECONDS",
+        "VLLM_SWITCH",
+        "VLLM_TOOLS",
+    ]
 
 
 def test_a_default_out_of_a_package_that_is_not_installed_is_refused(tmp_path: Path) -> None:

@@ -53,6 +53,12 @@ def read_variables(tool: str, version: str) -> frozenset[str]:
     return frozenset(row["name"] for row in _read(tool, version)["variables"])
 
 
+def read_variable_readers(version: str) -> dict[str, dict[str, Any]]:
+    """Return what one vLLM release takes as values of its variables, by name; others may be anything."""
+    rows = _read("vllm", version)["variables"]
+    return {row["name"]: row for row in rows if "reads" in row or "choices" in row}
+
+
 def read_architectures(version: str) -> frozenset[str]:
     """Return the classes of models that one vLLM release knows."""
     return frozenset(_read("vllm", version)["models"])

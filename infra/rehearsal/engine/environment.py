@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .failures import Failed, invalid
 
@@ -57,6 +57,44 @@ def check_internal_port(environ: dict[str, str], *, has_ranks: bool) -> None:
         message = f"VLLM_PORT '{text}' {reason}"
         failure = invalid("ParallelConfig", message)
         raise (failure if has_ranks else Failed("ValueError", message, "EngineCore")) from None
+
+
+def check_values(environ: dict[str, str], readers: dict[str, dict[str, Any]]) -> None:
+    """Read every variable as vLLM's core does when it has started, whatever uses it.
+
+    Args:
+        environ: of the process.
+        readers: by variable, its row in the release's catalogue.
+
+    Raises:
+        Failed: a value is no number, or none of the words that the variable may be.
+    """
+    for name, row in readers.items():
+        text = environ.get(name)
+        if text is None:
+            continue
+        if "choices" in row:
+            _check_choices(name, text, row)
+            continue
+        try:
+            int(text) if row["reads"] == "int" else float(text)
+        except ValueError as error:
+            raise Failed("ValueError", str(error), "EngineCore") from None
+
+
+def _check_choices(name: str, text: str, row: dict[str, Any]) -> None:
+    separator = row.get("separator")
+    given = [each.strip() for each in text.split(separator)] if separator else [text]
+    for word in given:
+        is_there = word in row["choices"]
+        if row.get("any_case"):
+            is_there = word.lower() in [choice.lower() for choice in row["choices"]]
+        if not is_there and (word or not separator):
+            preposition = "in" if separator else "for"
+            message = (
+                f"Invalid value '{word}' {preposition} {name}. Valid options: {row['choices']}."
+            )
+            raise Failed("ValueError", message, "EngineCore")
 
 
 def read_addresses(environ: dict[str, str], own_address: str) -> Addresses:

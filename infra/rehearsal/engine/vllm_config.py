@@ -12,7 +12,7 @@ from .checkpoint import Checkpoint, check_architecture, read_checkpoint
 from .combinations import Look, check_combinations, settings_of
 from .command_line import Arguments, Grammar
 from .compatibility import compatibility_hash
-from .environment import check_internal_port, check_names, is_on, read_addresses
+from .environment import check_internal_port, check_names, check_values, is_on, read_addresses
 from .failures import Failed, Refused, in_class, invalid
 from .json_fields import UnknownGraphMode, validation_error
 from .registered_names import (
@@ -133,6 +133,7 @@ def configure(
         view = ascend_config.View(args, place, kv, checkpoint, environ)
         warnings += _check_plugin(view, release, look)
     check_mla_prefill(args, fields, checkpoint, world)
+    check_values(environ, catalogue.read_variable_readers(release.version))
     wanted = Wanted(args, version, fields.attention_backends, world, environ)
     agreed = compatibility_hash(args, release, checkpoint, attention_backend(wanted, checkpoint))
     return _settings(

@@ -361,6 +361,23 @@ def test_a_port_that_is_no_number_ends_every_core(
     assert "invalid literal for int() with base 10: 'any'" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("VLLM_USE_DEEP_GEMM", "true", "invalid literal for int() with base 10: 'true'"),
+        ("VLLM_LOG_STATS_INTERVAL", "10s", "could not convert string to float: '10s'"),
+        ("VLLM_WORKER_MULTIPROC_METHOD", "thread", "Invalid value 'thread' for VLLM_WORKER_MULTI"),
+        ("VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS", "shell, x", "Invalid value 'shell' in VLLM_GPT"),
+    ],
+)
+def test_a_core_reads_every_variable(
+    kimi: Path, tmp_path: Path, name: str, value: str, expected: str
+) -> None:
+    said = refusal(kimi, tmp_path, MIDDLE, "-tp 8", {name: value})
+    assert said.startswith("exit 1: ")
+    assert expected in said
+
+
 def prefilling(name: str) -> str:
     return f'-tp 4 --attention-config \'{{"mla_prefill_backend":"{name}"}}\''
 
