@@ -15,11 +15,6 @@ HASHED = ("model", "dtype", "kv-cache-dtype", "attention-backend")
 READ_AS = ("dtype", "kv-cache-dtype")
 # SGLang's transfer copies pages as they lie: their type and size (sglang srt/disaggregation@0.5.9, 0.5.23).
 SGLANG_SHARED = ("model-path", "kv-cache-dtype", "page-size")
-# Beginnings of the names of connectors: vllm kv_connector/factory.py@0.17.0, 0.22.1, 0.33.0, and vllm-ascend's own.
-CONNECTORS = (
-    "Nixl", "Mooncake", "MoRIIO", "LMCache", "Multi", "Offloading", "SimpleCPUOffload", "FlexKV", "HF3FS", "HiSparse",
-    "Example", "SharedStorage", "P2pNccl", "DecodeBench", "Ascend", "CPUOffloading", "LLMDataDist", "UCM",
-)  # fmt: skip
 KV_ROLES = {"prefill": ("kv_producer", "kv_both"), "decode": ("kv_consumer", "kv_both")}
 
 
@@ -65,23 +60,6 @@ def _have_one_backend(view: PlanView, prefill: Process, decode: Process) -> bool
         choice = chosen_backend(view, process)
         names.add(named_backend(view, process) or (choice.name if choice else ""))
     return len(names) == 1 and "" not in names
-
-
-def connector_known(view: PlanView) -> Iterator[Finding]:
-    """Prefill and decode each name a connector that the engine has, or bring its module."""
-    if view.family != "vllm":
-        return
-    for process in view.variants:
-        config = view.kv_config(process)
-        name, own = config.get("kv_connector"), config.get("kv_connector_module_path")
-        if name is None and process.role in KV_ROLES:
-            what = f"{process.role} names no kv_connector: nothing would be transferred."
-        elif name is not None and own is None and not str(name).startswith(CONNECTORS):
-            what = f"{view.release.engine} has no connector {name}."
-        else:
-            continue
-        fix = "Use kv_transfer: nixl or mooncake."
-        yield Finding(field="kv_transfer", what=what, fix=fix, process=process.id)
 
 
 def model_path_given(view: PlanView) -> Iterator[Finding]:

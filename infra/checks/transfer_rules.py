@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from infra.checks import (
     ascend,
+    connectors,
     pairing,
 )
 from infra.checks.view import Rule
@@ -47,9 +48,15 @@ TRANSFER_RULES: Mapping[str, Rule] = {
     ),
     "kv-connector": Rule(
         severity="error",
-        source="vllm kv_connector/factory.py@0.17.0, 0.22.1, 0.33.0",
+        source="infra/catalog/packages/; vllm kv_connector/factory.py, v1/multi_connector.py@0.17.0, 0.22.1, 0.33.0",
         releases="vllm, vllm-ascend",
-        check=pairing.connector_known,
+        check=connectors.connector_known,
+    ),
+    "transfer-stages": Rule(
+        severity="error",
+        source="vllm v1/worker/gpu_worker.py, v1/engine/core.py, kv_connector/v1/nixl/worker.py@0.22.1, 0.25.1, 0.26.0",
+        releases="vllm before 0.26.0",
+        check=connectors.stages_transferred,
     ),
     "kv-role": Rule(
         severity="error",

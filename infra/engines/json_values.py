@@ -31,6 +31,15 @@ def value_problems(name: str, value: object, fields: FieldCatalogue) -> Iterator
             return
 
 
+def class_problems(
+    class_name: str, value: Mapping[str, object], fields: FieldCatalogue
+) -> Iterator[tuple[str, str]]:
+    """(key, reason) of everything that one of the release's classes refuses; nothing where it has none of the name."""
+    if class_name in fields.classes:
+        for path, reason in _in_class(class_name, value, fields, ""):
+            yield path.lstrip("."), reason
+
+
 def _in_class(
     class_name: str, value: Mapping[str, object], fields: FieldCatalogue, place: str
 ) -> Iterator[tuple[str, str]]:

@@ -72,6 +72,22 @@ def test_aiter_counts_the_heads_of_an_attention_rank() -> None:
 
 
 @pytest.mark.parametrize(
+    "config",
+    [
+        '{"kv_connector":"MultiConnector","kv_role":"kv_both","kv_connector_extra_config":{"connectors":['
+        '{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"},'
+        '{"kv_connector":"OffloadingConnector","kv_role":"kv_both",'
+        '"kv_connector_extra_config":{"cpu_bytes_to_use":1e11}}]}}',
+        '{"kv_connector":"Own","kv_connector_module_path":"own.connector","kv_role":"kv_both"}',
+        '{"kv_connector":"P2pNcclConnector","kv_role":"kv_both"}',
+    ],
+)
+def test_caches_beside_an_engine_are_connectors_too(config: str) -> None:
+    found = rules_of("h200-tp8", flag("unified-0/0", "--kv-transfer-config", config))
+    assert not found.keys() & {"kv-connector", "kv-role", "flag-combination", "json-flag-value"}
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("VLLM_ROCM_USE_AITER", "True"),  # compared with words, and not read as a number

@@ -5,28 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any, Literal, NamedTuple
 
+from .catalogue import JsonFields
 from .command_line import Arguments
 from .failures import Failed, invalid
 from .parallel import Parallel, Version
 
 Connector = Literal["nixl", "mooncake", "ascend-mooncake", "none"]
 
-# vllm/distributed/kv_transfer/kv_connector/factory.py of each release.
-COMMON_CONNECTORS = frozenset({
-    "ExampleConnector", "ExampleHiddenStatesConnector", "LMCacheConnectorV1", "LMCacheMPConnector",
-    "NixlConnector", "MultiConnector", "MoRIIOConnector", "OffloadingConnector", "DecodeBenchConnector",
-    "MooncakeConnector",
-})  # fmt: skip
-CONNECTORS_SINCE = {
-    (0, 22): frozenset({
-        "MooncakeStoreConnector", "FlexKVConnectorV1", "SimpleCPUOffloadConnector", "HF3FSKVConnector",
-    }),
-    (0, 33): frozenset({"NixlPullConnector", "NixlPushConnector", "HiSparseConnector"}),
-}  # fmt: skip
-ASCEND_CONNECTORS = frozenset({
-    "MooncakeConnectorV1", "MooncakeHybridConnector", "MooncakeConnectorStoreV1", "AscendStoreConnector",
-    "MooncakeLayerwiseConnector", "UCMConnector", "LMCacheAscendConnector",
-})  # fmt: skip
 # The plugins of NIXL 1.5.1 and of its source tree.
 NIXL_BACKENDS = (
     "UCX", "LIBFABRIC", "GDS", "GDS_MT", "POSIX", "OBJ", "GUSLI", "GPUNETIO", "AZURE_BLOB", "INFINIA", "HF3FS",
@@ -56,24 +41,24 @@ class KvTransfer(NamedTuple):
         return self.role in ("kv_consumer", "kv_both")
 
 
-def read_kv_transfer(args: Arguments, version: Version, *, is_ascend: bool) -> KvTransfer | None:
+def read_kv_transfer(
+    args: Arguments, fields: JsonFields, known: frozenset[str]
+) -> KvTransfer | None:
     """Return the KV-transfer configuration, or None without one.
 
+    Args:
+        args: of the process.
+        fields: of the release's configuration classes.
+        known: the connectors that the release registers.
+
     Raises:
-        Failed: the connector is not known to this release.
+        Failed: the connector, or one inside of it, is not known to this release, or lacks its role.
     """
     config = args["kv_transfer_config"]
     if not isinstance(config, dict) or not config.get("kv_connector"):
         return None
     name = config["kv_connector"]
-    known = set(COMMON_CONNECTORS)
-    for since, names in CONNECTORS_SINCE.items():
-        if version >= since:
-            known |= names
-    if is_ascend:
-        known |= ASCEND_CONNECTORS
-    if name not in known and not config.get("kv_connector_module_path"):
-        raise invalid("VllmConfig", f"Unsupported connector type: {name}")
+    _check_connector(config, fields.classes["KVTransferConfig"], known)
     kinds: dict[str, Connector] = {
         "NixlConnector": "nixl",
         "NixlPullConnector": "nixl",
@@ -91,6 +76,30 @@ def read_kv_transfer(args: Arguments, version: Version, *, is_ascend: bool) -> K
         extra=config.get("kv_connector_extra_config") or {},
         fails_on_load_error=config.get("kv_load_failure_policy", "fail") == "fail",
     )
+
+
+def _check_connector(
+    config: dict[str, Any], taken: dict[str, list[str]], known: frozenset[str]
+) -> None:
+    """The class of a connector is looked up with the configuration, and those of the connectors inside of it."""
+    name = config["kv_connector"]
+    if name not in known and not config.get("kv_connector_module_path"):
+        raise invalid("VllmConfig", f"Unsupported connector type: {name}")
+    if name != "MultiConnector":
+        return
+    inner = (config.get("kv_connector_extra_config") or {}).get("connectors")
+    if inner is None:
+        raise Failed("AssertionError", "ktcs is not None", "EngineCore")
+    for each in inner:
+        for key in each:
+            if key not in taken:
+                raise invalid("VllmConfig", f"{key}\n  Unexpected keyword argument")
+        if each.get("kv_connector") is None:
+            raise invalid("VllmConfig", "Connector name is not set in KVTransferConfig")
+        if each.get("kv_role") is None:
+            message = "Please specify kv_role when kv_connector is set, supported roles are"
+            raise invalid("VllmConfig", f"{message} ('kv_producer', 'kv_both', 'kv_consumer')")
+        _check_connector(each, taken, known)
 
 
 def rank_engine_id(kv: KvTransfer, parallel: Parallel, rank: int, version: Version) -> str:

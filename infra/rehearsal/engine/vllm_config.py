@@ -122,7 +122,7 @@ def configure(
     check_batches(args, max_model_len)
     _check_heads(args, version, checkpoint, world, environ)
     parallel.check_microbatching(args)
-    kv = kv_transfer.read_kv_transfer(args, version, is_ascend=release.engine == "vllm-ascend")
+    kv = kv_transfer.read_kv_transfer(args, fields, _known_connectors(release))
     check_graph_sizes(args)
     check_optimisation(args)
     check_executor(args)
@@ -176,6 +176,13 @@ def _known_variables(release: Release) -> frozenset[str]:
     known = catalogue.read_variables("vllm", release.version)
     if release.engine == "vllm-ascend":
         known |= catalogue.read_variables("vllm-ascend", release.plugin)
+    return known
+
+
+def _known_connectors(release: Release) -> frozenset[str]:
+    known = catalogue.read_names("vllm", release.version, "kv_connectors")
+    if release.engine == "vllm-ascend":
+        known |= catalogue.read_names("vllm-ascend", release.plugin, "kv_connectors")
     return known
 
 

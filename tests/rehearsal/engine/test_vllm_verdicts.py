@@ -378,6 +378,36 @@ def test_a_core_reads_every_variable(
     assert expected in said
 
 
+def several(inner: str) -> str:
+    extra = f'"kv_connector_extra_config":{{"connectors":{inner}}}'
+    return f'-tp 8 --kv-transfer-config \'{{"kv_connector":"MultiConnector","kv_role":"kv_both",{extra}}}\''
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        ("null", "ktcs is not None"),
+        ('[{"kv_connector":"LMCache","kv_role":"kv_both"}]', "Unsupported connector type: LMCache"),
+        ('[{"kv_connector":"LMCacheConnectorV1"}]', "Please specify kv_role when kv_connector"),
+        ('[{"kv_rol":"kv_both"}]', "kv_rol"),
+        ('[{"kv_role":"kv_both"}]', "Connector name is not set in KVTransferConfig"),
+    ],
+)
+def test_a_connector_inside_another_is_configured_as_its_own(
+    kimi: Path, tmp_path: Path, inner: str, expected: str
+) -> None:
+    assert expected in refusal(kimi, tmp_path, MIDDLE, several(inner))
+
+
+def test_connectors_that_the_release_registers_are_taken(kimi: Path, tmp_path: Path) -> None:
+    inner = '[{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"}]'
+    for fragment in (
+        several(inner),
+        '-tp 8 --kv-transfer-config \'{"kv_connector":"P2pNcclConnector","kv_role":"kv_both"}\'',
+    ):
+        assert run(kimi, tmp_path, MIDDLE, fragment).kv is not None
+
+
 def prefilling(name: str) -> str:
     return f'-tp 4 --attention-config \'{{"mla_prefill_backend":"{name}"}}\''
 
