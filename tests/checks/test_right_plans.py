@@ -74,10 +74,12 @@ def test_aiter_counts_the_heads_of_an_attention_rank() -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        '{"kv_connector":"MultiConnector","kv_role":"kv_both","kv_connector_extra_config":{"connectors":['
-        '{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"},'
-        '{"kv_connector":"OffloadingConnector","kv_role":"kv_both",'
-        '"kv_connector_extra_config":{"cpu_bytes_to_use":1e11}}]}}',
+        (
+            '{"kv_connector":"MultiConnector","kv_role":"kv_both","kv_connector_extra_config":{"connectors":['
+            '{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"},'
+            '{"kv_connector":"OffloadingConnector","kv_role":"kv_both",'
+            '"kv_connector_extra_config":{"cpu_bytes_to_use":1e11}}]}}'
+        ),
         '{"kv_connector":"Own","kv_connector_module_path":"own.connector","kv_role":"kv_both"}',
         '{"kv_connector":"P2pNcclConnector","kv_role":"kv_both"}',
     ],
