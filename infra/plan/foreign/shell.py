@@ -7,6 +7,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from infra.plan.foreign.shell_builtins import (
+    DECLARING,
+    LEAVING,
+    NAMES,
+    carry_out,
+    change,
+    declare,
+)
 from infra.plan.foreign.shell_commands import (
     HARMLESS,
     decide_test,
@@ -16,7 +24,6 @@ from infra.plan.foreign.shell_commands import (
 )
 from infra.plan.foreign.shell_script import parse_script
 from infra.plan.foreign.shell_tree import (
-    Assignment,
     Block,
     Branches,
     Choice,
@@ -31,7 +38,7 @@ from infra.plan.foreign.shell_values import (
     Held,
     Scope,
     Value,
-    before_itself,
+    copy_scope,
     expand_value,
     expand_word,
 )
@@ -40,7 +47,7 @@ from infra.plan.foreign.source import NotUnderstood, Word
 
 MAX_COMMANDS = 20_000
 MAX_CALLS = 12
-_DECLARING = ("export", "declare", "local", "readonly", "typeset")
+_DECIDING = frozenset({"[", "[[", "test"}) | NAMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +88,8 @@ class Shell:
     num_commands: int = 0
     num_calls: int = 0
     is_certain: bool = True
+    leaving: str = ""
+    locals: dict[str, Held | None] | None = None
 
     def follow(self, text: str, first_line: int = 1) -> None:
         """Read a script and follow it to its end.
@@ -143,7 +152,8 @@ class Shell:
     def _statement(self, statement: Statement) -> bool:
         """Follow one statement; whether the script ends there for certain."""
         held: bool | None = True
-        was_certain = self.is_certain
+        was_certain, ended = self.is_certain, False
+        kept = copy_scope(self.scope) if statement.in_background else None
         for operator, node in statement.chain:
             # a command that is no test is taken to succeed: what stands behind `||` is for its failure
             if (operator == "&&" and held is False) or (operator == "||" and held is True):
@@ -156,8 +166,11 @@ class Shell:
                 self.note(statement.line, operator, why)
             self.is_certain = was_certain
             if ended:
-                return True
-        return False
+                break
+        if kept is not None:  # it sets nothing here, and ends nothing
+            self.scope = kept
+            return False
+        return ended
 
     def _node(self, node: Node, *, in_background: bool = False) -> tuple[bool, bool | None]:
         """Follow a node: whether the script ends there, and whether it succeeds (None: only a run could say)."""
@@ -169,7 +182,9 @@ class Shell:
         """Follow a compound command; whether the script ends in it."""
         ended = False
         if isinstance(node, Block):
-            ended = self._body(node.body)
+            kept = copy_scope(self.scope) if node.is_subshell else None
+            ended = self._body(node.body) and kept is None
+            self.scope = kept or self.scope
         elif isinstance(node, Branches):
             ended = self._branches(node)
         elif isinstance(node, Choice):
@@ -203,7 +218,7 @@ class Shell:
         for operator, node in condition[0].chain:
             if not isinstance(node, Command) or operator == "|":
                 return None
-            found = decide_test([w for raw in node.words for w in expand_word(raw, self.scope)])
+            found = self._decide([w for raw in node.words for w in expand_word(raw, self.scope)])
             if operator == "&&":
                 result = (
                     False
@@ -219,6 +234,15 @@ class Shell:
             else:
                 result = found
         return result
+
+    def _decide(self, words: list[Word]) -> bool | None:
+        """Whether a test holds, or what sets a variable succeeds."""
+        if not words or words[0].text not in NAMES:
+            return decide_test(words)
+        held, why = change(words, self.scope)
+        if why:
+            self.note(words[0].line, shown(words), why)
+        return held
 
     def _undecided(self, line: int, text: str, bodies: list[Statements], *, follows: bool) -> None:
         """Bodies of which one would run: the first is followed where that is told, others only for what they start."""
@@ -254,8 +278,22 @@ class Shell:
         for value in values:
             self.scope.assign(name, value, node.line)
             if self._body(node.body):
-                return True
+                left, self.leaving = self.leaving, ""
+                if left == "break":
+                    return False
+                if not left:
+                    return True
         return False
+
+    def _leave(self, word: Word) -> bool:
+        """`break` or `continue`: whether the rest of the loop's body is passed over."""
+        if self.is_certain:
+            self.leaving = word.text
+        else:
+            self.note(
+                word.line, word.text, "whether it happens only a run could say: it is taken not to"
+            )
+        return self.is_certain
 
     def _command(self, node: Command, *, in_background: bool) -> tuple[bool, bool | None]:
         self.num_commands += 1
@@ -266,48 +304,35 @@ class Shell:
         words = [word for raw in node.words for word in expand_word(raw, self.scope)]
         if not words:
             for assignment in node.assignments:
-                self._assign(assignment)
+                carry_out(assignment, self.scope)
             return False, True
+        held: bool | None = True
         name = words[0].text
-        if name in _DECLARING:
-            self._declare(node, words)
-            return False, True
-        if name in ("[", "[[", "test"):
-            return False, decide_test(words)
         if name in ("exit", "return"):
             return self.is_certain, True
-        self._external(node, words, in_background=in_background)
-        return False, True
-
-    def _assign(self, assignment: Assignment) -> None:
-        value: Held
-        if assignment.items is not None:
-            fields = [w for item in assignment.items for w in expand_word(item, self.scope)]
-            value = tuple(Value(w.raw, w.open_names, w.line) for w in fields)
+        if name in LEAVING:
+            return self._leave(words[0]), True
+        if name in DECLARING:
+            declare(node, words, self.scope, self.locals)
+        elif name in _DECIDING:
+            held = self._decide(words)
         else:
-            stripped = before_itself(assignment.value, assignment.name, self.scope)
-            if stripped is not None:
-                self.scope.prepended.add(assignment.name)
-            value = expand_value(stripped or assignment.value, self.scope)
-        if assignment.appends:
-            value = _appended(self.scope.values.get(assignment.name), value)
-        self.scope.assign(assignment.name, value, assignment.line)
-
-    def _declare(self, node: Command, words: list[Word]) -> None:
-        exports = words[0].text == "export" or any(word.text == "-x" for word in words[1:])
-        for assignment in node.assignments:
-            self._assign(assignment)
-            if exports:
-                self.scope.exported[assignment.name] = None
-        for word in words[1:]:
-            if exports and re.fullmatch(r"[A-Za-z_]\w*", word.text):
-                self.scope.exported[word.text] = None
+            self._external(node, words, in_background=in_background)
+        return False, held
 
     def _external(self, node: Command, words: list[Word], *, in_background: bool) -> None:
         """A command that is not the shell's own."""
         name = words[0].text
         if name in self.functions:
+            before = {a.name: self.scope.values.get(a.name) for a in node.assignments}
+            exported = dict(self.scope.exported)
+            for assignment in node.assignments:
+                carry_out(assignment, self.scope)
+                self.scope.exported[assignment.name] = None
             self._call(self.functions[name], words)
+            if before:
+                self.scope.restore(before)
+                self.scope.exported = exported
             return
         env = self.environment()
         for assignment in node.assignments:
@@ -347,11 +372,12 @@ class Shell:
                 f"functions call each other more than {MAX_CALLS} deep",
             )
         else:
-            kept = self.scope.positional, self.scope.has_positional
+            kept = self.scope.positional, self.scope.has_positional, self.locals
             self.scope.positional = tuple(Value(w.raw, w.open_names) for w in words[1:])
-            self.scope.has_positional = True
+            self.scope.has_positional, self.locals = True, {}
             self._node(body)
-            self.scope.positional, self.scope.has_positional = kept
+            self.scope.restore(self.locals)
+            self.scope.positional, self.scope.has_positional, self.locals = kept
         self.num_calls -= 1
 
     def _shell_inside(self, started: Started) -> bool:
@@ -371,15 +397,3 @@ class Shell:
         name = words[0].text.rpartition("/")[2]
         if name not in HARMLESS:
             self.note(words[0].line, shown(words), f"{name or words[0].text} is not followed")
-
-
-def _appended(before: Held | None, value: Held) -> Held:
-    """`+=` on text or on an array."""
-    if isinstance(value, tuple):
-        first = before if isinstance(before, tuple) else ((before,) if before is not None else ())
-        return (*first, *value)
-    if isinstance(before, tuple):
-        return (*before, value)
-    if before is None:
-        return value
-    return Value(before.raw + value.raw, (*before.open_names, *value.open_names))

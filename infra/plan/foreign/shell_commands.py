@@ -16,7 +16,7 @@ HARMLESS = frozenset(
     {
         ":", "true", "false", "echo", "printf", "cat", "tee", "mkdir", "rm", "ls", "cp", "mv", "ln", "touch", "chmod",
         "chown", "cd", "pushd", "popd", "pwd", "sleep", "wait", "set", "shopt", "trap", "ulimit", "umask", "unset",
-        "shift", "read", "getopts", "local", "date", "hostname", "whoami", "id", "which", "type", "command", "hash",
+        "read", "getopts", "local", "date", "hostname", "whoami", "id", "which", "type", "command", "hash",
         "curl", "wget", "jq", "grep", "egrep", "sed", "awk", "sort", "head", "tail", "cut", "tr", "wc", "find", "xargs",
         "basename", "dirname", "realpath", "readlink", "seq", "pip", "pip3", "uv", "apt", "apt-get", "yum", "dnf",
         "git", "hf", "huggingface-cli", "modelscope", "nvidia-smi", "rocm-smi", "amd-smi", "npu-smi", "hccn_tool", "ip",

@@ -125,12 +125,16 @@ class Parser:
         self.scanner.skip_blanks()
         if self.scanner.peek(2) == "((":
             line = self.scanner.line
-            self._arithmetic_command()
-            return Command((), (), line)
+            written = self._arithmetic_command()[2:-2]
+            words = (
+                RawWord((Text(text, is_quoted=True),), line, has_quotes=True)
+                for text in ("((", written)
+            )
+            return Command((), tuple(words), line)
         if self.scanner.peek() == "(":
             self.scanner.take(1)
             body, _ = self._until(")")
-            return self._redirected(Block(body))
+            return self._redirected(Block(body, is_subshell=True))
         if self.scanner.peek(3) in ("[[ ", "[[\n", "[[\t"):
             return self._test_command()
         word = self._keyword()

@@ -30,9 +30,10 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`{ … }` or `( … )`."""
+    """`{ … }`, or `( … )`, which keeps to itself what it sets."""
 
     body: Statements
+    is_subshell: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ _NUMBERS: Mapping[type, Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }
 _LARGEST = 1 << 40
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*|[0-9]))")
+_LENGTH = re.compile(r"\$\{#([A-Za-z_]\w*)\[[@*]\]\}")
 _DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?-(\d+)\}")
 
 
@@ -59,6 +61,8 @@ class Scope:
     Args:
         fixed: given by the operator; assignments do not change them.
         has_positional: whether `$1`, `$@` are known; a script's own arguments are not.
+        exports_all: whether whatever is set is exported, by `set -a`.
+        keys: of associative arrays, whose values are held under `name[key]` too.
         prepended: variables whose value stands before what the process's surroundings give them.
     """
 
@@ -70,6 +74,8 @@ class Scope:
     lines: dict[str, int] = field(default_factory=dict)
     prepended: set[str] = field(default_factory=set)
     num_changes: int = 0
+    exports_all: bool = False
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def assign(self, name: str, held: Held, line: int) -> None:
         """Set a variable unless the operator has."""
@@ -77,8 +83,27 @@ class Scope:
             raise ShellTroubleError(line, f"{name} becomes longer than {MAX_VALUE} characters")
         self.num_changes += 1
         self.lines[name] = line
+        if self.exports_all:
+            self.exported[name] = None
         if name not in self.fixed:
             self.values[name] = held
+
+    def assign_element(self, name: str, key: str, value: Value, line: int) -> None:
+        """Set one element of an array, by its key or its number."""
+        self.keys.setdefault(name, ())
+        if key not in self.keys[name]:
+            self.keys[name] += (key,)
+        self.assign(f"{name}[{key}]", value, line)
+        held = tuple(self.values.get(f"{name}[{each}]", Value("")) for each in self.keys[name])
+        self.values[name] = tuple(each for each in held if isinstance(each, Value))
+
+    def restore(self, before: Mapping[str, Held | None]) -> None:
+        """Give variables the values that they had; None takes one away."""
+        for name, held in before.items():
+            if held is None:
+                self.values.pop(name, None)
+            else:
+                self.values[name] = held
 
     def look_up(self, name: str) -> Held | None:
         """What a name holds, None for what the script does not settle."""
@@ -102,6 +127,7 @@ def copy_scope(scope: Scope) -> Scope:
         exported=dict(scope.exported),
         lines=dict(scope.lines),
         prepended=set(scope.prepended),
+        keys=dict(scope.keys),
     )
 
 
@@ -150,7 +176,8 @@ def evaluate(expression: str, scope: Scope) -> int | None:
     """A whole number of `$((…))`; None where a name is not settled or it is no plain arithmetic."""
     if len(expression) > 200:  # noqa: PLR2004 - more is no port or rank
         return None
-    settled = _DEFAULTED.sub(lambda match: _number_of(match[1], scope, match[2]), expression)
+    counted = _LENGTH.sub(lambda match: _length_of(match[1], scope), expression)
+    settled = _DEFAULTED.sub(lambda match: _number_of(match[1], scope, match[2]), counted)
     text = re.sub(
         r"\$?\{?([A-Za-z_]\w*|[0-9]+(?=\}))\}?|\$([0-9])",
         lambda match: _number_of(match[1] or match[2], scope),
@@ -253,31 +280,58 @@ def _add_array(part: Reference, held: tuple[Value, ...], fields: _Fields) -> Non
 def _resolve(part: Reference, scope: Scope) -> Held:
     """What a reference stands for; an unset name without a default stays open under its own name."""
     held = None if part.name in _SPECIAL else scope.look_up(part.name)
+    if part.prefix:
+        return _counted(part, held, scope)
     if isinstance(held, tuple) and part.name not in _ALL:
-        held = _element(held, part.index)
+        settled, held = _element(part, held, scope)
+        if not settled:
+            return Value(part.written, (part.written,))
     has_colon, action = part.operator.startswith(":"), part.operator[-1:]
     is_set = held is not None and not (has_colon and _is_empty(held))
+    found: Held = held if held is not None else Value(part.written, (part.name,))
     if action == "+":
-        return _argument(part, scope) if is_set else Value("")
-    if is_set and held is not None:
-        return held
-    if action in ("-", "="):
-        value = _argument(part, scope)
+        found = _argument(part, scope) if is_set else Value("")
+    elif not is_set and action in ("-", "="):
+        found = _argument(part, scope)
         if action == "=":
-            scope.assign(part.name, value, scope.lines.get(part.name, 0))
-        return value
-    if part.name in _ALL and part.name not in scope.fixed:
-        return ()
-    if held is not None:
-        return held
-    return Value(part.written, (part.name,))
+            scope.assign(part.name, found, scope.lines.get(part.name, 0))
+    elif not is_set and part.name in _ALL and part.name not in scope.fixed:
+        found = ()
+    return found
 
 
-def _element(held: tuple[Value, ...], index: str) -> Held | None:
-    if index in _ALL:
-        return held
-    place = int(index) if index.isdecimal() else 0
-    return held[place] if place < len(held) else None
+def _element(part: Reference, held: tuple[Value, ...], scope: Scope) -> tuple[bool, Held | None]:
+    """Whether the script settles which element of an array is meant, and that: all, one, or None for none."""
+    if part.index in _ALL:
+        return True, held
+    key = expand_key(part.index, scope)
+    if part.name in scope.keys:
+        return "\0" not in key, scope.look_up(f"{part.name}[{key}]")
+    place = evaluate(part.index or "0", scope)
+    if place is None:
+        return False, None
+    return True, held[place] if -len(held) <= place < len(held) else None
+
+
+def expand_key(key: str, scope: Scope) -> str:
+    """The key of an element with the variables in it; a NUL stands for one that nothing settles."""
+    plain = key.strip("\"'")
+    return _VARIABLE.sub(lambda match: _text_of(match[1] or match[2], scope), plain)
+
+
+def _text_of(name: str, scope: Scope) -> str:
+    held = scope.look_up(name)
+    return held.raw if isinstance(held, Value) and not held.open_names else "\0"
+
+
+def _counted(part: Reference, held: Held | None, scope: Scope) -> Held:
+    """`${#name}`, `${#array[@]}`, `${!array[@]}`: how long, how many, under which keys."""
+    if held is None or (isinstance(held, Value) and held.open_names):
+        return Value(part.written, (part.name,))
+    if part.prefix == "#":
+        return Value(str(len(held.raw if isinstance(held, Value) else held)))
+    places = range(len(held)) if isinstance(held, tuple) else range(1)
+    return tuple(Value(key) for key in scope.keys.get(part.name) or map(str, places))
 
 
 def _is_empty(held: Held) -> bool:
@@ -298,6 +352,11 @@ def _number_of(name: str, scope: Scope, default: str = "?") -> str:
         return default
     is_number = isinstance(held, Value) and re.fullmatch(r"-?\d{1,12}", held.raw)
     return held.raw if is_number and isinstance(held, Value) else "?"
+
+
+def _length_of(name: str, scope: Scope) -> str:
+    held = scope.look_up(name)
+    return str(len(held)) if isinstance(held, tuple) else "?"
 
 
 def _number(node: ast.expr) -> int:

@@ -16,6 +16,8 @@ _PLAIN = re.compile(r"[^ \t\n;&|()<>'\"\\$`\0]+")
 _IN_QUOTES = re.compile(r'[^"\\$`\n\0]+')
 _PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]")
 _IN_BRACES = re.compile(r"([A-Za-z_]\w*|[0-9]+|[@*])(\[[^\]\s]*\])?(:?[-=+?])?")
+# `${#array[@]}`, `${#name}`, `${!array[@]}`
+_COUNTED = re.compile(r"(?:(#)([A-Za-z_]\w*)(\[[@*]\])?|(!)([A-Za-z_]\w*)(\[[@*]\]))\}")
 # `<node0_ip>` of a guide: a redirection to a shell, a blank to be filled in to a reader.
 _BLANK_TO_FILL = re.compile(r"<[A-Za-z_\u4e00-\u9fff][\w\u4e00-\u9fff .:/-]*>")
 
@@ -49,6 +51,7 @@ class Reference:
     Args:
         operator: `:-`, `-`, `:=`, `=`, `:+`, `+`, `:?`, `?` or nothing.
         written: as it stands in the file.
+        prefix: `#` for a length, `!` for the keys of an array.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Reference:
     argument: tuple[Part, ...]
     is_quoted: bool
     written: str
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +295,15 @@ class Scanner:
 
     def _braces(self, *, is_quoted: bool) -> Part:
         start = self.at
+        counted = _COUNTED.match(self.text, self.at + 2)
+        if counted is not None:
+            prefix, name, index = (
+                counted[1] or counted[4],
+                counted[2] or counted[5],
+                counted[3] or counted[6],
+            )
+            written = self.take(2 + len(counted[0]))
+            return Reference(name, (index or "")[1:-1], "", (), is_quoted, written, prefix)
         match = _IN_BRACES.match(self.text, self.at + 2)
         if match is None:
             return self._opaque_braces(start, is_quoted=is_quoted)

@@ -46,6 +46,71 @@ def test_values_that_the_script_settles(script: str, argument: str) -> None:
     assert words(script) == [["vllm", "serve", "m/n", "--port", argument]]
 
 
+@pytest.mark.parametrize(
+    ("script", "argument"),
+    [
+        ("f() { shift; vllm serve m/n --port $1; }\nf 1 8000", "8000"),
+        ("f() { shift 2; vllm serve m/n --port $*; }\nf 1 2 8001", "8001"),
+        ("set -- 1 8002\nvllm serve m/n --port $2", "8002"),
+        ("P=1\nf() { local P=2; Q=3; }\nf\nvllm serve m/n --port $P$Q", "13"),
+        ("P=1\nf() { local P; P=2; }\nf\nvllm serve m/n --port $P", "1"),
+        ("P=8003\n(P=1; exit 0)\nvllm serve m/n --port $P", "8003"),
+        ("P=8004\nP=1 &\nvllm serve m/n --port $P", "8004"),
+        ("P=1\nunset P\nvllm serve m/n --port ${P:-8005}", "8005"),
+        ("P=8000\n((P++))\n(( P += 2 * 2 ))\nlet P+=1\nvllm serve m/n --port $P", "8006"),
+        ("N=2\nif (( N > 1 )); then P=8007; fi\nvllm serve m/n --port $P", "8007"),
+        ("N=0\nP=8008\n((N)) && P=1\nvllm serve m/n --port $P", "8008"),
+        ("A=(8 9)\ni=1\nvllm serve m/n --port ${A[$i]}${A[i]}${A[-2]}${A[${i}]}", "9989"),
+        ("A=(8 9)\nA[1]=7\nA[2]=6\nvllm serve m/n --port ${#A[@]}${A[1]}${A[2]}", "376"),
+        ("declare -A M=([p]=8 [q]=9)\nM[r]=7\nk=q\nvllm serve m/n --port ${M[$k]}${M[r]}", "97"),
+        ("declare -A M\nM[p]=8\nvllm serve m/n --port ${M[p]}${!M[@]}", "8p"),
+        ("P=abc\nvllm serve m/n --port ${#P}", "3"),
+    ],
+)
+def test_what_the_shells_own_commands_settle(script: str, argument: str) -> None:
+    assert words(script) == [["vllm", "serve", "m/n", "--port", argument]]
+
+
+@pytest.mark.parametrize(
+    ("script", "ports"),
+    [
+        (
+            "for i in 0 1 2 3; do [ $i = 1 ] && continue; [ $i = 3 ] && break; {} $i; done",
+            ["0", "2"],
+        ),
+        ("A=(7 8)\nfor i in ${!A[@]}; do {} ${A[$i]}; done", ["7", "8"]),
+        ("A=(7 8)\nfor ((i=0; i<${#A[@]}; i++)); do {} ${A[i]}; done", ["7", "8"]),
+        ("for i in 0 1; do if [ $X = 1 ]; then break; fi; {} $i; done", ["0", "1"]),
+    ],
+)
+def test_loops_end_where_the_script_ends_them(script: str, ports: list[str]) -> None:
+    found = words(script.replace("{}", "vllm serve m/n --port"))
+    assert [row[-1] for row in found] == ports
+
+
+def test_what_only_a_run_could_say_of_the_shells_own_commands_is_told() -> None:
+    recipe = follow("shift\nfor i in 0; do [ $X = 1 ] && break; done\nvllm serve m/n --port $1")
+    assert [(row.line, row.text) for row in recipe.not_understood[:2]] == [
+        (1, "shift"),
+        (2, "break"),
+    ]
+    (launch,) = follow("A=(7 8)\nvllm serve m/n --port ${A[$N]}").launches
+    assert launch.words[4].open_names
+
+
+def test_variables_reach_a_process_as_the_shell_hands_them_on() -> None:
+    before = "set -a\nA=1\nset +a\nB=2\nf() { vllm serve m/n; }\nC=3 f"
+    script = f"{before}\nexport D=4\nunset D\n(export E=5)\nvllm serve m/n"
+    first, second = follow(script).launches
+    assert {name: word.text for name, word in first.env.items()} == {"A": "1", "C": "3"}
+    assert {name: word.text for name, word in second.env.items()} == {"A": "1"}
+
+
+def test_an_operators_arguments_move_with_shift() -> None:
+    script = "R=$1; shift\nvllm serve m/n --port $1 --seed $R"
+    assert words(script, **{"1": "5", "2": "8000"})[0][3:] == ["--port", "8000", "--seed", "5"]
+
+
 def test_a_substitution_that_nothing_settles_is_one_word() -> None:
     recipe = follow("R=$(( $N * 2 ))\nvllm serve m/n --port $R --seed 1")
     (launch,) = recipe.launches
