@@ -12,6 +12,13 @@ from typing import Any, NamedTuple
 from infra.catalog.fields import FieldCatalogue, read_fields
 from infra.catalog.flags import FlagCatalogue, read_flags
 
+# sglang srt/environ.py@0.5.8 to 0.5.23: what its classes of variables read; any other value is passed over.
+_DECLARED: Mapping[str, Mapping[str, Any]] = {
+    "EnvBool": {"choices": ("true", "1", "yes", "y", "false", "0", "no", "n"), "any_case": True},
+    "EnvInt": {"reads": "int"},
+    "EnvFloat": {"reads": "float"},
+}
+
 
 class AttentionBackend(NamedTuple):
     """One that vLLM registers.
@@ -135,7 +142,7 @@ class PackageCatalogue:
                 any_case=row.get("any_case", False),
                 separator=row.get("separator", ""),
             )
-            for row in self.document.get("variables", ())
+            for row in (_with_kind(row) for row in self.document.get("variables", ()))
             if "reads" in row or "choices" in row
         }
 
@@ -161,6 +168,11 @@ class PackageCatalogue:
     @property
     def _rows(self) -> tuple[Mapping[str, Any], ...]:
         return tuple(self.document.get("commands", {}).get(self.command, ()))
+
+
+def _with_kind(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row with what its declared type reads, of a package that declares its variables by classes of its own."""
+    return {**_DECLARED.get(row.get("type", ""), {}), **row}
 
 
 def _is_number(value: str, kind: type[int | float]) -> bool:

@@ -25,10 +25,15 @@ def flags_known(view: PlanView) -> Iterator[Finding]:
             what = f"{tool} {version} rejects {word}: {reason}.".replace("  ", " ")
             name = _flag_named(word, reason)
             field = "router" if process.kind == "router" else f"roles.{process.role}.flags.{name}"
-            fix = (
-                f"Flags of the release: infra/catalog/packages/{view.release.flags_catalogue}.json."
-            )
+            fix = f"Flags of the release: infra/catalog/packages/{_catalogue(view, process)}.json."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def _catalogue(view: PlanView, process: Process) -> str:
+    """The stem of the file that has the flags of a process's program."""
+    router = view.router_name(process) if process.kind == "router" else None
+    own = view.catalog.router(router).flags_catalogue if router else None
+    return own or view.release.flags_catalogue
 
 
 def _flag_named(word: str, reason: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from infra.checks import (
     clouds,
+    endpoints,
     experts,
     fabric_domains,
     launch_modes,
@@ -151,6 +152,16 @@ LAYOUT_RULES: Mapping[str, Rule] = {
     ),
     "router-endpoints": Rule(
         severity="error", source="vllm-router 0.1.17 (run)", check=network.router_lists_endpoints
+    ),
+    "loopback-endpoint": Rule(
+        severity="error",
+        source="sglang srt/server_args.py@0.5.9 (host), vllm entrypoints/openai/api_server.py@0.22.1",
+        check=endpoints.endpoint_reachable,
+    ),
+    "plain-endpoint": Rule(
+        severity="error",
+        source="vllm entrypoints/openai/api_server.py@0.17.0, 0.22.1; sglang srt/entrypoints/http_server.py@0.5.23",
+        check=endpoints.endpoint_plain,
     ),
     "served-name-differs": Rule(
         severity="error",

@@ -20,6 +20,7 @@ COMPILERS_OWN = frozenset(
         "load-target",
         "mixed-group",
         "recipe-release",
+        "plain-endpoint",
     }
 )
 
@@ -40,6 +41,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "chat-template",
             "unread-variable",
             "variable-value",
+            "ignored-value",
             "draft-checkpoint",
             "aiter-heads",
             "expert-transport",
@@ -89,6 +91,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "chat-template",
             "unread-variable",
             "variable-value",
+            "ignored-value",
             "kv-connector",
             "additional-config-key",
             "number-variable",
@@ -142,6 +145,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
             "leader-address",
             "side-channel-host",
             "host-variable",
+            "loopback-endpoint",
             "router-endpoints",
             "public-address",
         }

@@ -89,6 +89,11 @@ RELEASE_RULES: Mapping[str, Rule] = {
         source="sglang srt/parser/conversation.py, managers/template_manager.py@0.5.9, 0.5.23; vllm 0.17.0 (run)",
         check=settings.chat_template_exists,
     ),
+    "unseen-settings": Rule(
+        severity="warning",
+        source="vllm utils/argparse_utils.py@0.22.1; sglang srt/server_args_config_parser.py@0.5.9",
+        check=settings.configuration_in_argv,
+    ),
     "served-name-colon": Rule(
         severity="error",
         source="sglang srt/server_args.py@0.5.9, 0.5.23",
@@ -97,6 +102,12 @@ RELEASE_RULES: Mapping[str, Rule] = {
     ),
     "unread-variable": Rule(
         severity="warning", source="infra/catalog/packages/", check=surroundings.variables_read
+    ),
+    "ignored-value": Rule(
+        severity="warning",
+        source="infra/catalog/packages/; sglang srt/environ.py EnvField@0.5.9, 0.5.23",
+        releases="sglang",
+        check=surroundings.values_counted,
     ),
     "port-variable": Rule(
         severity="error",

@@ -110,3 +110,14 @@ def served_name_plain(view: PlanView) -> Iterator[Finding]:
             what = f"The served model name {name} holds a colon, which SGLang keeps for adapters."
             field = f"roles.{process.role}.flags.served-model-name"
             yield Finding(field=field, what=what, fix="Use another name.", process=process.id)
+
+
+def configuration_in_argv(view: PlanView) -> Iterator[Finding]:
+    """What an engine is told stands on its command line: a file of settings is read by nobody here."""
+    for process in view.variants:
+        file = view.flags(process).get("config")
+        if file is not None:
+            what = f"--config {file} sets flags that no rule and no estimate sees."
+            fix = "Write them as flags."
+            field = f"roles.{process.role}.flags.config"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)

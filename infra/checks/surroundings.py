@@ -101,6 +101,28 @@ def variables_readable(view: PlanView) -> Iterator[Finding]:
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
+def values_counted(view: PlanView) -> Iterator[Finding]:
+    """A variable that SGLang reads as a switch or a number is one: with any other value its default stands."""
+    if view.family != "sglang":
+        return
+    defaults = view.catalog.package(view.release.flags_catalogue).variables
+    readers = view.catalog.package(view.release.flags_catalogue).variable_readers
+    for process in view.variants:
+        for name, value in process.env.items():
+            reader = readers.get(name)
+            if reader is None or "$" in value or reader.takes(value):
+                continue
+            what = f"{name} is {value!r}, which SGLang cannot read: its default {defaults[name]} stands."
+            kind = "whole number" if reader.number == "int" else "number"
+            fix = (
+                f"Write a {kind}."
+                if reader.number
+                else f"Write one of {', '.join(reader.choices)}."
+            )
+            field = f"roles.{process.role}.env.{name}"
+            yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
 def interfaces_named(view: PlanView) -> Iterator[Finding]:
     """Variables that name an interface hold its name; NCCL alone knows `^` and `=` before it."""
     for process in view.variants:

@@ -8,6 +8,8 @@ from infra.catalog.fields import FieldCatalogue, Kinds
 
 # vllm config/compilation.py CUDAGraphMode@0.22.1; looked up by its upper-case name.
 GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+# vllm config/compilation.py CompilationMode@0.17.0 to 0.33.0; a number, or a name in any case.
+COMPILATION_MODES = ("NONE", "STOCK_TORCH_COMPILE", "DYNAMO_TRACE_ONCE", "VLLM_COMPILE")
 # Parsed as a plain object; its class is built with the configuration (vllm arg_utils.py@0.17.0, 0.22.1).
 BUILT_LATER: Mapping[str, Kinds] = {"speculative-config": ("class:SpeculativeConfig",)}
 _TRUTHS = (0, 1, "true", "false", "True", "False", "0", "1")
@@ -51,8 +53,19 @@ def _in_class(
         elif key == "cudagraph_mode" and isinstance(inner, str):
             if inner.upper() not in GRAPH_MODES:
                 yield path, f"{inner} is none of {', '.join(GRAPH_MODES)}"
+        elif key == "mode" and class_name == "CompilationConfig":
+            if not _is_mode(inner):
+                last = len(COMPILATION_MODES) - 1
+                yield path, f"{inner} is none of 0 to {last}, {', '.join(COMPILATION_MODES)}"
         else:
             yield from _in_field(known[key], inner, fields, path)
+
+
+def _is_mode(value: object) -> bool:
+    if isinstance(value, str):
+        return value.upper() in COMPILATION_MODES
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value is None or (is_number and value in range(len(COMPILATION_MODES)))
 
 
 def _in_field(

@@ -71,6 +71,17 @@ def test_aiter_counts_the_heads_of_an_attention_rank() -> None:
     assert "aiter-heads" in rules_of("sglang-dp-attention", on_amd, alone)
 
 
+@pytest.mark.parametrize("value", ["0.0.0.0", "192.0.2.1", "engine.example.com"])
+def test_an_engine_that_listens_where_it_is_dialled_is_reached(value: str) -> None:
+    assert "loopback-endpoint" not in rules_of(GB200, flag("prefill-0/0", "--host", value))
+
+
+@pytest.mark.parametrize("mode", ["3", '"VLLM_COMPILE"', '"none"', "null"])
+def test_a_compilation_mode_is_a_number_or_a_name(mode: str) -> None:
+    edit = flag("unified-0/0", "--compilation-config", f'{{"mode": {mode}}}')
+    assert "json-flag-value" not in rules_of("h200-tp8", edit)
+
+
 @pytest.mark.parametrize(
     "config",
     [

@@ -10,6 +10,7 @@ from .failures import PYDANTIC_HELP
 Classes = dict[str, dict[str, list[str]]]
 
 GRAPH_MODES = ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE")
+COMPILATION_MODES = ("NONE", "STOCK_TORCH_COMPILE", "DYNAMO_TRACE_ONCE", "VLLM_COMPILE")
 # pydantic goes through the fields of a class and then through what is none (config/kv_transfer.py 0.22.1).
 FIELD_ORDER = {
     "KVTransferConfig": (
@@ -112,12 +113,26 @@ def _check_class(class_name: str, value: Any, classes: Classes, place: str) -> l
         elif key == "cudagraph_mode" and isinstance(item, str):
             if item.upper() not in GRAPH_MODES:
                 raise UnknownGraphMode(item.upper())
+        elif key == "mode" and class_name == "CompilationConfig":
+            problems.extend(_check_mode(item, inner))
         elif key in INTEGER_LISTS and isinstance(item, list):
             for number, each in enumerate(item):
                 problems.extend(_check_value(["int"], each, classes, f"{inner}.{number}"))
         else:
             problems.extend(_check_value(fields[key], item, classes, inner))
     return problems
+
+
+def _check_mode(value: Any, place: str) -> list[Problem]:
+    """How much is compiled: a number or a name of ``CompilationMode``."""
+    if value is None or (isinstance(value, str) and value.upper() in COMPILATION_MODES):
+        return []
+    if isinstance(value, str):
+        text = f"Value error, Invalid compilation mode: {value}. Valid modes are: {', '.join(COMPILATION_MODES)}"
+        return [Problem(place, text, "value_error", value)]
+    if isinstance(value, bool) or value not in range(len(COMPILATION_MODES)):
+        return [Problem(place, "Input should be 0, 1, 2 or 3", "enum", value)]
+    return []
 
 
 def _check_value(kinds: list[str], value: Any, classes: Classes, place: str) -> list[Problem]:
