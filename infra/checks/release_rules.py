@@ -34,7 +34,7 @@ RELEASE_RULES: Mapping[str, Rule] = {
     ),
     "quantization-method": Rule(
         severity="error",
-        source="infra/catalog/packages/",
+        source="infra/catalog/packages/; vllm config/model.py _verify_quantization@0.17.0, 0.22.1 (run)",
         releases="vllm, vllm-ascend",
         check=settings.quantization_registered,
     ),

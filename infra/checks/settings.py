@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.json_values import value_problems
 from infra.plan.process import Process
+
+
+# By the catalogue's word for a checkpoint's quantisation: what vLLM takes for it where its config.json names the first
+# (config/model.py _verify_quantization@0.17.0, 0.22.1, run with each method; GGUF is read from another file).
+OWN_METHODS: Mapping[str, tuple[str, ...]] = {"int4": ("compressed-tensors", "gguf")}
 
 
 def json_values_known(view: PlanView) -> Iterator[Finding]:
@@ -64,7 +69,7 @@ def _unregistered(
 
 
 def quantization_registered(view: PlanView) -> Iterator[Finding]:
-    """The quantisation method is one that the release registers; `ascend` is the Ascend plugin's."""
+    """The quantisation method is one that the release registers and the checkpoint has; `ascend` is the plugin's."""
     if view.fields is None:
         return
     kinds = view.fields.flag_kinds.get("quantization", ())
@@ -78,6 +83,19 @@ def quantization_registered(view: PlanView) -> Iterator[Finding]:
             field = f"roles.{process.role}.flags.quantization"
             fix = "Leave it out (the checkpoint says which), or name one of the release's."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
+        else:
+            yield from _other_than_checkpoint(view, process, method)
+
+
+def _other_than_checkpoint(view: PlanView, process: Process, method: object) -> Iterator[Finding]:
+    """A method that the checkpoint's own configuration contradicts."""
+    named = OWN_METHODS.get(view.checkpoint.quantization) if view.checkpoint else None
+    if method is None or named is None or str(method) in named or view.release.engine != "vllm":
+        return
+    what = f"--quantization is {method}, and {view.plan.checkpoint} says {named[0]} of itself."
+    field = f"roles.{process.role}.flags.quantization"
+    fix = "Leave it out: the checkpoint says which."
+    yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def chat_template_exists(view: PlanView) -> Iterator[Finding]:

@@ -202,8 +202,8 @@ def _check_quantization(
     method = args["quantization"] or checkpoint.quantization
     if (
         args["quantization"]
-        and checkpoint.quantization
-        and args["quantization"] != checkpoint.quantization
+        and checkpoint.quantization not in (None, "modelopt_fp4")  # that is any of its maker's
+        and args["quantization"] not in (checkpoint.quantization, "gguf")
     ):
         raise invalid(
             "ModelConfig",
@@ -213,7 +213,8 @@ def _check_quantization(
         )
     _, fields = _grammar(catalogue.catalogue_folder(), release.version)
     check_quantization_method(method, fields, release)
-    if method == "modelopt_fp4" and world.accelerator not in BLACKWELL and world.vendor != "ascend":
+    is_fp4 = "modelopt_fp4" in (method, checkpoint.quantization)
+    if is_fp4 and world.accelerator not in BLACKWELL and world.vendor != "ascend":
         raise Failed(
             "RuntimeError",
             "FlashInfer kernels unavailable for ModelOptNvFp4FusedMoE on current platform: NVFP4 "

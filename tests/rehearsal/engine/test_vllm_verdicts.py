@@ -378,6 +378,15 @@ def test_a_core_reads_every_variable(
     assert expected in said
 
 
+def test_a_checkpoint_in_nvfp4_is_any_of_its_makers_methods(
+    kimi: Path, kimi_nvfp4: Path, tmp_path: Path
+) -> None:
+    said = refusal(kimi, tmp_path, MIDDLE, "-tp 8 --quantization fp8")
+    assert "Quantization method specified in the model config (compressed-tensors) does not" in said
+    fragment = "-tp 4 --quantization modelopt --max-model-len 8192"
+    assert run(kimi_nvfp4, tmp_path, MIDDLE, fragment, accelerator="gb200", num_devices=4)
+
+
 def several(inner: str) -> str:
     extra = f'"kv_connector_extra_config":{{"connectors":{inner}}}'
     return f'-tp 8 --kv-transfer-config \'{{"kv_connector":"MultiConnector","kv_role":"kv_both",{extra}}}\''
