@@ -9,7 +9,6 @@ from infra.checks.view import Finding, PlanView
 from infra.engines.json_values import value_problems
 from infra.plan.process import Process
 
-
 # By the catalogue's word for a checkpoint's quantisation: what vLLM takes for it where its config.json names the first
 # (config/model.py _verify_quantization@0.17.0, 0.22.1, run with each method; GGUF is read from another file).
 OWN_METHODS: Mapping[str, tuple[str, ...]] = {"int4": ("compressed-tensors", "gguf")}
