@@ -45,7 +45,8 @@ class RoleEstimate:
         max_context: tokens of the longest request that one rank could hold, no more than the model's context.
         longest_request: tokens that the engine would admit.
         request_tokens: the length that `concurrent_requests` is counted at.
-        concurrent_requests: over all ranks, no more than the engine's own limit of sequences.
+        concurrent_requests: over all ranks, no more than the engine's own limit of sequences; 0 of a length that it
+            does not admit.
     """
 
     load: RoleLoad
@@ -77,7 +78,9 @@ def estimate_role(role: RoleLoad, request_tokens: int | None = None) -> RoleEsti
     longest = longest_request(load.family, load.flags, shape)
     length = request_tokens or longest
     limit = as_int(load.flags.get("max-num-seqs", load.flags.get("max-running-requests")), 0)
-    fitting = tokens // length if length else 0
+    fitting = (
+        tokens // length if 0 < length <= (longest or length) else 0
+    )  # no longer one is admitted
     return RoleEstimate(
         load=role,
         memory=memory,

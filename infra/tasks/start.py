@@ -18,6 +18,7 @@ def main() -> None:
     """Run the tasks of the command line, and leave with their exit code."""
     # Before Invoke and Fabric are loaded: they make a hundred thousand objects that all stay.
     prepare_interpreter()
+    sys.argv[1:] = help_first(sys.argv[1:])
     if is_of_tasks_alone(sys.argv[1:]):
         from infra.tasks.program import table_program as program  # noqa: PLC0415 - one of two
 
@@ -26,6 +27,12 @@ def main() -> None:
         from infra.tasks.fabric_program import fabric_program  # noqa: PLC0415 - one of two
 
         fabric_program().run()
+
+
+def help_first(words: Sequence[str]) -> list[str]:
+    """The words, with `TASK --help` as `--help TASK`: a task may take `--help` for a word of its own."""
+    asks = len(words) > 1 and words[1] in ("--help", "-h") and words[0] in ENTRIES
+    return ["--help", words[0]] if asks else list(words)
 
 
 def is_of_tasks_alone(words: Sequence[str]) -> bool:

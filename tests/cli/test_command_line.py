@@ -506,6 +506,7 @@ def test_what_was_compiled_for_a_command_is_kept_unless_the_interpreter_was_told
 
 def test_help_shows_how_a_task_is_typed() -> None:
     lines = fab("--help", "replace-host").stdout.splitlines()
+    assert fab("replace-host", "--help").stdout.splitlines() == lines
     assert lines[0] == "Usage: fab replace-host OLD NEW [options]"
     assert lines[4].split(maxsplit=1) == ["OLD", "the host whose name stays"]
     assert any(line.startswith("  --inventory PATH ") for line in lines)

@@ -6,7 +6,7 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.checks.view import view_plan
-from infra.memory.estimate import RoleEstimate
+from infra.memory.estimate import RoleEstimate, estimate_role
 from infra.plan.compile import compile_file
 from infra.render.estimates import Surroundings, estimate_plan
 
@@ -79,6 +79,12 @@ def test_requests_at_once_end_at_the_engines_own_limit(catalog: Catalog) -> None
     free = roles(catalog, "gb200-2p1d")["decode"]
     limited = roles(catalog, "gb200-2p1d", "roles.decode.max_num_seqs=2")["decode"]
     assert free.concurrent_requests > limited.concurrent_requests == 2 * 16
+
+
+def test_no_request_is_counted_that_is_not_admitted(catalog: Catalog) -> None:
+    decode = roles(catalog, "gb200-2p1d")["decode"].load
+    counts = [estimate_role(decode, length) for length in (131_072, 131_073)]
+    assert [each is not None and each.concurrent_requests > 0 for each in counts] == [True, False]
 
 
 def test_no_context_is_longer_than_the_models(catalog: Catalog) -> None:

@@ -23,6 +23,9 @@ _PACKAGE = re.compile(r"(vllm|sglang|vllm-ascend)(\[[\w,-]*\])?==")
 _SHELLS = ("sh", "bash", "zsh", "")
 _EXEC_VALUED = ("-e", "--env", "-u", "--user", "-w", "--workdir", "--env-file", "--detach-keys")
 _WRAPPER_WORDS = 24
+_SSH_WORDS = 2  # ssh and a host
+_STARTED = ("vllm", "sglang", "docker", "podman")
+_WRAPPED = "taken for a wrapper of the script behind it, which is read once"
 # What prints, writes or asks, and starts nothing of what stands behind it.
 SILENT = HARMLESS - {"uv", "xargs", "env", "command"}
 
@@ -62,6 +65,8 @@ class ScriptReader:
         program = recognise([word.text for word in started.words])
         if program is None and name not in SILENT:
             started, program = _behind_wrapper(started, shell)
+            if program is None and _script_behind_wrapper(started, shell):
+                return True
         if program is not None:
             inside = self.inside
             env = {**(inside.env if inside else {}), **started.env}
@@ -211,6 +216,22 @@ def _behind_wrapper(started: Started, shell: Shell) -> tuple[Started, Program | 
             )
             return replace(started, words=started.words[index:]), program
     return started, None
+
+
+def _script_behind_wrapper(started: Started, shell: Shell) -> bool:
+    """`srun … bash -c SCRIPT`, `ssh HOST SCRIPT`: the script is followed, once, however often it is started."""
+    words = started.words
+    first = words[0].text.rpartition("/")[2]
+    at = next((i for i, word in enumerate(words) if i and _script_of(words[i:]) is not None), None)
+    script = None if at is None else _script_of(words[at:])
+    if script is None and first == "ssh" and len(words) > _SSH_WORDS and " " in words[-1].text:
+        script = words[-1]  # ssh hands its last word to a shell
+    if script is None or not any(name in script.text for name in _STARTED):
+        return False
+    before = words[: words.index(script)]
+    shell.note(words[0].line, " ".join(word.text for word in before), _WRAPPED)
+    shell.follow_inside(script, words[words.index(script) + 1 :], started.env)
+    return True
 
 
 def read_script(

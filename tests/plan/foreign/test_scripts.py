@@ -28,6 +28,29 @@ def test_a_container_command_becomes_what_runs_inside_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    "wrapped",
+    [
+        "srun --nodes=2 bash -c '{}'",
+        "mpirun -np 2 -H a,b /bin/bash -lc '{}'",
+        "kubectl exec -it pod-0 -- sh -c '{}'",
+        "ssh -p 22 node0 'cd /w && {}'",
+        "sudo ssh node0 bash -c '{}'",
+    ],
+)
+def test_a_script_behind_a_wrapper_is_followed(tmp_path: Path, wrapped: str) -> None:
+    command = "vllm serve moonshotai/Kimi-K2.5 --tensor-parallel-size 8"
+    recipe = imported(tmp_path, f"{wrapped.format(command)}\n")
+    assert argvs(recipe) == [tuple(command.split())]
+    assert "read once" in recipe.not_understood[0].why
+
+
+def test_words_behind_ssh_that_start_no_engine_stay_unread(tmp_path: Path) -> None:
+    text = "ssh node0 'rm -rf /tmp/x'\nvllm serve m/n\n"
+    recipe = imported(tmp_path, text)
+    assert [row.why for row in recipe.not_understood] == ["ssh is not followed"]
+
+
+@pytest.mark.parametrize(
     ("head", "program"),
     [
         ("podman run vllm/vllm-openai:v0.22.1 --model m/n", ("vllm", "serve")),
