@@ -23,6 +23,8 @@ _SIZES = {
     "T": 2**40,
 }
 
+LEVEL = "--optimization-level"
+_LEVELS = ("0", "1", "2", "3")
 _OWN_WORDS = frozenset(f"--{name}" for name in OWN_FLAGS)
 
 _COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
@@ -99,7 +101,8 @@ def canonical_flag(word: str, catalogue: FlagCatalogue) -> FlagFact | None:
     if not _looks_like_flag(word):
         return None
     head = word.partition("=")[0]
-    found = _find(head.partition(".")[0] if head.startswith("--") else head, catalogue)
+    is_dotted = head.startswith("--") or _is_short(head, catalogue)
+    found = _find(head.partition(".")[0] if is_dotted else head, catalogue)
     return None if isinstance(found, str) else found[0]
 
 
@@ -145,10 +148,23 @@ def _read_shared(words: tuple[str, ...], catalogue: FlagCatalogue) -> ParsedFlag
     return _read_chunks(words, catalogue, ParsedFlags({}, (), ()))
 
 
+def _with_levels(words: Sequence[str]) -> list[str]:
+    """`-O3`, `-O=3` and `-O 3` as vLLM's parser rewrites them (utils/argparse_utils.py@0.17.0 to 0.33.0)."""
+    found: list[str] = []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word[:2] == "-O" and word != "-O":
+            found += [LEVEL, word[3:] if word[2] == "=" else word[2:]]
+        else:
+            found.append(LEVEL if word == "-O" and following in _LEVELS else word)
+    return found
+
+
 def _read_chunks(
     words: Sequence[str], catalogue: FlagCatalogue, before: ParsedFlags
 ) -> ParsedFlags:
     """Words from one flag to the next, read one after the other behind what was read `before`."""
+    if LEVEL in catalogue.by_option and any(word[:2] == "-O" for word in words):
+        words = _with_levels(words)
     values = dict(before.values)
     positionals, rejected = [*before.positionals], [*before.rejected]
     start = 0
@@ -176,7 +192,7 @@ def _read_chunk(words: tuple[str, ...], catalogue: FlagCatalogue) -> _Chunk:
     if not _looks_like_flag(word):
         return _Chunk(positionals=words)
     head, equals, inline = word.partition("=")
-    name, *keys = head.split(".") if head.startswith("--") else [head]
+    name, *keys = head.split(".") if head.startswith("--") or _is_short(head, catalogue) else [head]
     found = _find(name, catalogue)
     if isinstance(found, str):
         return _Chunk(positionals=words[1:], rejected=((word, found),))
@@ -192,8 +208,16 @@ def _read_chunk(words: tuple[str, ...], catalogue: FlagCatalogue) -> _Chunk:
         return _Chunk(rejected=((word, f"argument {head}: expected one argument"),))
     if keys:
         value = _json_or_text(given[0])
+        if keys[-1].endswith("+"):  # a list, its items between commas
+            keys[-1], value = keys[-1][:-1], given[0].split(",")
         return _Chunk(name=fact.name, keys=tuple(keys), value=value, positionals=rest)
     return _read_values(fact, given, rest)
+
+
+def _is_short(head: str, catalogue: FlagCatalogue) -> bool:
+    """Whether `-cc.key` is a key of `-cc`."""
+    name, dot, _ = head.partition(".")
+    return bool(dot) and name in catalogue.by_option
 
 
 def _read_values(fact: FlagFact, given: tuple[str, ...], rest: tuple[str, ...]) -> _Chunk:
@@ -273,7 +297,12 @@ def _read_json(text: str) -> object:
 
 
 def _json_or_text(text: str) -> object:
+    """A dotted flag's value: JSON, a number with a suffix, else the text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
+        pass
+    try:
+        return _read_size(text)
+    except ValueError:
         return text

@@ -76,6 +76,15 @@ def test_an_engine_that_listens_where_it_is_dialled_is_reached(value: str) -> No
     assert "loopback-endpoint" not in rules_of(GB200, flag("prefill-0/0", "--host", value))
 
 
+@pytest.mark.parametrize(
+    "words", [["-O3"], ["-O", "1"], ["-cc.cudagraph_mode=NONE"], ["-cc.mode", "3", "-O=0"]]
+)
+def test_short_flags_are_taken_as_vllms_parser_takes_them(words: list[str]) -> None:
+    document = right_document("h200-tp8")
+    process_row(document, "unified-0/0")["argv"] += words
+    assert "unknown-flag" not in rules_in(document)
+
+
 @pytest.mark.parametrize("mode", ["3", '"VLLM_COMPILE"', '"none"', "null"])
 def test_a_compilation_mode_is_a_number_or_a_name(mode: str) -> None:
     edit = flag("unified-0/0", "--compilation-config", f'{{"mode": {mode}}}')

@@ -57,6 +57,16 @@ def value(words: str, name: str, flags: FlagCatalogue) -> object:
             {"a": 1, "b": {"c": 2, "d": 3}},
         ),
         ("--port 1 --port 2", "port", 2),
+        ("-O3", "optimization-level", "3"),
+        ("-O=1 --port 1", "optimization-level", "1"),
+        ("--port 1 -O 0", "optimization-level", "0"),
+        ("-cc.cudagraph_mode=FULL", "compilation-config", {"cudagraph_mode": "FULL"}),
+        ("-cc.cudagraph_mode FULL", "compilation-config", {"cudagraph_mode": "FULL"}),
+        (
+            "-cc.splitting_ops+ a,b --compilation-config.max_cudagraph_capture_size 1k",
+            "compilation-config",
+            {"splitting_ops": ["a", "b"], "max_cudagraph_capture_size": 1000},
+        ),
     ],
 )
 def test_a_spelling_is_understood(
