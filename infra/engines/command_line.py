@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from infra.catalog.flags import FlagCatalogue, FlagFact
 from infra.catalog.schema import FlagData
+from infra.catalog.versions import version_numbers
 from infra.engines.own_settings import OWN_FLAGS
 
 # vLLM's readers accept 32k (1000) and 32K (1024): vllm utils/argparse_utils.py@0.22.1, human_readable_int.
@@ -23,6 +24,8 @@ _SIZES = {
     "T": 2**40,
 }
 
+# In values behind dots: vllm utils/argparse_utils.py@0.20.0, and not 0.18.0.
+SINCE_SUFFIXES = (0, 20, 0)
 LEVEL = "--optimization-level"
 _LEVELS = ("0", "1", "2", "3")
 _OWN_WORDS = frozenset(f"--{name}" for name in OWN_FLAGS)
@@ -207,7 +210,7 @@ def _read_chunk(words: tuple[str, ...], catalogue: FlagCatalogue) -> _Chunk:
     if not given:
         return _Chunk(rejected=((word, f"argument {head}: expected one argument"),))
     if keys:
-        value = _json_or_text(given[0])
+        value = _dotted_value(given[0], catalogue)
         if keys[-1].endswith("+"):  # a list, its items between commas
             keys[-1], value = keys[-1][:-1], given[0].split(",")
         return _Chunk(name=fact.name, keys=tuple(keys), value=value, positionals=rest)
@@ -296,12 +299,14 @@ def _read_json(text: str) -> object:
         raise ValueError(message) from None
 
 
-def _json_or_text(text: str) -> object:
-    """A dotted flag's value: JSON, a number with a suffix, else the text."""
+def _dotted_value(text: str, catalogue: FlagCatalogue) -> object:
+    """A dotted flag's value: JSON, a number with a suffix where the release reads those, else the text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
         pass
+    if version_numbers(catalogue.version) < SINCE_SUFFIXES:
+        return text
     try:
         return _read_size(text)
     except ValueError:

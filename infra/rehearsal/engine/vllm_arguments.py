@@ -26,7 +26,7 @@ def rewrite(argv: list[str], *, has_number_suffixes: bool) -> Rewritten:
 
     Args:
         argv: the arguments after ``vllm serve``.
-        has_number_suffixes: dotted values may end in ``k`` … ``T`` (after 0.17.0).
+        has_number_suffixes: dotted values may end in ``k`` … ``T`` (from 0.20.0).
 
     Raises:
         Failed: vLLM's own ValueError about a missing model.

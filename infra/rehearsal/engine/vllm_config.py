@@ -61,7 +61,7 @@ def parse_arguments(argv: list[str], release: Release) -> tuple[Arguments, list[
     version = release.numbers
     grammar, fields = _grammar(catalogue.catalogue_folder(), release.version)
     check_configuration_file(argv)
-    rewritten = rewrite(argv, has_number_suffixes=version >= (0, 18))
+    rewritten = rewrite(argv, has_number_suffixes=version >= (0, 20))
     try:
         args, unknown = grammar.parse(rewritten.argv)
     except UnknownGraphMode as error:
