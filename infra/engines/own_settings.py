@@ -31,3 +31,6 @@ OWN_VARIABLES = frozenset(
 OWN_KEYS: Mapping[str, frozenset[str]] = {
     "kv-transfer-config": frozenset({"engine_id", "kv_port"}),
 }
+
+# Written by the compiler for prefill and decode; a role that does both may name a cache beside its engine.
+OF_TRANSFER = frozenset({"kv-transfer-config"})

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from infra.catalog.load import Catalog, Combination, UnknownIdError
 from infra.catalog.schema import Accelerator, Checkpoint, Release
+from infra.engines.own_settings import OF_TRANSFER
 from infra.engines.registry import ENGINES
 from infra.engines.settings import RoleSettings, Speculation, WeightsOnHost
 from infra.errors import Problem
@@ -240,7 +241,8 @@ def _refuse_owned(sources: RoleSources, catalog: Catalog, problems: Problems) ->
             head = flag.replace("_", "-").partition(".")[0]
             fact = catalogue.by_option.get(f"--{head}") or catalogue.by_option.get(f"-{flag}")
             canonical = fact[0].name if fact else head
-            if canonical in engine.owned_flags:
+            is_free = canonical in OF_TRANSFER and sources.stack.spec.kv_transfer is None
+            if canonical in engine.owned_flags and not is_free:
                 what = f"--{canonical} is derived and cannot be set as a flag."
                 fix = _instead_of_owned(engine.owned_flags[canonical])
                 problems.add("owned-flag", f"{section}.flags.{flag}", what, fix)

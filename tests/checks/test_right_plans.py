@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.checks.rule_cases import judged, right_document
+from infra.checks.judge import judge_stack
+from infra.plan.compile import compile_file
+from tests.checks.rule_cases import CATALOG, judged, right_document
 from tests.plan_edits import Document, PlanEdit, apply_edits, process_row
 
 GB200, MOONCAKE = "gb200-2p1d", "sglang-pd-mooncake"
@@ -69,6 +71,15 @@ def test_aiter_counts_the_heads_of_an_attention_rank() -> None:
     assert "aiter-heads" not in rules_of("sglang-dp-attention", on_amd)
     alone = flag("unified-0/0", "--enable-dp-attention", None)
     assert "aiter-heads" in rules_of("sglang-dp-attention", on_amd, alone)
+
+
+def test_a_stack_names_the_cache_beside_an_engine() -> None:
+    config = "{kv_connector: LMCacheConnectorV1, kv_role: kv_both}"
+    sets = (f"roles.unified.flags.kv-transfer-config={config}",)
+    compiled = compile_file("h200-tp8", catalog=CATALOG, sets=sets)
+    words = compiled.plan.processes[0].argv
+    assert '{"kv_connector":"LMCacheConnectorV1","kv_role":"kv_both"}' in words
+    assert not [p for p in judge_stack(compiled.plan, compiled.stack, CATALOG) if p.blocks]
 
 
 @pytest.mark.parametrize("value", ["0.0.0.0", "192.0.2.1", "engine.example.com"])

@@ -58,6 +58,11 @@ ROWS = [
         id="owned flag of SGLang",
     ),
     pytest.param(
+        "gb200-2p1d", ("roles.decode.flags.kv-transfer-config={kv_role: kv_both}",),
+        "owned-flag", "roles.decode.flags.kv-transfer-config", "derived", "kv_transfer",
+        id="what the compiler tells of a transfer",
+    ),
+    pytest.param(
         "gb200-2p1d", ("roles.decode.env.CUDA_VISIBLE_DEVICES='0'",),
         "owned-variable", "roles.decode.env.CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES is derived", "topology",
         id="owned variable",
