@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.agent.stubborn_host import StubbornHost
 
 FOLDER = "/etc/moe-infra/s"
 UNIT = "moe-s-engine@0.service"
+TOLD_S = 10.0
 # Planted in every place that the archive draws from; joined here so that no scanner finds a key in this file.
 IN_CREDENTIAL, IN_ENVIRONMENT = "sesame-" + "open-1234", "variable" + "-value-77"
 HUB, BEARER, ARGUMENT = "hf_" + "zGk2Qv81Lm", "eyJ" + "hbGciOi.x9", "given-on-the" + "-line"
@@ -31,6 +33,10 @@ def engine() -> Iterator[int]:
         [sys.executable, "-c", "import time; time.sleep(60)", "--api-key", ARGUMENT],
         env={"MY_API_KEY": IN_ENVIRONMENT, "HARMLESS": "yes", "HF_HOME": "/models"},
     )
+    # Popen returns when exec has closed its pipe; the kernel tells the new environment a moment later
+    until = time.monotonic() + TOLD_S
+    while not Path(f"/proc/{child.pid}/environ").read_bytes() and time.monotonic() < until:
+        time.sleep(0.01)
     yield child.pid
     child.kill()
     child.wait()
