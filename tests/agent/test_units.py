@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infra.agent.journal.lines import last_lines
 from infra.agent.processes.units import since
 from tests.agent.stubborn_host import StubbornHost
 
@@ -84,6 +86,23 @@ def test_a_failed_unit_brings_its_last_lines(
     assert (row["exec_main_status"], row["n_restarts"]) == (1, 2)
     assert row["log_tail"] == ["one", "two"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", row["since"])
+
+
+def test_words_without_a_start_belong_to_the_one_that_was_named_before_them(
+    host: StubbornHost, stand_in: Callable[[str, str], None]
+) -> None:
+    entries: list[dict[str, object]] = [
+        {"MESSAGE": "of the start before", "_SYSTEMD_UNIT": "a.service"},
+        {"MESSAGE": "Starting a.service...", "INVOCATION_ID": "2b", "UNIT": "a.service"},
+        {"MESSAGE": "hello", "_SYSTEMD_UNIT": "a.service"},  # it had ended when journald asked
+        {"MESSAGE": [104, 105, 255, 10], "_SYSTEMD_INVOCATION_ID": "2b"},
+        {"MESSAGE": None, "_SYSTEMD_INVOCATION_ID": "2b"},
+    ]
+    stand_in("journalctl", "\n".join(f"echo '{json.dumps(entry)}'" for entry in entries))
+    lines = ["Starting a.service...", "hello", "hi\ufffd", "(no message)"]
+    assert last_lines(host, "a.service", 20, "2b") == lines
+    assert last_lines(host, "a.service", 1, "2b") == lines[-1:]
+    assert last_lines(host, "a.service", 20, "3c") == []
 
 
 def test_lines_of_a_running_unit_come_when_asked_for(

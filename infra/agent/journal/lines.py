@@ -1,5 +1,6 @@
 """What journald keeps of units: read in its export format, entry by entry, whatever the size."""
 
+import json
 import re
 import struct
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -74,12 +75,35 @@ def last_lines(host: Host, unit: str, num_lines: int, start: str = "") -> List[s
         num_lines: how many.
         start: systemd's invocation id; lines of the unit's other starts are left out then.
     """
-    argv = ["journalctl", "-o", "cat", "--no-pager", "-q", "-n", str(num_lines)]
-    argv += start_matches([start]) if start else ["-u", unit]
+    form, matches = "cat", ["-u", unit]
+    if start:
+        form, matches = "json", [*start_matches([start]), "+", "_SYSTEMD_UNIT=" + unit]
+    argv = ["journalctl", "-o", form, "-a", "--no-pager", "-q", "-n", str(num_lines), *matches]
     done = host.run(argv, TAIL_S)
     if done.exit_code != 0:
         return ["(journalctl: {})".format(done.last_words)]
-    return done.stdout.splitlines()[-num_lines:]
+    lines = done.stdout.splitlines()
+    return (_of_start(lines, start) if start else lines)[-num_lines:]
+
+
+def _of_start(entries: List[str], start: str) -> List[str]:
+    """The lines from the first entry on that names a start.
+
+    What a process writes that ends at once may name none: journald asks systemd for the start when it reads, and by
+    then the unit may have ended.
+    """
+    rows = [json.loads(entry) for entry in entries if entry.startswith("{")]
+    fields = ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID")
+    named = [place for place, row in enumerate(rows) if start in [row.get(f) for f in fields]]
+    first = named[0] if named else len(rows)
+    return [line for row in rows[first:] for line in _message(row.get("MESSAGE")).splitlines()]
+
+
+def _message(value: object) -> str:
+    """A message as journalctl writes it in JSON: text, or numbers of bytes where it is none."""
+    if isinstance(value, list) and all(isinstance(each, int) for each in value):
+        return bytes(value).decode("utf-8", "replace")
+    return value if isinstance(value, str) else NO_MESSAGE.decode()
 
 
 def start_matches(starts: List[str]) -> List[str]:
