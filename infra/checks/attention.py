@@ -165,7 +165,7 @@ def _without_log_sum_exp(view: PlanView, process: Process, name: str) -> Iterato
     """Decode contexts on a back end that gives no log-sum-exp: no worker starts."""
     contexts = view.size(process, "decode-context-parallel-size")
     backend = _dense_backends(view).get(name)
-    if contexts <= 1 or backend is None or backend.returns_lse:
+    if contexts <= 1 or backend is None or backend.returns_lse or not backend.impl:
         return
     platform = PLATFORMS[view.accelerator(process).vendor]
     others = [
@@ -177,7 +177,7 @@ def _without_log_sum_exp(view: PlanView, process: Process, name: str) -> Iterato
     ]
     what = (
         f"--decode-context-parallel-size {contexts} needs a log-sum-exp of decode, which {name} of {_release(view)} "
-        f"({backend.impl}) does not give: its workers end with an AssertionError."
+        f"({backend.impl}) does not give: no worker starts."
     )
     instead = f", or ask for {' or '.join(others)} as attention-backend" if others else ""
     field = f"roles.{process.role}.decode_context_parallel"

@@ -69,6 +69,8 @@ def chosen_backend(view: PlanView, process: Process) -> Choice | None:
         return None
     if accelerator.vendor not in PLATFORMS or "VLLM_BATCH_INVARIANT" in process.env:
         return None
+    if any("$" in process.env.get(name, "") for name in AITER_SWITCHES):
+        return None  # a shell fills it in
     order, why = _order(view, process, accelerator)
     passed_over: dict[str, tuple[str, ...]] = {}
     for name in order:

@@ -6,8 +6,10 @@ import ipaddress
 from collections.abc import Iterator
 from itertools import product
 
+from infra.catalog.packages import VariableReader
 from infra.catalog.schema import Architecture
 from infra.checks.view import Finding, PlanView
+from infra.plan.process import Process
 
 # Where Debian and the images built on it keep libraries, and how images are tagged.
 ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
@@ -83,22 +85,19 @@ def variables_readable(view: PlanView) -> Iterator[Finding]:
     """What vLLM reads as a number or one of several words is one: every core reads all variables, used or not."""
     if view.family != "vllm":
         return
-    readers = view.catalog.package(view.release.flags_catalogue).variable_readers
-    for process in view.variants:
-        for name, value in process.env.items():
-            reader = readers.get(name)
-            if reader is None or "$" in value or name in OWN_RULES or reader.takes(value):
-                continue
-            release = f"{view.release.engine} {view.release.version}"
-            if reader.number:
-                kind = "whole number" if reader.number == "int" else "number"
-                what = f"{name} is {value!r}, and {release} reads a {kind} there."
-                fix = "Write 1 or 0." if reader.is_switch else f"Write a {kind}."
-            else:
-                what = f"{name} is {value!r}, which {release} does not know."
-                fix = f"Write one of {', '.join(reader.choices)}."
-            field = f"roles.{process.role}.env.{name}"
-            yield Finding(field=field, what=what, fix=fix, process=process.id)
+    release = f"{view.release.engine} {view.release.version}"
+    for process, name, reader in _unreadable(view):
+        if name in OWN_RULES:
+            continue
+        value = process.env[name]
+        what = (
+            f"{name} is {value!r}, and {release} reads a {_number_word(reader)} there."
+            if reader.number
+            else f"{name} is {value!r}, which {release} does not know."
+        )
+        fix = "Write 1 or 0." if reader.number and reader.is_switch else _readable(reader)
+        field = f"roles.{process.role}.env.{name}"
+        yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
 def values_counted(view: PlanView) -> Iterator[Finding]:
@@ -106,21 +105,34 @@ def values_counted(view: PlanView) -> Iterator[Finding]:
     if view.family != "sglang":
         return
     defaults = view.catalog.package(view.release.flags_catalogue).variables
+    for process, name, reader in _unreadable(view):
+        value = process.env[name]
+        what = (
+            f"{name} is {value!r}, which SGLang cannot read: its default {defaults[name]} stands."
+        )
+        field = f"roles.{process.role}.env.{name}"
+        yield Finding(field=field, what=what, fix=_readable(reader), process=process.id)
+
+
+def _unreadable(view: PlanView) -> Iterator[tuple[Process, str, VariableReader]]:
+    """Variables with values that the release cannot read; what a shell fills in is not judged."""
     readers = view.catalog.package(view.release.flags_catalogue).variable_readers
     for process in view.variants:
         for name, value in process.env.items():
             reader = readers.get(name)
-            if reader is None or "$" in value or reader.takes(value):
-                continue
-            what = f"{name} is {value!r}, which SGLang cannot read: its default {defaults[name]} stands."
-            kind = "whole number" if reader.number == "int" else "number"
-            fix = (
-                f"Write a {kind}."
-                if reader.number
-                else f"Write one of {', '.join(reader.choices)}."
-            )
-            field = f"roles.{process.role}.env.{name}"
-            yield Finding(field=field, what=what, fix=fix, process=process.id)
+            if reader is not None and "$" not in value and not reader.takes(value):
+                yield process, name, reader
+
+
+def _readable(reader: VariableReader) -> str:
+    """What to write in place of a value that cannot be read."""
+    if reader.number:
+        return f"Write a {_number_word(reader)}."
+    return f"Write one of {', '.join(reader.choices)}."
+
+
+def _number_word(reader: VariableReader) -> str:
+    return "whole number" if reader.number == "int" else "number"
 
 
 def interfaces_named(view: PlanView) -> Iterator[Finding]:

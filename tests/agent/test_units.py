@@ -98,7 +98,8 @@ def test_words_without_a_start_belong_to_the_one_that_was_named_before_them(
         {"MESSAGE": [104, 105, 255, 10], "_SYSTEMD_INVOCATION_ID": "2b"},
         {"MESSAGE": None, "_SYSTEMD_INVOCATION_ID": "2b"},
     ]
-    stand_in("journalctl", "\n".join(f"echo '{json.dumps(entry)}'" for entry in entries))
+    said = [f"echo '{json.dumps(entry)}'" for entry in entries]
+    stand_in("journalctl", "\n".join([*said, 'echo \'{"MESSAGE": "cut o\'']))
     lines = ["Starting a.service...", "hello", "hi\ufffd", "(no message)"]
     assert last_lines(host, "a.service", 20, "2b") == lines
     assert last_lines(host, "a.service", 1, "2b") == lines[-1:]

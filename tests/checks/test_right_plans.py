@@ -240,6 +240,11 @@ def test_an_attention_back_end_that_runs_is_taken(stack: str, name: str) -> None
     assert rules_of(stack, flag("unified-0/0", "--attention-backend", name)) == rules_of(stack)
 
 
+def test_a_switch_that_a_shell_fills_in_chooses_no_back_end() -> None:
+    edit = PlanEdit(process="unified-0/0", env="VLLM_ROCM_USE_AITER", value="$AITER")
+    assert "attention-settings" not in rules_of("mi300x-tp8", edit)
+
+
 @pytest.mark.parametrize(
     ("stack", "name", "flags"),
     [

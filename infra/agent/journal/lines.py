@@ -1,5 +1,6 @@
 """What journald keeps of units: read in its export format, entry by entry, whatever the size."""
 
+import contextlib
 import json
 import re
 import struct
@@ -92,7 +93,10 @@ def _of_start(entries: List[str], start: str) -> List[str]:
     What a process writes that ends at once may name none: journald asks systemd for the start when it reads, and by
     then the unit may have ended.
     """
-    rows = [json.loads(entry) for entry in entries if entry.startswith("{")]
+    rows = []
+    for entry in entries:
+        with contextlib.suppress(ValueError):  # what journalctl had no time to write whole
+            rows.append(json.loads(entry))
     fields = ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID")
     named = [place for place, row in enumerate(rows) if start in [row.get(f) for f in fields]]
     first = named[0] if named else len(rows)
