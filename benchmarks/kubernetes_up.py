@@ -25,8 +25,8 @@ sys.path.insert(0, str(PROJECT))
 
 from infra.catalog.load import Catalog  # noqa: E402
 from infra.plan.compile import compile_file  # noqa: E402
-from infra.provision.cluster_config import ClusterDemand, read_cluster  # noqa: E402
-from infra.provision.workload import judged_plan, workload_content  # noqa: E402
+from infra.provision.cluster.config import ClusterDemand, read_cluster  # noqa: E402
+from infra.provision.cluster.workload import judged_plan, workload_content  # noqa: E402
 from infra.rehearsal.cluster.control_plane import CONTEXT  # noqa: E402
 from infra.rehearsal.cluster.nodes import FABRIC  # noqa: E402
 from infra.rehearsal.cluster.project import RoomProject, make_room_project  # noqa: E402

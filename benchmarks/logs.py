@@ -1,8 +1,9 @@
 """`fab logs` of 20 MB per host on two lab hosts, beside its floors and Fabric's own reader, all in one run.
 
 Both hosts write at the same time, as engines do: their lines are merged one by one. No two lines are alike.
+Then the same with hosts that send through a token bucket (tc tbf), as over a wire between operator and hosts.
 
-python benchmarks/logs.py            # the table of docs/performance.md, two minutes at most
+python benchmarks/logs.py            # the tables of docs/performance.md, three minutes at most
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ RUNS = 5
 # Fabric's reader is quadratic in the output: a minute and more for 20 MB. It is not waited for longer.
 RIVAL_S = 60.0
 AGENT_S = 120.0
+LINKS_MBIT = (1000, 200, 100)
+LINK_RUNS = 3
+CAT = "cat /tmp/big"
 UNIT = "moe-big-engine@0"
 RELEASE = "/etc/moe-infra/big/release.json"
 # What engines write most; of 100 to 200 bytes, with numbers that differ from line to line.
@@ -90,9 +94,10 @@ def _measure(ssh_config: str, inventory: str) -> None:
     agent = agent_input(request, timeout_s=AGENT_S)
     journalctl = f"sudo journalctl -q -u {UNIT} -o"
     export = "export --output-fields=MESSAGE,_SYSTEMD_UNIT"
+    start, whole = [*logs, "--lines", "1"], [*logs, "--since", "1 day ago"]
     rows = {
         "`ssh true`, both hosts at once": _on_both(ssh_config, "true"),
-        "`ssh cat` of 20 MB (floor of the wire)": _on_both(ssh_config, "cat /tmp/big"),
+        "`ssh cat` of 20 MB (floor of the wire)": _on_both(ssh_config, CAT),
         "`ssh journalctl -o cat` (text alone)": _on_both(ssh_config, f"{journalctl} cat"),
         "`ssh journalctl -o export` (with times and cursors)": _on_both(
             ssh_config, f"{journalctl} {export}"
@@ -100,13 +105,10 @@ def _measure(ssh_config: str, inventory: str) -> None:
         "`ssh` with our agent (reads the files, with times and cursors)": _on_both(
             ssh_config, agent_command(sudo=True), agent
         ),
-        "`fab logs --lines 1` (start-up, connections, agents)": [Command([*logs, "--lines", "1"])],
-        "`fab logs --since`, 2 x 20 MB, merged": [Command([*logs, "--since", "1 day ago"])],
+        "`fab logs --lines 1` (start-up, connections, agents)": [Command(start)],
+        "`fab logs --since`, 2 x 20 MB, merged": [Command(whole)],
     }
-    seconds: dict[str, list[float]] = {name: [] for name in rows}
-    for _ in range(RUNS):
-        for name, commands in rows.items():
-            seconds[name].append(_time(commands))
+    seconds = _in_turns(rows, RUNS)
     floor = min(seconds[list(rows)[1]])
     print("| what | best s | median s | against `ssh cat` |")
     print("|---|---|---|---|")
@@ -117,11 +119,40 @@ def _measure(ssh_config: str, inventory: str) -> None:
     rival = _rival(ssh_config)
     took = f"{rival:.0f}" if rival is not None else f"> {RIVAL_S:.0f}"
     against = f"{rival / floor:.0f}" if rival is not None else f"> {RIVAL_S / floor:.0f}"
-    print(f"| Fabric's `Connection.run`, 20 MB of one host | {took} | {took} | {against} |")
+    print(f"| Fabric's `Connection.run`, 20 MB of one host | {took} | {took} | {against} |\n")
+    _measure_links(ssh_config, Command(start), Command(whole))
 
 
-def _on_both(ssh_config: str, command: str, stdin: bytes = b"") -> list[Command]:
-    return [Command(["ssh", "-F", ssh_config, host, command], stdin) for host in HOSTS]
+def _measure_links(ssh_config: str, start: Command, whole: Command) -> None:
+    """Print the table of hosts that send no more than so much each."""
+    print("| link of each host | `ssh cat` s | `ssh -C cat` s | `fab logs` s | of it start-up s |")
+    print("|---|---|---|---|---|")
+    for mbit in LINKS_MBIT:
+        bucket = f"tbf rate {mbit}mbit burst 1m latency 100ms"
+        _time(_on_both(ssh_config, f"sudo tc qdisc replace dev eth0 root {bucket}"))
+        rows = {
+            "cat": _on_both(ssh_config, CAT),
+            "compressed": _on_both(ssh_config, CAT, options=("-C",)),
+            "fab": [whole],
+            "start": [start],
+        }
+        best = [f"{min(found):.2f}" for found in _in_turns(rows, LINK_RUNS).values()]
+        print(f"| {mbit} Mbit/s | {' | '.join(best)} |")
+
+
+def _in_turns(rows: dict[str, list[Command]], runs: int) -> dict[str, list[float]]:
+    """Seconds of each run of each row; rows take turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in rows}
+    for _ in range(runs):
+        for name, commands in rows.items():
+            seconds[name].append(_time(commands))
+    return seconds
+
+
+def _on_both(
+    ssh_config: str, command: str, stdin: bytes = b"", options: tuple[str, ...] = ()
+) -> list[Command]:
+    return [Command(["ssh", *options, "-F", ssh_config, host, command], stdin) for host in HOSTS]
 
 
 def _time(commands: list[Command]) -> float:

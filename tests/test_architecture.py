@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from infra.catalog.schema import Generation
 from infra.engines.registry import ENGINES
 from infra.spec.load import PROJECT
 
@@ -63,8 +65,6 @@ TAKEN_NAMES = set(sys.stdlib_module_names) | {
     "yaml",
     "kubernetes",
 }
-# Standard-library names that are no danger: deep in the package, and nothing starts there.
-KNOWN_NAMES: set[str] = set()
 MAX_MODULE_LINES, MAX_FUNCTION_LINES = 400, 60
 
 
@@ -413,6 +413,21 @@ def test_a_sysctl_is_data_and_no_python() -> None:
         and any(isinstance(n, ast.Constant) and n.value == "vm.swappiness" for n in nodes(name))
     ]
     assert holders == []
+
+
+def test_an_accelerator_is_data_and_no_python() -> None:
+    """Names of generations are words of the catalogue's own; the testbed's cluster has nodes of two chosen chips."""
+    chips = {path.stem for path in (INFRA / "catalog" / "accelerators").glob("*.yaml")}
+    chips -= set(get_args(Generation))
+    assert len(chips) > 5
+    found = [
+        f"{name} names {chip}"
+        for name, path in modules().items()
+        if name != "infra.rehearsal.cluster.room"
+        for chip in chips
+        if f'"{chip}"' in path.read_text(encoding="utf-8")
+    ]
+    assert found == []
 
 
 def test_what_int_reads_is_asked_for_by_isdecimal() -> None:

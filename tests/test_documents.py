@@ -52,3 +52,15 @@ def test_every_place_that_is_named_is_there(document: str) -> None:
     places = {re.sub(r"<\w+>", "*", path) for path in named if path not in WRITTEN_LATER}
     assert len(places) > 5
     assert [place for place in sorted(places) if not any(PROJECT.glob(place))] == []
+
+
+@pytest.mark.parametrize("document", ["decisions", "operations", "operations-cloud"])
+def test_every_heading_of_a_long_page_stands_once_in_its_index(document: str) -> None:
+    text = (PROJECT / "docs" / f"{document}.md").read_text(encoding="utf-8")
+    index, _, below = text.partition("\n## ")
+    headings = re.findall(r"^## (.*)$", f"## {below}", re.MULTILINE)
+    linked = re.findall(r"\]\(#([^)]*)\)", index)
+    assert len(headings) > 10
+    assert sorted(linked) == sorted(
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+    )

@@ -7,7 +7,10 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     {"schema_version": 1, "operation": …, …}            the report
     state      mode check|apply|rollback|remove, stack,  {"items": [{id, group, kind, state, before, wanted,
                release, items, groups, diff, secrets,      after, why, needs, diff}], "daemon_reloaded",
-               operator, allow, recorded_kinds             "forgotten_releases" where any were}
+               operator, allow, recorded_kinds,            "forgotten_releases" where any were}
+               withdraws (the items are all of the
+               stack's tuning: what nobody wants any
+               more is taken back)
     units      action start|stop|restart|status|         {"units": [{unit, load_state, active_state, sub_state,
                enable|disable, units, beside,              result, exec_main_status, main_pid, n_restarts,
                timeout_s, log_lines, stack, awaits,        since, log_tail}], "message": systemctl's words or null},
@@ -29,8 +32,8 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                listen [{port, callers}],                  path_mtu, whole, ahead_s, error_s}]}
                dial [{to, address, port, speaks, loads}]
     groups     action arm|disarm|forget|restart|status,  {"watch": {active, enabled}, "groups": [{group, leads,
-               stack, groups, operator, awaits, await_s    epoch, phase, restarts, attempts, why, own, …}],
-                                                           "router": {process, why} of its latest end, or {}}
+               stack, groups, operator, epochs,            epoch, phase, restarts, attempts, why, own, …}],
+               awaits, await_s                             "router": {process, why} of its latest end, or {}}
     live       processes [{id, unit, names, libraries}],  {"processes": [{id, pid, env, limits, libraries, image,
                signs, image                                lines, changes}], "ceiling", "image_ids"}
     evidence   record, collect_s                           {"processes", "left_out"} behind `processes.evidence`'s tar

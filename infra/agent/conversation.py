@@ -1,7 +1,6 @@
 """Requests in, a report out for each; an operation's module is loaded only when it is asked for."""
 
 import contextlib
-import errno
 import importlib
 import json
 import os
@@ -12,7 +11,7 @@ import time
 import zlib
 from typing import Any, Callable, Dict, List, Optional, cast
 
-from .host import Host, Refused
+from .host import Host, Refused, mending
 from .item import NotCarried
 from .lease import RENEW_S, LeaseRefused, keep_lease, release_lease, renew_lease
 
@@ -45,11 +44,6 @@ PULSE_LIMIT_S = 90.0
 PULSE_BYTES = 1024
 # How long an agent waits for the next request before it goes; whoever asks later starts another.
 IDLE_LIMIT_S = 300.0
-OS_FIXES = {
-    errno.EROFS: "mount it writable (mount -o remount,rw) after a look at dmesg",
-    errno.ENOSPC: "free space (df -h {0}; df -i {0})",
-    errno.EDQUOT: "free space (quota)",
-}
 BAD_STATES = ("failed", "blocked")
 
 Report = Dict[str, object]
@@ -157,7 +151,7 @@ def _reported(operation: str, work: Callable[[], Report]) -> Report:
         return report
     except OSError as error:
         where = error.filename or operation
-        look = OS_FIXES.get(error.errno or 0, "look at {} on the host").format(where)
+        look = mending(error, where) or "look at {} on the host".format(where)
         fix = "There, {}; what was done is in the rollback record.".format(look)
         return failure("{}: {}".format(where, error.strerror or error), fix)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is a report too
@@ -175,10 +169,11 @@ def _answer_leased(module: object, request: Report, host: Host) -> Report:
         return _answer_all(module, request, host)
     if not lease.get("release"):
         keep_lease(host, lease)
-    report = _answer_all(module, request, host)
-    if lease.get("release"):
+        return _answer_all(module, request, host)
+    try:
+        return _answer_all(module, request, host)
+    finally:
         release_lease(host, lease)
-    return report
 
 
 def _answer_all(module: object, request: Report, host: Host) -> Report:

@@ -11,6 +11,11 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 MAX_TEXT_BYTES = 262144
 REAP_S = 1.0
 CLEAN_S = 5.0
+OS_FIXES = {
+    errno.EROFS: "mount it writable (mount -o remount,rw {0}) after a look at dmesg",
+    errno.ENOSPC: "free space (df -h {0}; df -i {0})",
+    errno.EDQUOT: "free space (quota)",
+}
 
 
 class Refused(Exception):
@@ -211,3 +216,15 @@ def _communicate(child: "subprocess.Popen[bytes]", name: str, timeout_s: float) 
 def _kill_group(pid: int) -> None:
     with contextlib.suppress(OSError):  # it has ended by itself
         os.killpg(pid, signal.SIGKILL)
+
+
+def mending(error: OSError, path: str) -> str:
+    """What to do on a host about a file system that takes nothing, "" for any other error.
+
+    Args:
+        error: what a write met.
+        path: where it was to be; what is named is where that file system is mounted.
+    """
+    while path.startswith("/") and not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return OS_FIXES.get(error.errno or 0, "").format(path)

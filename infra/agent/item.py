@@ -3,7 +3,7 @@
 import importlib
 import sys
 from types import ModuleType
-from typing import Callable, Dict, List, NamedTuple, Optional, cast
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, cast
 
 from .host import Host, Refused
 
@@ -62,6 +62,7 @@ class Reading(NamedTuple):
         locked: why it can be neither brought to the wanted state nor called absent, else None.
         note: something the operator should know although nothing is wrong.
         todo: what an item that waits for a drain or a reboot lacks, and what to do.
+        untold: parts that are written, but whose program has not read them yet.
     """
 
     value: Optional[str]
@@ -72,13 +73,14 @@ class Reading(NamedTuple):
     locked: Optional[str] = None
     note: str = ""
     todo: str = ""
+    untold: Tuple[str, ...] = ()
 
     def differing(self) -> List[str]:
-        """The parts that are not as wanted, in their order."""
+        """The parts that are not as wanted, or whose program does not know it yet, in their order."""
         return [
             part
             for part in self.wanted_parts
-            if not same(self.parts.get(part), self.wanted_parts[part])
+            if part in self.untold or not same(self.parts.get(part), self.wanted_parts[part])
         ]
 
 

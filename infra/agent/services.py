@@ -7,6 +7,7 @@ from .item import Item, Parts, Reading, absent_reading
 
 ACTIVE_WORDS = ("active", "inactive")
 ENABLED_WORDS = ("enabled", "disabled")
+MASKED = "masked"  # or masked-runtime
 VERBS = {"active": "start", "inactive": "stop", "enabled": "enable", "disabled": "disable"}
 CHANGE_S = 60.0
 ENABLEMENT_S = 30.0
@@ -31,14 +32,19 @@ def read_service(host: Host, item: Item) -> Reading:
     is_active = shown.get("ActiveState") in ("active", "activating", "reloading")
     parts: Parts = {"active": "active" if is_active else "inactive"}
     state = enablement(host, item.target) if "enabled" in wanted else shown.get("UnitFileState")
+    is_masked = str(state).startswith(MASKED)
     if state in ENABLED_WORDS:
         parts["enabled"] = state
+    elif is_masked and wanted.get("enabled") != "enabled":
+        parts["enabled"] = state  # that is more than disabled
     elif "enabled" in wanted:
         state = state or "no install section"
         why = "{} cannot be enabled or disabled: {}".format(item.target, state)
         return Reading(parts_text(parts), {}, item.want, {}, locked=why)
     looked_at = parts if not wanted else {key: parts[key] for key in wanted}
     text = parts_text(wanted) if wanted else None
+    if is_masked and "enabled" in wanted:
+        wanted = dict(wanted, enabled=state)
     return Reading(parts_text(looked_at), parts, text, wanted)
 
 

@@ -14,7 +14,7 @@ from infra.catalog.schema import Release
 # A plug-in registers more names than its vLLM: keys of this flag.
 ADDITIONAL = "additional-config"
 # Others may go on reading what an engine stops to read: of its own names alone that is certain.
-OWN_VARIABLES = ("VLLM_", "SGLANG_", "SGL_")
+ENGINE_PREFIXES = ("VLLM_", "SGLANG_", "SGL_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def release_changes(old: Release, new: Release, catalog: Catalog) -> ReleaseChan
         removed_variables=tuple(
             name
             for name in sorted(known[0].keys() - known[1].keys())
-            if name.startswith(OWN_VARIABLES)
+            if name.startswith(ENGINE_PREFIXES)
         ),
         variable_defaults=tuple(
             Changed(name=name, old=known[0][name], new=known[1][name])

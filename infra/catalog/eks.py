@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field, StrictBool, StrictInt, StrictStr, ValidationError
 
 from infra.catalog.load import CatalogueError
-from infra.catalog.schema import Architecture, Entry, SourcedEntry
+from infra.catalog.schema import Architecture
+from infra.catalog.sourced import Entry, SourcedEntry
 from infra.spec.plain_yaml import read_yaml
 
 FILE = Path(__file__).with_name("eks.yaml")

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 from pydantic import StrictStr, ValidationError
 
 from infra.catalog.load import CatalogueError
-from infra.catalog.schema import Entry, SourcedEntry
+from infra.catalog.sourced import Entry, SourcedEntry
 from infra.spec.plain_yaml import read_yaml
 
 FOLDER = Path(__file__).resolve().parent / "figures"

@@ -16,8 +16,9 @@ from infra.catalog.network_cards import (
     expand_rows,
     layout_problems,
 )
-from infra.catalog.schema import Architecture, Entry, SourcedEntry
-from infra.spec.load import nearest
+from infra.catalog.schema import Architecture
+from infra.catalog.sourced import Entry, SourcedEntry
+from infra.spec.nearest import nearest
 from infra.spec.plain_yaml import read_yaml
 
 FOLDER = Path(__file__).resolve().parent / "instances"

@@ -18,7 +18,6 @@ from infra.catalog.schema import (
     Accelerator,
     Applies,
     Checkpoint,
-    Entry,
     Recipe,
     Release,
     RouterRelease,
@@ -26,8 +25,9 @@ from infra.catalog.schema import (
     TuningProfile,
     Vendor,
 )
+from infra.catalog.sourced import Entry
 from infra.errors import InfraError, StackError
-from infra.spec.load import nearest
+from infra.spec.nearest import nearest
 from infra.spec.plain_yaml import parse_yaml, read_yaml
 from infra.spec.present import is_file
 from infra.spec.stack import RoleName
@@ -122,6 +122,11 @@ class Catalog:
     def routers_for(self, engine: str) -> tuple[str, ...]:
         """The routers that speak to an engine, sorted."""
         return tuple(name for name in self.ids("routers") if engine in self.router(name).engines)
+
+    def router_of(self, argv: tuple[str, ...]) -> RouterRelease | None:
+        """The router whose program a command starts with; None for one that is unknown."""
+        routers = map(self.router, self.ids("routers"))
+        return next((each for each in routers if argv[: len(each.program)] == each.program), None)
 
     def tuning_id(self, name: str) -> str:
         """The id itself, where there is a profile of that name; nothing is read.

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import StrictInt
 
-from infra.catalog.schema import Entry
+from infra.catalog.sourced import Entry
 
 InterfaceType = Literal["interface", "efa", "efa-only"]
 LayoutPolicy = Literal["ip-saving", "maximum", "addressed"]

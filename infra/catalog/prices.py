@@ -8,7 +8,7 @@ from pydantic import StrictInt, StrictStr
 
 from infra.catalog.figures import read_figures
 from infra.catalog.instance_types import CapacityKind
-from infra.catalog.schema import Entry, SourcedEntry
+from infra.catalog.sourced import Entry, SourcedEntry
 
 
 class Bundle(Entry):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.catalog.load import Catalog, UnknownIdError, version_key
 from infra.catalog.schema import Release
-from infra.spec.load import nearest
+from infra.spec.nearest import nearest
 
 
 def read_versions(catalog: Catalog, engine: str) -> tuple[str, ...]:

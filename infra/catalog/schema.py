@@ -1,50 +1,19 @@
-"""The shape of the catalogue's files; every fact in them names its source and the day it was checked."""
+"""The shape of the catalogue's files: accelerators, checkpoints, releases, recipes, tuning profiles."""
 
 from datetime import date
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import Field, StrictBool, StrictInt, StrictStr
+
+from infra.catalog.sourced import Entry, SourcedEntry
 
 Vendor = Literal["nvidia", "amd", "ascend", "cpu"]
+Family = Literal["vllm", "sglang"]
 Architecture = Literal["x86_64", "aarch64"]
 Generation = Literal["hopper", "blackwell", "cdna3", "cdna4", "ascend-a2", "ascend-a3", "cpu"]
 Quantization = Literal["int4", "nvfp4", "w4a8", "bf16"]
 EnvironmentValue = StrictStr
 FlagData = StrictBool | StrictInt | float | StrictStr | list[object] | dict[str, object]
-
-
-class Entry(BaseModel):
-    """A map in a catalogue file: unknown keys are refused, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Source(Entry):
-    """Where facts come from. `covers` names top-level keys of the file; `unverified` says why."""
-
-    covers: tuple[StrictStr, ...]
-    source: StrictStr
-    checked: date
-    unverified: StrictStr | None = None
-
-
-class SourcedEntry(Entry):
-    """A catalogue file: each of its facts is covered by a source."""
-
-    summary: StrictStr
-    sources: tuple[Source, ...]
-
-    @model_validator(mode="after")
-    def _every_fact_has_a_source(self) -> Self:
-        covered = {key for source in self.sources for key in source.covers}
-        facts = self.model_fields_set - {"summary", "sources", "id"}
-        if missing := sorted(facts - covered):
-            message = f"no source covers {', '.join(missing)}"
-            raise ValueError(message)
-        if unknown := sorted(covered - facts):
-            message = f"sources cover keys that are not there: {', '.join(unknown)}"
-            raise ValueError(message)
-        return self
 
 
 class FabricDomain(Entry):
@@ -109,6 +78,7 @@ class Accelerator(SourcedEntry):
     `aws_instance_type` is None where AWS does not rent it. `all_reduce_gb_s` is the bandwidth of the bus that an
     all-reduce of some gigabytes over all devices of one host reaches at least; None where nobody has published one.
     `compute_capability` is what CUDA calls the chip (`9.0`); None for another vendor's.
+    `devices_per_card` is how many devices share a card, where the vendor's tool numbers cards and chips on them.
     """
 
     id: StrictStr = ""
@@ -118,6 +88,7 @@ class Accelerator(SourcedEntry):
     product_name: StrictStr
     memory_mib: StrictInt
     devices_per_host: StrictInt
+    devices_per_card: StrictInt = 1
     architecture: Architecture
     fabric: FabricDomain
     mask_variable: StrictStr
@@ -127,6 +98,11 @@ class Accelerator(SourcedEntry):
     aws_instance_type: StrictStr | None = None
     all_reduce_gb_s: StrictInt | None = None
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
+
+    @property
+    def fabric_spans_hosts(self) -> bool:
+        """Whether devices of several hosts reach each other without the host network: a rack, a super-pod."""
+        return self.fabric.num_devices > self.devices_per_host
 
 
 class Vision(Entry):
@@ -244,6 +220,11 @@ class Release(SourcedEntry):
     images: tuple[Image, ...]
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
     chat_templates: tuple[StrictStr, ...] = ()
+
+    @property
+    def family(self) -> Family:
+        """Whose flags the engine speaks."""
+        return "sglang" if self.engine == "sglang" else "vllm"
 
 
 class RouterRelease(SourcedEntry):

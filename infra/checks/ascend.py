@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from infra.catalog.versions import version_numbers
+from infra.checks.rule_releases import releases_of
 from infra.checks.speculation import captured_sizes
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int, as_map
@@ -15,12 +15,17 @@ TRUE_WORDS = ("1", "true", "True", "TRUE", "on", "yes")
 FLASH_COMM = "VLLM_ASCEND_ENABLE_FLASHCOMM1"
 SCHEDULER = "scheduler_config"
 BALANCE = "VLLM_ASCEND_BALANCE_SCHEDULING"
-SINCE_ROLES = (0, 18, 0)
-SINCE_DECODE_ONLY = (0, 23, 0)
-SINCE_NO_CONTEXTS = (0, 26, 0)
+# The recompute scheduler is taken on decode alone, and ignored on prefill.
+DECODE_ALONE = releases_of("vllm-ascend", since="0.23.0")
+# No prefill contexts but with the second model runner.
+WITHOUT_CONTEXTS = releases_of("vllm-ascend", since="0.26.0")
 V2_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
-SINCE_VISION = (0, 18, 0)
-# Read by int() whenever the plugin is configured: vllm_ascend/envs.py, ascend_config.py@0.22.1rc1, 0.23.0, 0.26.0rc1.
+# FLASHCOMM1 refuses models with vision.
+WITHOUT_VISION = releases_of("vllm-ascend", before="0.18.0")
+# layer_sharding is held against the role; 0.26 reads it no more.
+SHARDED_LAYERS = releases_of("vllm-ascend", since="0.18.0")
+# Read by int() whenever the plugin is configured: vllm_ascend/envs.py, ascend_config.py@0.22.1rc1, 0.23.0, 0.26.0rc1;
+# by 0.18.0 where each is used (platform.py, utils.py, ascend_forward_context.py, worker/worker.py, attention/).
 NUMBER_VARIABLES = (
     "MSMONITOR_USE_DAEMON",
     "VLLM_ASCEND_BALANCE_SCHEDULING",
@@ -59,7 +64,7 @@ def additional_keys_known(view: PlanView) -> Iterator[Finding]:
 
 def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
     """FLASHCOMM1 needs tensor parallelism, expert parallelism, and a captured size that it divides."""
-    for process in _on_ascend(view):
+    for process in view.variants:
         if not _is_on(view, process, "enable_flashcomm1", FLASH_COMM):
             continue
         tensor = view.size(process, "tensor-parallel-size")
@@ -69,7 +74,7 @@ def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
             view.checkpoint and view.checkpoint.shape and view.checkpoint.shape.vision
         )
         what, other = "", ""
-        if has_vision and _plugin(view) < SINCE_VISION:
+        if has_vision and view.is_among(WITHOUT_VISION):
             what = f"FLASHCOMM1 of vllm-ascend {view.release.version} refuses models with vision."
         elif tensor <= 1:
             what = (
@@ -91,10 +96,8 @@ def flash_comm_layout(view: PlanView) -> Iterator[Finding]:
 
 def numbers_are_numbers(view: PlanView) -> Iterator[Finding]:
     """Variables that vllm-ascend reads as numbers hold whole numbers: `1`, and not `true`."""
-    if _plugin(view) < SINCE_ROLES:
-        return
     known = view.environment.names
-    for process in _on_ascend(view):
+    for process in view.variants:
         for name in NUMBER_VARIABLES:
             value = process.env.get(name)
             if value is not None and name in known and not _is_whole(value):
@@ -105,9 +108,7 @@ def numbers_are_numbers(view: PlanView) -> Iterator[Finding]:
 
 def balance_scheduling_mixed(view: PlanView) -> Iterator[Finding]:
     """Balance scheduling is for a role that both prefills and decodes."""
-    if _plugin(view) < SINCE_ROLES:
-        return
-    for process in _on_ascend(view):
+    for process in view.variants:
         is_on = _is_on(view, process, "enable_balance_scheduling", BALANCE)
         if is_on and _kv_role(view, process) not in (None, "kv_both"):
             what = f"Balance scheduling is on, and {process.role} does not both prefill and decode."
@@ -116,14 +117,14 @@ def balance_scheduling_mixed(view: PlanView) -> Iterator[Finding]:
 
 def recompute_scheduler_role(view: PlanView) -> Iterator[Finding]:
     """The recompute scheduler is for prefill and decode; since 0.23.0 for decode alone, and ignored on prefill."""
-    version = _plugin(view)
-    for process in _on_ascend(view):
+    decode_alone = view.is_among(DECODE_ALONE)
+    for process in view.variants:
         role = _kv_role(view, process)
         if not _is_on(view, process, "recompute_scheduler_enable", ""):
             continue
-        if version >= SINCE_DECODE_ONLY and role not in ("kv_consumer", "kv_producer"):
+        if decode_alone and role not in ("kv_consumer", "kv_producer"):
             what = f"recompute_scheduler_enable is for decode since vllm-ascend 0.23.0, not for {process.role}."
-        elif version >= SINCE_ROLES and role in (None, "kv_both"):
+        elif role in (None, "kv_both"):
             what = "recompute_scheduler_enable is for prefill and decode, not for a role that does both."
         else:
             continue
@@ -132,10 +133,10 @@ def recompute_scheduler_role(view: PlanView) -> Iterator[Finding]:
 
 def recompute_on_decode_alone(view: PlanView) -> Iterator[Finding]:
     """The recompute scheduler belongs to decode: on prefill it led to wrong answers, and later releases ignore it."""
-    for process in _on_ascend(view):
+    ignored = view.is_among(DECODE_ALONE)
+    for process in view.variants:
         is_on = _is_on(view, process, "recompute_scheduler_enable", "")
         if is_on and _kv_role(view, process) == "kv_producer":
-            ignored = _plugin(view) >= SINCE_DECODE_ONLY
             then = "it is ignored" if ignored else "answers may be wrong (vllm-ascend#11265)"
             what = f"recompute_scheduler_enable is on for prefill: {then}."
             yield _about(process, "additional-config", what, "Remove it there; decode keeps it.")
@@ -143,7 +144,7 @@ def recompute_on_decode_alone(view: PlanView) -> Iterator[Finding]:
 
 def decode_has_no_stages(view: PlanView) -> Iterator[Finding]:
     """MooncakeConnectorV1 hands over to a decode of one pipeline stage, and splits stages or contexts, not both."""
-    for process in _on_ascend(view):
+    for process in view.variants:
         if view.kv_config(process).get("kv_connector") != "MooncakeConnectorV1":
             continue
         stages = view.size(process, "pipeline-parallel-size")
@@ -163,13 +164,13 @@ def decode_has_no_stages(view: PlanView) -> Iterator[Finding]:
 
 def prefill_contexts_possible(view: PlanView) -> Iterator[Finding]:
     """Prefill contexts of vllm-ascend run without data parallelism since 0.22, and not at all since 0.26."""
-    version = _plugin(view)
-    for process in _on_ascend(view):
+    has_none = view.is_among(WITHOUT_CONTEXTS)
+    for process in view.variants:
         contexts = view.size(process, "prefill-context-parallel-size")
         ranks = view.readings[process.id].group_size
-        if contexts <= 1 or version < SINCE_ROLES:
+        if contexts <= 1:
             continue
-        if version >= SINCE_NO_CONTEXTS and process.env.get(V2_RUNNER) not in TRUE_WORDS:
+        if has_none and process.env.get(V2_RUNNER) not in TRUE_WORDS:
             release = f"vllm-ascend {view.release.version}"
             what = (
                 f"{release} has no prefill context parallelism; {process.role} asks for {contexts}."
@@ -183,9 +184,7 @@ def prefill_contexts_possible(view: PlanView) -> Iterator[Finding]:
 
 def balance_scheduling_unchecked(view: PlanView) -> Iterator[Finding]:
     """Before vllm-ascend 0.18 nothing keeps balance scheduling off a role that it is not for."""
-    if _plugin(view) >= SINCE_ROLES:
-        return
-    for process in _on_ascend(view):
+    for process in view.variants:
         is_on = _is_on(view, process, "enable_balance_scheduling", BALANCE)
         if is_on and _kv_role(view, process) not in (None, "kv_both"):
             what = f"Balance scheduling is on for {process.role}, and is for a role that both prefills and decodes."
@@ -194,7 +193,7 @@ def balance_scheduling_unchecked(view: PlanView) -> Iterator[Finding]:
 
 def interleave_equals_block(view: PlanView) -> Iterator[Finding]:
     """With context parallelism and a KV connector, blocks are as large as the interleave."""
-    for process in _on_ascend(view):
+    for process in view.variants:
         flags = view.flags(process)
         block = as_int(flags.get("block-size"), DEFAULT_BLOCK)
         interleave = as_int(flags.get("cp-kv-cache-interleave-size"), 1)
@@ -210,13 +209,12 @@ def interleave_equals_block(view: PlanView) -> Iterator[Finding]:
 
 def decode_only_settings(view: PlanView) -> Iterator[Finding]:
     """What vllm-ascend takes on one side of prefill/decode alone stands there."""
-    for process in _on_ascend(view):
+    is_asked = view.is_among(SHARDED_LAYERS) and "layer_sharding" in _known_keys(view)
+    for process in view.variants:
         additional, role = _additional(view, process), _kv_role(view, process)
         decodes = role in ("kv_consumer", "kv_both")
         fine = as_map(additional.get("finegrained_tp_config"))
         is_eager = bool(view.flags(process).get("enforce-eager"))
-        # asked for since 0.18, and 0.26 reads it no more
-        is_asked = _plugin(view) >= SINCE_ROLES and "layer_sharding" in _known_keys(view)
         shards = is_asked and bool(additional.get("layer_sharding"))
         wrong = (
             ("enable_kv_nz", bool(additional.get("enable_kv_nz")) and not decodes, "decode"),
@@ -235,7 +233,7 @@ def decode_only_settings(view: PlanView) -> Iterator[Finding]:
 
 def graphs_not_blocked(view: PlanView) -> Iterator[Finding]:
     """Graphs and ASCEND_LAUNCH_BLOCKING=1 exclude each other."""
-    for process in _on_ascend(view):
+    for process in view.variants:
         flags = view.flags(process)
         mode = str(as_map(flags.get("compilation-config")).get("cudagraph_mode", "")).upper()
         captures = not flags.get("enforce-eager") and mode != "NONE"
@@ -271,8 +269,6 @@ def kv_ports_recommended(view: PlanView) -> Iterator[Finding]:
 def _kv_listeners(view: PlanView) -> Iterator[tuple[Process, int, int, int]]:
     """(process, first port, last port, devices of its host) of every Mooncake listener on Ascend."""
     devices = {host.name: host.num_devices for host in view.plan.hosts}
-    if view.release.engine != "vllm-ascend":
-        return
     for process in view.engines:
         for bind in view.readings[process.id].binds:
             if bind.name == "kv":
@@ -282,14 +278,6 @@ def _kv_listeners(view: PlanView) -> Iterator[tuple[Process, int, int, int]]:
 def _direct_first(process: Process) -> int:
     """Where AscendDirectTransport begins to draw: ASCEND_BASE_PORT moves it."""
     return as_int(process.env.get("ASCEND_BASE_PORT"), DIRECT_FIRST)
-
-
-def _on_ascend(view: PlanView) -> tuple[Process, ...]:
-    return view.variants if view.release.engine == "vllm-ascend" else ()
-
-
-def _plugin(view: PlanView) -> tuple[int, int, int]:
-    return version_numbers(view.release.version)
 
 
 def _known_keys(view: PlanView) -> frozenset[str]:

@@ -99,8 +99,6 @@ def backend_for_model(view: PlanView) -> Iterator[Finding]:
     for process in view.variants:
         if view.family == "sglang":
             yield from sglang_attention.backend_for_model(view, process)
-        if view.release.engine != "vllm":
-            continue  # the plugin for Ascend brings its own
         for asked in _asked(view, process):
             backend = asked.backend
             if (
@@ -116,8 +114,6 @@ def backend_for_model(view: PlanView) -> Iterator[Finding]:
 
 def backend_takes_settings(view: PlanView) -> Iterator[Finding]:
     """The attention back end, asked for or taken by vLLM itself, takes the KV blocks, the KV type, decode contexts."""
-    if view.release.engine != "vllm":
-        return
     for process in view.variants:
         if view.accelerator(process).vendor not in PLATFORMS:
             continue

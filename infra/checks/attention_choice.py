@@ -1,7 +1,8 @@
 """The attention back end that a vLLM process asks for, or that vLLM takes by itself, and what speaks against one.
 
 Sources: vllm platforms/cuda.py, platforms/rocm.py, v1/attention/backend.py (`validate_configuration`),
-v1/attention/ops/flashmla.py@0.17.0 to 0.33.0; what a back end takes is in the catalogue (`infra/catalog/packages/`).
+v1/attention/ops/flashmla.py@0.17.0 to 0.33.0; what a back end takes is in the catalogue (`infra/catalog/packages/`), as
+is the order in which they are tried (`infra/catalog/attention/`).
 """
 
 from __future__ import annotations
@@ -9,32 +10,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from infra.catalog.attention_orders import attention_orders
 from infra.catalog.packages import AttentionBackend
 from infra.catalog.schema import Accelerator, Vendor
+from infra.checks.rule_releases import releases_of
 from infra.checks.view import PlanView
 from infra.engines.command_line import as_int, as_map
 from infra.plan.process import Process
 
 # vLLM's names of the platforms; its plugin for Ascend chooses a back end of its own, whatever is asked for.
 PLATFORMS: Mapping[Vendor, str] = {"nvidia": "cuda", "amd": "rocm"}
-# Dense multi-head latent attention, first choice first: of compute capability 10, of others, of ROCm with AITER.
-ON_BLACKWELL = ("FLASHINFER_MLA", "CUTLASS_MLA", "FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA")
-ON_OTHERS = ("FLASH_ATTN_MLA", "FLASHMLA", "FLASHINFER_MLA", "TRITON_MLA")
-WITH_AITER = ("ROCM_AITER_MLA", "TRITON_MLA", "ROCM_AITER_TRITON_MLA")
-WITHOUT_AITER = ("TRITON_MLA",)
-# Its class names Blackwell, too; its library computes dense attention on Hopper alone.
-HOPPER_ALONE, HOPPER = "FLASHMLA", "9.0"
+HOPPER = "9.0"  # compute capability
 NO_BLOCKS, NO_KV_DTYPE, NO_HOPPER = (
     "block_size not supported",
     "kv_cache_dtype not supported",
     "FlashMLA Dense is only supported on Hopper devices.",
 )
-# From these releases on a block size that is asked for is held against the back end, and not the other way round.
-BLOCKS_SINCE = {"cuda": (0, 18, 0), "rocm": (0, 20, 0)}
-# Before, ROCm held nothing against a back end but blocks of one token.
-ROCM_CHECKS_SINCE = (0, 18, 0)
-# From this release on a back end without decode contexts is passed over; before, its workers fail.
-CONTEXTS_SINCE = (0, 33, 0)
+# Where a block size that is asked for is held against the back end, and not the other way round.
+CUDA_COMPARES_BLOCKS = releases_of("vllm", since="0.18.0")
+ROCM_COMPARES_BLOCKS = releases_of("vllm", since="0.20.0")
+COMPARES_BLOCKS = {"cuda": CUDA_COMPARES_BLOCKS, "rocm": ROCM_COMPARES_BLOCKS}
+# Where ROCm holds nothing against a back end but blocks of one token.
+ROCM_COMPARES_NOTHING = releases_of("vllm", before="0.18.0")
+# Where a back end without decode contexts is passed over; before, its workers fail.
+PASSES_OVER_CONTEXTS = releases_of("vllm", since="0.33.0")
 AITER_SWITCHES = {"VLLM_ROCM_USE_AITER": "0", "VLLM_ROCM_USE_AITER_MLA": "1"}
 
 
@@ -84,10 +83,10 @@ def chosen_backend(view: PlanView, process: Process) -> Choice | None:
 
 def objections(view: PlanView, process: Process, name: str) -> tuple[str, ...]:
     """What speaks against a registered back end of dense latent attention, in vLLM's words; () where nothing does."""
-    accelerator, version = view.accelerator(process), view.version()
+    accelerator = view.accelerator(process)
     platform = PLATFORMS[accelerator.vendor]
     backend = view.catalog.package(view.release.flags_catalogue).attention_backends[name]
-    if platform == "rocm" and version < ROCM_CHECKS_SINCE:
+    if platform == "rocm" and view.is_among(ROCM_COMPARES_NOTHING):
         is_single = as_int(view.flags(process).get("block-size"), 0) == 1
         return (NO_BLOCKS,) if name == "TRITON_MLA" and is_single else ()
     found = []
@@ -98,10 +97,10 @@ def objections(view: PlanView, process: Process, name: str) -> tuple[str, ...]:
     capability, limits = accelerator.compute_capability, backend.capabilities
     if platform == "cuda" and limits is not None and capability not in (None, *limits):
         found.append("compute capability not supported")
-    elif platform == "cuda" and name == HOPPER_ALONE and capability not in (None, HOPPER):
-        found.append(NO_HOPPER)
+    elif platform == "cuda" and capability not in (None, HOPPER):
+        found += [NO_HOPPER] if name in attention_orders().dense_on_hopper_alone else []
     contexts = view.size(process, "decode-context-parallel-size")
-    if version >= CONTEXTS_SINCE and contexts > 1 and not backend.returns_lse:
+    if contexts > 1 and not backend.returns_lse and view.is_among(PASSES_OVER_CONTEXTS):
         found.append("DCP not supported")
     return tuple(found)
 
@@ -115,8 +114,8 @@ def _takes_kv_dtype(view: PlanView, process: Process, backend: AttentionBackend)
 def _takes_blocks(view: PlanView, process: Process, backend: AttentionBackend) -> bool:
     """Whether one of a back end's sizes divides the block that is asked for, where the release compares them."""
     block = as_int(view.flags(process).get("block-size"), 0)
-    since = BLOCKS_SINCE[PLATFORMS[view.accelerator(process).vendor]]
-    if block < 1 or backend.block_sizes is None or view.version() < since:
+    comparing = COMPARES_BLOCKS[PLATFORMS[view.accelerator(process).vendor]]
+    if block < 1 or backend.block_sizes is None or not view.is_among(comparing):
         return True
     return any(block % size == 0 for size in backend.block_sizes)
 
@@ -125,13 +124,14 @@ def _order(
     view: PlanView, process: Process, accelerator: Accelerator
 ) -> tuple[tuple[str, ...], str]:
     """The release's order of choice, and what it comes from."""
+    orders = attention_orders().orders
     if accelerator.vendor == "nvidia":
         is_blackwell = str(accelerator.compute_capability).startswith("10.")
-        return (ON_BLACKWELL if is_blackwell else ON_OTHERS), f"on {accelerator.id}"
+        return orders["blackwell" if is_blackwell else "cuda"], f"on {accelerator.id}"
     found = {name: process.env.get(name, default) for name, default in AITER_SWITCHES.items()}
     is_on = all(value.lower() in ("1", "true") for value in found.values())
     why = ", ".join(f"{name}={value}" for name, value in found.items())
     is_single = as_int(view.flags(process).get("block-size"), 0) == 1
-    if view.version() < ROCM_CHECKS_SINCE and is_single:
-        return WITH_AITER, "with --block-size 1"
-    return (WITH_AITER if is_on else WITHOUT_AITER), why
+    if is_single and view.is_among(ROCM_COMPARES_NOTHING):
+        return orders["rocm-aiter"], "with --block-size 1"
+    return orders["rocm-aiter" if is_on else "rocm"], why

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra.catalog.instance_types import read_instance_type
+from infra.checks.rule_releases import releases_of
 from infra.checks.speculation import draft_slots
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
@@ -41,7 +42,7 @@ FIELDS = {
     "max-model-len": "max_model_len",
 }
 UNSAID = 1 << 40  # no limit that matters
-SINCE_DRAFT_SLOTS = (0, 20, 0)
+DRAFTS_TAKE_TOKENS = releases_of("vllm", "vllm-ascend", since="0.20.0")
 
 
 def context_within_model(view: PlanView) -> Iterator[Finding]:
@@ -61,8 +62,6 @@ def context_within_model(view: PlanView) -> Iterator[Finding]:
 
 def batches_not_empty(view: PlanView) -> Iterator[Finding]:
     """A batch takes at least one request and one token, and a request has at least one."""
-    if view.family != "vllm":
-        return
     for process in view.variants:
         for flag in COUNTS:
             count = as_int(view.flags(process).get(flag), 1)
@@ -83,14 +82,13 @@ def _too_small(process: Process, flag: str, count: int) -> Finding:
 
 def batch_holds_sequences(view: PlanView) -> Iterator[Finding]:
     """A batch has room for one step of every sequence, and for a whole prompt when it is not chunked."""
-    if view.family != "vllm":
-        return
+    has_slots = view.is_among(DRAFTS_TAKE_TOKENS)
     for process in view.variants:
         flags = view.flags(process)
         tokens = as_int(flags.get("max-num-batched-tokens"), UNSAID)
         sequences = max(as_int(flags.get("max-num-seqs"), 0), 1)
         field = f"roles.{process.role}.max_num_batched_tokens"
-        slots = draft_slots(view, process) if view.version() >= SINCE_DRAFT_SLOTS else 0
+        slots = draft_slots(view, process) if has_slots else 0
         if tokens < sequences:
             what = f"max_num_batched_tokens {tokens} is smaller than max_num_seqs {sequences}."
             fix = f"Use at least {sequences}."
@@ -131,7 +129,7 @@ def memory_share_possible(view: PlanView) -> Iterator[Finding]:
 
 def swap_space_fits(view: PlanView) -> Iterator[Finding]:
     """Swap space, which vLLM before 0.18.0 sets aside per device, leaves room for the weights in the page cache."""
-    if view.family != "vllm" or view.version() >= (0, 18, 0) or view.checkpoint is None:
+    if view.checkpoint is None:
         return
     for process in view.variants:
         name = view.accelerator(process).aws_instance_type

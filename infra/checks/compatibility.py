@@ -6,9 +6,13 @@ import re
 from collections.abc import Iterator
 
 from infra.catalog.schema import Checkpoint
+from infra.checks.rule_releases import releases_of
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_map
 from infra.plan.process import Process
+
+# Eagle3 drafts for Kimi load from vLLM 0.18.0 on (config/speculative.py@0.17.0, 0.18.0).
+WITHOUT_EAGLE3 = releases_of("vllm", "vllm-ascend", before="0.18.0")
 
 
 def flags_known(view: PlanView) -> Iterator[Finding]:
@@ -116,10 +120,10 @@ def router_speaks_engine(view: PlanView) -> Iterator[Finding]:
     """Each router knows the engines that it was written for."""
     engine, roles = view.release.engine, {process.role for process in view.engines}
     for router in view.routers:
-        name = next((n for n in view.catalog.ids("routers") if _is_program(view, n, router)), None)
-        if name is None:
+        release = view.catalog.router_of(router.argv)
+        if release is None:
             continue
-        release = view.catalog.router(name)
+        name = release.id
         right = " or ".join(other for other in view.catalog.routers_for(engine) if other != name)
         if engine not in release.engines:
             what = f"{name} does not speak to {engine}."
@@ -134,11 +138,6 @@ def router_speaks_engine(view: PlanView) -> Iterator[Finding]:
         elif release.needs_disaggregation and "prefill" not in roles:
             what = f"{name} only serves prefill and decode."
             yield Finding(field="router.name", what=what, fix=f"Use {right}.", process=router.id)
-
-
-def _is_program(view: PlanView, name: str, router: Process) -> bool:
-    program = view.catalog.router(name).program
-    return list(router.argv[: len(program)]) == list(program)
 
 
 def architectures_registered(view: PlanView) -> Iterator[Finding]:
@@ -168,7 +167,7 @@ def draft_runs_on_accelerator(view: PlanView) -> Iterator[Finding]:
     for process in view.variants:
         drafts = "speculative-draft-model-path" in view.flags(process)
         accelerator = view.accelerator(process)
-        if view.family == "sglang" and drafts and accelerator.vendor == "amd":
+        if drafts and accelerator.vendor == "amd":
             what = f"SGLang does not speculate with this draft on {accelerator.id} (AMD)."
             fix = "Remove draft."
             yield Finding(field="draft", what=what, fix=fix, process=process.id)
@@ -208,7 +207,7 @@ def draft_fits_checkpoint(view: PlanView) -> Iterator[Finding]:
                 fix="Use a draft of this checkpoint.",
                 process=process.id,
             )
-        if view.family == "vllm" and draft.draft_method == "eagle3" and view.version() < (0, 18, 0):
+        if draft.draft_method == "eagle3" and view.is_among(WITHOUT_EAGLE3):
             what = f"Eagle3 for Kimi needs vLLM 0.18.0 or later; this is {view.release.version}."
             yield Finding(
                 field="draft",
@@ -220,7 +219,7 @@ def draft_fits_checkpoint(view: PlanView) -> Iterator[Finding]:
 
 
 def aiter_heads(view: PlanView) -> Iterator[Finding]:
-    """AITER's MLA kernel takes 16 or 128 heads per device up to vLLM 0.17.1."""
+    """AITER's MLA kernel takes 16 or 128 heads per device up to vLLM 0.17.1, multiples of 16 before SGLang 0.5.11."""
     shape = view.checkpoint.shape if view.checkpoint else None
     if shape is None:
         return
@@ -233,8 +232,7 @@ def aiter_heads(view: PlanView) -> Iterator[Finding]:
             process.env.get("VLLM_ROCM_USE_AITER") == "1"
             or view.size(process, "block-size", 16) == 1
         )
-        old = view.family == "vllm" and view.version() < (0, 18, 0)
-        if old and uses_aiter and heads not in {16, 128}:
+        if view.family == "vllm" and uses_aiter and heads not in {16, 128}:
             version = view.release.version
             what = f"TP={tensor} gives {heads} heads per device; AITER MLA of vLLM {version} takes 16 or 128."
             fix = "Use tensor_parallel: 4, or vLLM 0.18.0 or later."
@@ -248,7 +246,7 @@ def aiter_heads(view: PlanView) -> Iterator[Finding]:
             what = (
                 f"TP={tensor} gives {heads} heads per device; SGLang on AMD needs a multiple of 16."
             )
-            fix = "Use tensor_parallel: 4 or less, or data-parallel attention."
+            fix = "Use tensor_parallel: 4 or less, data-parallel attention, or SGLang 0.5.11 or later."
             yield Finding(
                 field=f"roles.{process.role}.tensor_parallel",
                 what=what,

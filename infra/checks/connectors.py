@@ -12,15 +12,10 @@ from infra.plan.process import Process
 
 MULTI = "MultiConnector"
 CONFIG_CLASS = "KVTransferConfig"
-# Handshakes are kept by stage and tensor rank since then; before, a later stage's takes the place of an earlier one's
-# (v1/worker/gpu_worker.py get_kv_connector_handshake_metadata, v1/engine/core.py@0.17.0 to 0.25.1, 0.26.0).
-SINCE_STAGES = (0, 26, 0)
 
 
 def connector_known(view: PlanView) -> Iterator[Finding]:
     """Prefill and decode each name a connector that the release registers, or bring its module; so do those inside."""
-    if view.family != "vllm":
-        return
     for process in view.variants:
         config = view.kv_config(process)
         if config.get("kv_connector") is None and process.role in KV_ROLES:
@@ -31,9 +26,11 @@ def connector_known(view: PlanView) -> Iterator[Finding]:
 
 
 def stages_transferred(view: PlanView) -> Iterator[Finding]:
-    """NIXL hands over the KV of one pipeline stage before vLLM 0.26: of several, the last one's handshake is kept."""
-    if view.release.engine != "vllm" or view.version() >= SINCE_STAGES:
-        return
+    """NIXL hands over the KV of one pipeline stage before vLLM 0.26: of several, the last one's handshake is kept.
+
+    From 0.26.0 on handshakes are kept by stage and tensor rank; before, a later stage's takes the place of an earlier
+    one's (get_kv_connector_handshake_metadata of v1/worker/gpu_worker.py).
+    """
     for process in view.variants:
         stages = view.size(process, "pipeline-parallel-size")
         if view.kv_connector(process) == "NixlConnector" and stages > 1:

@@ -34,8 +34,6 @@ def all2all_backend_runs(view: PlanView) -> Iterator[Finding]:
 
 def overlapped_batches_transport(view: PlanView) -> Iterator[Finding]:
     """Dual-batch overlap runs on a DeepEP transport alone; vllm-ascend has switched it off since 0.22."""
-    if view.family != "vllm" or view.ignores_overlap():
-        return
     for process in view.variants:
         flags = view.flags(process)
         backend = flags.get("all2all-backend")
@@ -49,8 +47,6 @@ def overlapped_batches_transport(view: PlanView) -> Iterator[Finding]:
 
 def expert_balancing_possible(view: PlanView) -> Iterator[Finding]:
     """Expert load balancing needs expert parallelism over more than one device, and no Ascend device."""
-    if view.family != "vllm":
-        return
     for process in view.variants:
         flags, field = view.flags(process), f"roles.{process.role}.flags.enable-eplb"
         redundant = as_int(as_map(flags.get("eplb-config")).get("num_redundant_experts"), 0)

@@ -100,7 +100,7 @@ def _agreed(
         if not depending or release.version == plan.engine.version:
             continue
         other = _view(recipe, release.version, catalog)
-        there = {(rule, f.field) for rule in depending for f in RULES[rule].check(other)}
+        there = {(rule, f.field) for rule in depending for f in RULES[rule].findings(other)}
         found = [row for row in found if row[0] not in depending or (row[0], row[1].field) in there]
     return found
 

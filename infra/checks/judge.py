@@ -9,7 +9,8 @@ from infra.checks.rules import RULES
 from infra.checks.view import Finding, PlanView, Surroundings, view_plan
 from infra.errors import Problem
 from infra.plan.process import Plan
-from infra.spec.load import LoadedStack, nearest
+from infra.spec.load import LoadedStack
+from infra.spec.nearest import nearest
 
 DERIVED_FIELD = "derived-field"
 
@@ -33,13 +34,13 @@ def contradictions(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ..
     """Derived fields of a plan document that its own command lines contradict."""
     rule = RULES[DERIVED_FIELD]
     return tuple(
-        _in_plan(DERIVED_FIELD, found, file) for found in rule.check(view_plan(plan, catalog))
+        _in_plan(DERIVED_FIELD, found, file) for found in rule.findings(view_plan(plan, catalog))
     )
 
 
 def find_all(view: PlanView) -> list[tuple[str, Finding]]:
-    """(rule id, finding) of every rule, in the order of `RULES`."""
-    return [(name, finding) for name, rule in RULES.items() for finding in rule.check(view)]
+    """(rule id, finding) of every rule that holds for the plan's release, in the order of `RULES`."""
+    return [(name, finding) for name, rule in RULES.items() for finding in rule.findings(view)]
 
 
 def _once_per_field(found: list[Problem]) -> list[Problem]:

@@ -8,7 +8,11 @@ from operator import itemgetter
 from typing import Any
 
 from infra.engines.command_line import as_map, compact_json
-from infra.engines.own_settings import OWN_FLAGS, OWN_KEYS, OWN_VARIABLES
+from infra.engines.per_process_settings import (
+    PER_PROCESS_FLAGS,
+    PER_PROCESS_KEYS,
+    PER_PROCESS_VARIABLES,
+)
 from infra.engines.reading import Reading
 from infra.plan.process import Process
 
@@ -31,7 +35,7 @@ class Kinds:
 
 
 def find_kinds(processes: Iterable[Process], readings: Mapping[str, Reading]) -> Kinds:
-    """Processes of a role to which the same settings are given, with equal values but for `own_settings`.
+    """Processes of a role to which the same settings are given, with equal values but for `per_process_settings`.
 
     Headless processes are a kind of their own.
     """
@@ -65,8 +69,10 @@ def find_variants(spelt: Iterable[Process], readings: Mapping[str, Reading]) -> 
     first: dict[object, Process] = {}
     for process in spelt:
         flags = readings[process.id].flags
-        told = tuple((name, id(value)) for name, value in flags.items() if name not in OWN_FLAGS)
-        env = tuple(pair for pair in process.env.items() if pair[0] not in OWN_VARIABLES)
+        told = tuple(
+            (name, id(value)) for name, value in flags.items() if name not in PER_PROCESS_FLAGS
+        )
+        env = tuple(pair for pair in process.env.items() if pair[0] not in PER_PROCESS_VARIABLES)
         first.setdefault((process.role, told, env), process)
     return tuple(first.values())
 
@@ -81,7 +87,7 @@ class _Pickers:
     @staticmethod
     def of(flags: Iterable[str], env: Iterable[str]) -> _Pickers:
         """For processes that are given these names."""
-        return _Pickers(_picker(flags, OWN_FLAGS), _picker(env, OWN_VARIABLES))
+        return _Pickers(_picker(flags, PER_PROCESS_FLAGS), _picker(env, PER_PROCESS_VARIABLES))
 
 
 def _picker(names: Iterable[str], own: frozenset[str]) -> Pick:
@@ -93,9 +99,9 @@ def _picker(names: Iterable[str], own: frozenset[str]) -> Pick:
 
 def _without_own_keys(name: str, value: object) -> object:
     """What two processes of a kind have alike in a flag: its identity, or its words without the own ones."""
-    if name in OWN_FLAGS:
+    if name in PER_PROCESS_FLAGS:
         return None
-    own = OWN_KEYS.get(name)
+    own = PER_PROCESS_KEYS.get(name)
     if own is None or not own & as_map(value).keys():
         return id(value)
     return compact_json({key: each for key, each in as_map(value).items() if key not in own})

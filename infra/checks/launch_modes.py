@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from infra.checks.rule_releases import releases_of
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 from infra.plan.process import Process
@@ -14,15 +15,12 @@ MODE_FLAGS = (
     "data-parallel-hybrid-lb",
 )
 NODE_EXECUTORS = ("mp", "uni", "external_launcher")
-# vllm engine/arg_utils.py: 0.22.1 takes a start rank of 0 for none, 0.33.0 does not; vllm-ascend#16204 met it at 0.28.
-START_RANK_SINCE = (0, 28, 0)
-NODES_HOLD_CONTEXTS_SINCE = (0, 33, 0)  # vllm engine/arg_utils.py@0.27.1, 0.33.0
+# vllm engine/arg_utils.py@0.27.1, 0.33.0
+NODES_HOLD_CONTEXTS = releases_of("vllm", "vllm-ascend", since="0.33.0")
 
 
 def one_mode(view: PlanView) -> Iterator[Finding]:
     """A process has one load-balancing mode, and the flags that the mode needs."""
-    if view.family != "vllm":
-        return
     for process in view.where(lambda each: any(_mode_problems(view.flags(each)))):
         for what, fix in _mode_problems(view.flags(process)):
             field = f"roles.{process.role}.load_balancing"
@@ -55,15 +53,14 @@ def _mode_problems(flags: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 def node_place(view: PlanView) -> Iterator[Finding]:
     """A process that spans nodes has a rank below their number, a divisible world, and a fitting executor."""
-    if view.family != "vllm":
-        return
+    has_contexts = view.is_among(NODES_HOLD_CONTEXTS)
     for process in view.where(lambda each: as_int(view.flags(each).get("nnodes"), 1) > 1):
         flags = view.flags(process)
         nodes, node = as_int(flags.get("nnodes"), 1), as_int(flags.get("node-rank"), 0)
         executor = flags.get("distributed-executor-backend")
         world = view.size(process, "tensor-parallel-size") * view.readings[process.id].group_size
         world *= view.size(process, "pipeline-parallel-size")
-        if view.version() >= NODES_HOLD_CONTEXTS_SINCE:
+        if has_contexts:
             world *= view.size(process, "prefill-context-parallel-size")
         if not 0 <= node < nodes:
             yield _of_role(
@@ -79,8 +76,6 @@ def node_place(view: PlanView) -> Iterator[Finding]:
 
 def local_ranks_within_group(view: PlanView) -> Iterator[Finding]:
     """A process holds no more ranks than its group has."""
-    if view.family != "vllm":
-        return
     for process in view.where(lambda each: "data-parallel-size-local" in view.flags(each)):
         local = as_int(view.flags(process).get("data-parallel-size-local"), 1)
         size = view.readings[process.id].group_size
@@ -91,8 +86,6 @@ def local_ranks_within_group(view: PlanView) -> Iterator[Finding]:
 
 def api_servers_possible(view: PlanView) -> Iterator[Finding]:
     """API servers are counted only where one is started, and once per multi-port host."""
-    if view.family != "vllm":
-        return
     for process in view.where(lambda each: "api-server-count" in view.flags(each)):
         flags = view.flags(process)
         count = as_int(flags.get("api-server-count"), 0)
@@ -108,9 +101,8 @@ def leader_names_no_start(view: PlanView) -> Iterator[Finding]:
     """Since vLLM 0.28 a start rank, 0 among them, makes a process with an API server a hybrid balancer.
 
     The leader of internal load balancing then refuses its headless followers. It takes rank 0 when it names none.
+    0.22.1 takes a start rank of 0 for none, 0.33.0 does not; vllm-ascend#16204 met it at 0.28.
     """
-    if view.family != "vllm" or view.version() < START_RANK_SINCE:
-        return
     for group, members in view.groups.items():
         follower = next((p for p in members if view.flags(p).get("headless")), None)
         for process in members:
@@ -128,8 +120,6 @@ def leader_names_no_start(view: PlanView) -> Iterator[Finding]:
 
 def ray_spreads_ranks(view: PlanView) -> Iterator[Finding]:
     """Ray's workers leave the host only where Ray also places the data-parallel ranks."""
-    if view.family != "vllm":
-        return
     num_devices = {host.name: host.num_devices for host in view.plan.hosts}
     for process in view.variants:
         flags, data = view.flags(process), view.readings[process.id].group_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from infra.checks.rule_releases import releases_of
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 from infra.plan.process import Process
@@ -30,12 +31,13 @@ HASHED_FLAGS = (
     "cp-kv-cache-interleave-size",
     "dcp-kv-cache-interleave-size",
 )
-# Of these, what says whether batches overlap.
+# Of these, what says whether batches overlap; the plugin puts it back to off since 0.22 (platform.py@0.22.1rc1).
 OVERLAP_FLAGS = ("enable-dbo", "ubatch-size")
+OVERLAPS = (*releases_of("vllm"), *releases_of("vllm-ascend", before="0.22.0"))
 
 # Read in config/parallel.py: 0.17.0 to 0.25.1 hold decode contexts against tensor ranks alone; 0.26.0, 0.27.1 and
 # 0.33.0 (run) against prefill contexts where there are any.
-SINCE_CONTEXTS = (0, 26, 0)
+PREFILL_CONTEXTS = releases_of("vllm", "vllm-ascend", since="0.26.0")
 SIZE_FLAGS = (
     "tensor-parallel-size",
     "pipeline-parallel-size",
@@ -76,7 +78,8 @@ def heads_divisible(view: PlanView) -> Iterator[Finding]:
     for process in view.variants:
         tensor = view.size(process, "tensor-parallel-size")
         sharing = view.attention_tensor(process)
-        if heads % sharing:
+        # what data parallelism leaves over is told of data_parallel
+        if heads % sharing and tensor % sharing == 0:
             allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
             what = f"{sharing} does not divide {heads} attention heads ({view.checkpoint.id})."
             fix = f"Use one of {allowed}."
@@ -93,12 +96,12 @@ def heads_divisible(view: PlanView) -> Iterator[Finding]:
 
 def context_parallel_divides(view: PlanView) -> Iterator[Finding]:
     """Decode context parallel splits the tensor-parallel group."""
+    has_prefill_contexts = view.is_among(PREFILL_CONTEXTS)
     for process in view.variants:
         tensor = view.size(process, "tensor-parallel-size")
         context = view.size(process, "decode-context-parallel-size")
-        prefill = view.size(process, "prefill-context-parallel-size")
-        if view.version() < SINCE_CONTEXTS:
-            prefill = 1  # then only tensor ranks are split
+        # without them only tensor ranks are split
+        prefill = view.size(process, "prefill-context-parallel-size") if has_prefill_contexts else 1
         if prefill > 1 and context not in (1, prefill, tensor * prefill):
             what = (
                 f"decode_context_parallel {context} does not fit prefill-context-parallel-size {prefill} "
@@ -165,9 +168,7 @@ def _places(view: PlanView, holders: Sequence[Process]) -> str:
 
 def group_flags_equal(view: PlanView) -> Iterator[Finding]:
     """What vLLM hashes in its handshake is equal on all ranks of a group."""
-    if view.family != "vllm":
-        return
-    ignored = OVERLAP_FLAGS if view.ignores_overlap() else ()
+    ignored = () if view.is_among(OVERLAPS) else OVERLAP_FLAGS
     hashed = [name for name in HASHED_FLAGS if name not in ignored]
     for group, members in view.groups.items():
         if view.are_alike(members):
@@ -187,8 +188,6 @@ def group_flags_equal(view: PlanView) -> Iterator[Finding]:
 
 def headless_followers(view: PlanView) -> Iterator[Finding]:
     """Followers of internal load balancing are headless; processes of other modes and leaders are not."""
-    if view.family != "vllm":
-        return
     for process in view.where(lambda each: _is_told_to_follow(view.flags(each))):
         flags, reading = view.flags(process), view.readings[process.id]
         headless = bool(flags.get("headless"))
@@ -259,8 +258,6 @@ def hybrid_local_size(view: PlanView) -> Iterator[Finding]:
 
 def sglang_data_parallel(view: PlanView) -> Iterator[Finding]:
     """SGLang spreads ranks over hosts only with data-parallel attention; there they share the tensor-parallel group."""
-    if view.family != "sglang":
-        return
     for process in view.variants:
         tensor = view.size(process, "tensor-parallel-size")
         data = view.size(process, "data-parallel-size")

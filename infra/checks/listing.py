@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+from infra.checks.rule_releases import described_with_parts
 from infra.checks.rules import RULES
 from infra.checks.view import Rule
 
@@ -37,8 +38,13 @@ def explained(rule: Rule) -> tuple[str, str]:
     return sentence.replace("\n", " "), reason
 
 
+def told_releases(rule: Rule) -> str:
+    """The releases that a rule holds for, in words, and those of its parts."""
+    return described_with_parts(rule.releases, rule.parts)
+
+
 def _row(name: str, rule: Rule) -> str:
-    cells = (f"`{name}`", rule.severity, explained(rule)[0], rule.releases, rule.source)
+    cells = (f"`{name}`", rule.severity, explained(rule)[0], told_releases(rule), rule.source)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 

@@ -132,8 +132,6 @@ def connects_answered(view: PlanView) -> Iterator[Finding]:
 
 def leader_address_own(view: PlanView) -> Iterator[Finding]:
     """The data-parallel address is one that the host of rank 0 can bind and that peers reach."""
-    if view.family != "vllm":
-        return
     for process in view.engines:
         reading = view.readings[process.id]
         if not reading.is_leader or not any(

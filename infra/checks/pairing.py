@@ -105,8 +105,6 @@ def prefill_blocks_smaller(view: PlanView) -> Iterator[Finding]:
 
 def kv_role_current(view: PlanView) -> Iterator[Finding]:
     """Since vLLM 0.33.0 NIXL wants a role to produce or to consume, not both."""
-    if view.family != "vllm" or view.version() < (0, 33, 0):
-        return
     for process in view.variants:
         config = view.kv_config(process)
         if config.get("kv_connector") == "NixlConnector" and config.get("kv_role") == "kv_both":
@@ -138,8 +136,6 @@ def side_channel_base_shared(view: PlanView) -> Iterator[Finding]:
 
 def kv_role_matches(view: PlanView) -> Iterator[Finding]:
     """Prefill produces KV, decode consumes it; a unified role does both (a cache beside the engine) or neither."""
-    if view.family != "vllm":
-        return
 
     def is_other(process: Process) -> bool:
         # a unified role has none, or a cache beside the engine
@@ -226,9 +222,7 @@ def _distinct_engine_ids(view: PlanView) -> Iterator[Finding]:
 def ascend_prefill_wider(view: PlanView) -> Iterator[Finding]:
     """MooncakeConnectorV1 needs prefill tensor parallel at least that of decode."""
     sizes = {process.role: view.size(process, "tensor-parallel-size") for process in view.leaders}
-    if view.release.engine == "vllm-ascend" and sizes.get("decode", 0) > sizes.get(
-        "prefill", sizes.get("decode", 0)
-    ):
+    if sizes.get("decode", 0) > sizes.get("prefill", sizes.get("decode", 0)):
         what = (
             f"decode tensor_parallel {sizes['decode']} is larger than prefill's {sizes['prefill']}."
         )
@@ -262,7 +256,7 @@ def drafts_agree(view: PlanView) -> Iterator[Finding]:
     """Since vLLM 0.33.0 NIXL's handshake compares the draft of prefill and decode: its model and its method."""
     first = {process.role: process for process in view.leaders}
     prefill, decode = first.get("prefill"), first.get("decode")
-    if prefill is None or decode is None or view.family != "vllm" or view.version() < (0, 33, 0):
+    if prefill is None or decode is None:
         return
     if view.kv_config(decode).get("kv_connector") != "NixlConnector":
         return

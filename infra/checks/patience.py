@@ -40,8 +40,6 @@ def probes_wait(view: PlanView) -> Iterator[Finding]:
 
 def api_servers_wait(view: PlanView) -> Iterator[Finding]:
     """Where several API servers wait for engines that load, they wait long enough."""
-    if view.family != "vllm":
-        return
     for process in view.variants:
         if not _has_several_servers(view, process):
             continue

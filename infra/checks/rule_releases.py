@@ -1,66 +1,118 @@
-"""The releases that a rule, or a part of it, holds for: `vllm 0.33.0 and later; on prefill 0.23.0 and later`."""
+"""The releases that a rule, or a part of it, holds for: `vllm 0.33.0 and later; vision: vllm-ascend before 0.18.0`."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Literal, NamedTuple, get_args
 
 from infra.catalog.versions import version_numbers
 
-ENGINES = ("vllm-ascend", "sglang", "vllm")
-_ENGINE_AT_END = re.compile(r"\s*(?:\b(?:vllm-ascend|sglang|vllm))?\s*\Z")
-_VERSION = re.compile(r"\d+(?:\.\d+)+(?:rc\d+)?")
+Engine = Literal["vllm", "vllm-ascend", "sglang"]
+
+
+class ReleaseRange(NamedTuple):
+    """Releases of one engine that follow each other, by the engine's own numbers: `0.22.1rc1` counts as 0.22.1.
+
+    Args:
+        since: the first of them; None for no beginning.
+        before: the first after them; None for no end.
+    """
+
+    engine: Engine
+    since: str | None = None
+    before: str | None = None
+
+    def contains(self, engine: str, version: str) -> bool:
+        """Whether a release is one of them."""
+        if engine != self.engine:
+            return False
+        if self.since is None and self.before is None:
+            return True
+        numbers = version_numbers(version)
+        return (self.since is None or version_numbers(self.since) <= numbers) and (
+            self.before is None or numbers < version_numbers(self.before)
+        )
+
+    def covers(self, other: ReleaseRange) -> bool:
+        """Whether each release of another range is one of these, too."""
+        if other.engine != self.engine:
+            return False
+        begins = self.since is None or (
+            other.since is not None and version_numbers(self.since) <= version_numbers(other.since)
+        )
+        ends = self.before is None or (
+            other.before is not None
+            and version_numbers(other.before) <= version_numbers(self.before)
+        )
+        return begins and ends
+
+
+Releases = tuple[ReleaseRange, ...]
+
+
+def releases_of(*engines: Engine, since: str | None = None, before: str | None = None) -> Releases:
+    """One range for each engine, with equal bounds.
+
+    What vLLM's own code does, its plugin for Ascend does with the same numbers: they are those of the vLLM below.
+    """
+    return tuple(ReleaseRange(engine, since, before) for engine in engines)
+
+
+EVERY: Releases = releases_of(*get_args(Engine))
+
+
+@cache
+def is_among(releases: Releases, engine: str, version: str) -> bool:
+    """Whether a release lies in one of several ranges."""
+    return any(each.contains(engine, version) for each in releases)
+
+
+def described(releases: Releases) -> str:
+    """Ranges in words, engines with equal bounds together; `all` for every release."""
+    if releases == EVERY:
+        return "all"
+    engines: dict[str, list[str]] = {}
+    for each in releases:
+        engines.setdefault(_bounds(each), []).append(each.engine)
+    every = "every " if len(engines) > 1 else ""
+    return ", ".join(
+        f"{' and '.join(names)} {bounds}" if bounds else every + ", ".join(names)
+        for bounds, names in engines.items()
+    )
+
+
+def described_with_parts(releases: Releases, parts: Mapping[str, Releases]) -> str:
+    """A rule's ranges in words, and those of its parts, by what they are about."""
+    return "; ".join([described(releases), *(_clause(*part) for part in parts.items())])
 
 
 def changed_clauses(
-    releases: str, engine: str, old: str, new: str
+    releases: Releases, parts: Mapping[str, Releases], engine: str, versions: tuple[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The clauses of a rule's `releases` that hold for the new version alone, then those for the old one alone.
+    """What of a rule holds for the new version alone, then what for the old one alone; in words.
 
     Args:
-        releases: clauses divided by semicolons; each names engines (else it is about those before it) and bounds:
-            `X and later`, `from X`, `up to X`, `before X`, or versions that it holds for exactly.
+        releases: the whole rule's.
+        parts: those of its parts, by what they are about.
         engine: whose releases they are.
-        old: a version.
-        new: another.
+        versions: the old one, and the new one.
     """
     started: list[str] = []
     ceased: list[str] = []
-    about: frozenset[str] = frozenset(ENGINES)
-    for clause in releases.split(";"):
-        named = _named(clause)
-        about = named or about
-        if engine not in about or not _VERSION.search(clause):
-            continue
-        was, becomes = _holds(clause, engine, old), _holds(clause, engine, new)
+    for about, ranges in {"": releases, **parts}.items():
+        was, becomes = (is_among(ranges, engine, version) for version in versions)
         if was != becomes:
-            (started if becomes else ceased).append(clause.strip())
+            own = tuple(each for each in ranges if each.engine == engine)
+            (started if becomes else ceased).append(_clause(about, own))
     return tuple(started), tuple(ceased)
 
 
-def _named(clause: str) -> frozenset[str]:
-    words = set(re.findall(r"[a-z][a-z-]*", clause))
-    return frozenset(name for name in ENGINES if name in words)
+def _clause(about: str, releases: Releases) -> str:
+    return f"{about}: {described(releases)}" if about else described(releases)
 
 
-def _holds(clause: str, engine: str, version: str) -> bool:
-    """Whether the part of a clause that speaks of an engine holds for a version of it."""
-    mine = version_numbers(version)
-    parts = [part for part in clause.split(",") if engine in _named(part)] or [clause]
-    verdicts = [verdict for part in parts for verdict in _verdicts(part, mine)]
-    return any(verdicts) if verdicts else True
-
-
-def _verdicts(part: str, mine: tuple[int, int, int]) -> list[bool]:
-    found = []
-    for match in _VERSION.finditer(part):
-        bound = version_numbers(match[0])
-        before, after = _ENGINE_AT_END.sub("", part[: match.start()]), part[match.end() :].lstrip()
-        if after.startswith("and later") or before.endswith(("from", "since")):
-            found.append(mine >= bound)
-        elif before.endswith("up to"):
-            found.append(mine <= bound)
-        elif before.endswith("before"):
-            found.append(mine < bound)
-        else:
-            found.append(mine == bound)
-    return found
+def _bounds(of: ReleaseRange) -> str:
+    if of.since is None:
+        return "" if of.before is None else f"before {of.before}"
+    return f"{of.since} and later" if of.before is None else f"{of.since} to before {of.before}"

@@ -119,8 +119,6 @@ def chat_template_exists(view: PlanView) -> Iterator[Finding]:
 
 def served_name_plain(view: PlanView) -> Iterator[Finding]:
     """SGLang's served model name has no colon: it separates a model from its adapter."""
-    if view.family != "sglang":
-        return
     for process in view.variants:
         name = str(view.flags(process).get("served-model-name") or "")
         if ":" in name:

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from infra.checks.rule_releases import releases_of
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 
 DEFAULT_CHUNK = 8192  # server_args.py@0.5.9, where no chunk size is named
-MAPS_REFUSED = (
-    0,
-    5,
-    9,
-)  # the last release in the catalogue that splits a map of devices at its commas: sglang#20241
-
+# 0.5.9 is the last release in the catalogue that splits a map of devices at its commas: sglang#20241
+MAPS_SPLIT = releases_of("sglang", before="0.5.10")
 DRAFTING = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")  # what drafts by a model, and takes its sizes
 
 
 def arguments_agree(view: PlanView) -> Iterator[Finding]:
     """What SGLang's ServerArgs assert about sizes, pages, overlap, drafts, experts and prefill/decode holds."""
-    if view.family != "sglang":
-        return
+    splits_maps = view.is_among(MAPS_SPLIT)
     for process in view.variants:
-        for flag, what, fix in _problems(view.flags(process), view.version()):
+        for flag, what, fix in _problems(view.flags(process), splits_maps=splits_maps):
             field = f"roles.{process.role}.flags.{flag}"
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
-def _problems(
-    flags: Mapping[str, object], version: tuple[int, int, int]
-) -> Iterator[tuple[str, str, str]]:
+def _problems(flags: Mapping[str, object], *, splits_maps: bool) -> Iterator[tuple[str, str, str]]:
     """(flag, fact, fix) of each assertion that would fail."""
     tensor, pipeline, nodes, data, page = (
         max(as_int(flags.get(name), 1), 1)
@@ -54,7 +48,7 @@ def _problems(
         what = "Two-batch overlap needs a transport between experts."
         yield "enable-two-batch-overlap", what, "Set moe-a2a-backend, or remove it."
     devices = [name.strip() for name in str(flags.get("disaggregation-ib-device") or "").split(",")]
-    is_map = devices[0].startswith("{") and version > MAPS_REFUSED
+    is_map = devices[0].startswith("{") and not splits_maps
     if _reads_devices(flags) and len(devices) != len(set(devices)) and not is_map:
         what = f"disaggregation-ib-device names a device twice: {', '.join(devices)}."
         yield "disaggregation-ib-device", what, "Name each once."

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from infra.catalog.schema import Vendor
+from infra.checks.rule_releases import Releases, releases_of
 from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 from infra.plan.process import Process
-
-Version = tuple[int, int, int]
-Releases = tuple[Version, Version | None]
 
 BOTH, DECODE, PREFILL, DRAFT = (
     "attention-backend",
@@ -19,7 +17,10 @@ BOTH, DECODE, PREFILL, DRAFT = (
     "prefill-attention-backend",
     "speculative-draft-attention-backend",
 )
-EVERY_RELEASE: Releases = ((0, 0, 0), None)
+ON_EVERY = releases_of("sglang")
+BEFORE_10, SINCE_10 = releases_of("sglang", before="0.5.10"), releases_of("sglang", since="0.5.10")
+SINCE_10_BEFORE_17 = releases_of("sglang", since="0.5.10", before="0.5.17")
+SINCE_17 = releases_of("sglang", since="0.5.17")
 # Algorithms whose draft model attends through srt/speculative/draft_utils.py; DFLASH and others choose for themselves.
 DRAFTING = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 DEFAULT_MODE = "prefill"
@@ -32,7 +33,7 @@ class Limit(NamedTuple):
 
     Args:
         backend: its name.
-        releases: the first, and the first after them; None for no end.
+        releases: those that refuse it.
         asked: groups of flags without dashes; of each group the first that is given counts.
         generations: of the accelerators on which it runs.
         vendor: whose devices are judged; None for all.
@@ -51,17 +52,17 @@ class Limit(NamedTuple):
 # arg_groups/attention_hook.py of 0.5.23. Between the last two nothing was read: what they differ in is not refused.
 # fa3: layers/attention/attention_registry.py of the same releases, where AMD's capability 9.4 passes.
 LIMITS = (
-    Limit("trtllm_mla", EVERY_RELEASE, ((BOTH,), (DECODE,)), ("blackwell",)),
-    Limit("tokenspeed_mla", EVERY_RELEASE, ((BOTH,), (DECODE,)), ("blackwell",)),
-    Limit("cutedsl_mla", EVERY_RELEASE, ((BOTH,), (DECODE,), (PREFILL,)), ("blackwell",)),
-    Limit("trtllm_mha", ((0, 0, 0), (0, 5, 10)), ((BOTH,), (DECODE,), (PREFILL,)), ("blackwell",)),
-    Limit("trtllm_mha", ((0, 5, 10), None), ((DECODE, BOTH),), ("hopper", "blackwell")),
-    Limit("trtllm_mha", ((0, 5, 10), (0, 5, 17)), ((PREFILL, BOTH),), ("blackwell",)),
-    Limit("trtllm_mha", ((0, 5, 17), None), ((PREFILL, BOTH),), ("hopper", "blackwell")),
-    Limit("fa3", EVERY_RELEASE, ((DRAFT,),), ("hopper",), "nvidia"),
+    Limit("trtllm_mla", ON_EVERY, ((BOTH,), (DECODE,)), ("blackwell",)),
+    Limit("tokenspeed_mla", ON_EVERY, ((BOTH,), (DECODE,)), ("blackwell",)),
+    Limit("cutedsl_mla", ON_EVERY, ((BOTH,), (DECODE,), (PREFILL,)), ("blackwell",)),
+    Limit("trtllm_mha", BEFORE_10, ((BOTH,), (DECODE,), (PREFILL,)), ("blackwell",)),
+    Limit("trtllm_mha", SINCE_10, ((DECODE, BOTH),), ("hopper", "blackwell")),
+    Limit("trtllm_mha", SINCE_10_BEFORE_17, ((PREFILL, BOTH),), ("blackwell",)),
+    Limit("trtllm_mha", SINCE_17, ((PREFILL, BOTH),), ("hopper", "blackwell")),
+    Limit("fa3", ON_EVERY, ((DRAFT,),), ("hopper",), "nvidia"),
     Limit(
         "fa3",
-        EVERY_RELEASE,
+        ON_EVERY,
         ((DECODE, BOTH), (PREFILL, BOTH)),
         ("hopper",),
         "nvidia",
@@ -129,14 +130,12 @@ def backend_for_model(view: PlanView, process: Process) -> Iterator[Finding]:
 
 
 def _applies(limit: Limit, view: PlanView, process: Process) -> bool:
-    first, after = limit.releases
-    is_of_release = first <= view.version() and (after is None or view.version() < after)
     is_of_vendor = limit.vendor in (None, view.accelerator(process).vendor)
     if limit.of_catalogue and (
         not _knows_model(view) or view.flags(process).get("kv-cache-dtype") == CACHE_WITHOUT_FA3
     ):
         return False
-    return is_of_release and is_of_vendor
+    return is_of_vendor and view.is_among(limit.releases)
 
 
 def _knows_model(view: PlanView) -> bool:

@@ -14,7 +14,7 @@ def capture_sizes_cover(view: PlanView) -> Iterator[Finding]:
     for process in view.variants:
         sizes, tokens = captured_sizes(view, process), step_tokens(view, process)
         sequences = as_int(view.flags(process).get("max-num-seqs"), 0)
-        if not sizes or view.family != "vllm" or process.role == "prefill":
+        if not sizes or process.role == "prefill":
             continue
         field = f"roles.{process.role}.flags.compilation-config"
         odd = [size for size in sizes if size % tokens]
@@ -39,8 +39,6 @@ def capture_sizes_cover(view: PlanView) -> Iterator[Finding]:
 
 def draft_complete(view: PlanView) -> Iterator[Finding]:
     """A draft has a model, and says how many tokens it guesses."""
-    if view.family != "vllm":
-        return
     for process in view.variants:
         given = view.flags(process).get("speculative-config")
         config = as_map(given)

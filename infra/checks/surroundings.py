@@ -9,6 +9,7 @@ from itertools import product
 from infra.catalog.packages import VariableReader
 from infra.catalog.schema import Architecture
 from infra.checks.view import Finding, PlanView
+from infra.engines.network_names import INTERFACE_SUFFIX
 from infra.plan.process import Process
 
 # Where Debian and the images built on it keep libraries, and how images are tagged.
@@ -21,14 +22,13 @@ ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
 # Whatever the connector: an engine's core and every worker call enable_envs_cache(), which reads each variable that
 # vLLM knows, and these with int() (v1/engine/core.py, v1/executor/multiproc_executor.py, envs.py@0.17.0 to 0.33.0).
 PORT_VARIABLES = ("VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
-OWN_RULES = (*PORT_VARIABLES, "VLLM_PORT")
-# By family: what its own variables begin with, and what it says of one that it does not know.
-OWN_VARIABLES = {
+JUDGED_ELSEWHERE = (*PORT_VARIABLES, "VLLM_PORT")
+# By family: what the engine's variables begin with, and what it says of one that it does not know.
+ENGINE_PREFIXES = {
     "vllm": ("VLLM_", "the engine only warns of it"),
     "sglang": ("SGLANG_", "the engine says nothing of it"),
 }
 LIBRARY_VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
-INTERFACE_SUFFIX = "_SOCKET_IFNAME"
 # gloo transport/tcp/device.cc takes the text as a name; vllm-ascend hands TP_ and HCCL_ to Gloo and HCCL.
 PLAIN_NAMES = ("GLOO_", "TP_")
 
@@ -36,7 +36,7 @@ PLAIN_NAMES = ("GLOO_", "TP_")
 def variables_read(view: PlanView) -> Iterator[Finding]:
     """Every VLLM_ or SGLANG_ variable is one that the engine's release reads: others do nothing."""
     known = view.environment.names
-    prefix, remark = OWN_VARIABLES[view.family]
+    prefix, remark = ENGINE_PREFIXES[view.family]
     if not known:
         return
     for process in view.variants:
@@ -50,8 +50,6 @@ def variables_read(view: PlanView) -> Iterator[Finding]:
 
 def internal_port_number(view: PlanView) -> Iterator[Finding]:
     """VLLM_PORT is a number, and not the HTTP port."""
-    if view.family != "vllm":
-        return
     for process in view.engines:
         value = process.env.get("VLLM_PORT")
         if value is None:
@@ -70,8 +68,6 @@ def internal_port_number(view: PlanView) -> Iterator[Finding]:
 
 def port_variables_numbers(view: PlanView) -> Iterator[Finding]:
     """Variables that vLLM reads as the port of a connector hold a number, whichever connector there is."""
-    if view.family != "vllm":
-        return
     for process in view.engines:
         for name in PORT_VARIABLES:
             value = process.env.get(name)
@@ -83,11 +79,9 @@ def port_variables_numbers(view: PlanView) -> Iterator[Finding]:
 
 def variables_readable(view: PlanView) -> Iterator[Finding]:
     """What vLLM reads as a number or one of several words is one: every core reads all variables, used or not."""
-    if view.family != "vllm":
-        return
     release = f"{view.release.engine} {view.release.version}"
     for process, name, reader in _unreadable(view):
-        if name in OWN_RULES:
+        if name in JUDGED_ELSEWHERE:
             continue
         value = process.env[name]
         what = (
@@ -102,8 +96,6 @@ def variables_readable(view: PlanView) -> Iterator[Finding]:
 
 def values_counted(view: PlanView) -> Iterator[Finding]:
     """A variable that SGLang reads as a switch or a number is one: with any other value its default stands."""
-    if view.family != "sglang":
-        return
     defaults = view.catalog.package(view.release.flags_catalogue).variables
     for process, name, reader in _unreadable(view):
         value = process.env[name]

@@ -202,7 +202,7 @@ def _rules(
     """(rule, clause) of every rule, or part of one, that holds for one release alone: started, then ceased."""
     started, ceased = [], []
     for name, rule in RULES.items():
-        begins, ends = changed_clauses(rule.releases, engine, old, new)
+        begins, ends = changed_clauses(rule.releases, rule.parts, engine, (old, new))
         started += [(name, clause) for clause in begins]
         ceased += [(name, clause) for clause in ends]
     return tuple(started), tuple(ceased)

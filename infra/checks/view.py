@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from infra.catalog.fields import FieldCatalogue
-from infra.catalog.flags import EnvironmentNames, FlagCatalogue
+from infra.catalog.flags import EnvironmentNames, FlagCatalogue, FlagFact
 from infra.catalog.load import Catalog
 from infra.catalog.read_releases import read_release
-from infra.catalog.schema import Accelerator, Checkpoint, Release
+from infra.catalog.schema import Accelerator, Checkpoint, Family, Release
 from infra.catalog.versions import version_numbers
 from infra.checks.kinds import Kinds, find_kinds, find_variants
+from infra.checks.rule_releases import EVERY, Releases, is_among
 from infra.engines.command_line import as_int, as_map
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
@@ -43,17 +44,26 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule. `check` yields nothing for a plan that is right.
+    """One rule.
 
     Args:
         source: where it was read, file and version.
+        check: yields nothing for a plan that is right. It asks for no release that the whole rule depends on:
+            `findings` has done so.
         releases: the engine releases that it holds for.
+        parts: releases that a part of it holds for, by what the part is about; `check` asks the plan for these.
     """
 
     severity: Severity
     source: str
     check: Callable[[PlanView], Iterator[Finding]]
-    releases: str = "all"
+    releases: Releases = EVERY
+    parts: Mapping[str, Releases] = field(default_factory=dict)
+
+    def findings(self, view: PlanView) -> Iterator[Finding]:
+        """What it finds in a plan; nothing where it does not hold for the plan's release."""
+        if view.is_among(self.releases):
+            yield from self.check(view)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,17 +200,26 @@ class PlanView:
         )
 
     @property
-    def family(self) -> Literal["vllm", "sglang"]:
+    def family(self) -> Family:
         """Whose flags the engine speaks."""
-        return "sglang" if self.plan.engine.name == "sglang" else "vllm"
+        return self.release.family
+
+    def is_among(self, releases: Releases) -> bool:
+        """Whether the plan's release is one that a rule, or a part of it, holds for."""
+        return is_among(releases, self.release.engine, self.release.version)
 
     def flags(self, process: Process) -> Mapping[str, object]:
         """Parsed flags of a process."""
         return self.readings[process.id].flags
 
+    @cached_property
+    def _known_flags(self) -> Mapping[str, FlagFact]:
+        """The release's own flags, by name."""
+        return self.catalog.flags(self.release.flags_catalogue).by_name
+
     def in_effect(self, process: Process, name: str) -> object:
         """What a flag of a process is, or the release's default where it is left out; None for what is off."""
-        fact = self.catalog.flags(self.release.flags_catalogue).by_name.get(name)
+        fact = self._known_flags.get(name)
         default = None if fact is None else fact.default
         value = self.flags(process).get(name)
         if isinstance(value, Mapping) and isinstance(default, Mapping):
@@ -242,28 +261,8 @@ class PlanView:
         return self.catalog.environment_names(self.release.envs_catalogues)
 
     def answers_requests(self, process: Process) -> bool:
-        """Whether a process takes requests for a model: none that is headless, or behind the first node of its server.
-
-        vLLM reads no rank of a node where there is one node; SGLang takes any but 0 for a follower.
-        """
-        return process.id in self._answering
-
-    @cached_property
-    def _answering(self) -> frozenset[str]:
-        return frozenset(each.id for each in self.engines if self._is_asked(each))
-
-    def _is_asked(self, process: Process) -> bool:
-        flags = self.flags(process)
-        if flags.get("headless"):
-            return False
-        if "node-rank" not in flags:
-            return True
-        spans = self.family == "sglang" or self.size(process, "nnodes") > 1
-        return not (spans and self.size(process, "node-rank", 0) > 0)
-
-    def ignores_overlap(self) -> bool:
-        """Whether the engine puts dual-batch overlap back to off: vllm-ascend since 0.22 (platform.py@0.22.1rc1)."""
-        return self.release.engine == "vllm-ascend" and self.version() >= (0, 22, 0)
+        """Whether a process is an engine's that takes requests for a model."""
+        return process.kind == "engine" and self.readings[process.id].takes_requests
 
     def accelerator(self, process: Process) -> Accelerator:
         """The accelerator that a process runs on."""
@@ -271,7 +270,8 @@ class PlanView:
 
     def router_name(self, process: Process) -> str | None:
         """The catalogue's id of the router whose program a process starts with; None for one that is unknown."""
-        return _router_name(process, self.catalog)
+        router = self.catalog.router_of(process.argv)
+        return router.id if router else None
 
     def draft(self, process: Process) -> Checkpoint | None:
         """The draft model of a process, by its folder or repository; None without one, or for one that is unknown."""
@@ -313,17 +313,9 @@ def view_plan(plan: Plan, catalog: Catalog, surroundings: Surroundings = NOTHING
 
 def _router_flags(process: Process, catalog: Catalog) -> FlagCatalogue | None:
     """The flag catalogue of the router whose program a process starts with."""
-    name = _router_name(process, catalog)
-    catalogue = catalog.router(name).flags_catalogue if name else None
+    router = catalog.router_of(process.argv)
+    catalogue = router.flags_catalogue if router else None
     return catalog.flags(catalogue) if catalogue else None
-
-
-def _router_name(process: Process, catalog: Catalog) -> str | None:
-    for name in catalog.ids("routers"):
-        program = catalog.router(name).program
-        if process.argv[: len(program)] == program:
-            return name
-    return None
 
 
 def _checkpoint(plan: Plan, catalog: Catalog) -> Checkpoint | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from infra.catalog.flags import FlagCatalogue, FlagFact
 from infra.catalog.schema import FlagData
 from infra.catalog.versions import version_numbers
-from infra.engines.own_settings import OWN_FLAGS
+from infra.engines.per_process_settings import PER_PROCESS_FLAGS
 
 # vLLM's readers accept 32k (1000) and 32K (1024): vllm utils/argparse_utils.py@0.22.1, human_readable_int.
 _SIZES = {
@@ -28,7 +28,7 @@ _SIZES = {
 SINCE_SUFFIXES = (0, 20, 0)
 LEVEL = "--optimization-level"
 _LEVELS = ("0", "1", "2", "3")
-_OWN_WORDS = frozenset(f"--{name}" for name in OWN_FLAGS)
+_PER_PROCESS_WORDS = frozenset(f"--{name}" for name in PER_PROCESS_FLAGS)
 
 _COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
@@ -77,7 +77,7 @@ def parse_flags(words: Sequence[str], catalogue: FlagCatalogue) -> ParsedFlags:
         words: argv behind the program and its subcommand.
         catalogue: the release's flags.
     """
-    own = next((i for i, word in enumerate(words) if word in _OWN_WORDS), len(words))
+    own = next((i for i, word in enumerate(words) if word in _PER_PROCESS_WORDS), len(words))
     shared = _read_shared(tuple(words[:own]), catalogue)
     return _read_chunks(words[own:], catalogue, shared)
 

@@ -38,6 +38,8 @@ class Reading:
         dials: addresses it connects to.
         group_size: data-parallel size of its group.
         is_leader: whether it holds rank 0 (or node 0) of its group.
+        takes_requests: whether it takes requests for a model: none that is headless, or behind the first node of
+            its server. vLLM reads no rank of a node where there is one node; SGLang takes any but 0 for a follower.
     """
 
     flags: Mapping[str, object]
@@ -49,4 +51,5 @@ class Reading:
     dials: tuple[Dial, ...] = ()
     group_size: int = 1
     is_leader: bool = True
+    takes_requests: bool = True
     extra: Mapping[str, object] = field(default_factory=dict)

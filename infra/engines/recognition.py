@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-Family = Literal["vllm", "sglang"]
+from infra.catalog.schema import Family
 
 _PYTHON = re.compile(r"python(3(\.\d+)?)?$")
 _MODULES: Mapping[str, tuple[Literal["engine", "router"], Family]] = {

@@ -179,6 +179,7 @@ class Sglang:
             dials=_dials(values, layout),
             group_size=layout.data,
             is_leader=layout.node == 0,
+            takes_requests=layout.node <= 0,
             extra={"layout": layout},
         )
 

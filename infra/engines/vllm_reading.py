@@ -110,6 +110,7 @@ def _read(
         dials=_dials(parsed.values, parallel),
         group_size=parallel.data,
         is_leader=0 in ranks,
+        takes_requests=not (parallel.headless or (parallel.num_nodes > 1 and parallel.node > 0)),
         extra={"parallel": parallel},
     )
 

@@ -6,8 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from infra.errors import InfraError
-from infra.launch.fleet import REREADS, Answers, Fleet, Report, Request, all_reports
-from infra.remote.failures import HostFailure, LostConnection
+from infra.launch.fleet import (
+    Answers,
+    Fleet,
+    Report,
+    Request,
+    all_reports,
+    answers_when_known,
+)
+from infra.remote.failures import HostFailure
 
 T = TypeVar("T")
 
@@ -18,16 +25,13 @@ class AnsweringFleet:
     For tasks that only look: they go on with the hosts that answer, and tell `away` beside what those say.
     """
 
-    def __init__(self, fleet: Fleet, *, looks_again: bool) -> None:
+    def __init__(self, fleet: Fleet) -> None:
         """Nobody is away yet.
 
         Args:
             fleet: all hosts.
-            looks_again: ask a host once more when its connection is lost on the way. Not where hosts meet: the
-                others have gone by then.
         """
         self._fleet = fleet
-        self._rereads = REREADS if looks_again else 0
         self._asked: set[str] = set()
         self._away: dict[str, InfraError] = {}
 
@@ -42,19 +46,21 @@ class AnsweringFleet:
         return tuple(HostFailure(host=host, error=error) for host, error in self._away.items())
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
-        """The reports of those hosts that give one; see `Fleet`."""
+        """The reports of those hosts that give one, asked again where a connection was lost; see `Fleet`."""
+        asked = self._left(requests)
+        return self._taken(answers_when_known(self._fleet, asked, timeout_s=timeout_s))
+
+    def ask_once(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        """The same, but nobody is asked again."""
+        return self._taken(self._fleet.ask(self._left(requests), timeout_s=timeout_s))
+
+    def _left(self, requests: Mapping[str, Request]) -> dict[str, Request]:
         asked = {host: request for host, request in requests.items() if host not in self._away}
         self._asked |= set(asked)
-        answers = self._fleet.ask(asked, timeout_s=timeout_s)
-        for _ in range(self._rereads):
-            lost = [host for host, answer in answers.items() if isinstance(answer, LostConnection)]
-            if not lost:
-                break
-            again = {host: asked[host] for host in lost}
-            answers.update(self._fleet.ask(again, timeout_s=timeout_s))
-        self.leave_out(
-            {h: answer for h, answer in answers.items() if isinstance(answer, InfraError)}
-        )
+        return asked
+
+    def _taken(self, answers: Answers) -> Answers:
+        self.leave_out({h: error for h, error in answers.items() if isinstance(error, InfraError)})
         return {host: answer for host, answer in answers.items() if host not in self._away}
 
     def leave_out(self, errors: Mapping[str, InfraError]) -> None:
@@ -65,6 +71,18 @@ class AnsweringFleet:
     def is_silent(self) -> bool:
         """Whether hosts were asked, and none of them has answered."""
         return bool(self._asked) and self._asked <= set(self._away)
+
+
+def ask_once(
+    fleet: Fleet, requests: Mapping[str, Request], *, timeout_s: float
+) -> dict[str, Report]:
+    """The report of every host of a request that cannot be repeated: hosts meet, and the others have gone by then.
+
+    Raises:
+        HostsFailed: of the one host that failed, or a table of several; of a fleet that leaves nobody out.
+    """
+    asked = fleet.ask_once if isinstance(fleet, AnsweringFleet) else fleet.ask
+    return all_reports(asked(requests, timeout_s=timeout_s))
 
 
 def read_each(

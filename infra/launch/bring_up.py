@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.draining import draining
-from infra.launch.fleet import ask_until_known
+from infra.launch.fleet import ask_all
 from infra.launch.handover import Look, look_at, open_up, take_back
 from infra.launch.installation import install
 from infra.launch.preflight.gate import Gate
@@ -119,11 +119,14 @@ def _start_and_prove(deployment: Deployment, found: Look) -> Served:
 
 
 def _make_ready(deployment: Deployment, look: Look) -> None:
-    """What runs whole and is watched is left alone; anything else is taken from the watchers, and its parts stopped."""
+    """What runs whole and is watched is left alone; anything else is taken from the watchers, and its parts stopped.
+
+    Watchers that were stopped or disabled remember what they watched last, and would end what is started now.
+    """
     engines = deployment.engines()
     if all(look.units[process.id].is_running for process in engines) and look.is_watched:
         return
-    if look.watched:
+    if look.holding:
         take_back(deployment)
         look = look_at(deployment)
     _stop_parts(deployment, look.units)
@@ -147,7 +150,7 @@ def _stop_parts(deployment: Deployment, states: Mapping[str, UnitState]) -> None
         if (names := [unit for unit, process in units.items() if process in left])
     }
     limit = STOP_S + deployment.limits.ask_s
-    ask_until_known(deployment.fleet, requests, timeout_s=limit)
+    ask_all(deployment.fleet, requests, timeout_s=limit)
 
 
 def _start_engines(deployment: Deployment) -> dict[str, UnitState]:
@@ -160,7 +163,7 @@ def _start_engines(deployment: Deployment) -> dict[str, UnitState]:
     requests = {
         host: {**units_request("start", list(names)), **watcher} for host, names in units.items()
     }
-    reports = ask_until_known(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
+    reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
     return {
         process: state
         for host, report in reports.items()

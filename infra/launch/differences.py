@@ -33,6 +33,7 @@ def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[C
                 deployment, state.of_groups("tuning", "files", "images"), "check", secrets
             ),
             "diff": True,
+            "withdraws": True,
             "tells_releases": True,
             "prunes": True,
         }

@@ -24,7 +24,7 @@ from infra.engines.router_members import (
 from infra.engines.serving import METRICS, open_pattern, open_requests
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
-from infra.launch.fleet import ask_until_known
+from infra.launch.fleet import ask_all
 from infra.launch.proof.probing import probe_hosts
 from infra.launch.supervision import groups_request
 from infra.plan.process import Process
@@ -199,7 +199,7 @@ class Draining:
             "router": unit_name(stack, self.router),
         }
         limit = self.deployment.limits.ask_s
-        ask_until_known(self.deployment.fleet, {self.router.host: request}, timeout_s=limit)
+        ask_all(self.deployment.fleet, {self.router.host: request}, timeout_s=limit)
 
     def _not_taken_back(self, groups: Sequence[str]) -> NotReady:
         stack = self.deployment.plan.stack

@@ -31,6 +31,7 @@ ANSWER_S = 50.0
 # Where a host's part has the stack's own files; what else lies in `host/` is about the host.
 OF_STACK = ("host/files/", "host/earlier/")
 JOURNAL, KERNEL, SUMMARY = "journal.txt", "host/kernel.log", "summary.md"
+RANKS = "ranks/"  # what was kept of epochs before lies elsewhere, with journals of its own
 MAX_NAMED = 40
 
 
@@ -209,7 +210,7 @@ def read_findings(found: Sequence[HostEvidence]) -> Findings:
             lines = content.decode("utf-8", "replace").splitlines()
             if name == KERNEL:
                 findings.kernels += kernel_failures(each.host, lines)
-            elif name.endswith("/" + JOURNAL):
+            elif name.startswith(RANKS) and name.endswith("/" + JOURNAL):
                 process = name.split("/")[1].replace("_", "/")
                 begun += [at for at in (run_begun(lines),) if at]
                 failure = journal_failure(process, lines)

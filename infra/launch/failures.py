@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
+from infra.launch.name_lists import clauses, listed
 from infra.launch.port_holders import Misplaced
 from infra.launch.unit_states import UnitState, own_reason, why_ended
 from infra.plan.endpoints import RankEndpoint
+from infra.plan.process import Process
+from infra.render.host_paths import unit_name
 
 MAX_NAMED = 5
 _NAMED_RANK = re.compile(r"\b(?:engine|data parallel rank:?) (\d+)\b")
@@ -28,10 +31,13 @@ def failed_processes(deployment: Deployment, ended: Sequence[UnitState]) -> NotR
     )
     what = _sentence(why_ended(first) + _rank_named(deployment, first))
     if others:
-        names = [state.process for state in others]
-        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-        what += f" After it ended {', '.join(names[:MAX_NAMED])}{more}."
-    return NotReady(first.process, what, _way_out(deployment, first.process))
+        what += f" After it ended {listed([state.process for state in others], MAX_NAMED)}."
+    stack = deployment.plan.stack
+    then = (
+        f"When that is mended, `fab up --stack {stack}` starts what has ended, its group as one, and goes on (with "
+        f"--replace where the stack was changed); `fab down --stack {stack}` stops the rest."
+    )
+    return NotReady(first.process, what, _way_out(deployment, first.process, then))
 
 
 def misplaced_process(deployment: Deployment, found: Misplaced) -> NotReady:
@@ -40,32 +46,46 @@ def misplaced_process(deployment: Deployment, found: Misplaced) -> NotReady:
         f"It listens on port {found.port}, which is {found.victim}'s, and not on its own {found.own_port}; "
         f"{found.victim} ended: address already in use."
     )
-    return NotReady(found.process, what, _way_out(deployment, found.process))
+    return NotReady(found.process, what, _way_out(deployment, found.process, _anew(deployment)))
 
 
 def never_ready(deployment: Deployment, rank: RankEndpoint, reason: str) -> NotReady:
     """A process that runs and cannot serve."""
     what = _sentence(f"rank {rank.rank} of {rank.group} does not serve: {reason}")
-    return NotReady(rank.process, what, _way_out(deployment, rank.process))
+    return NotReady(rank.process, what, _way_out(deployment, rank.process, _anew(deployment)))
 
 
 def not_in_time(
     deployment: Deployment, awaited: Sequence[str], reasons: Mapping[str, str], limit_s: float
 ) -> NotReady:
     """Processes that were not ready within the limit."""
-    parts = [f"{p}: {reasons[p]}" if p in reasons else p for p in awaited[:MAX_NAMED]]
-    more = f" and {len(awaited) - MAX_NAMED} more" if len(awaited) > MAX_NAMED else ""
+    parts = [f"{p}: {reasons[p]}" if p in reasons else p for p in awaited]
     return NotReady(
-        ", ".join(awaited[:MAX_NAMED]) + more,
-        _sentence(f"not ready within {limit_s:g} s: {'; '.join(parts)}{more}"),
+        listed(awaited, MAX_NAMED),
+        _sentence(f"not ready within {limit_s:g} s: {clauses(parts, MAX_NAMED)}"),
         f"They go on starting: run `fab up` again to go on waiting, with --timeout for longer; "
         f"`fab logs --stack {deployment.plan.stack}` shows what they say.",
     )
 
 
-def router_not_ready(deployment: Deployment, reason: str) -> NotReady:
-    """A router that runs and passes no request on, or has ended."""
-    return NotReady("router/0", _sentence(reason), _way_out(deployment, "router/0"))
+def router_ended(deployment: Deployment, reason: str) -> NotReady:
+    """A router that has ended, or ends again and again."""
+    stack = deployment.plan.stack
+    then = (
+        f"When that is mended, `fab up --stack {stack}` starts it anew, and leaves engines as they are; "
+        f"`fab down --stack {stack}` stops them."
+    )
+    return NotReady("router/0", _sentence(reason), _way_out(deployment, "router/0", then))
+
+
+def router_passes_nothing(deployment: Deployment, router: Process, reason: str) -> NotReady:
+    """A router that runs, and passes no request on."""
+    stack = deployment.plan.stack
+    then = (
+        f"When that is mended, `ssh {router.host} sudo systemctl restart {unit_name(stack, router)}`, then "
+        f"`fab up --stack {stack}`: it leaves engines as they are."
+    )
+    return NotReady(router.id, _sentence(reason), _way_out(deployment, router.id, then))
 
 
 def _rank_named(deployment: Deployment, state: UnitState) -> str:
@@ -81,11 +101,20 @@ def _rank_named(deployment: Deployment, state: UnitState) -> str:
     return ""
 
 
-def _way_out(deployment: Deployment, process: str) -> str:
+def _anew(deployment: Deployment) -> str:
+    """What to type when something that runs has to be started anew, which `up` alone does not do."""
+    stack = deployment.plan.stack
+    return (
+        f"It is left running: when that is mended, `fab down --stack {stack}`, then `fab up --stack {stack}` "
+        "(`fab up --replace` alone where the stack was changed)."
+    )
+
+
+def _way_out(deployment: Deployment, process: str, then: str) -> str:
     stack = deployment.plan.stack
     return (
         f"`fab bundle --stack {stack}` keeps the evidence of all ranks, `fab logs --stack {stack} --rank {process}` "
-        f"shows more; `fab down --stack {stack}` stops the rest."
+        f"shows more. {then}"
     )
 
 

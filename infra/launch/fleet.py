@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -139,24 +140,10 @@ def _unopened(host: InventoryHost, options: SshOptions) -> tuple[SshHost, AgentS
 def ask_all(
     fleet: Fleet, requests: Mapping[str, Request], *, timeout_s: float
 ) -> dict[str, Report]:
-    """The report of every host.
+    """The report of every host, asked again where the connection was lost; see `answers_when_known`.
 
     Raises:
-        HostsFailed: of the one host that failed, or a table of several.
-    """
-    return all_reports(fleet.ask(requests, timeout_s=timeout_s))
-
-
-def ask_until_known(
-    fleet: Fleet, requests: Mapping[str, Request], *, timeout_s: float
-) -> dict[str, Report]:
-    """The report of every host, asked again where the connection was lost.
-
-    What came of a lost request is unknown. These requests are idempotent: asked again, the agent reads what
-    is there and does only what is left.
-
-    Raises:
-        HostsFailed: a host failed, or is still out of reach.
+        HostsFailed: of the one host that failed or is still out of reach, or a table of several.
     """
     return all_reports(answers_when_known(fleet, requests, timeout_s=timeout_s))
 
@@ -164,7 +151,7 @@ def ask_until_known(
 def ask_reached(
     fleet: Fleet, requests: Mapping[str, Request], *, timeout_s: float
 ) -> tuple[dict[str, Report], tuple[HostFailure, ...]]:
-    """The report of every host that gives one, and why the others give none; asked as `ask_until_known` asks.
+    """The report of every host that gives one, and why the others give none; asked as `ask_all` asks.
 
     Raises:
         HostsFailed: no host gives a report.
@@ -177,13 +164,31 @@ def ask_reached(
 
 
 def answers_when_known(
-    fleet: Fleet, requests: Mapping[str, Request], *, timeout_s: float
+    fleet: Fleet,
+    requests: Mapping[str, Request],
+    *,
+    timeout_s: float,
+    again_s: float = math.inf,
+    clock: Clock | None = None,
 ) -> Answers:
-    """What each host answers, asked as `ask_until_known` asks: a report, or why there is none."""
+    """What each host answers: a report, or why there is none; asked again where the connection was lost.
+
+    What came of a lost request is unknown. These requests are idempotent: asked again, the agent reads what is there
+    and does only what is left. Those that are not, because hosts meet, go through `answering.ask_once`.
+
+    Args:
+        fleet: the hosts.
+        requests: by host.
+        timeout_s: limit of one answer.
+        again_s: how long after the first question a host is still asked again.
+        clock: what that is measured by; the machine's for None.
+    """
+    clock = clock or SystemClock()
+    begun = clock.now()
     answers = fleet.ask(requests, timeout_s=timeout_s)
     for _ in range(REREADS):
         lost = [name for name, answer in answers.items() if isinstance(answer, LostConnection)]
-        if not lost:
+        if not lost or clock.now() - begun > again_s:
             break
         answers.update(fleet.ask({name: requests[name] for name in lost}, timeout_s=timeout_s))
     return answers

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
-from infra.launch.fleet import Report, Request, ask_until_known, reports_along
+from infra.launch.fleet import Report, Request, ask_all, reports_along
 from infra.launch.proof.probing import ask_reachable
 from infra.launch.supervision import (
     FAILED,
@@ -16,6 +16,7 @@ from infra.launch.supervision import (
     Action,
     GroupState,
     groups_request,
+    holding_hosts,
     read_groups,
     tell_watchers,
     watched_hosts,
@@ -37,13 +38,15 @@ class Look:
     Args:
         units: by process id.
         groups: by name, of hosts that remember any.
-        watched: hosts whose watcher runs.
+        watched: hosts whose watcher runs, and was handed their groups.
+        holding: hosts whose watcher would act on what it remembers of before.
         hosts: those that should be watched.
     """
 
     units: Mapping[str, UnitState]
     groups: Mapping[str, GroupState]
     watched: frozenset[str]
+    holding: frozenset[str]
     hosts: frozenset[str]
 
     @property
@@ -88,6 +91,7 @@ def read_look(deployment: Deployment, reports: Mapping[str, Report]) -> Look:
         },
         groups=read_groups(reports.values()),
         watched=frozenset(watched_hosts(reports)),
+        holding=frozenset(holding_hosts(reports)),
         hosts=frozenset(deployment.units("engine")),
     )
 
@@ -133,7 +137,7 @@ def open_up(
             further = [arming, *asks, units_request("status", names)]
             requests[host] = {**units_request("start", names), "also": further}
     limit = deployment.limits.ask_s
-    reports = ask_until_known(deployment.fleet, requests, timeout_s=limit)
+    reports = ask_all(deployment.fleet, requests, timeout_s=limit)
     armed, units, asked = dict(reports), dict(engines), list[Report]()
     for host, known in routers.items():
         armed[host], *asked, seen = reports_along(host, reports[host])
@@ -144,6 +148,8 @@ def open_up(
 
 def take_back(deployment: Deployment) -> None:
     """Have no host watch: from now on nothing but this command starts or stops a rank.
+
+    What watchers remember of before is over: they take over what runs when they are handed it again.
 
     Raises:
         HostsFailed: a host cannot be asked.

@@ -6,14 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from infra.agent.kinds.grubby import LOADER_S
+from infra.agent.kinds.kernel_modules import REBUILD_S
+from infra.agent.kinds.nvidia import RESTART_S
 from infra.catalog.host_profile import ProfileChoice
-from infra.launch.fleet import Fleet, Report, Request, ask_reached, ask_until_known, rows_of
+from infra.launch.fleet import Fleet, Report, Request, ask_all, ask_reached, rows_of
 from infra.remote.failures import HostFailure
-from infra.render.host_state import HostState
+from infra.render.host_state import HostState, Item
 
 TuningMode = Literal["check", "apply", "rollback"]
 Allowance = Literal["drain", "reboot", "running"]
 Rows = dict[str, list[Mapping[str, object]]]
+
+# What one item's tools may take beyond an ordinary answer, in seconds, by kind and by what a change waits for.
+TOOLS_S = {
+    "module-options": REBUILD_S,
+    "kernel-arguments": LOADER_S,
+    "imex-nodes": RESTART_S,
+}
+ALLOWED_S = {"reboot": REBUILD_S + LOADER_S, "drain": RESTART_S}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +36,7 @@ class TuningOrder:
         allow: `drain`: change what needs a drained host, where no engine runs; `running`: there too;
             `reboot`: prepare what the next boot brings.
         with_diff: whether each row tells its difference.
-        timeout_s: limit per host.
+        timeout_s: limit per host, without the tools that an item may have to run.
     """
 
     mode: TuningMode
@@ -45,7 +56,35 @@ def tune(fleet: Fleet, states: Mapping[str, HostState], order: TuningOrder) -> R
     Raises:
         HostsFailed: a host cannot be asked.
     """
-    return _rows(ask_until_known(fleet, _requests(states, order), timeout_s=order.timeout_s))
+    requests = _requests(states, order)
+    return _rows(ask_all(fleet, requests, timeout_s=limit_s(states, order)))
+
+
+def limit_s(states: Mapping[str, HostState], order: TuningOrder) -> float:
+    """How long a host may take, in seconds: at the deadline its agent ends with every tool that still runs.
+
+    What is taken back only the host knows, so that it may be anything that is allowed.
+    """
+    if order.mode == "check":
+        return order.timeout_s
+    if order.mode == "rollback":
+        return order.timeout_s + sum(TOOLS_S.values())
+    slowest = max(
+        (
+            sum(_tools_s(item, order) for item in state.of_groups("tuning"))
+            for state in states.values()
+        ),
+        default=0.0,
+    )
+    withdrawn = sum(ALLOWED_S.get(word, 0.0) for word in order.allow)
+    return order.timeout_s + max(slowest, withdrawn)
+
+
+def _tools_s(item: Item, order: TuningOrder) -> float:
+    """How long the tools of an item may take, 0 where it waits for what is not allowed."""
+    needs = item.details.get("needs")
+    is_withheld = needs in ("drain", "reboot") and needs not in order.allow
+    return 0.0 if is_withheld or item.details.get("want") is None else TOOLS_S.get(item.kind, 0.0)
 
 
 def tune_reached(
@@ -57,7 +96,7 @@ def tune_reached(
         HostsFailed: no host can be asked.
     """
     requests = _requests(states, order)
-    reports, failures = ask_reached(fleet, requests, timeout_s=order.timeout_s)
+    reports, failures = ask_reached(fleet, requests, timeout_s=limit_s(states, order))
     return _rows(reports), failures
 
 
@@ -72,6 +111,7 @@ def _requests(states: Mapping[str, HostState], order: TuningOrder) -> dict[str, 
             "items": []
             if order.mode == "rollback"
             else [item.as_document() for item in state.of_groups("tuning")],
+            "withdraws": True,
             "diff": order.with_diff,
             "allow": [*order.allow, *(["daemon-reload"] if "running" in order.allow else [])],
         }

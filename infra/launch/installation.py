@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from infra.errors import HostsFailed, PrerequisiteError
+from infra.errors import HostsFailed
 from infra.launch.answering import AnsweringFleet, read_each
 from infra.launch.deployment import Deployment, Pace
-from infra.launch.fleet import Report, ask_all, ask_until_known, reports_along, rows_of
+from infra.launch.fleet import Report, ask_all, reports_along, rows_of
 from infra.launch.handover import Look, look_at, look_requests, read_look, take_back
-from infra.launch.preflight.gate import Gate, refuse_silent, refuse_unfit
+from infra.launch.name_lists import listed
+from infra.launch.preflight.gate import Gate, find_unfit, refuse_silent
 from infra.launch.preflight.waves import beside, look
+from infra.launch.refusals import find_hurtful_reload, find_other_release, refuse_together
 from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import Replacement, plan_replacement
 from infra.launch.secret import Secret, revealed
-from infra.launch.sharing import records_of, refuse_shared
+from infra.launch.sharing import find_shared, records_of
 from infra.launch.take_down import STOP_ORDER, stop_role, take_down
 from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.render.host_paths import UNIT_FOLDER, watch_unit
@@ -25,7 +27,6 @@ from infra.render.release_record import Release
 from infra.render.reserved_ports import RESERVED_PORTS_ID
 from infra.render.wanted_tuning import JEMALLOC_ID
 
-MAX_NAMED = 3
 # The agent's name for a reload of systemd that would hurt somebody else's containers (agent/reload_guard.py).
 RELOAD = "daemon-reload"
 
@@ -39,17 +40,28 @@ class Judged:
         replacement: what there is of another release.
         running: the deployment's units that run, by process id.
         look: the deployment as its hosts had it.
+        is_old: whether minutes have passed since.
     """
 
     found: Mapping[str, Sequence[Mapping[str, object]]]
     replacement: Replacement
     running: Mapping[str, UnitState]
     look: Look
+    is_old: bool = False
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing of the deployment runs, and nobody would start it: then only this command changes that."""
-        return not self.running and not self.look.watched
+        return not self.running and not self.look.watched and not self.is_old
+
+    @property
+    def lacking_images(self) -> list[str]:
+        """The hosts where an image is still to be brought."""
+        return [
+            host
+            for host, rows in self.found.items()
+            if any(row.get("group") == "images" and row.get("state") != "ok" for row in rows)
+        ]
 
 
 def install(
@@ -79,6 +91,7 @@ def install(
     """
     judged = judge_hosts(deployment, secrets, tunes=tunes, replaces=replaces, gate=gate)
     deployment.decided()
+    judged = bring_images(deployment, judged, secrets)
     make_way(deployment, judged)
     return apply_state(deployment, judged, secrets, tunes=tunes)
 
@@ -99,7 +112,7 @@ def judge_hosts(
     """
     gate = gate or Gate()
     states = state_checks(deployment, secrets)
-    answering = AnsweringFleet(deployment.fleet, looks_again=False)
+    answering = AnsweringFleet(deployment.fleet)
     asking = replace(deployment, fleet=answering)
     looked = look(asking, gate.catalog, "light", gate.recorded, states=states)
     reports = looked.states
@@ -108,14 +121,14 @@ def judge_hosts(
     stack = deployment.plan.stack
     own = {host: stacks[stack] for host, stacks in records.items() if stack in stacks}
     scene = beside(looked.scene, looked.scene.running, own)
-    refuse_silent(deployment, replace(scene, away=answering.away), tunes=tunes)
-    refuse_shared(deployment.plan, records)
+    shared, reload = find_shared(deployment.plan, records), find_hurtful_reload(found)
+    away = replace(scene, away=answering.away)
+    refuse_silent(deployment, away, tunes=tunes, also=[*shared, *reload])
     replacement = plan_replacement(deployment, own, reports)
     running = running_units(deployment, own, looked.units)
-    if not replaces:
-        _refuse_other_release(deployment, replacement, running)
-    _refuse_reload(found)
-    refuse_unfit(deployment, beside(looked.scene, running, own), tunes=tunes)
+    other = [] if replaces else find_other_release(deployment, replacement, running)
+    unfit = find_unfit(deployment, beside(looked.scene, running, own), tunes=tunes)
+    refuse_together([*shared, *other, *reload, *unfit])
     _say_unusable_libraries(deployment, found)
     _say_unfinished(deployment, reports)
     return Judged(
@@ -124,6 +137,40 @@ def judge_hosts(
         running=running,
         look=read_look(deployment, looked.told),
     )
+
+
+def bring_images(deployment: Deployment, judged: Judged, secrets: Mapping[str, Secret]) -> Judged:
+    """Bring images that hosts lack while what is to be replaced serves on: that takes longest, and fills disks.
+
+    No process that runs is another one by it. Files are not written ahead: a watcher that restarts a group meanwhile
+    would start it from them.
+
+    Returns:
+        The hosts as they then are.
+
+    Raises:
+        HostsFailed: an image cannot be brought, or a host cannot be asked; what ran does so still.
+    """
+    pulling = judged.lacking_images
+    if not pulling:
+        return judged
+    deployment.say(f"pulling {deployment.plan.engine.image} on {listed(pulling)}")
+    requests = {
+        host: state_request(
+            deployment, deployment.states[host].of_groups("images"), "apply", secrets
+        )
+        for host in pulling
+    }
+    reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.pull_s)
+    _refuse_failed_items(reports)
+    brought = {
+        host: [
+            *(row for row in judged.found[host] if row.get("group") != "images"),
+            *({**row, "state": "ok"} for row in rows_of(report, "items")),
+        ]
+        for host, report in reports.items()
+    }
+    return replace(judged, found={**judged.found, **brought}, is_old=True)
 
 
 def make_way(deployment: Deployment, judged: Judged) -> None:
@@ -210,34 +257,6 @@ def running_units(
     return {process: state for process, state in states.items() if state.is_running}
 
 
-def _refuse_other_release(
-    deployment: Deployment, replacement: Replacement, running: Mapping[str, UnitState]
-) -> None:
-    """Running processes are not stopped for another release unless that is asked for."""
-    stopped = replacement.releases(running)
-    names = sorted(process.id for release in stopped.values() for process in release.processes)
-    unrecorded = sorted(
-        set(running) - {p.id for r in replacement.before.values() for p in r.processes}
-    )
-    if names or (unrecorded and replacement.reasons):
-        stack = deployment.plan.stack
-        raise PrerequisiteError(
-            f"stack {stack}",
-            f"Another release of it runs ({listed(names or unrecorded)}), and {len(replacement.reasons)} files differ.",
-            f"`fab diff --stack {stack}` shows what differs; `fab up --replace` stops what changes and starts it anew, "
-            f"`fab down --stack {stack}` stops all of it.",
-        )
-
-
-def _refuse_reload(found: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
-    """A reload of systemd that would hurt somebody else's containers."""
-    for host, rows in found.items():
-        for row in rows:
-            if row.get("group") == "files" and row["state"] == "blocked":
-                what, _, fix = str(row["why"]).partition(". ")
-                raise PrerequisiteError(host, f"{row['id']}: {what}.", f"{fix}.")
-
-
 def _may_be_watched(
     deployment: Deployment, found: Mapping[str, Sequence[Mapping[str, object]]]
 ) -> bool:
@@ -311,19 +330,14 @@ def apply_state(
         HostsFailed: an item failed, or a host cannot be asked.
     """
     groups: tuple[Group, ...] = ("tuning", "files", "images") if tunes else ("files", "images")
-    pulling = [
-        host
-        for host, rows in judged.found.items()
-        if any(row.get("group") == "images" and row.get("state") != "ok" for row in rows)
-    ]
-    if pulling:
-        deployment.say(f"pulling {deployment.plan.engine.image} on {listed(pulling)}")
+    pulling = judged.lacking_images
     limit = deployment.limits.pull_s if pulling else deployment.limits.ask_s
     looks = {} if judged.is_idle or pulling else look_requests(deployment)
     requests = {
         host: {
             **state_request(deployment, state.of_groups(*groups), "apply", secrets),
             "prunes": True,
+            "withdraws": tunes,
             "also": [looks[host]] if host in looks else [],
             "keep": {
                 "hash": deployment.plan.hash,
@@ -332,7 +346,7 @@ def apply_state(
         }
         for host, state in deployment.states.items()
     }
-    reports = ask_until_known(deployment.fleet, requests, timeout_s=limit)
+    reports = ask_all(deployment.fleet, requests, timeout_s=limit)
     _refuse_failed_items(reports)
     num = sum(
         row["state"] == "changed" for report in reports.values() for row in rows_of(report, "items")
@@ -365,9 +379,3 @@ def _refuse_failed_items(reports: Mapping[str, Report]) -> None:
         reasons = "; ".join(dict.fromkeys(why for _, why in bad))
         fix = "Mend it there and run the command again: what was written is recorded and can be taken back."
         raise HostsFailed(hosts, reasons, fix)
-
-
-def listed(names: Sequence[str]) -> str:
-    """A few names, and how many more."""
-    more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -141,10 +141,11 @@ class LeasedFleet:
     touched: set[str] = field(default_factory=set)
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
-        """See `Fleet`.
+        """See `Fleet`. On a host beside the claimed ones the lease of somebody else is a failure among the answers.
 
         Raises:
-            PrerequisiteError: somebody else holds the lease; it is held nowhere by us, and nothing was changed.
+            PrerequisiteError: somebody else holds the lease of a claimed host; it is held nowhere by us, and
+                nothing was changed.
             HostsFailed: it was taken from us.
         """
         others = {} if self.since else {host: {"operation": "lease"} for host in self.claim.hosts}
@@ -237,6 +238,9 @@ class LeasedFleet:
             held = {h: a for h, a in answers.items() if isinstance(a, LeaseHeld)}
             if not held:
                 return answers
+        if not set(held) & set(self.claim.hosts):
+            # hosts beside the deployment's, met when it has been changed already: each is a failure of its own
+            return answers
         self.release()
         raise _lease_held(held)
 
@@ -256,12 +260,20 @@ class LeasedFleet:
 
 
 def _lease_held(held: Mapping[str, LeaseHeld]) -> PrerequisiteError:
-    first = next(iter(held.values()))
+    # several where two commands hold a part of the hosts each: the hosts' clocks tell the same holder's since apart
+    holders: dict[tuple[object, ...], tuple[str, list[str]]] = {}
+    for host, error in held.items():
+        name = tuple(error.holder.get(key) for key in ("operator", "machine", "process", "command"))
+        holders.setdefault(name, (error.what, []))[1].append(host)
+    told = [
+        what if len(holders) == 1 else f"{', '.join(hosts)}: {what}"
+        for what, hosts in holders.values()
+    ]
     fix = (
         "Nothing was changed. Wait until that command has ended; 20 s after its owner has died anybody may go on. "
         f"`--force {FORCE}` takes the lease away from it."
     )
-    return PrerequisiteError(", ".join(held), first.what, fix)
+    return PrerequisiteError(", ".join(held), " ".join(told), fix)
 
 
 def _lease_lost(error: LeaseHeld) -> HostsFailed:

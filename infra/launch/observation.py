@@ -7,15 +7,25 @@ from dataclasses import dataclass, replace
 
 from infra.engines.serving import HEALTH, MODELS
 from infra.errors import HostsFailed, InfraError
-from infra.launch.fleet import Fleet, Report
+from infra.launch.fleet import Fleet, Report, answers_when_known
 from infra.launch.releases import units_of
-from infra.launch.supervision import FAILED, GroupState, read_groups, router_ends
+from infra.launch.supervision import (
+    FAILED,
+    GroupState,
+    led_elsewhere,
+    read_groups,
+    router_ends,
+    watched_hosts,
+    would_restart,
+)
 from infra.launch.unit_states import UnitState, read_units
 from infra.remote.failures import HostFailure
 from infra.render.host_paths import release_path
 from infra.render.release_record import RecordedProcess, Release, read_release
 
 UNKNOWN = "unknown"
+# Whoever looks at hosts waits 15 s for a dead one at most, and it is noticed after 12 s of silence.
+AGAIN_S = 3.0
 OK_STATUS = 200
 FIRST_SERVER_ERROR = 500
 
@@ -27,9 +37,11 @@ class ProcessStatus:
     Args:
         ready: it runs, and its endpoint (or its group's, when it has none) answers.
         epoch: the number of its group's latest start; 0 for a router, and for what was never handed over.
+            None where the host of rank 0, which alone knows it, cannot be asked; so are its restarts.
         restarts: how often its group was restarted by itself; a router, how often it was by systemd.
         devices: those that it holds; of these three, None where its host cannot be asked and never was.
         group: its group as the watchers have it, None for a router and for what was never handed over.
+        is_watched: its host's watcher runs and was handed the host's ranks; None where that cannot be asked.
         ended: of a router, how its start before ended, "" where nobody has seen it.
         problem: why its host cannot be asked, None where it can; its state is then `unknown`.
     """
@@ -45,6 +57,7 @@ class ProcessStatus:
     restarts: int | None
     devices: tuple[int, ...] | None
     group: GroupState | None
+    is_watched: bool | None
     ended: str
     problem: InfraError | None
 
@@ -79,7 +92,7 @@ def observe(
 ) -> tuple[ProcessStatus, ...]:
     """Every recorded process of a stack, engines in the order of the hosts, the router last.
 
-    Every host is asked once; one that is out of reach, or whose record is damaged, is a row of its own, `unknown`.
+    One that is out of reach, or whose record is damaged, is a row of its own, `unknown`.
     """
     request = {
         "operation": "status",
@@ -89,7 +102,10 @@ def observe(
     }
     reports: dict[str, Report] = {}
     rows: list[ProcessStatus] = []
-    for host, answer in fleet.ask(dict.fromkeys(hosts, request), timeout_s=timeout_s).items():
+    answers = answers_when_known(
+        fleet, dict.fromkeys(hosts, request), timeout_s=timeout_s, again_s=AGAIN_S
+    )
+    for host, answer in answers.items():
         if isinstance(answer, InfraError):
             rows.append(_out_of_reach(host, answer))
         else:
@@ -127,7 +143,7 @@ def status_document(stack: str, rows: Sequence[ProcessStatus]) -> dict[str, obje
     return {
         "schema_version": 1,
         "stack": stack,
-        "ok": bool(engines) and all(row.ready for row in rows),
+        "ok": bool(engines) and all(row.ready for row in rows) and not unwatched(rows),
         "processes": [row.as_document() for row in engines],
         "router": None if router is None else router.as_document(),
         "groups": [state.as_document() for state in group_states(rows)],
@@ -140,13 +156,25 @@ def group_states(rows: Sequence[ProcessStatus]) -> tuple[GroupState, ...]:
     return tuple(found.values())
 
 
+def unwatched(rows: Sequence[ProcessStatus]) -> tuple[ProcessStatus, ...]:
+    """The engines that nobody would start again: not handed over to watchers, or those have not met.
+
+    `fab up` does not count such a deployment as up, and neither does `fab status`: docs/decisions.md 70.
+    """
+    return tuple(
+        row
+        for row in rows
+        if row.kind == "engine" and not would_restart(is_watched=row.is_watched, group=row.group)
+    )
+
+
 def status_row(
     devices: tuple[int, ...],
     state: UnitState,
     group: GroupState | None,
     *,
     ready: bool,
-    ended: str = "",
+    is_watched: bool,
 ) -> ProcessStatus:
     """The row of one process whose host answers."""
     is_given_up = group is not None and group.phase == FAILED and not state.is_running
@@ -162,7 +190,8 @@ def status_row(
         restarts=state.restarts if group is None else group.restarts,
         devices=devices,
         group=group,
-        ended=ended,
+        is_watched=is_watched,
+        ended="",
         problem=None,
     )
 
@@ -187,16 +216,22 @@ def _rows(reports: Mapping[str, Report], releases: Mapping[str, Release]) -> lis
                 answering.add(str(process))
     everyone = [process for release in releases.values() for process in release.processes]
     groups, routers = read_groups(reports.values()), router_ends(reports.values())
-    return [
-        status_row(
+    watched = watched_hosts(reports)
+    elsewhere = {host: led_elsewhere(report) for host, report in reports.items()}
+    rows = []
+    for process in everyone:
+        state = states[process.id]
+        row = status_row(
             process.devices,
-            states[process.id],
+            state,
             groups.get(process.group),
             ready=_is_ready(process, everyone, answering, states),
-            ended=routers.get(process.id, ""),
+            is_watched=state.host in watched,
         )
-        for process in everyone
-    ]
+        if row.group is None and process.group in elsewhere[state.host]:
+            row = replace(row, epoch=None, restarts=None)
+        rows.append(replace(row, ended=routers.get(process.id, "")))
+    return rows
 
 
 def _is_answer(status: object, process: str) -> bool:
@@ -235,6 +270,7 @@ def _out_of_reach(host: str, error: InfraError) -> ProcessStatus:
         restarts=None,
         devices=None,
         group=None,
+        is_watched=None,
         ended="",
         problem=error,
     )

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.errors import HostsFailed, InfraError, StackError
-from infra.launch.fleet import Fleet, Report, Request, all_reports, ask_all, ask_reached
+from infra.launch.fleet import (
+    Fleet,
+    Report,
+    Request,
+    all_reports,
+    answers_when_known,
+    ask_all,
+    ask_reached,
+)
 from infra.remote.failures import HostFailure
 from infra.render.host_paths import release_path
 from infra.render.kept_release import KeptRelease, read_kept
@@ -98,7 +106,8 @@ def stacks_there(
     """The other stacks of which those hosts that can be asked hold a release, by name."""
     request = {"operation": "releases", "stack": stack}
     found: set[str] = set()
-    for answer in fleet.ask(dict.fromkeys(hosts, request), timeout_s=timeout_s).values():
+    answers = answers_when_known(fleet, dict.fromkeys(hosts, request), timeout_s=timeout_s)
+    for answer in answers.values():
         records = {} if isinstance(answer, InfraError) else answer.get("records")
         found |= set(records) if isinstance(records, Mapping) else set()
     return tuple(sorted(found - {stack}))
@@ -122,7 +131,7 @@ def find_kept(
     """
     stack, prefix = wanted
     request = {"operation": "releases", "stack": stack}
-    answers = fleet.ask(dict.fromkeys(hosts, request), timeout_s=timeout_s)
+    answers = answers_when_known(fleet, dict.fromkeys(hosts, request), timeout_s=timeout_s)
     reports = {h: a for h, a in answers.items() if not isinstance(a, InfraError)}
     if not reports:
         all_reports(answers)

@@ -9,6 +9,8 @@ from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, rows_of
 from infra.plan.process import Process
 from infra.render.host_paths import (
+    UNIT_FOLDER,
+    cleanup_unit,
     credential_path,
     process_folder,
     release_path,
@@ -70,7 +72,7 @@ def plan_replacement(
             for row in rows_of(report, "items")
             if row.get("group") == "files" and row.get("state") != "ok"
         }
-        - {f"file:{path(plan.stack)}" for path in (release_path, watch_config, watch_program)}
+        - _of_no_process(plan.stack)
         for host, report in reports.items()
     }
     changed = _changed_groups(deployment, before, differing)
@@ -84,6 +86,12 @@ def plan_replacement(
             f"{host}:{name}" for host, names in differing.items() for name in sorted(names)
         ),
     )
+
+
+def _of_no_process(stack: str) -> set[str]:
+    """Files that may change beside processes that run: the record, the watcher's, what removes containers."""
+    paths = [path(stack) for path in (release_path, watch_config, watch_program)]
+    return {f"file:{path}" for path in (*paths, f"{UNIT_FOLDER}/{cleanup_unit(stack)}")}
 
 
 def _changed_groups(

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from infra.errors import InfraError, NotReady, PrerequisiteError, StackError
 from infra.launch.deployment import Deployment, without_hosts
 from infra.launch.draining import draining
-from infra.launch.fleet import ask_until_known
+from infra.launch.fleet import Request, ask_all
 from infra.launch.handover import Look, look_at
 from infra.launch.progress import clock_text
 from infra.launch.readiness import Readiness
@@ -82,7 +82,7 @@ def restart(
         if router is not None:
             away += router.leave(batch, away)
         begun = deployment.clock.now()
-        _ask(deployment, batch, operator)
+        _ask(deployment, batch, operator, look)
         _await_epochs(deployment, batch, look, begun)
         deployment.say(f"{', '.join(batch)}: the next epoch has begun")
         Readiness(deployment, begun=begun).wait()
@@ -140,21 +140,17 @@ def _say_what_is_lost(deployment: Deployment, chosen: Sequence[str], selection: 
             deployment.say(f"{role}: no other replica serves while {', '.join(names)} restarts")
 
 
-def _ask(deployment: Deployment, groups: Sequence[str], operator: str) -> None:
-    """Leave the wish on the hosts of rank 0."""
+def _ask(deployment: Deployment, groups: Sequence[str], operator: str, seen: Look) -> None:
+    """Leave the wish that the epochs seen shall end on the hosts of rank 0; asked again it does not end the next."""
     plan = deployment.plan
     found = groups_of(plan)
-    leaders = {found[group][0].host for group in groups}
-    requests = {
-        host: groups_request(
-            "restart",
-            plan.stack,
-            [group for group in groups if found[group][0].host == host],
-            operator,
-        )
-        for host in leaders
-    }
-    ask_until_known(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
+    requests: dict[str, Request] = {}
+    for leader in {found[group][0].host for group in groups}:
+        led = [group for group in groups if found[group][0].host == leader]
+        epochs = {group: seen.groups[group].epoch for group in led if group in seen.groups}
+        wish = groups_request("restart", plan.stack, led, operator)
+        requests[leader] = {**wish, "epochs": epochs}
+    ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
 
 
 def _await_epochs(

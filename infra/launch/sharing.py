@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from infra.errors import PrerequisiteError
 from infra.launch.fleet import Report
+from infra.launch.name_lists import clauses
 from infra.plan.process import Plan, Process
 from infra.render.release_record import RecordedProcess, Release, read_release
 from infra.render.reserved_ports import reserved_ports_text
@@ -22,24 +23,29 @@ def records_of(host: str, report: Report) -> dict[str, Release]:
     return {str(stack): read_release(host, str(stack), str(text)) for stack, text in listed}
 
 
-def refuse_shared(plan: Plan, records: Mapping[str, Mapping[str, Release]]) -> None:
-    """Refuse devices and ports that another stack on the host has, running or not.
+def find_shared(
+    plan: Plan, records: Mapping[str, Mapping[str, Release]]
+) -> list[PrerequisiteError]:
+    """Devices and ports that another stack on a host has, running or not: one refusal for each host and stack.
 
     Args:
         plan: what is to be brought up.
         records: by host, then by stack; the plan's own is left out.
-
-    Raises:
-        PrerequisiteError: they meet.
     """
+    found = []
     for host, stacks in records.items():
         for stack, release in stacks.items():
-            for theirs in release.processes if stack != plan.stack else ():
-                for own in plan.on_host(host):
-                    if words := _shared(own, theirs):
-                        what = f"{own.id} and {theirs.id} of stack {stack}, installed there, both want {words}."
-                        fix = f"Run `fab down --stack {stack}`, or give one of the two other hosts, devices or ports."
-                        raise PrerequisiteError(host, what, fix)
+            meets = [
+                f"{own.id} and {theirs.id} of stack {stack}, installed there, both want {words}"
+                for theirs in (release.processes if stack != plan.stack else ())
+                for own in plan.on_host(host)
+                if (words := _shared(own, theirs))
+            ]
+            if meets:
+                fix = f"Run `fab down --stack {stack}`, or give one of the two other hosts, devices or ports."
+                what = f"{clauses(meets)}."
+                found.append(PrerequisiteError(host, what, fix))
+    return found
 
 
 def _shared(own: Process, theirs: RecordedProcess) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from infra.launch.fleet import Fleet, Report, ask_until_known, rows_of
+from infra.launch.fleet import Fleet, Report, ask_all, rows_of
 
 Action = Literal["arm", "disarm", "forget", "leave-out", "restart", "status"]
 RUNS, FAILED, STOPS, MEETS = "run", "failed", "stop", "adopt"
@@ -23,6 +23,7 @@ class GroupState:
         restarts: how often it was restarted by itself since `up` handed it over.
         why: what ended the epoch before, "" for nothing.
         waits_for: what keeps the next epoch from beginning.
+        pause_s: how long after the end of the latest epoch the next one may begin, None where that is not known.
         unmet: hosts whose watcher has not been heard of.
         left_out: the router was told to send it nothing.
     """
@@ -33,6 +34,7 @@ class GroupState:
     restarts: int
     why: str
     waits_for: tuple[str, ...]
+    pause_s: float | None
     unmet: tuple[str, ...]
     left_out: bool
 
@@ -104,7 +106,7 @@ def tell_watchers(
         HostsFailed: a host cannot be asked.
     """
     request = groups_request(action, stack)
-    return ask_until_known(fleet, dict.fromkeys(hosts, request), timeout_s=timeout_s)
+    return ask_all(fleet, dict.fromkeys(hosts, request), timeout_s=timeout_s)
 
 
 def read_groups(reports: Iterable[Report]) -> dict[str, GroupState]:
@@ -130,9 +132,42 @@ def router_ends(reports: Iterable[Report]) -> dict[str, str]:
     }
 
 
+def would_restart(*, is_watched: bool | None, group: GroupState | None) -> bool:
+    """Whether a rank that ends is started again: its host's watcher was handed it, and those of its group have met.
+
+    Args:
+        is_watched: whether its host is one of `watched_hosts`; None where that cannot be asked, which says nothing.
+        group: its group, None where no host of rank 0 tells of it.
+    """
+    return is_watched is not False and not (group is not None and group.phase == MEETS)
+
+
+def led_elsewhere(report: Report) -> set[str]:
+    """The groups that a host remembers, and of which another host counts the epochs."""
+    return {str(row["group"]) for row in rows_of(report, "groups") if not row.get("leads")}
+
+
 def watched_hosts(reports: Mapping[str, Report]) -> set[str]:
     """The hosts whose watcher runs and has been handed their groups; one that stands by watches nothing."""
     return {host for host, report in reports.items() if _watches(report.get("watch"))}
+
+
+def holding_hosts(reports: Mapping[str, Report]) -> set[str]:
+    """The hosts whose watcher would act on what it remembers of before.
+
+    It is enabled, stopped or not, or has not been made to hand a group back: a fresh start of it would be
+    somebody else's.
+    """
+    return {
+        host
+        for host, report in reports.items()
+        if _is_enabled(report.get("watch"))
+        or any(not row.get("adopting") for row in rows_of(report, "groups"))
+    }
+
+
+def _is_enabled(watch: object) -> bool:
+    return isinstance(watch, Mapping) and bool(watch.get("enabled"))
 
 
 def _watches(watch: object) -> bool:
@@ -140,6 +175,7 @@ def _watches(watch: object) -> bool:
 
 
 def _state(row: Mapping[str, object], left_out: set[str]) -> GroupState:
+    pause = row.get("pause_s")
     return GroupState(
         group=str(row["group"]),
         epoch=int(str(row["epoch"])),
@@ -147,6 +183,7 @@ def _state(row: Mapping[str, object], left_out: set[str]) -> GroupState:
         restarts=int(str(row["restarts"])),
         why=str(row["why"]),
         waits_for=_texts(row.get("waits_for")),
+        pause_s=pause if isinstance(pause, int | float) else None,
         unmet=_texts(row.get("unmet")),
         left_out=str(row["group"]) in left_out,
     )

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from infra.errors import HostsFailed
 from infra.launch.answering import AnsweringFleet, read_each, refuse_silence
 from infra.launch.deployment import Limits, Pace
-from infra.launch.fleet import Fleet, Report, ask_all, ask_until_known, rows_of
+from infra.launch.fleet import Fleet, Report, ask_all, rows_of
+from infra.launch.freed_devices import prove_free
 from infra.launch.releases import HASH_SHOWN, read_reached, units_of
 from infra.launch.supervision import tell_watchers
-from infra.launch.unit_states import read_units, units_request
+from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.remote.failures import HostFailure
 from infra.render.release_record import Release
-from infra.render.units import STOP_S
+from infra.render.units import REMOVAL_FAILS, REMOVAL_S, STOP_S
 
 # Whoever sends requests stops first, whoever answers them last.
 STOP_ORDER = ("router", "prefill", "decode", "unified")
-CLEANUP_S = 30.0
-CLEANUP_PAUSE_S = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +38,8 @@ class TakenDown:
 def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> TakenDown:
     """Stop and remove a stack on its hosts; what is gone already is left alone, and so are hosts out of reach.
 
-    A host that is lost on the way, where a process does not stop or a file cannot be removed, is left as it is then;
-    the others are taken down.
+    A host that is lost on the way, where a process does not stop, a container stays, somebody holds a device, or a file
+    cannot be removed, is left as it is then; the others are taken down.
 
     Args:
         fleet: the hosts.
@@ -52,7 +51,7 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> Tak
         HostsFailed: every host has failed.
     """
     limits = pace.limits
-    fleet = AnsweringFleet(fleet, looks_again=True)
+    fleet = AnsweringFleet(fleet)
     recorded, damaged = read_reached(fleet, hosts, stack, timeout_s=limits.ask_s)
     fleet.leave_out({failure.host: failure.error for failure in damaged})
     refuse_silence(fleet)
@@ -62,11 +61,13 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> Tak
     for role in STOP_ORDER:
         stop_role(fleet, releases, role, pace)
     _remove_containers(fleet, releases, pace)
+    num_free = prove_free(fleet, releases, pace)
     removed, forgotten = _remove_files(fleet, hosts, stack, limits)
     refuse_silence(fleet)
     if releases or removed:
         num = len(hosts) - len(fleet.away)
-        pace.say(f"{stack}: {removed} files removed from {num} hosts")
+        free = f", and nobody holds the {num_free} devices" if num_free else ""
+        pace.say(f"{stack}: {removed} files removed from {num} hosts{free}")
     if forgotten:
         shown = ", ".join(name[:HASH_SHOWN] for name in forgotten)
         pace.say(
@@ -92,7 +93,7 @@ def stop_role(fleet: Fleet, releases: Mapping[str, Release], role: str, pace: Pa
         host: {**units_request("stop", list(names)), "timeout_s": STOP_S + pace.limits.ask_s / 2}
         for host, names in units.items()
     }
-    reports = ask_until_known(fleet, requests, timeout_s=limit)
+    reports = ask_all(fleet, requests, timeout_s=limit)
 
     def judge(host: str, report: Report) -> None:
         for state in read_units(host, report, units[host]).values():
@@ -105,26 +106,42 @@ def stop_role(fleet: Fleet, releases: Mapping[str, Release], role: str, pace: Pa
 
 
 def _remove_containers(fleet: Fleet, releases: Mapping[str, Release], pace: Pace) -> None:
-    """Remove containers that were kept because they failed."""
+    """Remove containers that were kept because they failed.
+
+    Raises:
+        HostsFailed: one is still there, and the fleet leaves out nobody who fails.
+    """
     units = {host: release.cleanup for host, release in releases.items() if release.cleanup}
-    if not units:
-        return
-    limits, clock = pace.limits, pace.clock
-    requests = {host: units_request("start", [unit]) for host, unit in units.items()}
-    reports = ask_until_known(fleet, requests, timeout_s=limits.ask_s)
-    begun = clock.now()
-    while True:
-        busy = {
-            host
-            for host, report in reports.items()
-            for row in rows_of(report, "units")
-            if row.get("active_state") in {"active", "activating", "deactivating"}
-        }
-        if not busy or clock.now() - begun > CLEANUP_S:
+    requests = {
+        host: {**units_request("run", [unit]), "timeout_s": REMOVAL_S + pace.limits.ask_s / 2}
+        for host, unit in units.items()
+    }
+    reports = ask_all(fleet, requests, timeout_s=REMOVAL_S + pace.limits.ask_s)
+
+    def judge(host: str, report: Report) -> None:
+        unit = units[host]
+        (state,) = read_units(host, report, {unit: unit}).values()
+        message = report.get("message")
+        if state.load_state == "not-found":  # it went behind the containers
             return
-        clock.sleep(CLEANUP_PAUSE_S)
-        looks = {host: units_request("status", [units[host]]) for host in busy}
-        reports = ask_all(fleet, looks, timeout_s=limits.ask_s)
+        if state.active_state != "inactive" or message:
+            words = f"Its containers are not removed: {_why_kept(state, message).rstrip('.')}."
+            fix = (
+                f"`ssh {host} sudo systemctl status {unit}` says more; where the runtime does not answer, start it "
+                f"anew. Then run `fab down --stack {releases[host].stack}` again: its files are there still."
+            )
+            raise HostsFailed(host, words, fix)
+
+    read_each(fleet, reports, judge)
+
+
+def _why_kept(state: UnitState, message: object) -> str:
+    """What the unit that removes containers has written at its end, else what systemd says of it."""
+    if state.active_state != "failed":
+        return f"{state.unit} is {state.active_state}; {message or 'it has not ended in time'}"
+    # systemd's own words about its end stand behind them
+    written = [line for line in state.log_tail if line.startswith(REMOVAL_FAILS)]
+    return written[-1] if written else why_ended(state)
 
 
 def _remove_files(
@@ -142,7 +159,7 @@ def _remove_files(
         "items": [],
         "forgets_releases": True,
     }
-    reports = ask_until_known(fleet, dict.fromkeys(hosts, request), timeout_s=limits.ask_s)
+    reports = ask_all(fleet, dict.fromkeys(hosts, request), timeout_s=limits.ask_s)
     read_each(fleet, reports, _refuse_left)
     forgotten: dict[str, None] = {}
     for report in reports.values():

@@ -104,8 +104,7 @@ def kv_library(process: Process) -> Library | None:
 def is_rack(plan: Plan, catalog: Catalog, host: str) -> bool:
     """Whether a host's NVLink fabric reaches beyond it."""
     accelerator = catalog.accelerator(plan.host(host).accelerator)
-    reaches = accelerator.fabric.num_devices > accelerator.devices_per_host
-    return accelerator.fabric.kind == "nvlink" and reaches
+    return accelerator.fabric.kind == "nvlink" and accelerator.fabric_spans_hosts
 
 
 def collective_of(plan: Plan, catalog: Catalog, process: Process) -> tuple[Library, bool]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from infra.catalog.schema import Accelerator, Checkpoint, ModelShape
-from infra.engines.command_line import as_int
+from infra.catalog.schema import Accelerator, Checkpoint, Family, ModelShape
+from infra.engines.memory_flags import MemoryFlags
 from infra.memory.kv_cache import KvLayout
-from infra.memory.overhead import OVERHEAD_GIB, Family
+from infra.memory.overhead import OVERHEAD_GIB
 from infra.memory.weights import GIB, Layout, weight_bytes_per_device
 
 _MIB_PER_GIB = 1024
@@ -71,42 +71,39 @@ def device_memory(load: EngineLoad) -> DeviceMemory | None:
 
 def memory_share(load: EngineLoad) -> float:
     """The share of a device that the engine may use, 0 to 1: the flag's, or the release's default."""
-    name = "mem-fraction-static" if load.family == "sglang" else "gpu-memory-utilization"
-    given = load.flags.get(name)
-    return load.memory_share if given is None else float(str(given))
+    given = _flags(load).device_share
+    return load.memory_share if given is None else given
 
 
 def weight_layout(load: EngineLoad) -> Layout:
     """How weights are spread over the devices of the process's group."""
-    tensor = _size(load, "tensor-parallel-size")
-    attention_ranks = load.group_size if load.flags.get("enable-dp-attention") else 1
+    flags = _flags(load)
+    attention_ranks = load.group_size if flags.has_attention_ranks else 1
     return Layout(
-        tensor=tensor,
-        attention_tensor=max(tensor // attention_ranks, 1),
-        pipeline=_size(load, "pipeline-parallel-size"),
-        # A rank of SGLang's own data parallelism is a whole copy; its attention ranks share one copy of the experts.
-        data=1 if load.family == "sglang" else load.group_size,
-        expert_parallel=bool(load.flags.get("enable-expert-parallel")),
-        vision_on_every_device=load.flags.get("mm-encoder-tp-mode") == "data",
+        tensor=flags.tensor,
+        attention_tensor=max(flags.tensor // attention_ranks, 1),
+        pipeline=flags.pipeline,
+        data=load.group_size if flags.spreads_over_ranks else 1,
+        expert_parallel=flags.divides_experts,
+        vision_on_every_device=flags.has_vision_everywhere,
     )
 
 
 def kv_layout(load: EngineLoad) -> KvLayout:
     """How a rank of the process keeps its KV."""
-    block = "page-size" if load.family == "sglang" else "block-size"
+    flags = _flags(load)
     return KvLayout(
-        dtype=str(load.flags.get("kv-cache-dtype", "auto")),
-        block_size=max(as_int(load.flags.get(block), load.block_size), 1),
-        decode_context_parallel=_size(load, "decode-context-parallel-size"),
-        pipeline_parallel=_size(load, "pipeline-parallel-size"),
+        dtype=flags.kv_dtype,
+        block_size=flags.block_tokens(load.block_size),
+        decode_context_parallel=flags.decode_context,
+        pipeline_parallel=flags.pipeline,
     )
 
 
 def longest_request(family: Family, flags: Mapping[str, object], shape: ModelShape | None) -> int:
     """Tokens of the longest request that the engine admits: the flag's, else the model's context, else 0."""
-    name = "context-length" if family == "sglang" else "max-model-len"
-    return as_int(flags.get(name), shape.max_context if shape else 0)
+    return MemoryFlags(family, flags).longest_request(shape.max_context if shape else 0)
 
 
-def _size(load: EngineLoad, name: str) -> int:
-    return max(as_int(load.flags.get(name), 1), 1)
+def _flags(load: EngineLoad) -> MemoryFlags:
+    return MemoryFlags(load.family, load.flags)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.engines.command_line import as_int
+from infra.engines.memory_flags import MemoryFlags
 from infra.memory.device import (
     DeviceMemory,
     EngineLoad,
@@ -77,7 +77,7 @@ def estimate_role(role: RoleLoad, request_tokens: int | None = None) -> RoleEsti
     tokens = kv_tokens(shape, max(memory.kv_gib, 0.0), kv_layout(load))
     longest = longest_request(load.family, load.flags, shape)
     length = request_tokens or longest
-    limit = as_int(load.flags.get("max-num-seqs", load.flags.get("max-running-requests")), 0)
+    limit = MemoryFlags(load.family, load.flags).most_sequences(0)
     fitting = (
         tokens // length if 0 < length <= (longest or length) else 0
     )  # no longer one is admitted

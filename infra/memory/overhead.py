@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
-Family = Literal["vllm", "sglang"]
+from infra.catalog.schema import Family
 
 # GiB inside the share of a device that the engine was given; judged on public start-up logs in docs/estimates.md.
 # vLLM measures activations, graphs and everything else against that share. Calibrated on one start-up log:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from infra.catalog.figures import LoadingRates, StorageKind
 from infra.catalog.lustre_sizes import LustreSettings
-from infra.memory.overhead import Family
+from infra.catalog.schema import Family
 
 _GB = 1e9
 _TIB_PER_GIB = 1 / 1024

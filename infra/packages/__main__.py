@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infra.errors import Differs, InfraError, StackError
-from infra.packages.against import against_table
 from infra.packages.document import catalogue_text
 from infra.packages.fetch import PACKAGES, fetch
+from infra.packages.list_comparison import comparison_table
 from infra.spec.load import PROJECT
 
 CATALOGUES = PROJECT / "infra" / "catalog" / "packages"
@@ -26,7 +26,7 @@ def main(words: Sequence[str]) -> int:
     """Dump what was asked for; the exit codes are those of `fab`."""
     asked = _parser().parse_args(words)
     if asked.against is not None:
-        print(against_table(asked.against, CATALOGUES), end="")
+        print(comparison_table(asked.against, CATALOGUES), end="")
         return 0
     try:
         pairs = _releases(asked)
@@ -60,7 +60,14 @@ def dump_text(package: str, version: str, folders: Sequence[Path]) -> str:
             "PYTHONPATH": os.pathsep.join([str(PROJECT), *(str(each) for each in folders[1:])]),
         }
         done = subprocess.run(
-            [sys.executable, "-m", "infra.packages.inside", package, str(folders[0]), str(file)],
+            [
+                sys.executable,
+                "-m",
+                "infra.packages.reading_process",
+                package,
+                str(folders[0]),
+                str(file),
+            ],
             cwd=scratch,
             env=env,
             capture_output=True,

@@ -23,7 +23,7 @@ def catalogue_text(package: str, version: str, sections: Mapping[str, Any]) -> s
     Args:
         package: its name in a package index.
         version: of the release.
-        sections: what `infra.packages.inside` read; a section without content is left out.
+        sections: what `infra.packages.reading_process` read; a section without content is left out.
     """
     head = {"package": package, "version": version}
     body = {name: sections[name] for name in SECTIONS if sections.get(name)}

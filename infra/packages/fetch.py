@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from infra.errors import PrerequisiteError, StackError
-from infra.spec.load import nearest
+from infra.spec.nearest import nearest
 
 # Newest first: a release may be built for some Pythons only. Any will do where nothing compiled is run.
 _PYTHONS = ("3.12", "3.11", "3.10", "3.13")

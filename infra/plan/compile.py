@@ -212,9 +212,10 @@ def _processes(
         num_devices={host.name: host.accelerator.devices_per_host for host in topology.hosts},
     )
     engines = compiler.compile_all(topology)
+    processes = tuple(process for process, _ in engines)
     if spec.router is None:
-        return tuple(engines)
-    return (*engines, compile_router(resolved, topology, book, catalog, engines))
+        return processes
+    return (*processes, compile_router(resolved, topology, book, catalog, engines))
 
 
 def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:

@@ -90,8 +90,7 @@ def _group_ranks(
     servers = [
         (process, reading)
         for process, reading in members
-        # SGLang's hosts behind the first answer health checks alone
-        if process.endpoint is not None and (engine != "sglang" or reading.is_leader)
+        if process.endpoint is not None and reading.takes_requests
     ]
     owners = {rank: process.id for process, _ in members for rank in process.dp_ranks}
     found: list[RankEndpoint] = []

@@ -70,15 +70,15 @@ class EngineCompiler:
     _facts: dict[str, HostFacts] = field(default_factory=dict)
     _num_on_host: dict[str, int] = field(default_factory=dict)
 
-    def compile_all(self, topology: Topology) -> list[Process]:
-        """Every engine process, in plan order, with its connects resolved to process ids."""
+    def compile_all(self, topology: Topology) -> list[tuple[Process, Reading]]:
+        """Every engine process, in plan order, with its connects resolved to process ids; and how it is read."""
         found: list[_Spelt] = []
         for index, group in enumerate(topology.groups):
             found.extend(self._compile_group(group, index))
         owners = {
             (spelt.address, bind.port): spelt.id for spelt in found for bind in spelt.reading.binds
         }
-        return [_process(spelt, owners) for spelt in found]
+        return [(_process(spelt, owners), spelt.reading) for spelt in found]
 
     def _compile_group(self, group: Group, index: int) -> list[_Spelt]:
         shared, own = allocate_group(self.allocator, group, self._requests(group))

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from infra.catalog.load import Catalog, Combination, UnknownIdError
 from infra.catalog.schema import Accelerator, Checkpoint, Release
-from infra.engines.own_settings import OF_TRANSFER
+from infra.engines.per_process_settings import OF_TRANSFER
 from infra.engines.registry import ENGINES
 from infra.engines.settings import RoleSettings, Speculation, WeightsOnHost
 from infra.errors import Problem
@@ -262,6 +262,5 @@ def _instead_of_owned(origin: str) -> str:
 
 def _tuning(stack: LoadedStack, accelerator: Accelerator) -> tuple[str, tuple[str, ...]]:
     chosen = stack.spec.tuning
-    if isinstance(chosen, Tuning):
-        return chosen.profile, chosen.enable
-    return chosen or accelerator.tuning, ()
+    profile = chosen.profile if isinstance(chosen, Tuning) else chosen or accelerator.tuning
+    return profile, stack.spec.enabled_tuning

@@ -42,9 +42,9 @@ def compile_router(
     topology: Topology,
     book: AddressBook,
     catalog: Catalog,
-    engines: Sequence[Process],
+    engines: Sequence[tuple[Process, Reading]],
 ) -> Process:
-    """The router's process; `engines` are all engine processes in plan order."""
+    """The router's process; `engines` are all engine processes in plan order, with how they are read."""
     spec = resolved.stack.spec
     if spec.router is None:
         message = "compile_router needs a stack with a router"
@@ -54,8 +54,8 @@ def compile_router(
     address = book.address(host, seen_from=host)
     endpoints = [
         Endpoint(role=p.role, address=where, port=port, bootstrap_port=_bootstrap(p))
-        for p in engines
-        if _is_routed(p)
+        for p, how in engines
+        if p.endpoint is not None and how.takes_requests
         for where, port in _served(p)
     ]
     argv = write_router(
@@ -84,7 +84,7 @@ def compile_router(
         devices=(),
         endpoint=f"http://{address}:{spec.port}",
         binds=reading.binds if has_prometheus_port(spec.router.name) else reading.binds[:1],
-        connects=router_connects(reading, engines),
+        connects=_connects(reading, [process for process, _ in engines]),
         env={},
         env_prepend={},
         mounts=(),
@@ -98,7 +98,7 @@ def compile_router(
     )
 
 
-def router_connects(reading: Reading, engines: Sequence[Process]) -> tuple[Connect, ...]:
+def _connects(reading: Reading, engines: Sequence[Process]) -> tuple[Connect, ...]:
     """What the router dials, by process: the owner of the address and port, or the bare address."""
     owners: dict[tuple[str, int], str] = {}
     for process in engines:
@@ -118,13 +118,6 @@ def _prometheus_port(client_port: int, left: int) -> int:
     """The first port of the block that clients do not use, behind those that another stack's may be."""
     block = BLOCKS["prometheus"]
     return next(port for port in range(block.first + left, block.last + 1) if port != client_port)
-
-
-def _is_routed(process: Process) -> bool:
-    """Endpoints that take requests: SGLang's hosts behind the first only answer health checks."""
-    if process.endpoint is None or "--node-rank" not in process.argv:
-        return process.endpoint is not None
-    return process.argv[process.argv.index("--node-rank") + 1] == "0"
 
 
 def _served(process: Process) -> list[tuple[str, int]]:

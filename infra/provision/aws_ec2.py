@@ -14,7 +14,6 @@ from infra.errors import ProblemsFound
 from infra.plan.topology import Topology, TopologyHost
 from infra.provision.account import Account, Demand, read_account, read_values
 from infra.provision.capacity import CapacityPlan, plan_capacity
-from infra.provision.cluster_network import ClusterNetwork, NetworkSettings
 from infra.provision.first_boot import instance_store_script, mount_script, user_data
 from infra.provision.host_access import HostAccess, WeightsRead
 from infra.provision.ingress import Ingress, IngressSettings
@@ -22,6 +21,7 @@ from infra.provision.inventory_output import HostRecord, inventory_document
 from infra.provision.naming import Tags
 from infra.provision.node_group import NodeGroup, NodeSettings, Surroundings
 from infra.provision.previous import read_previous_weights
+from infra.provision.stack_network import NetworkSettings, StackNetwork
 from infra.provision.survey import Survey, survey_account
 from infra.provision.weight_rules import (
     Loading,
@@ -51,7 +51,7 @@ class _Decided:
 class _Made:
     """The components that machines are put into."""
 
-    network: ClusterNetwork
+    network: StackNetwork
     weights: WeightStore
     access: HostAccess
 
@@ -80,7 +80,7 @@ def provision_aws_ec2(
         outlives_hosts=decided.store.storage == "fsx-lustre",
         tags=decided.tags,
     )
-    network = ClusterNetwork(name, settings)
+    network = StackNetwork(name, settings)
     weights = WeightStore(name, decided.store, network)
     read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
     access = HostAccess(name, tags=decided.tags, region=decided.account.region, read=read)
@@ -186,7 +186,7 @@ def _replicas_by_host(topology: Topology) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _placement_group(decided: _Decided, network: ClusterNetwork) -> ec2.PlacementGroup | None:
+def _placement_group(decided: _Decided, network: StackNetwork) -> ec2.PlacementGroup | None:
     """A cluster placement group for machines bought on demand, None for reserved ones."""
     if not decided.capacity.wants_placement_group:
         return None
@@ -209,7 +209,7 @@ def _first_boot(decided: _Decided, weights: WeightStore) -> pulumi.Input[str] | 
 def _ingress(
     decided: _Decided,
     network_settings: NetworkSettings,
-    network: ClusterNetwork,
+    network: StackNetwork,
     router: ec2.Instance,
 ) -> pulumi.Input[str] | None:
     """The URL that clients use, None when they call the router's host."""

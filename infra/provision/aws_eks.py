@@ -12,18 +12,18 @@ from pulumi_aws import ec2, eks
 from infra.catalog.figures import read_loading_rates
 from infra.catalog.load import Catalog
 from infra.plan.topology import Topology
-from infra.provision.cluster_network import ClusterNetwork, NetworkSettings
-from infra.provision.eks_access import AccessSettings, EksAccess
-from infra.provision.eks_cluster import ClusterSettings, EksCluster
-from infra.provision.eks_decision import Decided, decide
-from infra.provision.eks_nodes import AcceleratorGroup, AcceleratorNodes, Place, SystemGroup
-from infra.provision.eks_pods import DNS_NAME, FILE_SYSTEM, MOUNT_NAME, SOURCE
-from infra.provision.eks_software import EksSoftware
+from infra.provision.cluster.workload import ClusterApi, Workload, pod_inventory
+from infra.provision.eks.access import AccessSettings, EksAccess
+from infra.provision.eks.cluster import ClusterSettings, EksCluster
+from infra.provision.eks.decision import Decided, decide
+from infra.provision.eks.nodes import AcceleratorGroup, AcceleratorNodes, Place, SystemGroup
+from infra.provision.eks.pods import DNS_NAME, FILE_SYSTEM, MOUNT_NAME, SOURCE
+from infra.provision.eks.software import EksSoftware
 from infra.provision.first_boot import LUSTRE_FOLDER, mount_script
 from infra.provision.host_access import WeightsRead
+from infra.provision.stack_network import NetworkSettings, StackNetwork
 from infra.provision.weight_rules import Loading, loading_warnings
 from infra.provision.weight_store import WeightStore
-from infra.provision.workload import ClusterApi, Workload, pod_inventory
 from infra.spec.load import LoadedStack
 
 
@@ -31,7 +31,7 @@ from infra.spec.load import LoadedStack
 class _Made:
     """The components that nodes and pods are put into."""
 
-    network: ClusterNetwork
+    network: StackNetwork
     weights: WeightStore
     access: EksAccess
     cluster: EksCluster
@@ -115,7 +115,7 @@ def _make_cluster(name: str, decided: Decided) -> _Made:
         # nodes are reached through the cluster's API
         services=(),
     )
-    network = ClusterNetwork(name, settings)
+    network = StackNetwork(name, settings)
     weights = WeightStore(name, decided.store, network)
     # a file system reads the bucket itself: no pod does
     bucket_arn = weights.bucket_arn if decided.content.facts.service_account else None
@@ -171,7 +171,7 @@ def _nodes(decided: Decided, made: _Made) -> tuple[pulumi.Resource, ...]:
     return (system.group, accelerators.group, *made.cluster.add_rest(system.group))
 
 
-def _machines(decided: Decided, network: ClusterNetwork) -> AcceleratorNodes:
+def _machines(decided: Decided, network: StackNetwork) -> AcceleratorNodes:
     capacity, account = decided.capacity, decided.account
     placement = None
     if capacity.wants_placement_group:

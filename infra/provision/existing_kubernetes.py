@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from infra.catalog.load import Catalog
 from infra.plan.topology import Topology
-from infra.provision.cluster_config import (
+from infra.provision.cluster.config import (
     ClusterAccess,
     ClusterDemand,
     read_cluster,
     read_cluster_values,
 )
-from infra.provision.cluster_rules import (
+from infra.provision.cluster.rules import (
     DOMAIN_DEFINITION,
     LWS_DEFINITION,
     UNIT_DEFINITION,
@@ -20,8 +20,8 @@ from infra.provision.cluster_rules import (
     is_lent,
     judge_cluster,
 )
-from infra.provision.cluster_survey import survey_cluster
-from infra.provision.workload import (
+from infra.provision.cluster.survey import survey_cluster
+from infra.provision.cluster.workload import (
     ClusterApi,
     Workload,
     WorkloadContent,

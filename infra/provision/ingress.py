@@ -10,9 +10,9 @@ from pulumi import ResourceOptions
 from pulumi_aws import ec2, lb, vpc
 
 from infra.engines.serving import HEALTH
-from infra.provision.cluster_network import ANY_PROTOCOL, ClusterNetwork
 from infra.provision.found import FoundLoadBalancer
 from infra.provision.naming import Tags
+from infra.provision.stack_network import ANY_PROTOCOL, StackNetwork
 
 # A long answer is silent while its prompt is read; a network load balancer forgets a connection after 350 s of
 # silence unless it is told otherwise (AWS, Network Load Balancers, "Connection idle timeout": 60 to 6000 s).
@@ -46,7 +46,7 @@ class Ingress(pulumi.ComponentResource):
         self,
         name: str,
         settings: IngressSettings,
-        network: ClusterNetwork,
+        network: StackNetwork,
         router: ec2.Instance,
     ) -> None:
         super().__init__("moe-infra:ingress:Ingress", name)

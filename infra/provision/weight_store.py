@@ -10,9 +10,9 @@ from pulumi_aws import efs, fsx, s3
 
 from infra.catalog.figures import StorageKind
 from infra.provision.account import Account
-from infra.provision.cluster_network import ClusterNetwork
 from infra.provision.first_boot import LUSTRE_FOLDER, lustre_source
 from infra.provision.naming import Tags, partition
+from infra.provision.stack_network import StackNetwork
 from infra.spec.stack import Weights
 
 # Instead of 30 minutes each (lustre_file_system.go, Timeouts): a change of the tier moves all that lies on it.
@@ -62,7 +62,7 @@ class WeightStore(pulumi.ComponentResource):
     system, where it is one.
     """
 
-    def __init__(self, name: str, settings: StoreSettings, network: ClusterNetwork) -> None:
+    def __init__(self, name: str, settings: StoreSettings, network: StackNetwork) -> None:
         super().__init__("moe-infra:weights:WeightStore", name)
         self._settings = settings
         self._kept = ResourceOptions(parent=self, protect=True, retain_on_delete=True)
@@ -110,7 +110,7 @@ class WeightStore(pulumi.ComponentResource):
         name: pulumi.Output[str] = bucket.id
         return name
 
-    def _lustre(self, network: ClusterNetwork, source: pulumi.Input[str]) -> None:
+    def _lustre(self, network: StackNetwork, source: pulumi.Input[str]) -> None:
         """The file system, filled from the bucket."""
         lustre = self._settings.account.lustre
         system = fsx.LustreFileSystem(
@@ -152,7 +152,7 @@ class WeightStore(pulumi.ComponentResource):
             lambda names: lustre_source(names[0], names[1])
         )
 
-    def _efs(self, network: ClusterNetwork) -> None:
+    def _efs(self, network: StackNetwork) -> None:
         """An elastic file system, and the way to it from the hosts' subnet."""
         tags = self._settings.tags.of("weights")
         system = efs.FileSystem(

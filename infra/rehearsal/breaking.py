@@ -10,7 +10,7 @@ from infra.engines.sizes import MASKS
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import process_folder
-from infra.spec.load import nearest
+from infra.spec.nearest import nearest
 
 # A documentation address that no host of a lab has (RFC 5737, TEST-NET-3).
 NOBODY = "203.0.113.250"

@@ -24,10 +24,9 @@ def compile_lent_programs(plan: Plan, catalog: Catalog) -> None:
     rehearsal = Path(engine.__file__).resolve().parents[1]
     for folder in ("engine", "standins"):
         compileall.compile_dir(rehearsal / folder, quiet=2)
-    commands = [process.argv for process in plan.processes if process.kind == "router"]
-    for name in catalog.ids("routers"):
-        release = catalog.router(name)
-        if any(argv[: len(release.program)] == release.program for argv in commands):
+    for process in plan.processes:
+        release = catalog.router_of(process.argv) if process.kind == "router" else None
+        if release is not None:
             _compile_router(release)
 
 

@@ -44,7 +44,6 @@ from infra.render.inventory_file import inventory_from_outputs, inventory_from_p
 from infra.render.wanted_tuning import Tuning
 from infra.spec.load import LoadedStack
 from infra.spec.stack import KUBERNETES
-from infra.spec.stack import Tuning as SpecTuning
 
 Say = Callable[[str], None]
 
@@ -351,13 +350,10 @@ class Rehearsal:
     def _at_work(self) -> Operator:
         """The operator, connected once and kept to the end."""
         if self.operator is None:
-            plan, chosen = (
-                self.current_plan(),
-                self.wishes.stack.spec.tuning if self.wishes.stack else None,
-            )
+            plan, stack = self.current_plan(), self.wishes.stack
             tuning = Tuning(
                 profile=self.catalog.tuning(plan.tuning),
-                enable=chosen.enable if isinstance(chosen, SpecTuning) else (),
+                enable=stack.spec.enabled_tuning if stack else (),
             )
             inventory = read_inventory(self.inventory_path())
             self.operator = self.resources.enter_context(

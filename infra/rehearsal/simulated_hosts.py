@@ -123,12 +123,11 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
 
 def _started_units(plan: Plan, accelerator: Accelerator) -> tuple[str, ...]:
     """What a host of this kind starts at every boot besides the lab's own."""
-    fabric = accelerator.fabric
     starts = {
         standins.DOCKER_UNIT: plan.runtime == "docker",
         standins.COUNTERS_UNIT: accelerator.vendor not in ("cpu", "ascend"),
-        standins.FABRIC_MANAGER_UNIT: fabric.kind == "nvlink"
-        and fabric.num_devices == accelerator.devices_per_host,
+        standins.FABRIC_MANAGER_UNIT: accelerator.fabric.kind == "nvlink"
+        and not accelerator.fabric_spans_hosts,
     }
     return tuple(unit for unit, is_started in starts.items() if is_started)
 
@@ -167,9 +166,11 @@ def _facts(host: PlanHost, world: _World) -> dict[str, object]:
         "address": host.address,
         "vendor": accelerator.vendor,
         "accelerator": accelerator.id,
+        "generation": accelerator.generation,
+        "fabric_spans_hosts": accelerator.fabric_spans_hosts,
         "product_name": accelerator.product_name,
         "memory_mib": accelerator.memory_mib,
-        "overhead_gib": OVERHEAD_GIB["sglang" if plan.engine.name == "sglang" else "vllm"],
+        "overhead_gib": OVERHEAD_GIB[release.family],
         "num_devices": host.num_devices,
         "driver_version": _DRIVERS[accelerator.vendor],
         "architecture": accelerator.architecture,

@@ -7,25 +7,33 @@ import os
 import random
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import fabric
 import paramiko
 
 from infra.errors import InfraError
+from infra.remote.corrections import CORRECTIONS
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 from infra.remote.known_hosts import (
+    KnownHosts,
     KnownKey,
-    append_known_host,
     fingerprint,
     known_name,
     parse_key_line,
+    usable_keys,
 )
 from infra.remote.login import PromptTransport
 from infra.remote.pulse import HeardWire, Wire
 from infra.remote.resources import Resources
-from infra.remote.ssh_target import SshDefaults, SshTarget, bastion_of, resolve_target
+from infra.remote.ssh_target import (
+    USER_KNOWN_HOSTS,
+    SshDefaults,
+    SshTarget,
+    bastion_of,
+    resolve_target,
+)
 from infra.remote.sudo import SudoPassword
 from infra.remote.wires import dial, proxy_failure
 
@@ -99,7 +107,8 @@ def _wire(target: SshTarget, options: SshOptions) -> Wire:
     bastion = bastion_of(target)
     if bastion is None:
         return dial(target)
-    resolved = resolve_target(bastion, options.defaults, options.resources.ssh_config)
+    defaults = replace(options.defaults, told_by="bastion")
+    resolved = resolve_target(bastion, defaults, options.resources.ssh_config)
     gate = options.resources.once(_Bastion, resolved, lambda: _Bastion(resolved, options))
     return gate.channel(target)
 
@@ -190,7 +199,8 @@ def _login(target: SshTarget, resources: Resources) -> dict[str, Any]:
     if not present:
         named = ", ".join(map(str, target.identity_files))
         what = f"no private key is there: {named}."
-        raise LoginRefused(target.name, what, "Correct ansible_ssh_private_key_file.")
+        fix = f"Correct {CORRECTIONS[target.told_by].private_key}."
+        raise LoginRefused(target.name, what, fix)
     only = {"look_for_keys": False, "allow_agent": False}
     if len(present) > 1:
         return {"key_filename": [str(path) for path in present], **only}
@@ -205,37 +215,41 @@ def _login(target: SshTarget, resources: Resources) -> dict[str, Any]:
 
 def _trust(client: paramiko.SSHClient, target: SshTarget, resources: Resources) -> None:
     """Give the client the target's own keys and a policy in place of Fabric's, which takes any key."""
+    remembered_in: KnownHosts | None = None
     if target.host_key is not None:
         line = parse_key_line(target.host_key)
         known: tuple[KnownKey, ...] = (line,) if line is not None else ()
     else:
-        known = resources.known_hosts(target.known_hosts_files).find(target.host_key_name)
-    revoked = {key.blob for key in known if key.is_revoked}
+        files = [resources.known_hosts(path) for path in target.known_hosts_files]
+        known = tuple(key for file in files for key in file.find(target.host_key_name))
+        remembered_in = files[0] if target.accept_new and files else None
     name = known_name(target.host, target.port)
-    for key in known:
-        if key.blob in revoked:
-            continue
-        try:
-            loaded = paramiko.PKey.from_type_string(key.key_type, key.blob)
-        except (paramiko.SSHException, paramiko.pkey.UnknownKeyType, ValueError):
-            continue  # a kind of key that paramiko does not speak
-        client.get_host_keys().add(name, key.key_type, loaded)
-    accept_new = target.accept_new and target.host_key is None
-    client.set_missing_host_key_policy(_Policy(target, revoked, accept_new=accept_new))
+    for key in usable_keys(known):
+        client.get_host_keys().add(name, key.get_name(), key)
+    revoked = {key.blob for key in known if key.is_revoked}
+    client.set_missing_host_key_policy(_Policy(target, revoked, remembered_in))
 
 
 class _Policy(paramiko.MissingHostKeyPolicy):
-    """What happens to a key that nothing here knows: refused, or remembered when that was asked for."""
+    """What happens to a key that nothing here knows: refused, or remembered when that was asked for.
 
-    def __init__(self, target: SshTarget, revoked: set[bytes], *, accept_new: bool) -> None:
+    Args:
+        target: the host.
+        revoked: public keys that it must not show.
+        remembered_in: the first of the target's known_hosts files, None where no key is accepted on first contact.
+    """
+
+    def __init__(
+        self, target: SshTarget, revoked: set[bytes], remembered_in: KnownHosts | None
+    ) -> None:
         self._target = target
         self._revoked = revoked
-        self._accept_new = accept_new
+        self._remembered_in = remembered_in
 
     def missing_host_key(
         self,
         client: paramiko.SSHClient,  # noqa: ARG002 - the parent's signature
-        hostname: str,  # noqa: ARG002 - as above
+        hostname: str,
         key: paramiko.PKey,
     ) -> None:
         target = self._target
@@ -243,15 +257,21 @@ class _Policy(paramiko.MissingHostKeyPolicy):
         if key.asbytes() in self._revoked:
             what = f"the host shows {shown}, which is marked as revoked."
             raise HostKeyChanged(target.name, what, "Give the host a new key.")
-        if self._accept_new and target.known_hosts_files:
-            append_known_host(target.known_hosts_files[0], target.host_key_name, key)
+        if self._remembered_in is not None:
+            file = target.known_hosts_files[0]
+            # where another connection of this run came first, it decides
+            expected = self._remembered_in.remember(file, target.host_key_name, key)
+            if key not in expected:
+                raise paramiko.BadHostKeyException(hostname, key, expected[0])
             return
         what = f"the host key of {target.host} is not known; the host shows {shown}."
-        fix = (
-            f"Compare it on the host (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub), then write "
-            f"moe.host_key: {key.get_name()} {key.get_base64()} to the inventory, or give --accept-new."
-        )
-        raise HostKeyUnknown(target.name, what, fix)
+        line = f"{key.get_name()} {key.get_base64()}"
+        write = f"write moe.host_key: {line} to the inventory"
+        if target.told_by != "inventory":
+            its = next(iter(map(str, target.known_hosts_files)), USER_KNOWN_HOSTS[0])
+            write = f"add the line {target.host_key_name} {line} to {its}"
+        compare = "Compare it on the host (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub)"
+        raise HostKeyUnknown(target.name, what, f"{compare}, then {write}, or give --accept-new.")
 
 
 def _is_busy(error: Exception) -> bool:
@@ -295,9 +315,8 @@ def _translated(target: SshTarget, error: Exception) -> Exception:
     ):
         offered = ", ".join(map(str, target.identity_files)) or "the agent's and the default keys"
         what = f"{place} refuses the login {target.user} with {offered}."
-        fix = (
-            "Check ansible_user and ansible_ssh_private_key_file, and authorized_keys on the host."
-        )
+        check = CORRECTIONS[target.told_by]
+        fix = f"Check {check.user} and {check.private_key}, and authorized_keys on the host."
         return LoginRefused(target.name, what, fix)
     if _is_busy(error):
         what = f"{place} gave no SSH greeting in {MAX_ATTEMPTS} attempts: {error or 'it hung up'}."

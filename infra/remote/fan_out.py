@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from infra.errors import InfraError
-from infra.remote.failures import HostFailure, SeveralHostsFailed
+from infra.remote.failures import HostFailure
 
 DEFAULT_LIMIT = 32
 
@@ -84,20 +84,6 @@ def run_on_all(
         raise
     finally:
         pool.shutdown(wait=False)
-
-
-def values_of(results: Mapping[str, Result[T]]) -> dict[str, T]:
-    """The values of hosts that all succeeded.
-
-    Raises:
-        InfraError: of the one host that failed; `SeveralHostsFailed`, a table, for more than one.
-    """
-    failures = failures_of(results)
-    if len(failures) == 1:
-        raise failures[0].error
-    if failures:
-        raise SeveralHostsFailed(failures, len(results))
-    return {name: result.unwrap() for name, result in results.items()}
 
 
 def failures_of(results: Mapping[str, Result[T]]) -> tuple[HostFailure, ...]:

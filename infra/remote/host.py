@@ -10,13 +10,12 @@ from collections.abc import Callable
 import fabric
 import paramiko
 
-from infra.inventory.hosts import InventoryHost
 from infra.remote.connecting import CHANNEL_S, SshOptions, connect
 from infra.remote.exchange import Exchange
 from infra.remote.failures import LostConnection, Unreachable, over_time
 from infra.remote.login import CommandLost, PromptTransport
 from infra.remote.outcome import Outcome, Reply
-from infra.remote.ssh_target import SshTarget, resolve_target
+from infra.remote.ssh_target import SshTarget
 from infra.remote.streaming import WINDOW_BYTES, SshStream
 from infra.remote.talking import SshTalk
 
@@ -157,16 +156,3 @@ class SshHost:
             self._guard.release()
         if connection is not None:
             connection.close()
-
-
-def open_host(host: InventoryHost, options: SshOptions) -> SshHost:
-    """A connected host of the inventory.
-
-    Raises:
-        StackError: its ssh arguments are wrong.
-        HostsFailed: by its subclass, why there is no connection.
-    """
-    target = resolve_target(host, options.defaults, options.resources.ssh_config)
-    opened = SshHost(target, options)
-    opened.open()
-    return opened

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import fnmatch
 import hashlib
 import hmac
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +39,11 @@ class KnownKey:
 
 
 class KnownHosts:
-    """The keys of one or more known_hosts files; plain names are found without scanning."""
+    """The keys of a known_hosts file, and those that were added since; plain names are found without scanning."""
 
     def __init__(self, keys: Iterable[KnownKey]) -> None:
         """Sort the lines into plain names and those that need matching."""
+        self._guard = threading.Lock()
         self._by_name: dict[str, list[KnownKey]] = {}
         self._patterns: list[KnownKey] = []
         for key in keys:
@@ -55,6 +58,31 @@ class KnownHosts:
         name = name.lower()
         matching = [key for key in self._patterns if _matches(key.names, name)]
         return (*self._by_name.get(name, ()), *matching)
+
+    def remember(self, path: Path, name: str, key: paramiko.PKey) -> tuple[paramiko.PKey, ...]:
+        """Take in the key of a first contact, here and in the file, unless the host has one by now.
+
+        Args:
+            path: the known_hosts file.
+            name: the host's name in it (`known_name`).
+            key: what the host shows.
+
+        Returns:
+            The keys that the host may show from now on.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        with self._guard:
+            known = usable_keys(self.find(name))
+            if known:
+                return known
+            append_known_host(path, name, key)
+            line = KnownKey(
+                names=(name,), key_type=key.get_name(), blob=key.asbytes(), is_revoked=False
+            )
+            self._by_name.setdefault(name.lower(), []).append(line)
+            return (key,)
 
 
 def parse_known_hosts(text: str) -> tuple[KnownKey, ...]:
@@ -87,15 +115,26 @@ def parse_key_line(line: str) -> KnownKey | None:
     return KnownKey(names=(), key_type=fields[0], blob=blob, is_revoked=False)
 
 
-def read_known_hosts(paths: Iterable[Path]) -> KnownHosts:
-    """The keys of several files together; a file that is not there holds none."""
-    keys: list[KnownKey] = []
-    for path in paths:
-        try:
-            keys.extend(parse_known_hosts(path.read_text(encoding="utf-8", errors="replace")))
-        except FileNotFoundError:
-            continue
-    return KnownHosts(keys)
+def read_known_hosts(path: Path) -> KnownHosts:
+    """The keys of a file; one that is not there holds none."""
+    try:
+        return KnownHosts(parse_known_hosts(path.read_text(encoding="utf-8", errors="replace")))
+    except FileNotFoundError:
+        return KnownHosts(())
+
+
+def usable_keys(known: Iterable[KnownKey]) -> tuple[paramiko.PKey, ...]:
+    """The keys of a host that it may show: none that is revoked, none of a kind that paramiko does not speak."""
+    lines = list(known)
+    revoked = {line.blob for line in lines if line.is_revoked}
+    keys = []
+    for line in lines:
+        if line.blob not in revoked:
+            with contextlib.suppress(
+                paramiko.SSHException, paramiko.pkey.UnknownKeyType, ValueError
+            ):
+                keys.append(paramiko.PKey.from_type_string(line.key_type, line.blob))
+    return tuple(keys)
 
 
 def known_name(host: str, port: int) -> str:

@@ -40,9 +40,9 @@ class Resources:
         """A parsed ssh_config."""
         return self.once(SshConfigFile, path, lambda: SshConfigFile.read(path))
 
-    def known_hosts(self, paths: tuple[Path, ...]) -> KnownHosts:
-        """The keys of several known_hosts files."""
-        return self.once(KnownHosts, paths, lambda: read_known_hosts(paths))
+    def known_hosts(self, path: Path) -> KnownHosts:
+        """The keys of a known_hosts file, with those that this run has added to it."""
+        return self.once(KnownHosts, path, lambda: read_known_hosts(path))
 
     def private_key(self, path: Path) -> paramiko.PKey:
         """A loaded private key.

@@ -11,6 +11,7 @@ import paramiko
 
 from infra.errors import StackError
 from infra.inventory.hosts import InventoryHost
+from infra.remote.corrections import ToldBy
 from infra.remote.known_hosts import SSH_PORT, known_name
 from infra.remote.places import is_port, read_place
 from infra.remote.session_manager import leads_to
@@ -74,6 +75,7 @@ class SshTarget:
 
     Args:
         name: the inventory's name, for messages.
+        told_by: who says how it is reached, for messages, too.
         host: where the connection goes.
         port: SSH port.
         user: login.
@@ -91,6 +93,7 @@ class SshTarget:
     """
 
     name: str
+    told_by: ToldBy
     host: str
     port: int
     user: str
@@ -112,12 +115,14 @@ class SshDefaults:
     """What holds where neither the inventory nor ssh arguments say otherwise.
 
     Args:
+        told_by: who says how the hosts are reached.
         accept_new: `--accept-new`: remember the key of a host on first contact.
         ssh_config: the operator's own ssh_config, when asked for (`-S` of Fabric), else None.
         connect_timeout_s: limit of the TCP connection.
         greeting_timeout_s: limit of sshd's first words; a frozen host accepts and then says nothing.
     """
 
+    told_by: ToldBy = "inventory"
     accept_new: bool = False
     ssh_config: Path | None = None
     connect_timeout_s: float = 10.0
@@ -157,6 +162,7 @@ def resolve_target(
     checking = _one(settings, "stricthostkeychecking")
     return SshTarget(
         name=host.name,
+        told_by=defaults.told_by,
         host=address,
         port=port,
         user=user,

@@ -13,6 +13,7 @@ from typing import cast
 
 import paramiko
 
+from infra.remote.corrections import CORRECTIONS
 from infra.remote.failures import Unreachable
 from infra.remote.pulse import HeardWire, Wire
 from infra.remote.ssh_target import SshTarget
@@ -203,9 +204,8 @@ def _dial_tcp(target: SshTarget) -> socket.socket:
     except (socket.gaierror, UnicodeError) as error:  # the second: a part of it no name can have
         why = error.strerror if isinstance(error, OSError) else "an empty or a too long part"
         what = f"the name {target.host} cannot be resolved ({why})."
-        raise Unreachable(
-            target.name, what, "Correct ansible_host or the bastion's name, or the name service."
-        ) from error
+        fix = f"Correct {CORRECTIONS[target.told_by].address}, or the name service."
+        raise Unreachable(target.name, what, fix) from error
     except ConnectionRefusedError as error:
         what = f"{place} refuses connections."
         raise Unreachable(target.name, what, "Start sshd there, or correct the port.") from error

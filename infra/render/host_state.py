@@ -261,10 +261,9 @@ def router_release(process: Process, catalog: Catalog) -> RouterRelease:
     Raises:
         StackError: none of the catalogue's.
     """
-    for name in catalog.ids("routers"):
-        release = catalog.router(name)
-        if process.argv[: len(release.program)] == release.program:
-            return release
+    release = catalog.router_of(process.argv)
+    if release is not None:
+        return release
     known = ", ".join(catalog.ids("routers"))
     what = f"{' '.join(process.argv[:3])} is not how any known router starts."
     raise StackError(process.id, what, f"Known are {known}.")

@@ -102,6 +102,7 @@ def _settings(tuning: NodeTuning, cluster: ClusterFacts, name: str) -> dict[str,
         "release": state.release,
         "operator": f"{name} of {cluster.namespace}",
         "groups": ["tuning"],
+        "withdraws": True,
         "items": []
         if tuning.mode == "rollback"
         else [item.as_document() for item in state.of_groups("tuning")],

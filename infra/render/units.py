@@ -18,6 +18,9 @@ from infra.spec.stack import Runtime
 STOP_S = 120
 # What a container gets of it before it is killed, so that its end is still seen by the unit.
 GRACE_S = 100
+# For the removal of what is left of all containers of a host; what one wrote may be large.
+REMOVAL_S = 120
+REMOVAL_FAILS = "cannot "  # how its last line begins where one stays
 # A router is no rank: it begins again by itself, until it has failed this often within that time.
 ROUTER_RESTARTS, ROUTER_RESTARTS_S = 10, 300
 # Engines and clients that end on SIGINT or SIGTERM leave with 128 + signal: a stop, not a failure.
@@ -77,9 +80,16 @@ def process_unit(
 
 
 def cleanup_unit_text(stack: str, runtime: Runtime, containers: Sequence[str]) -> str:
-    """The unit that removes what is left of the stack's containers: `down` starts it once."""
-    command = f"{runtime} rm --force {' '.join(containers)} >/dev/null 2>&1"
-    service = ["Type=oneshot", f"ExecStart=-/bin/sh -c '{command}'"]
+    """The unit that removes what is left of the stack's containers: `down` starts it once.
+
+    It fails while one is there afterwards, and its last line names it. (What `rm` itself leaves with says little:
+    releases differ in what a container that is not there is to them.)
+    """
+    service = [
+        "Type=oneshot",
+        f"TimeoutStartSec={REMOVAL_S}",
+        f"ExecStart=/bin/sh -c '{_remove(runtime, containers)}'",
+    ]
     return _text(
         stack, {"Unit": [f"Description=moe-infra {stack}: remove containers"], "Service": service}
     )
@@ -125,6 +135,20 @@ def _after_stop(runtime: Runtime, container: str) -> str:
     return (
         f'case "$$SERVICE_RESULT" in success|timeout) {runtime} rm --force {container};; '
         f"*) {runtime} kill {container};; esac >/dev/null 2>&1"
+    )
+
+
+def _remove(runtime: Runtime, containers: Sequence[str]) -> str:
+    """Shell words that remove containers, then look; a runtime that is not installed has none."""
+    names = " ".join(containers)
+    return (
+        f"command -v {runtime} >/dev/null || exit 0; "
+        f"said=$$({runtime} rm --force {names} 2>&1); "
+        f'there=$$({runtime} ps --all --format "{{{{.Names}}}}" 2>&1) || '
+        f'{{ echo "{REMOVAL_FAILS}list containers: $$there"; exit 1; }}; '
+        f"left=; for name in {names}; do "
+        'case " "$$(echo $$there)" " in *" $$name "*) left="$$left $$name";; esac; done; '
+        f'test -z "$$left" || {{ echo "{REMOVAL_FAILS}remove$$left:" $$said; exit 1; }}'
     )
 
 

@@ -33,7 +33,6 @@ __all__ = [
     "LoadedStack",
     "find_stack",
     "load_stack",
-    "nearest",
     "stack_names",
 ]
 
@@ -260,6 +259,3 @@ def _file_problem(file: str, rule: str, what: str) -> Problem:
         file=file,
         line=1,
     )
-
-
-__all__ = ["PROJECT", "LoadedStack", "Place", "find_stack", "load_stack", "nearest", "stack_names"]

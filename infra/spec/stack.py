@@ -300,3 +300,8 @@ class StackSpec(_Section):
     waive: tuple[Waiver, ...] = Field(
         default=(), description="Findings accepted, with the reason; always printed."
     )
+
+    @property
+    def enabled_tuning(self) -> tuple[str, ...]:
+        """Ids of the tuning items that are switched on beyond the profile."""
+        return self.tuning.enable if isinstance(self.tuning, Tuning) else ()

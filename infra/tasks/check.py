@@ -8,14 +8,15 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
-from infra.checks.listing import explained
+from infra.checks.listing import explained, told_releases
 from infra.checks.rules import RULES
 from infra.errors import Problem, ProblemsFound, StackError
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan
 from infra.plan.resolve import Problems
 from infra.plan.weights_origin import refuse_unknown_host
-from infra.spec.load import LoadedStack, nearest
+from infra.spec.load import LoadedStack
+from infra.spec.nearest import nearest
 from infra.spec.present import is_file
 from infra.tasks.choice import chosen_inventory, chosen_name, has_inventory, same_choice
 from infra.tasks.options import Options
@@ -65,7 +66,7 @@ def _explain(name: str, output: Output) -> int:
         "rule": name,
         "severity": rule.severity,
         "holds": holds,
-        "releases": rule.releases,
+        "releases": told_releases(rule),
         "source": rule.source,
     }
     head = {"schema_version": SCHEMA_VERSION, "stack": None, "ok": True}
@@ -73,7 +74,7 @@ def _explain(name: str, output: Output) -> int:
     output.data(f"{name} ({rule.severity}): {holds}")
     if reason:
         output.data(reason)
-    output.data(f"Releases: {rule.releases}. Source: {rule.source}.")
+    output.data(f"Releases: {told_releases(rule)}. Source: {rule.source}.")
     accept = f"waive: [{{rule: {name}, reason: WHY}}]"
     output.data(f"A stack that has to live with it writes {accept}; the finding is still printed.")
     output.next_command("fab check --stack NAME")

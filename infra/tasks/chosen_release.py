@@ -12,7 +12,6 @@ from infra.inventory.hosts import Inventory, InventoryHost
 from infra.launch.deployment import Limits
 from infra.launch.releases import find_kept
 from infra.plan.process import Plan
-from infra.spec.stack import Tuning as SpecTuning
 from infra.tasks.choice import chosen_name, needed_inventory
 from infra.tasks.judging import refuse_problems
 from infra.tasks.options import Options
@@ -61,10 +60,9 @@ def chosen_release(options: Options, catalog: Catalog, output: Output) -> Chosen
     compiled = compile_for_hosts(options, catalog)
     refuse_problems(compiled, catalog, output)
     inventory = needed_inventory(options, compiled.plan.stack)
-    chosen = compiled.stack.spec.tuning
     return ChosenRelease(
         plan=compiled.plan,
-        enable=chosen.enable if isinstance(chosen, SpecTuning) else (),
+        enable=compiled.stack.spec.enabled_tuning,
         hosts=compiled.book.hosts,
         spares=spare_hosts(compiled.book.hosts, inventory),
     )

@@ -9,6 +9,7 @@ from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed
 from infra.launch.answering import AnsweringFleet
 from infra.launch.differences import differences
+from infra.launch.name_lists import listed
 from infra.launch.plan_difference import Change
 from infra.tasks.choice import same_choice
 from infra.tasks.chosen_release import chosen_release
@@ -17,15 +18,13 @@ from infra.tasks.output import SCHEMA_VERSION, Output, with_failures
 from infra.tasks.reached_hosts import deployment_of
 from infra.tasks.recorded_hosts import open_fleet
 
-MAX_NAMED = 3
-
 
 def run(options: Options, output: Output) -> int:
     """Print every change, grouped over what changes alike; 6 when there is one, 4 when a host cannot be asked."""
     catalog = Catalog()
     chosen = chosen_release(options, catalog, output)
     with open_fleet(options, chosen.reached) as opened:
-        fleet = AnsweringFleet(opened, looks_again=True)
+        fleet = AnsweringFleet(opened)
         deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
         deployment = replace(deployment, forces=options.words("force"))
         changes = differences(deployment, secrets)
@@ -76,8 +75,7 @@ def listing(changes: Sequence[Change]) -> str:
 
 
 def _head(subjects: Sequence[str]) -> str:
-    more = len(subjects) - MAX_NAMED
-    return ", ".join(subjects[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "") + ":"
+    return f"{listed(subjects)}:"
 
 
 def _line(change: Change, subject: str) -> str:

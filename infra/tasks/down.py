@@ -10,13 +10,12 @@ from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.other_stacks import others_there
 from infra.tasks.output import SCHEMA_VERSION, Output, with_failures
-from infra.tasks.recorded_hosts import open_recorded, refuse_other_forces
+from infra.tasks.recorded_hosts import open_recorded
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
 
 def run(options: Options, output: Output) -> int:
     """Take down what is recorded on the hosts; nothing there is fine, and 4 when a host was out of reach."""
-    refuse_other_forces(options)
     with open_recorded(options, changes="fab down") as reached:
         pace = Pace(limits=Limits(), clock=SystemClock(), say=output.message)
         try:

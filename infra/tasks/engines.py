@@ -9,7 +9,8 @@ from infra.catalog.load import Catalog
 from infra.catalog.schema import Release
 from infra.checks.upgrade import Side, Upgrade, Used, compare_stack, judge_release
 from infra.errors import StackError
-from infra.spec.load import LoadedStack, load_stack, nearest, stack_names
+from infra.spec.load import LoadedStack, load_stack, stack_names
+from infra.spec.nearest import nearest
 from infra.tasks.check import problem_document, problem_line
 from infra.tasks.choice import chosen_inventory, chosen_name, same_choice
 from infra.tasks.options import Options

@@ -23,7 +23,7 @@ def run(options: Options, output: Output) -> int:
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
     with open_fleet(options, compiled.book.hosts) as fleet:
-        answering = AnsweringFleet(fleet, looks_again=True)
+        answering = AnsweringFleet(fleet)
         deployment, _ = make_deployment(compiled, catalog, answering, output)
         scene = look(deployment, catalog, "full", {}).scene
     path = facts_path(inventory_path(options, compiled.plan.stack))

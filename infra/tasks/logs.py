@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from infra.errors import HostsFailed, NotReady, StackError
 from infra.launch.logs.lines import LogLines
-from infra.launch.logs.reading import LogMerge, LogQuery, judge_query
+from infra.launch.logs.reading import LogMerge, LogQuery, judge_moment, judge_query
 from infra.launch.logs.stream import HostLog
 from infra.remote.failures import failure_table
 from infra.tasks.choice import same_choice
@@ -39,6 +39,8 @@ def run(options: Options, output: Output) -> int:
         finally:
             merge.close()
     failures = merge.failures
+    if not shown.has_any:
+        judge_moment(query, failures)
     if not failures:
         _judge_choice(query, merge)
         if not merge.processes:
@@ -116,6 +118,11 @@ class _Shown:
         self._output = output
         self._stack = stack
         self._num_lines = 0
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a line has been printed."""
+        return self._num_lines > 0
 
     def shape(self, lines: LogLines) -> list[str]:
         """Lines as they are shown."""

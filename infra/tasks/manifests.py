@@ -13,7 +13,7 @@ from infra.catalog.load import Catalog
 from infra.errors import ProblemsFound
 from infra.plan.compile import CompiledStack
 from infra.provision.capacity import plan_capacity
-from infra.provision.cluster_config import (
+from infra.provision.cluster.config import (
     CLUSTER_CONFIG_NAMES,
     NODE_TUNING,
     ClusterDemand,
@@ -22,9 +22,9 @@ from infra.provision.cluster_config import (
     read_cluster,
     workload_problems,
 )
-from infra.provision.eks_pods import pod_facts, weights_volume
-from infra.provision.eks_rules import efa_count
-from infra.provision.stack_objects import namespace_metadata, refuse_unmade, stack_objects
+from infra.provision.cluster.objects import namespace_metadata, refuse_unmade, stack_objects
+from infra.provision.eks.pods import pod_facts, weights_volume
+from infra.provision.eks.rules import efa_count
 from infra.render.cluster_facts import ClusterFacts
 from infra.render.pod_objects import secret_name
 from infra.tasks.pulumi_config import configured, default_of

@@ -45,8 +45,7 @@ def run(options: Options, output: Output) -> int:
     path = facts_path(inventory_path(options, compiled.plan.stack))
     recorded = recorded_facts(options, compiled.plan.stack, compiled.book.hosts)
     with open_fleet(options, compiled.book.hosts) as fleet:
-        # no second look: hosts that dial each other meet once
-        answering = AnsweringFleet(fleet, looks_again=False)
+        answering = AnsweringFleet(fleet)
         deployment, _ = make_deployment(compiled, catalog, answering, output)
         scene = look(deployment, catalog, "full", recorded).scene
         scene = replace(scene, baselines=read_collectives(path))

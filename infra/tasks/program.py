@@ -23,12 +23,12 @@ from invoke.tasks import Task
 
 from infra.errors import InfraError, PrerequisiteError, StackError
 from infra.spec.stack_files import stack_names
-from infra.tasks.given_words import ENTRIES, pairs_as_one_word, refuse_lost_words
+from infra.tasks.command_words import ENTRIES, pairs_as_one_word, refuse_lost_words
+from infra.tasks.option_conflicts import judge_options
 from infra.tasks.options import Option, Options
 from infra.tasks.output import Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
-from infra.tasks.together import judge_together
 
 INTERRUPTED = 130
 BUG = 1
@@ -106,7 +106,7 @@ class TableProgram(Program):
         """Run the tasks; an interrupt leaves with 130."""
         if self.core.remainder:
             # Fabric would run it on the hosts of -H, whatever key they show
-            what = f"fab runs no commands, and there is one behind --: {self.core.remainder}"
+            what = f"No task runs commands, and there is one behind --: {self.core.remainder}"
             refuse(what, "Type `ssh HOST COMMAND`.")
         try:
             super().execute()
@@ -189,7 +189,7 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
     options = Options(given)
     output = make_output(wants_json=options.is_on("json"))
     try:
-        judge_together(entry, options)
+        judge_options(entry, options)
         with _first_contact(entry, options) as known:
             # On demand: `fab --list` must not pay for what no task of this command needs.
             code: int = importlib.import_module(f"infra.tasks.{entry.module}").run(known, output)

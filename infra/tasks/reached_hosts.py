@@ -19,7 +19,6 @@ from infra.render.declared_network import with_declared_network
 from infra.render.host_state import HostState, host_state
 from infra.render.image_origin import with_image_origin
 from infra.render.wanted_tuning import Tuning
-from infra.spec.stack import Tuning as SpecTuning
 from infra.tasks.output import Output
 from infra.tasks.stack_secrets import read_secrets
 
@@ -49,8 +48,7 @@ class PlacedPlan:
 
 def placed(compiled: CompiledStack) -> PlacedPlan:
     """A compiled stack on the hosts of its book."""
-    chosen = compiled.stack.spec.tuning
-    enable = chosen.enable if isinstance(chosen, SpecTuning) else ()
+    enable = compiled.stack.spec.enabled_tuning
     return PlacedPlan(plan=compiled.plan, enable=enable, hosts=compiled.book.hosts)
 
 

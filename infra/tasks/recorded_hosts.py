@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infra.errors import StackError
 from infra.inventory.hosts import InventoryHost
 from infra.launch.fleet import Fleet, SshFleet, SystemClock
 from infra.launch.lease import FORCE, Claim, leased, this_owner
@@ -59,7 +58,9 @@ def _ssh_options(options: Options) -> SshOptions:
         StackError: the password for sudo is not to be had.
     """
     defaults = SshDefaults(
-        accept_new=options.is_on("accept-new"), ssh_config=_operators_config(options)
+        told_by="inventory" if options.text("hosts") is None else "command line",
+        accept_new=options.is_on("accept-new"),
+        ssh_config=_operators_config(options),
     )
     return SshOptions(defaults=defaults, sudo=sudo_password(options))
 
@@ -71,19 +72,6 @@ def _operators_config(options: Options) -> Path | None:
         return Path(named).expanduser()
     own = Path("~/.ssh/config").expanduser()
     return own if options.text("hosts") is not None and own.is_file() else None
-
-
-def refuse_other_forces(options: Options) -> None:
-    """Refuse what a task that asks for the lease alone cannot be made to pass over.
-
-    Raises:
-        StackError: something else than the lease is forced.
-    """
-    for word in options.words("force"):
-        if word != FORCE:
-            raise StackError(
-                f"--force {word}", "There is no such check here.", f"Known is {FORCE}."
-            )
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from infra.rehearsal.report import (
     reality_rows,
 )
 from infra.rehearsal.simulated_hosts import Pace
-from infra.spec.load import nearest
+from infra.spec.nearest import nearest
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.stack_options import chosen_stack

@@ -90,7 +90,8 @@ def _carry_out(
             )
         except (HostsFailed, NotReady) as error:
             output.message(_state_of(edit, same_choice(options)))
-            return tell_unfinished(deployment, output, error, has_begun=begun.is_so)
+            again = same_choice(options)
+            return tell_unfinished(deployment, output, error, has_begun=begun.is_so, again=again)
         except KeyboardInterrupt:
             output.message(_state_of(edit, same_choice(options)))
             raise

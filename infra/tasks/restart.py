@@ -23,10 +23,10 @@ from infra.tasks.recorded_hosts import (
     holding_lease,
     open_fleet,
     open_recorded,
-    refuse_other_forces,
 )
-from infra.tasks.status import group_words, status_table
+from infra.tasks.status import status_table
 from infra.tasks.unfinished import Begun, tell_unfinished
+from infra.tasks.way_out import told
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
 MOST_DIGITS = 9  # of thousands Python makes no number
@@ -34,7 +34,6 @@ MOST_DIGITS = 9  # of thousands Python makes no number
 
 def run(options: Options, output: Output) -> int:
     """Restart the release that the hosts hold, whatever the stack file says by now; 4 when a host is out of reach."""
-    refuse_other_forces(options)
     selection, ready_s = _selection(options), options.number("timeout")
     catalog = Catalog()
     release, failures = _recorded_release(options)
@@ -53,7 +52,8 @@ def run(options: Options, output: Output) -> int:
         try:
             restart(deployment, selection, f"{this_owner().operator} asked for it", away)
         except (NotReady, HostsFailed) as error:
-            return tell_unfinished(deployment, output, error, has_begun=begun.is_so)
+            again = same_choice(options)
+            return tell_unfinished(deployment, output, error, has_begun=begun.is_so, again=again)
         except KeyboardInterrupt:
             output.message(
                 "What had begun to restart goes on: the hosts start such a group again by themselves. "
@@ -65,7 +65,7 @@ def run(options: Options, output: Output) -> int:
     unknown = unknown_hosts(rows)
     output.document(with_failures(status_document(stack, rows), unknown))
     output.data(status_table(rows))
-    for words in group_words(rows):
+    for words in told(rows, same_choice(options)):
         output.message(words)
     if unknown:
         output.failed_hosts(unknown, len(hosts))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from infra.tasks.given_words import ENTRIES
+from infra.tasks.command_words import ENTRIES
 from infra.tasks.interpreter import prepare_interpreter
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NoReturn
 
 from infra.errors import HostsFailed, NotReady, StackError
@@ -11,11 +11,11 @@ from infra.launch.deployment import Limits
 from infra.launch.observation import (
     UNKNOWN,
     ProcessStatus,
-    group_states,
     observe,
     remembered,
     status_document,
     unknown_hosts,
+    unwatched,
 )
 from infra.launch.releases import HASH_SHOWN, read_reached
 from infra.tasks.choice import same_choice
@@ -23,6 +23,7 @@ from infra.tasks.options import Options
 from infra.tasks.other_stacks import others_there
 from infra.tasks.output import Output, table, with_failures
 from infra.tasks.recorded_hosts import ReachedStack, open_recorded
+from infra.tasks.way_out import next_words, not_watched, out_of_reach, told
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
 WATCH_S = 2.0
@@ -31,21 +32,22 @@ CLEAR = "\033[H\033[J"
 
 
 def run(options: Options, output: Output) -> int:
-    """Print one row per process; 4 when a host is out of reach, 5 when a process is not ready."""
+    """Print one row per process; 4 when a host is out of reach, 5 when a process is not ready or nobody watches it."""
     watches = options.is_on("watch")
     if watches and output.wants_json:
         what = "--json prints one document, --watch never ends."
         raise StackError("command line", what, "Leave one of them out.")
     with open_recorded(options) as reached:
         if watches:
-            _watch(reached, output)
+            _watch(reached, options, output)
         rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
         half = _half_installed(reached, rows)
         others = "" if rows or half else others_there(reached)
     if not rows and not half:
         refuse_wrong_choice(options)
     document = status_document(reached.name, rows)
-    output.document(with_failures(document, unknown_hosts(rows)))
+    failures = (*unknown_hosts(rows), *not_watched(rows, same_choice(options)))
+    output.document(with_failures(document, failures))
     for host, release in half.items():
         output.message(
             f"{host}: release {release[:HASH_SHOWN]} was not installed to the end. `fab up` goes on, "
@@ -57,7 +59,7 @@ def run(options: Options, output: Output) -> int:
         output.next_command(f"fab up {same_choice(options)}")
         return NotReady.exit_code
     output.data(status_table(rows))
-    return _verdict(rows, options, output)
+    return _verdict(rows, half, options, output)
 
 
 def _half_installed(reached: ReachedStack, rows: Sequence[ProcessStatus]) -> Mapping[str, str]:
@@ -71,27 +73,26 @@ def _half_installed(reached: ReachedStack, rows: Sequence[ProcessStatus]) -> Map
     return recorded.unfinished
 
 
-def _verdict(rows: Sequence[ProcessStatus], options: Options, output: Output) -> int:
+def _verdict(
+    rows: Sequence[ProcessStatus], half: Collection[str], options: Options, output: Output
+) -> int:
     """The exit code, and what to type next."""
+    again = same_choice(options)
     unknown = [row for row in rows if row.state == UNKNOWN]
     waiting = [row.id for row in rows if not row.ready and row.state != UNKNOWN]
-    for words in group_words(rows):
+    for words in told(rows, again):
         output.message(words)
     if waiting:
         output.message(output.toned(f"Not ready: {', '.join(waiting)}.", "bad"))
     for row in unknown:
-        output.message(output.toned(f"Out of reach: {row.problem}", "bad"))
+        output.message(output.toned(out_of_reach(row, again), "bad"))
+    output.next_command(next_words(rows, half, again))
     if unknown:
-        output.next_command(f"fab status {same_choice(options)}")
         return HostsFailed.exit_code
-    if waiting:
-        output.next_command(f"fab logs {same_choice(options)} --rank {waiting[0]}")
-        return NotReady.exit_code
-    output.next_command(f"fab verify {same_choice(options)}")
-    return 0
+    return NotReady.exit_code if waiting or unwatched(rows) else 0
 
 
-def _watch(reached: ReachedStack, output: Output) -> NoReturn:
+def _watch(reached: ReachedStack, options: Options, output: Output) -> NoReturn:
     """Show the rows until interrupted: redrawn on a terminal, else appended when they have changed."""
     redraws, shown = output.stdout.isatty(), ""
     before: tuple[ProcessStatus, ...] = ()
@@ -99,23 +100,13 @@ def _watch(reached: ReachedStack, output: Output) -> NoReturn:
         rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)
         before = rows = remembered(rows, before)
         text = status_table(rows) if rows else f"Nothing of {reached.name} is on these hosts."
-        text = "\n".join([text, *group_words(rows)])
+        text = "\n".join([text, *told(rows, same_choice(options))])
         if redraws or text != shown:
             stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
             head = f"{reached.name} at {stamp} UTC, every {WATCH_S:g} s; Ctrl-C ends"
             output.data(f"{CLEAR if redraws else ''}{head}\n{text}")
             shown = text
         time.sleep(WATCH_S)
-
-
-def group_words(rows: Sequence[ProcessStatus]) -> list[str]:
-    """A line for each group that does not run as it was started, and for such a router."""
-    groups = [
-        f"{state.group}, epoch {state.epoch}: {state.words}."
-        for state in group_states(rows)
-        if state.words
-    ]
-    return groups + [f"{row.id}: {row.router_words}." for row in rows if row.router_words]
 
 
 def status_table(rows: Sequence[ProcessStatus]) -> str:

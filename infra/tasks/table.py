@@ -39,6 +39,7 @@ ACCEPT_NEW = Option(
     "accept-new", "switch", "trust and remember the key of a host never seen before"
 )
 FORCE = Option("force", "words", "go on although this check says no, e.g. lease; may be repeated")
+FORCE_LEASE = Option("force", "words", "take the lease from whoever holds it", choices=("lease",))
 ASK_SUDO = Option(
     "ask-sudo-password", "switch", "ask for the password of hosts whose sudo wants one"
 )
@@ -127,12 +128,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Hosts",
         (
-            Entry(
-                "facts",
-                "facts",
-                "What the hosts are; recorded beside the inventory",
-                HOSTS,
-            ),
+            Entry("facts", "facts", "What the hosts are; recorded beside the inventory", HOSTS),
             Entry(
                 "preflight",
                 "preflight",
@@ -164,6 +160,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                         "words",
                         "drain: change what needs a drained host; running: although engines run there; "
                         "reboot: prepare what the next boot brings",
+                        choices=("drain", "reboot", "running"),
                     ),
                     Option(
                         "hosts", "text", "user@host:port,… in place of a stack; `fab -H` says it"
@@ -222,7 +219,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "down",
                 "down",
                 "Stop the deployment and remove what `up` put on the hosts",
-                (*HOSTS, FORCE),
+                (*HOSTS, FORCE_LEASE),
             ),
             Entry(
                 "restart",
@@ -230,7 +227,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                 "Restart groups of ranks as one, and prove each rank with a token",
                 (
                     *HOSTS,
-                    FORCE,
+                    FORCE_LEASE,
                     Option(
                         "role",
                         "text",

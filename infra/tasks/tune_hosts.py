@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import cast
 
 from infra.catalog.host_profile import ProfileChoice, choose_profile, read_identity
 from infra.catalog.load import Catalog
@@ -63,7 +63,7 @@ def run(options: Options, output: Output) -> int:
     """Tune, check or take back; 4 when an item or a host failed, 6 when a check finds a difference."""
     order = TuningOrder(
         mode=_mode(options),
-        allow=_allowances(options),
+        allow=cast("tuple[Allowance, ...]", options.words("allow")),
         with_diff=options.is_on("diff"),
         timeout_s=Limits().ask_s,
     )
@@ -197,13 +197,3 @@ def _mode(options: Options) -> TuningMode:
             raise StackError("command line", what, "Give one of them.")
         return "rollback"
     return "check" if options.is_on("check") else "apply"
-
-
-def _allowances(options: Options) -> tuple[Allowance, ...]:
-    known = get_args(Allowance)
-    for word in options.words("allow"):
-        if word not in known:
-            raise StackError(
-                "--allow", f"{word!r} is nothing to allow.", f"Use {', '.join(known)}."
-            )
-    return cast("tuple[Allowance, ...]", options.words("allow"))

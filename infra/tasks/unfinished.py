@@ -9,6 +9,7 @@ from infra.launch.deployment import Deployment
 from infra.launch.observation import observe, status_document
 from infra.tasks.output import Output, failure_document
 from infra.tasks.status import status_table
+from infra.tasks.way_out import told
 
 
 @dataclass(slots=True)
@@ -23,15 +24,21 @@ class Begun:
 
 
 def tell_unfinished(
-    deployment: Deployment, output: Output, error: NotReady | HostsFailed, *, has_begun: bool
+    deployment: Deployment,
+    output: Output,
+    error: NotReady | HostsFailed,
+    *,
+    has_begun: bool,
+    again: str,
 ) -> int:
-    """Show every process and the failure; the exit code.
+    """Show every process and the failure, what is wrong with groups and who watches nobody; the exit code.
 
     Args:
         deployment: as far as it came.
         output: where it is told.
         error: what ended the task.
         has_begun: whether anything was changed; else there is no more to tell than the failure.
+        again: the options that choose the same stack and inventory.
 
     Raises:
         HostsFailed: nothing was changed.
@@ -45,4 +52,6 @@ def tell_unfinished(
     output.document({**document, "errors": failure_document(error)["errors"]})
     output.data(status_table(rows))
     output.message(output.toned(str(error), "bad"))
+    for words in told(rows, again):
+        output.message(words)
     return error.exit_code

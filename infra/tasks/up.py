@@ -47,7 +47,8 @@ def run(options: Options, output: Output) -> int:
                 gate=Gate(catalog=catalog, recorded=recorded),
             )
         except (NotReady, HostsFailed) as error:
-            return tell_unfinished(deployment, output, error, has_begun=begun.is_so)
+            again = same_choice(options)
+            return tell_unfinished(deployment, output, error, has_begun=begun.is_so, again=again)
         except KeyboardInterrupt:
             again = same_choice(options)
             output.message(
@@ -73,6 +74,7 @@ def served_rows(deployment: Deployment, served: Served) -> list[ProcessStatus]:
             served.units[process.id],
             served.groups.get(process.group),
             ready=served.units[process.id].active_state == "active",
+            is_watched=True,
         )
         for process in deployment.plan.processes
         if process.id in served.units

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.shared_tuning import BALANCING, GOVERNOR, PORTS, SWAPPINESS
 from tests.agent.stubborn_host import StubbornHost, program
 
 
@@ -21,3 +22,14 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
     """Puts a shell program of that name before everything else on PATH."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return lambda name, text: program(tmp_path / "bin", name, text)
+
+
+@pytest.fixture
+def untuned(host: StubbornHost) -> StubbornHost:
+    """A host as it comes."""
+    host.put(SWAPPINESS, "60\n")
+    host.put(BALANCING, "1\n")
+    host.put(PORTS, "2703\n")
+    host.put(GOVERNOR, "powersave\n")
+    host.put("/etc/sysctl.d/10-image.conf", "kernel.pid_max = 4194304\n")
+    return host

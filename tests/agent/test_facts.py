@@ -91,6 +91,17 @@ def test_a_disk_is_that_of_the_nearest_folder_that_exists() -> None:
     assert (disk["mount"], disk["kind"], disk["exists"]) == ("/proc", "proc", False)
 
 
+def test_what_is_there_of_a_checkpoint_is_counted_whole_or_on_its_way(host: StubbornHost) -> None:
+    host.put("/models/kimi/r1/a.safetensors", "12345")
+    host.put("/models/kimi/.partial-r2/b/c.safetensors", "123")
+    asked = {
+        "w": ["/models/kimi/r2", "/models/kimi/.partial-r2"],
+        "x": ["/models/kimi/r1"],
+        "none": ["/none"],
+    }
+    assert host.ask("facts", sizes=asked)["sizes"] == {"w": 3, "x": 5, "none": 0}
+
+
 def test_the_holder_of_a_device_is_named(tmp_path: Path) -> None:
     device = tmp_path / "davinci3"
     device.touch()

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from infra.agent.group import kept_record
 from infra.agent.group.config import Config, Group
+from infra.agent.group.operation import answer, look
 from infra.agent.group.part import QUEUED_S, Part
 from infra.agent.group.progress import Counters, Patience
-from infra.agent.group.record import OwnRecord, Record, save_record
-from infra.agent.group.rules import CHANGING, RUN, RUNNING, STOP, STOPPED, Limits, Memory, Order
+from infra.agent.group.record import (
+    OwnRecord,
+    Record,
+    hand_over,
+    load_record,
+    read_wish,
+    save_record,
+)
+from infra.agent.group.rules import (
+    ADOPT,
+    CHANGING,
+    CLEARING,
+    RUN,
+    RUNNING,
+    STOP,
+    STOPPED,
+    Limits,
+    Memory,
+    Order,
+    Own,
+)
 from infra.agent.group.units import Unit, Units
 from infra.agent.host import Finished, Host
+from infra.launch.fleet import rows_of
 
 NOW = 1000.0
 UNIT = "moe-s-engine@0.service"
@@ -23,22 +51,47 @@ class Systemd(Host):
     def __init__(self, root: Path) -> None:
         super().__init__(str(root))
         self.asked: list[str] = []
+        self.refuses: dict[str, Finished] = {}
 
     def run(self, argv: list[str], *_limits: object) -> Finished:
         self.asked.append(argv[1])
-        return Finished(0, "", "")
+        return self.refuses.get(argv[1], Finished(0, "", ""))
 
 
-def make_part(host: Host, state: str) -> tuple[Part, Units]:
-    """A member's part of epoch 4, which has ended on this host."""
-    group = Group("decode/0", "h0", ("192.0.2.1", 14000), ["h0", "h1"], {UNIT: "h1/0"}, [], [])
+FULL = "/var/lib/moe-infra/groups cannot be written: No space left on device"
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Records cannot be written."""
+
+    def refuse(*_record: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept_record, "save_record", refuse)
+        yield
+
+
+def make_part(
+    host: Host, state: str, *, leader: str = "h0", ended: bool = True
+) -> tuple[Part, Units]:
+    """A part of epoch 4 of host h1, a member, which has ended on this host."""
+    members = ["h0", "h1"] if leader == "h0" else ["h1", "h0"]
+    group = Group("decode/0", leader, ("192.0.2.1", 14000), members, {UNIT: "h1/0"}, [], [])
     patience, counters = Patience(1.0, 1.0, 1.0), Counters("r", ("g",))
     config = Config("s", "r", "h1", [group], None, LIMITS, patience, counters)
-    own = OwnRecord(epoch=4, adopting=False, invocations={UNIT: "first"}, ended=True)
-    save_record(host, "s", "decode/0", Record(own, Memory(0, RUN, 0, 0, "", 0.0)))
+    own = OwnRecord(epoch=4, adopting=False, invocations={UNIT: "first"}, ended=ended)
+    save_record(host, "s", "decode/0", Record(own, Memory(4, RUN, 0, 0, "", 0.0)))
     units = Units(host, [UNIT])
     units.take({UNIT: Unit(state, "", 0, "first")}, NOW)
     return Part(host, config, group, units, NOW), units
+
+
+def shown(host: Host) -> Mapping[str, object]:
+    """The only group, as `fab status` is told of it."""
+    (row,) = rows_of(look(host, "s"), "groups")
+    return row
 
 
 def test_a_start_that_systemd_has_not_taken_is_no_stop(tmp_path: Path) -> None:
@@ -75,3 +128,144 @@ def test_a_stop_is_asked_of_systemd_once_and_after_a_look_around(tmp_path: Path)
     (kill,) = part.act(NOW + 2.5)
     kill()
     assert host.asked == ["stop", "kill"]
+    part.done(NOW + 2.5)
+    # systemd ends what is left of the container: that must not be killed, too
+    assert not part.act(NOW + 12.4)
+    assert len(part.act(NOW + 12.5)) == 1
+
+
+@pytest.mark.parametrize("order", [Order(4, STOP), Order(4, RUN, age_s=10.1)])
+def test_a_full_disk_keeps_no_rank_from_being_stopped(tmp_path: Path, order: Order) -> None:
+    """It is told to, or rank 0's host is lost; then nothing is started while the disk takes nothing."""
+    (tmp_path / "proc").mkdir()
+    host = Systemd(tmp_path)
+    part, units = make_part(host, "active", ended=False)
+    part.heard = (order._replace(age_s=0.0), NOW - order.age_s)
+    with full_disk():
+        part.settle(NOW)
+        for deed in part.act(NOW):
+            deed()
+        part.done(NOW)
+        assert host.asked == ["stop"]
+        units.take({UNIT: Unit("inactive", "", 0, "first")}, NOW + 1)
+        part.settle(NOW + 1)
+        part.heard = (Order(5, RUN), NOW + 20)  # evidence has been kept for long
+        part.settle(NOW + 20)
+        own = part.own(NOW + 20)
+        assert (own.state, own.fault) == (CLEARING, FULL)
+        assert not part.act(NOW + 20)
+    part.settle(NOW + 20.5)
+    assert part.own(NOW + 20.5).fault == FULL  # it is not tried ten times a second
+    part.settle(NOW + 21)
+    assert part.own(NOW + 21).state == STOPPED
+    assert load_record(host, "s", "decode/0", NOW).own.ended
+    assert [deed() for deed in part.act(NOW + 21)] == [None]
+    assert host.asked[-1] == "start"
+    assert load_record(host, "s", "decode/0", NOW).own.epoch == 5
+
+
+def test_a_start_that_the_disk_does_not_take_is_none(tmp_path: Path) -> None:
+    host = Systemd(tmp_path)
+    part, _ = make_part(host, "inactive")
+    part.heard = (Order(5, RUN), NOW)
+    with full_disk():
+        assert not part.act(NOW)
+        assert part.own(NOW).epoch == 4
+        assert part.own(NOW).fault == FULL
+    assert host.asked == []
+
+
+def test_rank_0_s_host_ends_an_epoch_without_a_disk_and_begins_none(tmp_path: Path) -> None:
+    host = Systemd(tmp_path)
+    part, units = make_part(host, "failed", leader="h1", ended=False)
+    ended = {UNIT: Unit("failed", "was ended by signal 9", 0, "first")}
+    units.take(ended, NOW)
+    with full_disk():
+        part.hear_member("h0", Own(RUNNING, 4), NOW)
+        assert part.order == Order(4, STOP)
+        for later in (1.0, 7.0, 8.0):  # the pause is over, evidence kept, and everybody has stopped
+            part.settle(NOW + later)
+            part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + later)
+        assert part.order == Order(4, STOP)
+        part.show(NOW + 8)
+    (view,) = tmp_path.glob("run/moe-infra/groups/s/*.json")
+    assert f"h1: h1/0 was ended by signal 9; {FULL}" in view.read_text()
+    row = shown(host)
+    assert (row["phase"], row["attempts"], row["why"]) == (
+        STOP,
+        1,
+        "h1: h1/0 was ended by signal 9",
+    )
+    part.settle(NOW + 9)
+    part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + 9)
+    assert part.order == Order(5, RUN)
+    assert load_record(host, "s", "decode/0", NOW).memory.epoch == 5
+
+
+def test_what_a_full_disk_did_not_take_is_over_when_a_group_is_handed_back(tmp_path: Path) -> None:
+    host = Systemd(tmp_path)
+    part, _ = make_part(host, "failed", leader="h1", ended=False)
+    with full_disk():
+        part.decide(NOW)
+        part.show(NOW)
+    assert shown(host)["phase"] == STOP
+    hand_over(host, "s")
+    assert shown(host)["phase"] == ADOPT
+
+
+def wish(host: Host, **named: object) -> None:
+    request = {"action": "restart", "stack": "s", "groups": ["decode/0"], "operator": "ann"}
+    answer({**request, **named}, host)
+
+
+@pytest.mark.parametrize(
+    ("named", "after"),
+    [
+        ({"epochs": {"decode/0": 4}}, Order(4, STOP)),
+        ({"epochs": {"decode/0": 3}}, Order(4, RUN)),  # asked again: epoch 3 has ended for it
+        ({}, Order(4, STOP)),  # of an older program
+    ],
+)
+def test_a_wish_ends_the_epoch_that_was_seen_and_no_other(
+    tmp_path: Path, named: dict[str, object], after: Order
+) -> None:
+    host = Systemd(tmp_path)
+    part, _ = make_part(host, "active", leader="h1", ended=False)
+    part.hear_member("h0", Own(RUNNING, 4), NOW)
+    wish(host, **named)
+    part.decide(NOW)
+    assert part.order == after
+    assert read_wish(host, "s", "decode/0") is None
+
+
+@pytest.mark.parametrize(
+    ("done", "fault", "state"),
+    [
+        (Finished(1, "", f"Failed to start {UNIT}: Unit {UNIT} is masked.\n"), "masked.", CLEARING),
+        (
+            Finished(None, "", "systemctl: ran over its time"),
+            "",
+            CHANGING,
+        ),  # it may have been taken
+    ],
+)
+def test_a_start_that_systemd_does_not_take_is_named_and_not_awaited(
+    tmp_path: Path, done: Finished, fault: str, state: str
+) -> None:
+    host = Systemd(tmp_path)
+    part, units = make_part(host, "failed")
+    units.take({UNIT: Unit("failed", "was ended by signal 15", 0, "first")}, NOW)
+    host.refuses["start"] = done
+    part.heard = (Order(5, RUN), NOW)
+    for deed in part.act(NOW):
+        deed()
+    part.done(NOW)
+    own = part.own(NOW)
+    assert (own.state, own.epoch) == (state, 5)
+    assert own.fault == (f"systemctl start: {done.last_words}" if fault else "")
+    host.refuses.clear()
+    part.settle(NOW + 1)
+    part.settle(NOW + 20)
+    part.heard = (Order(6, RUN), NOW + 40)  # what is kept of epoch 5 is kept
+    assert [deed() for deed in part.act(NOW + 40)] == [None]
+    assert part.own(NOW + 40).fault == ""

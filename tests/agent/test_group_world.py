@@ -108,6 +108,8 @@ class World:
             self.asking[i] = None
             if i == 0:
                 self.memory = self.memory._replace(since=self.now, starting=())
+                if self.chance.random() < 0.5:  # its disk was full, and took starts alone
+                    self.memory = self.memory._replace(phase=RUN, attempts=0)
                 self.heard = [self.now, -99.0, -99.0]
 
     def _talk(self, i: int) -> None:

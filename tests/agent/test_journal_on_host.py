@@ -52,6 +52,19 @@ journalctl --sync
 """
 
 
+# Each tells which start it is and fails, so that systemd still knows it afterwards.
+QUICK = [f"moe-quick@{number}.service" for number in range(30)]
+RUN_QUICK = f"""
+cat >/run/systemd/system/moe-quick@.service <<'UNIT'
+[Service]
+ExecStart=/bin/sh -c 'echo I am $INVOCATION_ID; exit 1'
+UNIT
+for round in 1 2; do systemctl start {" ".join(QUICK)}; done
+while systemctl is-active -q {" ".join(QUICK)}; do sleep 0.1; done
+journalctl --sync
+"""
+
+
 def on_host(lab: Lab, script: str, *arguments: str) -> str:
     done = subprocess.run(
         ["ssh", "-F", str(lab.ssh_config), "-l", "root", "writer", "bash", "-s", "--", *arguments],
@@ -75,6 +88,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with start_lab(tmp_path_factory.mktemp("lab") / "l", [host]) as running:
         running.wait_ready(30)
         yield running
+
+
+def test_words_of_processes_that_end_at_once_are_those_of_their_start(lab: Lab) -> None:
+    on_host(lab, RUN_QUICK)
+    script = f"python3 -B {PROGRAMS}/read_starts.py {AGENT.parents[1]} {' '.join(QUICK)}"
+    found = json.loads(on_host(lab, script))
+    for unit, told in found.items():
+        spoken = [text for text in told["texts"] if text.startswith("I am ")]
+        assert spoken == [f"I am {told['start']}"], (unit, told)
 
 
 @pytest.fixture(scope="module")

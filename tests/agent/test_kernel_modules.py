@@ -177,3 +177,84 @@ def test_a_host_without_the_driver_is_not_applicable(
     stand_in("modprobe", "exit 1")
     row = host.state("check", [{**OPTIONS[0], "tolerate_absent": True}])["imex.channel"]
     assert row["state"] == "not_applicable"
+
+
+BUSY = 'echo "$*" >> {0}/initramfs; echo "No space left on device" >&2; exit 1'
+DONE = 'echo "$*" >> {0}/initramfs'
+
+
+def test_a_rebuild_that_failed_is_done_again_by_the_next_run(
+    host: StubbornHost, folder: Path, stand_in: Callable[[str, str], None]
+) -> None:
+    host.put(PARAMETERS, "CreateImexChannel0: 0\n")
+    found = host.contents()
+    stand_in("update-initramfs", BUSY.format(folder))
+    for _ in range(2):
+        row = options(host, "apply")
+        assert (row["state"], "No space left" in str(row["why"])) == ("blocked", True)
+    assert options(host, "check")["state"] == "changed"
+    host.put(PARAMETERS, "CreateImexChannel0: 1\n")
+    assert options(host, "check")["state"] == "changed", "the copy that boots is not known"
+    host.put(PARAMETERS, "CreateImexChannel0: 0\n")
+    stand_in("update-initramfs", DONE.format(folder))
+    assert options(host, "apply")["state"] == "changed"
+    again = options(host, "apply")
+    assert (again["state"], "reboot this host" in str(again["why"])) == ("blocked", True)
+    stand_in("update-initramfs", BUSY.format(folder))
+    for _ in range(2):
+        row = options(host, "rollback")
+        assert (row["state"], "No space left" in str(row["why"])) == ("failed", True)
+    stand_in("update-initramfs", DONE.format(folder))
+    assert options(host, "rollback")["state"] == "changed"
+    assert host.contents("/run", "/var") == found
+    assert not Path(host.path("/var/lib/moe-infra")).exists()
+
+
+def test_an_agent_that_ends_during_the_rebuild_leaves_it_to_the_next(
+    host: StubbornHost, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.put(PARAMETERS, "CreateImexChannel0: 0\n")
+    run = host.run
+
+    def dies(argv: list[str], *rest: object, **keys: object) -> object:
+        if argv[0] == "update-initramfs":
+            raise KeyboardInterrupt
+        return run(argv, *rest, **keys)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host, "run", dies)
+        with pytest.raises(KeyboardInterrupt):
+            options(host, "apply")
+    assert Path(host.path(OPTIONS_FILE)).exists()
+    assert not (folder / "initramfs").exists()
+    assert options(host, "apply")["state"] == "changed"
+    assert (folder / "initramfs").read_text() == "-u -k all\n"
+
+
+def test_a_file_that_cannot_be_written_owes_nothing(host: StubbornHost, folder: Path) -> None:
+    host.put(PARAMETERS, "CreateImexChannel0: 0\n")
+    place = Path(host.path(OPTIONS_FILE)).parent
+    place.rmdir()
+    place.write_text("in the way")
+    assert options(host, "apply")["state"] == "blocked"
+    place.unlink()
+    place.mkdir()
+    assert options(host, "rollback")["state"] == "ok"
+    assert not (folder / "initramfs").exists()
+
+
+def test_where_nothing_rebuilds_a_file_that_goes_needs_nothing(
+    host: StubbornHost, folder: Path, stand_in: Callable[[str, str], None]
+) -> None:
+    host.put(PARAMETERS, "CreateImexChannel0: 0\n")
+    run = host.run
+
+    def lacks(argv: list[str], *rest: object, **keys: object) -> object:
+        known = argv[0] not in ("update-initramfs", "dracut")
+        return run(argv if known else ["/nowhere/tool"], *rest, **keys)  # type: ignore[arg-type]
+
+    host.run = lacks  # type: ignore[assignment,method-assign]
+    row = options(host, "apply")
+    assert (row["state"], "by hand" in str(row["why"])) == ("blocked", True)
+    assert options(host, "rollback")["state"] == "changed"
+    assert not Path(host.path("/var/lib/moe-infra")).exists()

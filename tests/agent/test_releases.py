@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -103,6 +104,8 @@ def test_a_full_disk_leaves_a_first_installation_as_it_was_found(
         report = host.ask("state", mode="apply", stack="s", items=release("1"), keep=keep("aaaaaa"))
     assert "ENOSPC" in str(report)
     assert full in str(report)
+    (there,) = re.findall(r"free space \(df -h (\S+);", str(report))[:1]
+    assert Path(there).is_mount()
     assert host.contents("/run") == before
 
 

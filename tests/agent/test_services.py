@@ -41,6 +41,13 @@ def service(want: str | None, **keys: object) -> list[dict[str, object]]:
     return [{**item, "target": "irqbalance.service", **keys}]
 
 
+def asked_of(state: Path) -> list[str]:
+    """What systemd was told to do with the unit."""
+    log = state / "log"
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [line for line in lines if "irqbalance" in line]
+
+
 def test_it_is_stopped_and_started_again(host: StubbornHost, state: Path) -> None:
     row = host.state("check", service("inactive"))["irqbalance"]
     assert (row["state"], row["before"], row["wanted"]) == ("changed", "active", "inactive")
@@ -93,6 +100,39 @@ def test_a_masked_unit_cannot_be_started(host: StubbornHost, state: Path) -> Non
     (state / "irqbalance.service.load").write_text("masked\n")
     row = host.state("check", service("active"))["irqbalance"]
     assert (row["state"], row["before"]) == ("blocked", "masked")
+
+
+@pytest.mark.parametrize("word", ["masked", "masked-runtime"])
+@pytest.mark.parametrize("want", ["inactive disabled", "disabled", "inactive"])
+def test_a_masked_unit_is_more_than_disabled(
+    host: StubbornHost, state: Path, want: str, word: str
+) -> None:
+    (state / "irqbalance.service.load").write_text("masked\n")
+    (state / "irqbalance.service.active").write_text("inactive\n")
+    (state / "irqbalance.service.enabled").write_text(word + "\n")
+    row = host.state("apply", service(want))["irqbalance"]
+    assert (row["state"], row["wanted"]) == ("ok", want)
+    assert asked_of(state) == []
+
+
+def test_a_masked_unit_that_runs_on_is_stopped(host: StubbornHost, state: Path) -> None:
+    (state / "irqbalance.service.load").write_text("masked\n")
+    (state / "irqbalance.service.enabled").write_text("masked\n")
+    row = host.state("apply", service("inactive disabled"))["irqbalance"]
+    assert (row["state"], row["before"], row["after"]) == (
+        "changed", "active masked", "inactive masked",
+    )  # fmt: skip
+    assert asked_of(state) == ["stop -- irqbalance.service"]
+
+
+def test_a_unit_that_somebody_has_masked_since_is_left_so(host: StubbornHost, state: Path) -> None:
+    host.state("apply", service("inactive disabled"))
+    (state / "irqbalance.service.load").write_text("masked\n")
+    (state / "irqbalance.service.enabled").write_text("masked\n")
+    assert host.state("check", service("inactive disabled"))["irqbalance"]["state"] == "ok"
+    row = host.state("rollback", service("inactive disabled"))["irqbalance"]
+    assert row["state"] in ("blocked", "failed")
+    assert (state / "irqbalance.service.enabled").read_text() == "masked\n"
 
 
 def test_left_alone_is_only_read(host: StubbornHost, state: Path) -> None:

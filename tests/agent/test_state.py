@@ -280,6 +280,41 @@ def test_the_unit_carries_what_sysctl_d_cannot(untuned: StubbornHost) -> None:
     assert str(link.readlink()) == TUNING_UNIT
 
 
+NFS: dict[str, object] = {
+    "id": "nfs", "group": "tuning", "kind": "nfs-read-ahead", "want": "15360", "tolerate_absent": True,
+}  # fmt: skip
+MTU: dict[str, object] = {
+    "id": "net.mtu", "group": "tuning", "kind": "mtu", "target": "eth0", "want": "9000",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "waits_for", "wants"),
+    [
+        ([], set(), set()),
+        ([NFS], {"remote-fs.target"}, set()),
+        ([MTU], {"network-online.target"}, {"network-online.target"}),
+        ([MTU, NFS], {"remote-fs.target", "network-online.target"}, {"network-online.target"}),
+    ],
+)
+def test_the_unit_waits_for_what_its_items_need(
+    untuned: StubbornHost, more: list[dict[str, object]], waits_for: set[str], wants: set[str]
+) -> None:
+    """Mounts of the network and routes come long after the local file systems."""
+    untuned.put(
+        "/proc/fs/nfsfs/volumes", "NV SERVER PORT DEV FSID FSC\nv4 0a000001 801 0:52 d:0 no\n"
+    )
+    untuned.put("/sys/class/bdi/0:52/read_ahead_kb", "128\n")
+    untuned.put("/sys/class/net/eth0/mtu", "9000\n")
+    untuned.state("apply", [*ITEMS, *more])
+    lines = Path(untuned.path(TUNING_UNIT)).read_text().splitlines()
+    found = dict(line.split("=", 1) for line in lines if "=" in line)
+    local = {"systemd-sysctl.service", "sys-kernel-debug.mount", "local-fs.target"}
+    assert set(found["After"].split()) == local | waits_for
+    assert set(found.get("Wants", "").split()) == wants
+    assert found["Before"] == "docker.service"
+
+
 def test_the_stored_agent_applies_it_after_a_reboot(untuned: StubbornHost) -> None:
     untuned.state("apply", ITEMS)
     untuned.put(GOVERNOR, "powersave\n")  # what the hardware comes up with

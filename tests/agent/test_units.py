@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra.agent.journal.lines import last_lines
+from infra.agent.journal.starts import BEGINS, read_starts
 from infra.agent.processes.units import since
 from tests.agent.stubborn_host import StubbornHost
 
@@ -35,6 +35,12 @@ start) [ "$4" = gone.service ] && {{ echo "Unit gone.service not found." >&2; ex
 stop) [ -e {log}.slow ] && sleep 30; exit 0;;
 esac
 """
+# The last word is the unit: nothing here has a start.
+JOURNALCTL = """\
+echo "j $*" >> {log}
+for word; do :; done
+for said in one two; do printf '{{"MESSAGE": "%s", "_SYSTEMD_UNIT": "%s"}}\\n' $said $word; done
+"""
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ def asked(
     log.touch()
     host.put("/run/systemd/system/x", "")
     stand_in("systemctl", SYSTEMCTL.format(log=log))
-    stand_in("journalctl", f'echo "j $*" >> {log}; echo one; echo two')
+    stand_in("journalctl", JOURNALCTL.format(log=log))
     return lambda: log.read_text().splitlines()
 
 
@@ -78,6 +84,13 @@ def test_all_units_are_started_by_one_call_that_does_not_wait(
     ]
 
 
+def test_what_does_one_thing_is_waited_for(
+    host: StubbornHost, asked: Callable[[], list[str]]
+) -> None:
+    units(host, action="run", units=["a.service"])
+    assert asked()[:2] == ["reset-failed -- a.service", "start -- a.service"]
+
+
 def test_a_failed_unit_brings_its_last_lines(
     host: StubbornHost, asked: Callable[[], list[str]]
 ) -> None:
@@ -91,19 +104,58 @@ def test_a_failed_unit_brings_its_last_lines(
 def test_words_without_a_start_belong_to_the_one_that_was_named_before_them(
     host: StubbornHost, stand_in: Callable[[str, str], None]
 ) -> None:
+    own, about = (
+        {"_SYSTEMD_UNIT": "a.service"},
+        {"_SYSTEMD_UNIT": "init.scope", "UNIT": "a.service"},
+    )
     entries: list[dict[str, object]] = [
-        {"MESSAGE": "of the start before", "_SYSTEMD_UNIT": "a.service"},
-        {"MESSAGE": "Starting a.service...", "INVOCATION_ID": "2b", "UNIT": "a.service"},
-        {"MESSAGE": "hello", "_SYSTEMD_UNIT": "a.service"},  # it had ended when journald asked
-        {"MESSAGE": [104, 105, 255, 10], "_SYSTEMD_INVOCATION_ID": "2b"},
-        {"MESSAGE": None, "_SYSTEMD_INVOCATION_ID": "2b"},
+        {"MESSAGE": "of the start before", **own},
+        {"MESSAGE": "Starting a.service...", "MESSAGE_ID": BEGINS, "INVOCATION_ID": "2b", **about},
+        {"MESSAGE": "hello", **own},  # it had ended when journald asked
+        {"MESSAGE": [104, 105, 255, 10], "_SYSTEMD_INVOCATION_ID": "2b", **own},
+        {"MESSAGE": None, "_SYSTEMD_INVOCATION_ID": "2b", **own},
     ]
     said = [f"echo '{json.dumps(entry)}'" for entry in entries]
     stand_in("journalctl", "\n".join([*said, 'echo \'{"MESSAGE": "cut o\'']))
     lines = ["Starting a.service...", "hello", "hi\ufffd", "(no message)"]
-    assert last_lines(host, "a.service", 20, "2b") == lines
-    assert last_lines(host, "a.service", 1, "2b") == lines[-1:]
-    assert last_lines(host, "a.service", 20, "3c") == []
+    read = read_starts(host, {"a.service": "2b"}, 20, 5.0)
+    assert [line for each in read for line in each.text.splitlines()] == lines
+    assert read_starts(host, {"a.service": "3c"}, 20, 5.0) == []
+
+
+OWN, ABOUT = {"_SYSTEMD_UNIT": "a.service"}, {"_SYSTEMD_UNIT": "init.scope", "UNIT": "a.service"}
+BEGUN = {"MESSAGE": "Starting", "MESSAGE_ID": BEGINS, "INVOCATION_ID": "2b", **ABOUT}
+CLOSED = {"MESSAGE": "Failed", "INVOCATION_ID": "2b", **ABOUT}
+OTHER = {"MESSAGE": "other", "_SYSTEMD_INVOCATION_ID": "1a", **OWN}
+EARLIER = {"MESSAGE": "Started", "INVOCATION_ID": "1a", **ABOUT}
+NAMELESS = {"MESSAGE": "words", **OWN}
+
+
+@pytest.mark.parametrize(
+    ("entries", "num_entries", "told"),
+    [
+        ([NAMELESS, NAMELESS, CLOSED], 3, ["words", "words", "Failed"]),  # its beginning is older
+        ([NAMELESS, BEGUN, NAMELESS, CLOSED], 4, ["Starting", "words", "Failed"]),
+        ([OTHER, NAMELESS, BEGUN, CLOSED], 4, ["Starting", "Failed"]),
+        (
+            [EARLIER, NAMELESS, CLOSED],
+            20,
+            ["Failed"],
+        ),  # systemd's word of another start is before them
+        ([NAMELESS, NAMELESS], 2, ["words", "words"]),  # no other start is among the last lines
+        ([NAMELESS, NAMELESS], 3, []),  # nor is any of this one, whose beginning would be
+    ],
+)
+def test_words_without_a_start_at_the_beginning_of_a_tail(
+    host: StubbornHost,
+    stand_in: Callable[[str, str], None],
+    entries: list[dict[str, str]],
+    num_entries: int,
+    told: list[str],
+) -> None:
+    stand_in("journalctl", "\n".join(f"echo '{json.dumps(entry)}'" for entry in entries))
+    said = read_starts(host, {"a.service": "2b"}, num_entries, 5.0)
+    assert [each.text for each in said] == told
 
 
 def test_lines_of_a_running_unit_come_when_asked_for(

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from infra.catalog.load import Catalog, Combination
-from infra.catalog.schema import Recipe, Release, SourcedEntry, TuningProfile
+from infra.catalog.schema import Recipe, Release, TuningProfile
+from infra.catalog.sourced import SourcedEntry
 from infra.engines.registry import ENGINES, FLAG_FAMILY
 from infra.plan.compile import compile_file
 from infra.spec.load import stack_names

@@ -70,7 +70,17 @@ def test_aiter_counts_the_heads_of_an_attention_rank() -> None:
     on_amd = PlanEdit(host="unified-0", field="accelerator", value="mi355x")
     assert "aiter-heads" not in rules_of("sglang-dp-attention", on_amd)
     alone = flag("unified-0/0", "--enable-dp-attention", None)
-    assert "aiter-heads" in rules_of("sglang-dp-attention", on_amd, alone)
+    assert "aiter-heads" in rules_of("sglang-dp-attention@0.5.9", on_amd, alone)
+    # 0.5.11 and later take 4 and 8 heads, too
+    assert "aiter-heads" not in rules_of("sglang-dp-attention@0.5.16", on_amd, alone)
+
+
+def test_the_plugin_chooses_its_attention_itself() -> None:
+    named = flag("unified-0/0", "--attention-backend", "ROCM_AITER_MLA")
+    on_nvidia = PlanEdit(host="*", field="accelerator", value="h200")
+    found = rules_of("a3-dp4tp4", named, on_nvidia)
+    assert "engine-vendor" in found
+    assert not {"attention-accelerator", "attention-model", "attention-settings"} & found.keys()
 
 
 def test_a_stack_names_the_cache_beside_an_engine() -> None:

@@ -68,7 +68,10 @@ def test_what_holds_on_the_new_release_alone_is_seen_on_the_commands_as_they_are
     on_prefill = "roles.prefill.flags.additional-config={recompute_scheduler_enable: true}"
     plain = upgraded("a3-2p1d", "0.22.1rc1", "0.26.0rc1")
     upgrade = upgraded("a3-2p1d", "0.22.1rc1", "0.26.0rc1", on_prefill)
-    assert ("recompute-on-prefill", "ignored by 0.23.0 and later") in upgrade.rules_started
+    assert (
+        "recompute-on-prefill",
+        "ignored: vllm-ascend 0.23.0 and later",
+    ) in upgrade.rules_started
     assert "recompute-on-prefill" in {problem.rule for problem in upgrade.unchanged}
     assert "recipe-release" in {problem.rule for problem in plain.appearing}
     assert ("prefill", "vllm-ascend-a3-pd-prefill", None) in plain.recipes
@@ -81,6 +84,7 @@ def test_going_back_turns_everything_round() -> None:
     assert "draft-checkpoint" in {problem.rule for problem in there.vanishing}
     assert {p.rule for p in back.appearing} == {p.rule for p in there.vanishing}
     assert back.rules_ceased == there.rules_started
+    assert ("draft-checkpoint", "no Eagle3 for Kimi: vllm before 0.18.0") in there.rules_ceased
 
 
 def test_a_finding_that_differs_in_the_version_alone_neither_appears_nor_vanishes() -> None:

@@ -11,7 +11,7 @@ from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.spec.load import PROJECT
 from tests.fab_process import FAB, run_fab
 
-__all__ = ["FAB", "need_lab", "run"]
+__all__ = ["FAB", "begin", "need_lab", "run"]
 
 
 def run(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
@@ -26,6 +26,23 @@ def run(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[st
         text=True,
         check=False,
         timeout=timeout_s,
+    )
+
+
+def begin(*words: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    """One command that is not awaited, in the project's folder, with a pipe behind its standard error.
+
+    Args:
+        words: of the command line.
+        stdout: where its data goes, as `subprocess` names it.
+    """
+    return subprocess.Popen(
+        words,
+        cwd=PROJECT,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 

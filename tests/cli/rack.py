@@ -15,8 +15,7 @@ import pytest
 
 from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import Lab
-from infra.spec.load import PROJECT
-from tests.cli.commands import FAB, need_lab, run
+from tests.cli.commands import FAB, begin, need_lab, run
 
 STACK = "a2-2n-dp4tp4"
 HOSTS = ("unified-0", "unified-1")
@@ -37,14 +36,7 @@ class Rack:
         return run(*self.words(*words))
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.words(*words),
-            cwd=PROJECT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return begin(*self.words(*words))
 
     def ssh(self, host: str, command: str) -> str:
         return run("ssh", "-n", "-F", self.ssh_config, host, command).stdout

@@ -9,7 +9,7 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.spec.load import stack_names
-from infra.tasks.given_words import pairs_as_one_word
+from infra.tasks.command_words import pairs_as_one_word
 from tests.cli.commands import FAB, run
 
 

@@ -127,6 +127,7 @@ def test_logs_of_both_hosts_are_merged_by_time(kept: Kept, talk: str) -> None:
     assert f"{FIRST}/0" not in alone.stdout
 
 
+@pytest.mark.fault
 def test_following_goes_on_after_a_cut_and_loses_and_repeats_nothing(kept: Kept, talk: str) -> None:
     following = kept.start("logs", "--follow", "--lines", "1", stack=talk)
     assert wait_until(lambda: "--follow" in kept.ssh(SECOND, "pgrep -a journalctl"))
@@ -158,6 +159,7 @@ def test_watching_appends_only_what_has_changed(kept: Kept) -> None:
     assert "\033" not in shown
 
 
+@pytest.mark.fault
 def test_a_host_that_is_down_hides_nothing_of_the_others(
     kept: Kept, talk: str, tmp_path: Path
 ) -> None:
@@ -194,6 +196,7 @@ def test_a_host_that_is_down_hides_nothing_of_the_others(
     assert f"{STACK}/{FIRST}/host/kernel.log" in names
 
 
+@pytest.mark.fault
 def test_a_host_that_is_down_is_judged_beside_the_others(kept: Kept) -> None:
     with second_is_down(kept):
         running = {
@@ -248,6 +251,7 @@ def test_nothing_is_bundled_of_a_stack_that_nobody_knows(kept: Kept, tmp_path: P
     ],
     ids=["client", "container", "unit"],
 )
+@pytest.mark.fault
 def test_whatever_is_killed_nothing_of_the_container_runs_on(kept: Kept, kill: str) -> None:
     assert kept.fab("up").returncode == 0
     inspected = kept.ssh(FIRST, f"sudo docker inspect -f '{{{{.State.Pid}}}}' {CONTAINER}")

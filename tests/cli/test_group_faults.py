@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +17,7 @@ import pytest
 
 from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import Lab
-from infra.spec.load import PROJECT
-from tests.cli.commands import FAB, need_lab, run
+from tests.cli.commands import FAB, begin, need_lab, run
 from tests.naming import in_time, until_named
 
 # Faults of hosts take the seconds that watchers wait before they believe them.
@@ -27,10 +28,17 @@ GROUP = "unified/0"
 HOSTS = ("unified-0", "unified-1")
 WATCH = f"moe-{STACK}-watch"
 CONFIG = f"/etc/moe-infra/{STACK}/watch/groups.json"
-# Believed sooner than in production, for the tests' time; long enough for a machine that does other things.
-HASTE = {"lost_s": 4.0, "max_restarts": 20}
+FACTS = "/var/lib/moe-rehearsal/host.json"
+# Believed sooner than in production, for the tests' time; long enough for a machine that does other things. A row of
+# restarts is forgotten soon, so that no test waits longer for the faults of those before it.
+HASTE = {"lost_s": 4.0, "max_restarts": 20, "stable_s": 1.0}
+# Longer than any of these tests looks at ranks that load.
+LOAD_S = 600.0
 PATIENCE = {"first_s": 60.0, "silent_s": 60.0, "stuck_s": 4.0}
 LIMIT_S = 60.0
+# As long a host may be silent before SSH believes it.
+CONNECT_S = 10.0
+REPLACES = f"`fab replace-host {HOSTS[1]} NEW --stack {STACK} "
 
 
 @dataclass(frozen=True)
@@ -46,18 +54,36 @@ class Site:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start `fab` with the stack and inventory."""
-        return subprocess.Popen(
-            self.words(*words),
-            cwd=PROJECT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return begin(*self.words(*words), stdout=subprocess.PIPE)
 
     def fab(self, *words: str) -> tuple[int, str, str]:
         done = run(*self.words(*words), timeout_s=LIMIT_S)
         return done.returncode, done.stdout, done.stderr
+
+    def status_says(self, code: int, *words: str) -> str:
+        """An operator types `fab status` now: how it leaves, and what it names; what it says last."""
+        left, _, err = self.fab("status")
+        assert left == code, err
+        assert not [word for word in words if word not in err], err
+        return err.splitlines()[-1]
+
+    @contextmanager
+    def slow_loads(self) -> Iterator[None]:
+        """Engines that are started now load for longer than anybody looks; in the end one of them dies of it."""
+        before = [self.lab.read_file(host, FACTS) for host in HOSTS]
+        for host, text in zip(HOSTS, before, strict=True):
+            slow = {**json.loads(text), "load_seconds": LOAD_S}
+            self.lab.write_file(host, FACTS, json.dumps(slow).encode())
+        try:
+            yield
+        finally:
+            for host, text in zip(HOSTS, before, strict=True):
+                self.lab.write_file(host, FACTS, text)
+            self.until(lambda: self.is_running(HOSTS[1]))
+            self.kill_rank()
+
+    def kill_rank(self) -> None:
+        self.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main moe-{STACK}-engine@0")
 
     def status(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self.fab("status", "--json")[1])
@@ -145,12 +171,16 @@ def serving(site: Site) -> Site:
 
 
 def test_a_rank_that_is_killed_is_named_and_its_evidence_kept(serving: Site) -> None:
-    before = serving.record()
-    serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main moe-{STACK}-engine@0")
-    serving.names("unified-1: unified-1/0 was ended by signal 9", before)
-    row = serving.serves_again(before["epoch"])
-    assert row["why"] == "unified-1: unified-1/0 was ended by signal 9"
-    assert row["restarts"] == before["restarts"] + 1
+    before, why = serving.record(), "unified-1: unified-1/0 was ended by signal 9"
+    with serving.slow_loads():
+        serving.kill_rank()
+        serving.names(why, before)
+        serving.until(lambda: serving.record()["epoch"] > before["epoch"])
+        serving.status_says(5, f"restarted once; the last time: {why}.", "nothing to type.")
+    row = serving.serves_again(before["epoch"] + 1)
+    assert row["why"] == why
+    assert row["restarts"] == before["restarts"] + 2
+    serving.status_says(0, why)
     folder = f"/var/lib/moe-infra/evidence/{STACK}/unified-0-{before['epoch']}"
     for host in HOSTS:
         facts = json.loads(serving.lab.read_file(host, f"{folder}/facts.json"))
@@ -178,6 +208,7 @@ def test_a_frozen_rank_is_noticed_by_requests_that_make_no_token(serving: Site) 
     serving.names("rank 2 runs requests and has made no token for 4 s", before, PATIENCE["stuck_s"])
     row = serving.serves_again(before["epoch"])
     assert "rank 2 runs requests and has made no token for 4 s" in row["why"]
+    serving.status_says(0, f"the last time: {row['why']}.")
     thread.join(30)
 
 
@@ -194,6 +225,10 @@ def test_a_host_that_is_cut_off_stops_its_ranks_and_joins_the_next_epoch(serving
             lambda: json.loads(serving.sh(HOSTS[0], view))["waits_for"] == ["unified-1 is silent"]
         )
         assert serving.record()["epoch"] == before["epoch"]  # nobody starts half a group
+        silent = (
+            f"restarts ({HOSTS[1]}: silent for more than 4 s); it waits for {HOSTS[1]} is silent."
+        )
+        serving.status_says(4, silent, "by itself as soon as unified-1 can be heard", REPLACES)
     finally:
         serving.lab.heal(HOSTS[1])
     row = serving.serves_again(before["epoch"])
@@ -207,6 +242,10 @@ def test_a_frozen_host_is_waited_for_and_joins_the_next_epoch(serving: Site) -> 
     try:
         serving.names("unified-1: silent for more than 4 s", before, HASTE["lost_s"])
         serving.until(lambda: serving.record()["phase"] == "stop")
+        with in_time(CONNECT_S):
+            serving.status_says(
+                4, "Out of reach: unified-1: ", "silent for more than 4 s", REPLACES
+            )
     finally:
         serving.lab.thaw(HOSTS[1])
     row = serving.serves_again(before["epoch"])
@@ -219,7 +258,15 @@ def test_a_host_that_was_rebooted_takes_part_again_without_anybody(
 ) -> None:
     before = serving.record()
     boots = next(one.boots for one in serving.lab.status() if one.name == host)
-    serving.lab.reset(host)
+    serving.lab.power_off(host)
+    with in_time(CONNECT_S):
+        after = serving.status_says(4, f"Out of reach: {host}: ", f"`fab replace-host {host} NEW ")
+    assert after.startswith(f"Next: fab status --stack {STACK}")
+    with in_time(CONNECT_S):
+        code, _, err = serving.fab("up")
+    assert code == 4, err
+    assert f"{host}: " in err
+    serving.lab.start(host)
     serving.lab.wait_reboot(host, boots, LIMIT_S)
     serving.names(host, before, HASTE["lost_s"])
     row = serving.serves_again(before["epoch"])
@@ -231,6 +278,7 @@ def test_a_host_that_was_rebooted_takes_part_again_without_anybody(
 def test_a_watcher_that_is_killed_comes_back_and_no_rank_is_touched(
     serving: Site, host: str
 ) -> None:
+    serving.until(lambda: not serving.record()["attempts"])  # nothing is about to be forgotten
     before = serving.record()
     show = f"systemctl show -p InvocationID moe-{STACK}-engine@0"
     units = [serving.sh(one, show) for one in HOSTS]
@@ -247,13 +295,13 @@ def test_a_watcher_that_is_killed_comes_back_and_no_rank_is_touched(
 def test_a_group_that_fails_again_and_again_is_given_up_until_it_is_asked_for(
     serving: Site,
 ) -> None:
-    serving.set_limits(max_restarts=2)
+    serving.set_limits(max_restarts=2, stable_s=600.0)
     try:
         assert serving.fab("restart")[0] == 0
         for _ in range(3):
             epoch = serving.record()["epoch"]
             serving.until(lambda: serving.is_running(HOSTS[1]))
-            serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main moe-{STACK}-engine@0")
+            serving.kill_rank()
             serving.until(
                 lambda e=epoch: (
                     serving.record()["phase"] == "failed"  # type: ignore[misc]
@@ -268,9 +316,14 @@ def test_a_group_that_fails_again_and_again_is_given_up_until_it_is_asked_for(
         assert [row["state"] for row in document["processes"]] == ["failed", "failed"]
         assert document["groups"][0]["why"].startswith("given up after 2 restarts in a row; ")
         assert "unified-1/0 was ended by signal 9" in document["groups"][0]["why"]
-        time.sleep(2)
+        after = serving.status_says(5, "Nobody starts it again but you: `fab logs ")
         assert serving.record()["phase"] == "failed"
-        assert serving.fab("restart")[0] == 0
+        # the command that is printed is the way out
+        said, command = after.split(": ", 1)
+        assert said == "Next"
+        assert command.endswith("--role unified --replica 0")
+        done = run(FAB, *shlex.split(command)[1:], timeout_s=LIMIT_S)
+        assert done.returncode == 0, done.stderr
         assert serving.status()["ok"]
     finally:
         serving.set_limits()
@@ -301,9 +354,82 @@ def test_a_rank_that_somebody_starts_by_hand_ends_the_epoch(serving: Site) -> No
     assert row["why"].startswith("unified-1: unified-1/0 ")
 
 
+def test_a_disk_that_is_full_keeps_ranks_from_being_started_and_not_from_being_stopped(
+    serving: Site,
+) -> None:
+    before, folder = serving.record(), f"/var/lib/moe-infra/groups/{STACK}"
+    copies = f"rm -rf /root/kept && cp -a {folder} /root/kept"
+    for host in HOSTS:
+        serving.sh(host, f"{copies} && mount -t tmpfs -o size=16k tmpfs {folder}")
+        serving.sh(host, f"cp -a /root/kept/. {folder}; cat /dev/zero > {folder}/full")
+    try:
+        serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main moe-{STACK}-engine@0")
+        view = f"cat /run/moe-infra/groups/{STACK}/*.json"
+        ended = "unified-1/0 was ended by signal 9"
+        full = "/var/lib/moe-infra/groups cannot be written: No space left on device"
+        waits = [f"{HOSTS[0]}: {full}", f"{HOSTS[1]}: {ended}; {full}"]
+        serving.until(lambda: json.loads(serving.sh(HOSTS[0], view)).get("waits_for") == waits)
+        assert not any(serving.is_running(host) for host in HOSTS)
+        assert waits[0] in serving.fab("status")[2]
+        for host in HOSTS:
+            serving.sh(host, f"rm {folder}/full")
+        row = serving.serves_again(before["epoch"])
+        assert row["why"] == f"{HOSTS[1]}: {ended}"
+    finally:
+        for host in HOSTS:
+            serving.sh(host, f"systemctl stop {WATCH}; rm -f {folder}/full; {copies}")
+            serving.sh(host, f"umount {folder} && cp -a /root/kept/. {folder}")
+            serving.sh(host, f"systemctl start {WATCH}")
+
+
+def test_a_unit_that_systemd_does_not_start_is_named_until_it_does(serving: Site) -> None:
+    before, unit = serving.record(), f"moe-{STACK}-engine@0.service"
+    serving.sh(HOSTS[1], f"systemctl mask --runtime {unit}")
+    try:
+        serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main {unit}")
+        said = f"{HOSTS[1]}: systemctl start: Failed to start {unit}: Unit {unit} is masked."
+        serving.until(lambda: serving.record()["why"] == said, 20.0)
+    finally:
+        serving.sh(HOSTS[1], f"systemctl unmask --runtime {unit}")
+    assert serving.serves_again(before["epoch"])["why"] == said
+
+
+@pytest.mark.parametrize("left_alone", ["disable --now", "stop"])
+def test_up_hands_over_anew_what_ended_while_its_watchers_were_off(
+    serving: Site, left_alone: str
+) -> None:
+    for host in HOSTS:
+        serving.lab.write_file(host, CONFIG, serving.installed[host])
+        serving.sh(host, f"systemctl {left_alone} {WATCH}")
+    serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main moe-{STACK}-engine@0")
+    serving.until(lambda: not serving.is_running(HOSTS[1]))
+    code, _, err = serving.fab("restart")
+    assert code == 3, err
+    before = serving.record()
+    code, _, err = serving.fab("up")
+    assert code == 0, err
+    time.sleep(1)  # ten times as long as watchers take to act on what they remember
+    after = serving.record()
+    assert (after["phase"], after["epoch"], after["why"]) == ("run", before["epoch"] + 1, "")
+    assert all(serving.is_running(host) for host in HOSTS)
+
+
 def test_what_is_taken_back_is_not_started_by_anybody(serving: Site) -> None:
     for host in HOSTS:
         serving.lab.write_file(host, CONFIG, serving.installed[host])
+    serving.sh(HOSTS[1], f"systemctl disable --now {WATCH}")
+    with in_time():
+        code, out, err = serving.fab("verify")
+    assert code == 6, err
+    assert "unified-1: unified/0: nobody would start it again" in out
+    after = serving.status_says(5, "unified-1: Nobody watches the ranks there")
+    left = json.loads(serving.fab("status", "--json")[1])
+    assert [process["ready"] for process in left["processes"]] == [True, True]
+    assert [(error["where"], left["ok"]) for error in left["errors"]] == [("unified-1", False)]
+    assert after.startswith("Next: fab up ")
+    done = run(FAB, *shlex.split(after)[2:], timeout_s=LIMIT_S)
+    assert done.returncode == 0, done.stderr
+    serving.status_says(0)
     code, _, err = serving.fab("down")
     assert code == 0, err
     left = "ls -d /etc/moe-infra /var/lib/moe-infra/groups /run/moe-infra/groups 2>/dev/null"

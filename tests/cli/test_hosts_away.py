@@ -16,7 +16,7 @@ from tests.remote.conftest import run_sshd
 from tests.remote.loopback_sshd import free_port
 
 # A real sshd, whose agent takes a folder for its host; each test is one or two commands.
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.fault]
 
 STACK = "a2-2n-dp4tp4"
 UP, AWAY = "unified-0", "unified-1"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, cycle
 
 import pytest
@@ -76,6 +77,12 @@ def starts(rack: Rack) -> list[str]:
     return [rack.ssh(host, f"systemctl show -p InvocationID --value {ENGINE}") for host in HOSTS]
 
 
+def journal(rack: Rack, host: str) -> str:
+    """What the watcher and the engine of a host have said last, and systemd of them."""
+    units = f"-u moe-{STACK}-watch -u {ENGINE}"
+    return rack.ssh(host, f"sudo journalctl -o short-precise --no-pager -n 60 {units}")
+
+
 @pytest.mark.parametrize("how", ENDS)
 def test_up_that_ends_in_any_phase_goes_on_and_down_leaves_what_it_found(
     rack: Rack, how: str
@@ -111,7 +118,7 @@ def test_up_that_ends_in_any_phase_goes_on_and_down_leaves_what_it_found(
     done = rack.fab("up", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ok"] is True
-    assert starts(rack) == before
+    assert starts(rack) == before, "\n".join([done.stderr, *map(partial(journal, rack), HOSTS)])
     down = rack.begin("down")
     until_said(down, "stopping unified")
     signals = next(ways)

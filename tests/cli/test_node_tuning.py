@@ -15,19 +15,19 @@ from infra.catalog.load import Catalog
 from infra.launch.host_tuning import TuningMode, TuningOrder, tune
 from infra.launch.rendered.host import OneHost
 from infra.plan.compile import compile_stack
-from infra.provision.cluster_tuning import tuning_objects
+from infra.provision.cluster.tuning import tuning_objects
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.starting import start_lab
 from infra.remote.agent_call import call_agent
 from infra.remote.connecting import SshOptions
-from infra.remote.host import open_host
 from infra.render.host_state import node_state
 from infra.render.wanted_tuning import Tuning
 from infra.spec.load import load_stack
 from tests.agent.cluster_certificate import make_certificate
 from tests.cli.commands import need_lab
-from tests.cli.test_every_tuning_item import rich_host
+from tests.cli.tuning_flavours import grace
 from tests.remote.lab_inventory import lab_host
+from tests.remote.opened import open_host
 from tests.render.pods import CLUSTER
 
 # Two hosts with systemd, one tuned by a pod and one over SSH.
@@ -144,8 +144,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     told = json.loads(data["tuning.json"])
     quick = json.dumps({**told, "every_s": 0.5})  # the only word that is not the object's own
     boxes = (
-        replace(rich_host(), name=NODE),
-        replace(rich_host(), name=HOST, address="192.0.2.2"),
+        replace(grace().host, name=NODE),
+        replace(grace().host, name=HOST, address="192.0.2.5"),
     )
     certificate, with_key = make_certificate()
     with start_lab(tmp_path_factory.mktemp("lab") / "l", boxes) as lab:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 
-from tests.cli.commands import FAB, need_lab, run
+from tests.cli.commands import FAB, begin, need_lab, run
+from tests.cli.rack import end, until, until_said
 from tests.naming import in_time, until_named
 
 # Real sshd, systemd and routers on one simulated host: each call takes about a second.
@@ -19,6 +22,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 STACK = "vllm-shared-1p1d"
 HOST = "host-0"
 ROUTER = f"moe-{STACK}-router@0"
+# The agent's lease: as long a machine that has vanished keeps others away.
+LEASE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -28,8 +33,19 @@ class Kept:
     inventory: str
     ssh_config: str
 
+    def words(self, *words: str, stack: str = STACK) -> list[str]:
+        return [FAB, words[0], "--stack", stack, "--inventory", self.inventory, *words[1:]]
+
     def fab(self, *words: str, stack: str = STACK) -> subprocess.CompletedProcess[str]:
-        return run(FAB, words[0], "--stack", stack, "--inventory", self.inventory, *words[1:])
+        return run(*self.words(*words, stack=stack))
+
+    def fab_elsewhere(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The same, typed on a machine of another name: whether our processes live cannot be told from there."""
+        script = 'hostname elsewhere; exec "$0" "$@"'
+        return run("unshare", "--uts", "sh", "-c", script, *self.words(*words))
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        return begin(*self.words(*words))
 
     def ssh(self, command: str) -> str:
         done = run("ssh", "-n", "-F", self.ssh_config, HOST, command)
@@ -94,6 +110,8 @@ def test_status_and_logs_of_what_runs(up: Kept) -> None:
     grepped = up.fab("logs", "--grep", "startup complete")
     assert len(grepped.stdout.splitlines()) >= 2
     assert up.fab("logs", "--rank", "nobody/0").returncode == 2
+    moment = up.fab("logs", "--since", "nonsense")
+    assert (moment.returncode, "--since: 'nonsense' is no moment" in moment.stderr) == (2, True)
 
 
 def test_verify_passes_then_notices_a_changed_file(up: Kept) -> None:
@@ -145,17 +163,34 @@ def through_router(kept: Kept) -> int:
     return tokens
 
 
+@contextmanager
+def other_router(kept: Kept, script: str) -> Iterator[None]:
+    """A host whose router's program is another one; the right one is `/root/kept` meanwhile."""
+    program = kept.ssh("ls /opt/moe-infra/routers/vllm-router-*/bin/vllm-router").strip()
+    write = f"printf '#!/bin/sh\n%s\n' '{script}' | sudo tee {program}"
+    kept.ssh(f"sudo cp -p {program} /root/kept && {write}")
+    try:
+        yield
+    finally:
+        kept.ssh(f"sudo cp -p /root/kept {program}; sudo rm /root/kept")
+
+
 @pytest.mark.fault
 def test_a_killed_router_is_started_again_named_and_passes_requests_on(up: Kept) -> None:
     before = json.loads(up.fab("status", "--json").stdout)
-    up.ssh(f"sudo systemctl kill -s KILL {ROUTER}")
     named = "router/0: restarted once; the last time it was ended by signal 9."
-    until_named(lambda: up.fab("status").stderr, named)
+    with other_router(up, "exec sleep 600"):
+        up.ssh(f"sudo systemctl kill -s KILL {ROUTER}")
+        until_named(lambda: up.fab("status").stderr, named)
+        while_down = statuses(up, 5)
+    assert f"{named} it does not answer." in while_down.stderr
+    assert "started again by itself: nothing to type." in while_down.stderr
+    up.ssh(f"sudo systemctl kill -s KILL {ROUTER}")
     statuses(up, 0)
     assert through_router(up) == 4
     after = json.loads(up.fab("status", "--json").stdout)
     assert after["processes"] == before["processes"]  # no rank is touched
-    assert (before["router"]["restarts"], after["router"]["restarts"]) == (0, 1)
+    assert (before["router"]["restarts"], after["router"]["restarts"]) == (0, 2)
 
 
 @pytest.mark.fault
@@ -173,9 +208,7 @@ def test_a_router_that_hangs_is_named_at_once_and_ended_by_its_watcher(up: Kept)
 
 @pytest.mark.fault
 def test_a_router_that_dies_again_and_again_is_given_up_and_up_starts_it_anew(up: Kept) -> None:
-    program = up.ssh("ls /opt/moe-infra/routers/vllm-router-*/bin/vllm-router").strip()
-    up.ssh(f"sudo cp -p {program} /root/kept && printf '#!/bin/sh\nexit 3\n' | sudo tee {program}")
-    try:
+    with other_router(up, "exit 3"):
         up.ssh(f"sudo systemctl kill -s KILL {ROUTER}")
         deadline = time.monotonic() + 40
         while up.ssh(f"systemctl is-active {ROUTER}").strip() != "failed":
@@ -184,18 +217,68 @@ def test_a_router_that_dies_again_and_again_is_given_up_and_up_starts_it_anew(up
             given_up = up.fab("status")
         with in_time():
             refused = up.fab("up")
-    finally:
-        up.ssh(f"sudo cp -p /root/kept {program}; sudo rm /root/kept")
+        # systemd is about to start it once more by itself
+        up.ssh(f"sudo systemctl stop {ROUTER}")
     assert given_up.returncode == 5
     row = next(line for line in given_up.stdout.splitlines() if line.startswith("router/0"))
     assert row.split()[2:4] == ["failed", "no"]
     said = "router/0: given up: it ends again and again; the last time it ended with exit code 3. "
     assert f"{said}`fab up` starts it again." in given_up.stderr
+    assert given_up.stderr.splitlines()[-1].startswith(f"Next: fab up --stack {STACK}")
     assert refused.returncode == 5
     assert "router/0: It ended with exit code 3" in refused.stderr
+    assert f"`fab up --stack {STACK}` starts it anew" in refused.stderr
     mended = up.fab("up")
     assert mended.returncode == 0, mended.stderr
     assert "router/0:" not in up.fab("status").stderr
+
+
+def starts(kept: Kept) -> str:
+    """systemd's id of each engine's start."""
+    units = " ".join(f"moe-{STACK}-engine@{index}" for index in (0, 1))
+    return kept.ssh(f"systemctl show -p InvocationID --value {units}")
+
+
+@pytest.mark.fault
+def test_up_that_ends_or_freezes_while_the_router_starts_is_gone_on_with_from_anywhere(
+    up: Kept,
+) -> None:
+    """An operator's machine that vanishes looks to hosts like one that is frozen: nobody hangs up."""
+    before = starts(up)
+    with other_router(up, 'while [ -e /root/gate ]; do sleep 0.1; done; exec /root/kept "$@"'):
+        up.ssh(f"sudo touch /root/gate; sudo systemctl stop {ROUTER}")
+        started = up.begin("up")
+        until_said(started, "ranks has generated")
+        until(lambda: up.ssh(f"systemctl is-active {ROUTER}").strip() == "active")
+        ended = end(started, signal.SIGINT)
+        assert ended.code == 130
+        assert f"`fab up --stack {STACK}" in ended.said
+        told = up.fab("status")
+        assert told.returncode == 5
+        assert "Not ready: router/0." in told.stderr
+        gone = up.begin("up")
+        until_said(gone, "ranks has generated")
+        gone.send_signal(signal.SIGSTOP)
+        try:
+            frozen = time.monotonic()
+            with in_time():
+                refused = up.fab_elsewhere("up")
+            assert refused.returncode == 3
+            assert f"holds stack {STACK} with `fab up` since 20" in refused.stderr
+            assert "20 s after its owner has died anybody may go on" in refused.stderr
+            time.sleep(max(frozen + LEASE_S - time.monotonic(), 0.0))
+            up.ssh("sudo rm /root/gate")
+            # what the agent was doing for the one that froze has renewed its lease for some seconds
+            while (done := up.fab_elsewhere("up")).returncode == 3:
+                assert time.monotonic() < frozen + 2 * LEASE_S, done.stderr
+            assert done.returncode == 0, done.stderr
+        finally:
+            gone.send_signal(signal.SIGCONT)
+        _, said = gone.communicate(timeout=30)
+    assert gone.returncode == 4
+    assert "The lease was lost" in said
+    assert starts(up) == before
+    assert through_router(up) == 4
 
 
 def test_another_release_is_not_written_over_a_running_one(up: Kept) -> None:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ import yaml
 from infra.rehearsal.standins import LIBRARY
 from infra.render.host_paths import ENGINE_ENVIRONMENTS
 from infra.spec.load import PROJECT
-from tests.cli.commands import FAB, need_lab, run
+from tests.cli.kept_hosts import FACTS, Kept, kept_rehearsal
 from tests.naming import in_time
 
 # Real sshd and systemd on two simulated hosts; each test is one or two calls of a second or three.
@@ -34,84 +32,25 @@ RACK_SETS = (
     "roles.decode.data_parallel=8", "--set", "defaults.max_model_len=32768",
 )  # fmt: skip
 DRIVER_FILE = "/usr/local/Ascend/driver/version.info"
-FACTS = "/var/lib/moe-rehearsal/host.json"
 TABLE = "sudo nft add table inet t; sudo nft 'add chain inet t i { type filter hook input priority 0; }'; "
 FAST_CLOCK = "printf '#!/bin/sh\\necho $(($(/usr/bin/date +%%s)+30)).5\\n'"
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A kept rehearsal: tuned hosts with nothing started."""
-
-    stack: str
-    sets: tuple[str, ...]
-    inventory: str
-    ssh_config: str
-
-    def fab(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return run(
-            FAB, words[0], "--stack", self.stack, *self.sets, "--inventory", self.inventory, *words[1:]
-        )  # fmt: skip
-
-    def ssh(self, host: str, command: str) -> str:
-        done = run("ssh", "-n", "-F", self.ssh_config, host, command)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def blocking(self, *words: str) -> list[dict[str, str]]:
-        """The findings that block, of a preflight that leaves with 3."""
-        with in_time():
-            done = self.fab("preflight", "--json", *words)
-        assert done.returncode == 3, done.stdout + done.stderr
-        document = json.loads(done.stdout)
-        assert list(document) == ["schema_version", "stack", "ok", "findings"]
-        assert (document["stack"], document["ok"]) == (self.stack, False)
-        severities = [finding["severity"] for finding in document["findings"]]
-        assert severities == sorted(severities, key=["block", "warn", "pass"].index)
-        return [finding for finding in document["findings"] if finding["severity"] == "block"]
-
-    def told(self, host: str, *words: str) -> dict[str, tuple[str, str]]:
-        """What a preflight finds at one host besides what passes: the worst severity and all that is said, by check."""
-        with in_time():
-            done = self.fab("preflight", "--json", *words)
-        found: dict[str, tuple[str, str]] = {}
-        for one in json.loads(done.stdout)["findings"]:
-            if one["host"] == host and one["severity"] != "pass":
-                worst, said = found.get(one["check"], (one["severity"], ""))
-                found[one["check"]] = (
-                    worst,
-                    f"{said}; {one['observed']}" if said else one["observed"],
-                )
-        return found
-
-    @contextmanager
-    def changed(self, host: str, change: str, undo: str) -> Iterator[None]:
-        """A host with a fault."""
-        self.ssh(host, change)
-        try:
-            yield
-        finally:
-            self.ssh(host, undo)
-
-    def refused_up(self, *words: str) -> str:
-        """What `up` says when it refuses with 3; nothing of the stack is on any host then."""
-        with in_time():
-            done = self.fab("up", *words)
-        assert done.returncode == 3, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        for host in ("unified-0", "unified-1"):
-            assert self.ssh(host, f"ls -d /etc/moe-infra/{self.stack} 2>/dev/null; true") == ""
-        return done.stderr
-
-
-@contextmanager
-def kept_rehearsal(stack: str, sets: tuple[str, ...]) -> Iterator[Kept]:
-    need_lab()
-    done = run(FAB, "rehearse", "--stack", stack, *sets, "--keep", "--to-step", "tune", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    yield Kept(stack, sets, document["inventory"], document["ssh_config"])
-    run(FAB, "rehearse", "--stop", document["id"])
+# Somebody who has a device open, and goes.
+THIEF = (
+    "sudo systemd-run --quiet --unit=thief sh -c 'exec 3</dev/davinci5; sleep 60 & wait' && sleep 0.3",
+    "sudo systemctl stop thief; true",  # it may have been ended meanwhile
+)
+# What is no TCP goes elsewhere: hosts still reach each other, and the kernel names that route.
+ELSEWHERE = (
+    "sudo ip route add 192.0.2.1/32 dev lo table 100; sudo ip rule add not ipproto tcp lookup 100",
+    "sudo ip rule del not ipproto tcp lookup 100; sudo ip route flush table 100",
+)
+# A daemon that removes nothing, for units and for us.
+REFUSES_RM = "#!/bin/sh\\ntest $1 != rm || { echo Error response from daemon: busy; exit 1; }\\n"
+DOCKER = "/usr/local/sbin/docker"
+NO_REMOVAL = (
+    f"printf '{REFUSES_RM}exec /usr/local/bin/docker \"$@\"\\n' | sudo install -m 755 /dev/stdin {DOCKER}",
+    f"sudo rm {DOCKER}",
+)
 
 
 @pytest.fixture(scope="module")
@@ -158,17 +97,20 @@ def test_healthy_hosts_pass_and_their_facts_are_recorded_and_go_stale(ascend: Ke
 
 def test_a_port_taken_by_somebody_else(ascend: Kept) -> None:
     start = "sudo systemd-run --quiet --unit=squatter python3 -m http.server 8088 && sleep 0.7"
-    with ascend.changed("unified-0", start, "sudo systemctl stop squatter"):
+    with ascend.changed("unified-0", start, "sudo systemctl stop squatter; true"):
         said = ascend.refused_up()
+        ascend.mend_as_said(said)
+        assert "ports-free" not in ascend.told("unified-0")
     assert all(
         w in said for w in ("unified-0:", "port 8088", "unified-0/0", "http.server", "[ports-free]")
     )
 
 
 def test_a_device_held_by_somebody_else(ascend: Kept) -> None:
-    start = "sudo systemd-run --quiet --unit=thief sh -c 'exec 3</dev/davinci5; sleep 60 & wait' && sleep 0.3"
-    with ascend.changed("unified-1", start, "sudo systemctl stop thief"):
+    with ascend.changed("unified-1", *THIEF):
         said = ascend.refused_up()
+        ascend.mend_as_said(said)
+        assert "devices-free" not in ascend.told("unified-1")
     assert all(
         w in said for w in ("unified-1:", "/dev/davinci5", "thief.service", "[devices-free]")
     )
@@ -184,7 +126,18 @@ def test_one_host_with_another_driver_version_unless_it_is_forced(ascend: Kept) 
         assert "--force driver-version" in said
         assert "no such check" in ascend.fab("up", "--force", "drivers").stderr
         forced = ascend.fab("up", "--force", "driver-version")
-        ascend.fab("down")
+        with ascend.changed("unified-1", *THIEF), ascend.changed("unified-0", *NO_REMOVAL):
+            held = ascend.fab("down")
+        down = ascend.fab("down")
+    # down looks whether containers are gone and devices free, keeps what it needs to be run again, and is
+    assert held.returncode == 4, held.stdout + held.stderr
+    assert "stopped there, but /dev/davinci5 is held by process " in held.stderr
+    assert all(word in held.stderr for word in ("thief.service", "sudo kill", "fab down"))
+    assert (
+        f"cannot remove moe-{ASCEND}-engine-0: Error response from daemon: busy" in held.stderr
+    ), held.stderr
+    assert (down.returncode, "nobody holds the 16 devices" in down.stderr) == (0, True), down.stderr
+    assert ascend.ssh("unified-0", "sudo docker ps -aq") == ""
     assert forced.returncode == 0, forced.stderr
     assert "forced by --force driver-version: unified-1" in forced.stderr
 
@@ -199,6 +152,7 @@ def test_a_clock_that_is_thirty_seconds_off(ascend: Kept) -> None:
     # how much is certain follows from how long the look took
     assert re.search(r"unified-1: its clock is at least [123]\d\S* s away", said)
     assert "[clock-spread]" in said
+    assert "ssh unified-1 sudo timedatectl set-ntp true   # then: chronyc makestep" in said
     assert [(f["host"], f["check"]) for f in found] == [("unified-1", "clock-spread")]
 
 
@@ -259,13 +213,17 @@ def test_somebody_listens_where_hccl_does(ascend: Kept) -> None:
     )
 
 
-def test_what_devices_ports_tell(ascend: Kept) -> None:
+def test_what_devices_ports_and_routes_tell(ascend: Kept) -> None:
     faults = (
         "{'gateway': {'1': '203.0.113.9'}, 'netdetect': {'2': '0.0.0.0'}, 'lossless': {'3': 3}, "
         "'spoilt': {'4': 400}, 'link_downs': {'5': 7}}"
     )
-    with ascend.changed("unified-1", set_fault(faults), set_fault("{}")):
+    with (
+        ascend.changed("unified-1", set_fault(faults), set_fault("{}")),
+        ascend.changed("unified-1", *ELSEWHERE),
+    ):
         told = ascend.told("unified-1")
+    assert told["route"] == ("block", "the route to unified-0 (192.0.2.1) leaves by lo")
     gateway = "device 1: its gateway 203.0.113.9 lies outside of its network"
     assert told["device-gateway"] == ("block", gateway)
     assert told["device-detection"][1].startswith("device 2: no detection address")
@@ -278,6 +236,8 @@ def test_one_peers_firewall(ascend: Kept) -> None:
     change = TABLE + "sudo nft add rule inet t i tcp dport 12321 drop"
     with ascend.changed("unified-0", change, "sudo nft delete table inet t"):
         (found,) = ascend.blocking()
+        assert "sudo nft list ruleset" in found["fix"]
+        assert "tcp dport 12321 drop" in ascend.ssh("unified-0", "sudo nft list ruleset")
     assert (found["host"], found["check"]) == ("unified-0", "peer-ports")
     assert all(w in found["observed"] for w in ("12321", "dp_rpc", "from unified-1", "timed out"))
 
@@ -385,6 +345,7 @@ def test_what_cards_and_gpus_tell_of_how_they_carry_and_run(rack: Kept) -> None:
         told = rack.told("decode-1", "--timeout", "1")
     observed = {check: said for check, (_, said) in told.items()}
     assert {severity for severity, _ in told.values()} == {"warn"}
+    assert observed["cgroup-driver"].startswith("docker's cgroup driver is systemd")
     assert observed["roce-priorities"].startswith("eth0 goes by pcp")
     assert observed["link-errors"] == (
         "mlx5_1 loses one bit of 1E7, eth0 dropped 12 packets of its priorities"
@@ -433,6 +394,7 @@ AWAY, BACK = (
     f"sudo mv /usr/local/bin/{before} /usr/local/bin/{after}"
     for before, after in (("docker", ".docker"), (".docker", "docker"))
 )
+# On the host that has no part in the group it gives less, or nothing.
 LIMITS = """\
 #!/bin/sh
 case "$*" in
@@ -451,8 +413,18 @@ ENVIRONMENT = (
     f" for name in python3 vllm; do sudo install {LIBRARY}/native.py ENV/bin/$name; done"
 )
 OTHER_RUNTIMES = {
-    "podman": (GIVEN, TAKEN),
-    "native": (f"{GIVEN}; {ENVIRONMENT}", f"{TAKEN}; sudo rm -r ENV"),
+    "podman": (
+        GIVEN,
+        TAKEN,
+        "s/1048576  1048576/1024  1024/",
+        "a service gets max open files 1024",
+    ),
+    "native": (
+        f"{GIVEN}; {ENVIRONMENT}",
+        f"{TAKEN}; sudo rm -r ENV",
+        r"s/^  echo .*locked.*/  echo Failed to start transient unit >\&2; exit 1/",
+        "a service with our limits does not start: Failed to start transient unit",
+    ),
 }
 
 
@@ -460,13 +432,19 @@ OTHER_RUNTIMES = {
 def test_a_group_adds_up_in_whatever_its_engines_run(rack: Kept, runtime: str) -> None:
     stack = yaml.safe_load((PROJECT / "stacks" / f"{RACK}.yaml").read_text())
     environment = f"{ENGINE_ENVIRONMENTS}/{stack['engine']['name']}-{stack['engine']['version']}"
-    change, undo = (text.replace("ENV", environment) for text in OTHER_RUNTIMES[runtime])
+    change, undo, less, said = (
+        text.replace("ENV", environment) for text in OTHER_RUNTIMES[runtime]
+    )
     with ExitStack() as undone:
         for host in ("prefill-0", "decode-0", "decode-1"):
             undone.enter_context(rack.changed(host, change, undo))
+        rack.ssh("prefill-0", f"sudo sed -i '{less}' {FILE}")
         done = rack.fab("preflight", "--timeout", "1", "--set", f"runtime={runtime}")
     assert "decode-0: group decode/0 adds up " in done.stderr, done.stdout + done.stderr
     assert "[group-collective]" not in done.stdout
+    (limits,) = (line for line in done.stdout.splitlines() if "service-limits" in line)
+    assert "prefill-0" in limits
+    assert said in done.stdout
     assert left_of_groups(rack, "decode-0", "decode-1") == {""}
     Path(rack.inventory).with_name("inventory.facts.yml").unlink()
 

@@ -105,13 +105,19 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(rack: Rack, full: str
             done = rack.fab("up")
         assert done.returncode == 4, done.stderr
         assert all(word in done.stderr for word in (host, full, "No space left on device"))
+        look = f"df -h {full}"  # a folder that is there
+        assert look in done.stderr
+        assert "run the command again" in done.stderr
+        assert rack.ssh(host, look).endswith(f" {full}\n")
         assert "Traceback" not in done.stderr
         assert rack.ssh(host, f"sudo find {full} /etc/moe-infra -type f") == ""
         assert rack.ssh(host, f"ls /etc/systemd/system | grep moe-{STACK}") == ""
         assert rack.fab("down").returncode == 0
+        assert rack.ssh(HOSTS[0], "ls -d /etc/moe-infra") == ""
     finally:
         rack.ssh(host, f"sudo umount {full}; sudo rmdir --ignore-fail-on-non-empty {full}")
-    assert rack.ssh(HOSTS[0], "ls -d /etc/moe-infra") == ""
+    again = rack.fab("up")  # there is space now
+    assert again.returncode == 0, again.stderr
 
 
 @pytest.mark.fault

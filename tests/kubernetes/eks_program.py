@@ -11,11 +11,11 @@ from infra.catalog.eks import read_eks_parts
 from infra.catalog.load import Catalog
 from infra.provision.account import Demand, read_account, read_values
 from infra.provision.aws_eks import late_texts
-from infra.provision.eks_config import read_eks, read_eks_values
-from infra.provision.eks_pods import pod_facts, weights_volume
+from infra.provision.cluster.workload import ClusterApi, Workload, judged_plan, workload_content
+from infra.provision.eks.config import read_eks, read_eks_values
+from infra.provision.eks.pods import pod_facts, weights_volume
 from infra.provision.naming import Tags
 from infra.provision.weight_store import choose_store
-from infra.provision.workload import ClusterApi, Workload, judged_plan, workload_content
 from infra.rehearsal.cluster.control_plane import CONTEXT
 from infra.spec.load import load_stack
 

@@ -48,6 +48,10 @@ class FakeUnit:
     log: list[str] = field(default_factory=list)
     started_at: float | None = None
 
+    @property
+    def is_engine(self) -> bool:
+        return self.process.kind == "engine"
+
     def row(self, name: str, log_lines: int) -> dict[str, object]:
         return {
             "unit": name,
@@ -80,6 +84,7 @@ class ScriptedFleet:
         self.listeners: dict[str, list[dict[str, object]]] = {}
         self.wrong_items: dict[tuple[str, str], tuple[str, str]] = {}
         self.files: dict[str, dict[str, str]] = {host.name: {} for host in plan.hosts}
+        self.foreign_units: dict[tuple[str, str], Mapping[str, object]] = {}
         self.other_records: dict[str, dict[str, str]] = {}
         self.unfinished: dict[str, str] = {}
         self.kept: dict[str, dict[str, Mapping[str, object]]] = {}
@@ -96,6 +101,10 @@ class ScriptedFleet:
         self.image_ids = ["sha256:1"]
         self.live: dict[str, Mapping[str, object]] = {}
         self.watched: set[str] = set()
+        # By host what its watcher remembers: when each engine was started, None where it is told to adopt them.
+        self.memories: dict[str, dict[str, float | None] | None] = {}
+        # Hosts whose watcher was stopped, and not disabled: it acts as soon as it is started.
+        self.stopped: set[str] = set()
         self.group_rows: dict[str, Mapping[str, object]] = {}
         self.left_out: list[str] = []
         self.members: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
@@ -208,7 +217,7 @@ class ScriptedFleet:
         for name in names:
             unit = self.units.get((host, name))
             if unit is None:
-                rows.append(_foreign_unit(name))
+                rows.append({**_foreign_unit(name), **self.foreign_units.get((host, name), {})})
                 continue
             if action == "start" and unit.active_state != "active":
                 unit.active_state, unit.started_at = "active", self.clock.at
@@ -218,21 +227,44 @@ class ScriptedFleet:
             elif action == "stop":
                 unit.active_state = "inactive"
             rows.append(unit.row(name, int(str(request.get("log_lines") or 0))))
+        if request.get("beside") and host in self.stopped:
+            self._watch(host)
         return {"units": rows, "message": None, **self._look(host, request)}
 
     def _groups(self, host: str, request: Mapping[str, object]) -> Report:
         action = request["action"]
         if action == "arm":
-            self.watched.add(host)
+            self._watch(host)
         elif action in ("disarm", "forget"):
             self.watched.discard(host)
+            self.stopped.discard(host)
+            if action == "forget":
+                self.memories.pop(host, None)
+            elif host in self.memories:
+                self.memories[host] = None
         elif action == "restart":
+            meant = request.get("epochs", {})
+            assert isinstance(meant, Mapping)
             for group in request["groups"]:  # type: ignore[attr-defined]
                 epoch = int(str(self.group_rows.get(group, {}).get("epoch", 1)))
+                if meant.get(group, epoch) != epoch:
+                    continue
                 self.group_rows[group] = {**self.group_rows.get(group, {}), "epoch": epoch + 1}
         elif action == "leave-out":
             self.left_out = list(request["groups"])  # type: ignore[call-overload]
         return self._look(host, request)
+
+    def _watch(self, host: str) -> None:
+        """The watcher acts: it takes over what it is told to, and ends what it does not remember to have started."""
+        self.stopped.discard(host)
+        self.watched.add(host)
+        engines = [u for (name, _), u in self.units.items() if name == host and u.is_engine]
+        runs = {unit.process.id: unit.started_at for unit in engines}
+        if self.memories.setdefault(host, None) is None:
+            self.memories[host] = runs
+        elif self.memories[host] != runs:
+            for unit in engines:
+                unit.active_state = "inactive"
 
     def _look(self, host: str, request: Mapping[str, object]) -> Report:
         """The groups that this host leads: all its hosts met, unless a test has said what is the matter."""
@@ -247,17 +279,27 @@ class ScriptedFleet:
                 "group": group,
                 "leads": True,
                 "epoch": 1,
-                "phase": "run",
+                "phase": "adopt" if self.memories[host] is None else "run",
+                "adopting": self.memories[host] is None,
                 "restarts": 0,
                 "why": "",
                 **self.group_rows.get(group, {}),
             }
             for group, leader in led.items()
-            if leader == host and host in self.watched
+            if leader == host and host in self.memories
+        ]
+        here = {p.group for p in self.plan.on_host(host) if p.kind == "engine"}
+        rows += [
+            {"group": group, "leads": False, "adopting": self.memories[host] is None}
+            for group in sorted(here)
+            if led[group] != host and host in self.memories
         ]
         told = self.left_out if any(p.kind == "router" for p in self.plan.on_host(host)) else []
         return {
-            "watch": dict.fromkeys(("active", "enabled"), host in self.watched),
+            "watch": {
+                "active": host in self.watched,
+                "enabled": host in self.watched or host in self.stopped,
+            },
             "groups": rows,
             "left_out": told,
         }

@@ -10,7 +10,7 @@ from infra.errors import HostsFailed, NotReady, PrerequisiteError
 from infra.launch.bring_up import bring_up
 from infra.launch.proof.router import ends_again_and_again
 from infra.launch.unit_states import read_units
-from infra.remote.failures import LostConnection, Unreachable
+from infra.remote.failures import Unreachable
 from infra.render.reserved_ports import RESERVED_PORTS_ID
 from infra.render.wanted_tuning import JEMALLOC_ID
 from tests.launch.scripted_fleet import FakeUnit, ScriptedFleet, make_deployment
@@ -194,6 +194,7 @@ def test_a_unit_that_fails_is_named_with_its_reason_at_once(catalog: Catalog) ->
     assert caught.value.where == "decode-1/2"
     assert "exit code 1: torch.OutOfMemoryError: CUDA out of memory." in caught.value.what
     assert "fab logs --stack gb200-2p1d --rank decode-1/2" in caught.value.fix
+    assert "`fab up --stack gb200-2p1d` starts what has ended" in caught.value.fix
     assert deployment.clock.now() - begun < 2
 
 
@@ -256,10 +257,6 @@ def test_another_release_that_runs_is_not_written_over(catalog: Catalog) -> None
 def test_a_lost_connection_is_looked_at_again(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     fleet.lose = [("decode-0", "facts"), ("decode-1", "units"), ("decode-2", "probe")]
-    # the very first look has nothing to lose: it changes nothing and fails plainly
-    with pytest.raises(LostConnection):
-        bring_up(deployment, {}, tunes=False)
-    fleet.lose = []
 
     def lose_later(_unit: FakeUnit) -> None:
         fleet.lose = [("decode-1", "units"), ("decode-2", "probe")]
@@ -317,6 +314,7 @@ def test_a_rank_that_answers_with_errors_is_not_waited_for(catalog: Catalog) -> 
     with pytest.raises(NotReady, match="HTTP 500: NIXL handshake failed") as caught:
         bring_up(deployment, {}, tunes=False)
     assert caught.value.where == "decode-2/3"
+    assert "`fab down --stack gb200-2p1d`, then `fab up --stack gb200-2p1d`" in caught.value.fix
     assert deployment.clock.now() - begun < fleet.load_s + 10
 
 
@@ -359,6 +357,7 @@ def test_a_router_that_ends_is_named_with_its_reason(catalog: Catalog) -> None:
     with pytest.raises(NotReady, match="vllm-router is not in /opt") as caught:
         bring_up(deployment, {}, tunes=False)
     assert caught.value.where == "router/0"
+    assert "`fab up --stack gb200-2p1d` starts it anew" in caught.value.fix
 
 
 @pytest.mark.parametrize(
@@ -384,8 +383,11 @@ def test_a_router_that_was_killed_once_is_waited_for(
 def test_a_router_that_passes_nothing_on_is_given_up(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     fleet.answer_with["router/0"] = {"status": 503, "body": "No available workers"}
-    with pytest.raises(NotReady, match="within 20 s: HTTP 503: No available workers"):
+    with pytest.raises(NotReady, match="within 20 s: HTTP 503: No available workers") as caught:
         bring_up(deployment, {}, tunes=False)
+    host = fleet.unit("router/0").process.host
+    restarted = f"`ssh {host} sudo systemctl restart moe-gb200-2p1d-router@0.service`"
+    assert f"{restarted}, then `fab up --stack gb200-2p1d`" in caught.value.fix
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_host_that_is_away_hides_no_change_of_the_others(catalog: Catalog) -> 
     fleet.files["decode-2"][path] = "edited"
     fleet.wrong_items["decode-3", "vm.swappiness"] = ("changed", "somebody set it")
     fleet.fails["prefill-0"] = Unreachable("prefill-0", "no answer.", "Look at it.")
-    answering = AnsweringFleet(fleet, looks_again=True)
+    answering = AnsweringFleet(fleet)
     changes = differences(replace(deployment, fleet=answering), {})
     assert list(answering.away) == ["prefill-0"]
     assert not any(change.host == "prefill-0" for change in changes)
@@ -127,7 +127,7 @@ def test_a_damaged_record_is_its_own_host_s_failure(catalog: Catalog) -> None:
     deployment, fleet, _ = other_release(catalog, ())
     fleet.files["decode-1"][release_path(STACK)] = "{"
     fleet.wrong_items["decode-3", "vm.swappiness"] = ("changed", "somebody set it")
-    answering = AnsweringFleet(fleet, looks_again=True)
+    answering = AnsweringFleet(fleet)
     changes = differences(replace(deployment, fleet=answering), {})
     assert "The record cannot be read" in answering.away["decode-1"].what
     assert [(c.host, c.name) for c in changes] == [("decode-3", "vm.swappiness")]

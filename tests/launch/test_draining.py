@@ -189,13 +189,14 @@ def test_up_has_taken_back_what_a_killed_restart_left_out(catalog: Catalog) -> N
     state = look_at(deployment).groups[FIRST]
     assert state.left_out
     assert "the router leaves it out" in state.words
-    assert [check.detail.partition(" since")[0] for check in check_members(deployment)] == [
-        "it leaves out unified/0"
-    ]
+    assert [
+        check.detail.partition(" since")[0]
+        for check in check_members(deployment, look_at(deployment))
+    ] == ["it leaves out unified/0"]
     served = bring_up(deployment, {}, tunes=False)
     assert set(router.urls) == set(urls)
     assert not served.groups[FIRST].words
-    assert not check_members(deployment)
+    assert not check_members(deployment, look_at(deployment))
     assert any("sends requests to unified/0 again" in line for line in said)
 
 

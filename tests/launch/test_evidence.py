@@ -129,6 +129,20 @@ def test_one_archive_begins_with_a_summary_that_names_the_first_failure(tmp_path
     assert (tmp_path / "b.tar.gz").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_was_kept_of_an_epoch_before_is_no_process_of_this_one(tmp_path: Path) -> None:
+    before = OOM.replace("14:", "13:").replace("torch", "moe-s-engine@0.service: torch")
+    files = {
+        "ranks/h0_0/journal.txt": f"{STARTED}\n{OOM}\n",
+        "host/earlier/unified-0-3/journal.txt": before + "\n",
+    }
+    (tmp_path / "parts").mkdir()
+    found = collect(lambda _host, _: Answer(packed(**files)), ["h0"], "s", tmp_path / "parts")
+    findings = write_archive(tmp_path / "b.tar.gz", "s", found)
+    assert [failure.place for failure in findings.ranks] == ["h0/0"]
+    assert list(findings.last_lines) == ["h0/0"]
+    assert findings.begun == f"{DAY}00.000000"
+
+
 def test_a_host_that_breaks_off_or_is_down_is_stated_and_the_rest_is_kept(tmp_path: Path) -> None:
     whole = packed(**{"ranks/h0_0/journal.txt": f"{STARTED}\n{OOM}\n" * 5000})
     answers = {

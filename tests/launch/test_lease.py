@@ -19,7 +19,7 @@ from infra.launch.lease import (
     leased,
     this_owner,
 )
-from infra.remote.failures import LostConnection, Unreachable
+from infra.remote.failures import AgentFailed, LeaseHeld, LostConnection, Unreachable
 from tests.launch.agent_fleet import AgentFleet, WaitingClock
 
 HOSTS = ("decode-0", "decode-1", "prefill-0")
@@ -77,6 +77,18 @@ def test_a_second_operator_is_told_who_and_since_when_and_holds_nothing(tmp_path
     assert holders(fleet) == ["ann@desk"] * 3
 
 
+def test_two_holders_are_both_named(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    for owner, host in ((ANN, "decode-0"), (BOB, "decode-1")):
+        claim = Claim(stack="s", hosts=(host,), command="fab down", owner=owner, forces=False)
+        LeasedFleet(fleet, claim, WaitingClock()).ask({host: LOOK}, timeout_s=5.0)
+    third = replace(ANN, operator="eve@home", machine="home 1")
+    with pytest.raises(PrerequisiteError) as caught:
+        look(holder_of(fleet, third))
+    assert "decode-0: ann@desk holds" in caught.value.what
+    assert "decode-1: bob@rack holds" in caught.value.what
+
+
 def test_what_was_refused_was_not_done(tmp_path: Path) -> None:
     fleet = AgentFleet(tmp_path)
     look(holder_of(fleet, ANN))
@@ -101,6 +113,19 @@ def test_a_refusal_by_one_host_gives_the_others_back(tmp_path: Path) -> None:
         look(holder_of(fleet, BOB))
     assert caught.value.where == "decode-0"
     assert holders(fleet) == ["ann@desk", "", ""]
+
+
+def test_a_lease_on_a_host_beside_the_claimed_ones_fails_that_host_alone(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    other = Claim(stack="s", hosts=("spare-0",), command="fab down", owner=ANN, forces=False)
+    LeasedFleet(fleet, other, WaitingClock()).ask({"spare-0": LOOK}, timeout_s=5.0)
+    own = holder_of(fleet, BOB)
+    look(own)  # from now on it may have changed something
+    answers = own.ask({"spare-0": LOOK, "decode-0": LOOK}, timeout_s=5.0)
+    assert isinstance(answers["spare-0"], LeaseHeld)
+    assert "ann@desk" in answers["spare-0"].what
+    assert isinstance(answers["decode-0"], dict)
+    assert holders(fleet) == ["bob@rack"] * 3  # it goes on
 
 
 def test_of_two_that_meet_the_one_with_the_first_host_waits_for_the_other_to_give_up(
@@ -242,6 +267,17 @@ def test_a_host_that_nobody_asks_is_renewed(tmp_path: Path) -> None:
     taken = LeasedFleet(fleet, replace(claim_of(BOB), hosts=HOSTS[1:]), WaitingClock())
     look(taken, HOSTS[1:])
     assert holders(fleet) == ["ann@desk", "bob@rack", "bob@rack"]
+
+
+def test_a_last_request_that_fails_gives_the_lease_back_all_the_same(tmp_path: Path) -> None:
+    fleet = AgentFleet(tmp_path)
+    ann = holder_of(fleet, ANN)
+    look(ann)
+    released = {**lease_document("s", ann.token, ANN, "fab up"), "release": True}
+    request = {"operation": "staging", "action": "none such", "lease": released}
+    answers = fleet.ask(dict.fromkeys(HOSTS, request), timeout_s=5.0)
+    assert all(isinstance(answer, AgentFailed) for answer in answers.values())
+    assert holders(fleet) == [""] * 3
 
 
 def test_who_asks_without_a_lease_that_is_there_leaves_no_file(tmp_path: Path) -> None:

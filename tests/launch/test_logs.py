@@ -13,9 +13,9 @@ import pytest
 
 from infra.errors import StackError
 from infra.launch.logs.lines import LogLines
-from infra.launch.logs.reading import WAITING_BATCHES, LogMerge, LogQuery, judge_query
+from infra.launch.logs.reading import WAITING_BATCHES, LogMerge, LogQuery, judge_moment, judge_query
 from infra.launch.logs.stream import HostLog
-from infra.remote.failures import AgentFailed, LostConnection, Unreachable
+from infra.remote.failures import AgentFailed, HostFailure, LostConnection, Unreachable
 
 LOST = LostConnection("b", "the connection was lost.", "Run it again.")
 
@@ -186,6 +186,18 @@ def test_closing_ends_a_reader_that_waits() -> None:
     assert next(merge.texts(messages))
     merge.close()
     assert script.is_closed.is_set()
+
+
+def test_a_moment_that_no_journalctl_can_read_is_the_operators_mistake() -> None:
+    query = LogQuery(process=None, role=None, grep=None, lines=1, since="nonsense", follow=False)
+    none = AgentFailed(
+        "a", "journalctl: Failed to parse timestamp: nonsense.", "Nothing was changed."
+    )
+    away = Unreachable("b", "no answer.", "Look at it.")
+    with pytest.raises(StackError, match=r"--since: 'nonsense' is no moment .*yesterday"):
+        judge_moment(query, [HostFailure("a", none), HostFailure("b", none)])
+    judge_moment(query, [HostFailure("a", none), HostFailure("b", away)])  # which is told as it is
+    judge_moment(query, [])
 
 
 def test_an_expression_that_is_none_is_refused_before_anybody_is_asked() -> None:

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from infra.catalog.load import Catalog
-from infra.errors import PrerequisiteError, StackError
+from infra.errors import HostsFailed, PrerequisiteError, StackError
 from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment
 from infra.launch.releases import find_kept, read_recorded
 from infra.remote.failures import Unreachable
-from infra.render.host_paths import release_path
+from infra.render.host_paths import UNIT_FOLDER, cleanup_unit, release_path
 from infra.render.kept_release import read_kept
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
@@ -54,6 +54,16 @@ def test_without_the_word_nothing_that_runs_is_replaced(catalog: Catalog) -> Non
     assert all(word in str(caught.value) for word in ("decode-0/0", "--replace", "fab down"))
     assert begun(fleet) == before
     assert not any(request.get("mode") == "apply" for _, _, request in fleet.asked)
+
+
+def test_another_text_of_the_unit_that_removes_containers_stops_nobody(catalog: Catalog) -> None:
+    deployment, fleet, _ = other_release(catalog, ())
+    path = f"{UNIT_FOLDER}/{cleanup_unit(STACK)}"
+    wanted = fleet.files["decode-0"][path]
+    fleet.files["decode-0"][path] = "as an older program wrote it"
+    before = begun(fleet)
+    bring_up(deployment, {}, tunes=False)
+    assert (begun(fleet), fleet.files["decode-0"][path]) == (before, wanted)
 
 
 def test_stopped_processes_are_replaced_without_a_word(catalog: Catalog) -> None:
@@ -167,3 +177,42 @@ def test_a_host_that_leaves_is_cleared_once_nothing_speaks_against_it(catalog: C
     bring_up(leaving, {}, tunes=False, replaces=True)
     assert order == ["decided"]
     assert ("old-0", "rollback") in [(host, r.get("mode")) for host, _, r in fleet.asked]
+
+
+def test_all_that_speaks_against_a_start_is_told_at_once_worst_first(catalog: Catalog) -> None:
+    deployment, fleet, _ = other_release(catalog, ("roles.decode.max_num_seqs=7",))
+    theirs = {
+        "id": "unified-0/0", "unit": "moe-small-engine@0.service", "kind": "engine", "group": "unified/0",
+        "role": "unified", "endpoint": None, "devices": [0, 1], "ports": [],
+    }  # fmt: skip
+    for host in ("decode-0", "decode-1"):
+        processes = [theirs, {**theirs, "id": "unified-0/1", "devices": [2, 3]}]
+        record = {"stack": "small", "release": "ab", "cleanup": None, "processes": processes}
+        fleet.other_records[host] = {"small": json.dumps(record)}
+    blocked = "a reload would cut the GPUs from running containers of somebody. Drain them first"
+    fleet.wrong_items["prefill-0", f"file:{release_path(STACK)}"] = ("blocked", blocked)
+    weights = f"weights:{deployment.plan.checkpoint}"
+    fleet.wrong_items["decode-2", weights] = ("blocked", "it does not exist")
+    with pytest.raises(PrerequisiteError) as caught:
+        bring_up(deployment, {}, tunes=False)
+    lines = str(caught.value).splitlines()
+    assert [line.partition(":")[0] for line in lines[:5]] == [
+        "decode-0", "decode-1", f"stack {STACK}", "prefill-0", "decode-2",
+    ]  # fmt: skip
+    assert (
+        "; decode-0/1 and unified-0/0 of stack small, installed there, both want device 1; "
+        in lines[0]
+    )
+    assert "; and 1 more. Run `fab down --stack small`" in lines[0]
+    assert "Drain them first." in lines[3]
+    assert lines[4].endswith("[weights-staged]")
+    assert "--force weights-staged" in lines[-1]
+    assert len(caught.value.each()) == 5
+    # and what speaks against it on the hosts that answer, beside one that does not
+    fleet.fails["prefill-1"] = Unreachable("prefill-1", "no answer.", "Look at it.")
+    with pytest.raises(HostsFailed) as failed:
+        bring_up(deployment, {}, tunes=False)
+    said = str(failed.value)
+    for words in ("prefill-1: no answer.", "of stack small", "Drain them", "[weights-staged]"):
+        assert words in said
+    assert not any(request.get("mode") == "apply" for _, _, request in fleet.asked)

@@ -1,4 +1,4 @@
-"""A restart while a host is away: refused where the host has a part in it, carried out where it has none."""
+"""A restart while a host is away, or is lost on the way: refused, carried out elsewhere, or asked for once more."""
 
 from __future__ import annotations
 
@@ -93,3 +93,14 @@ def test_prefill_ranks_that_need_a_decode_rank_are_not_restarted_without_one(
     with pytest.raises(HostsFailed, match="cannot be proven without a decode group"):
         restart(deployment, selection("prefill", 0), "ann", gone)
     assert not fleet.asked
+
+
+def test_a_wish_whose_answer_was_lost_ends_no_epoch_but_the_one_that_was_seen(
+    catalog: Catalog,
+) -> None:
+    deployment, fleet, _, _ = without(STACK, catalog, sets=SMALL)
+    fleet.lose.append(("decode-0", "groups"))  # the wish is granted before it is asked for again
+    look = restart(deployment, selection("decode"), "ann")
+    wishes = [request for _, _, request in fleet.asked if request.get("action") == "restart"]
+    assert len(wishes) == 2
+    assert look.groups["decode/0"].epoch == 2

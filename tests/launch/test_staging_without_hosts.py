@@ -16,6 +16,7 @@ from infra.launch.staging.checkpoints import deep_check, end_stagings, stage
 from infra.launch.staging.order import Staging
 from infra.launch.staging.plan import Checkpoint, wanted_checkpoints
 from infra.remote.failures import Unreachable
+from infra.tasks.verify import deep_rows
 from tests.launch.scripted_fleet import FakeClock, make_deployment
 
 STACK = "a2-2n-dp4tp4"
@@ -70,6 +71,31 @@ def staging_at(fleet: Shelves) -> Staging:
 def checkpoints(catalog: Catalog, *, is_shared: bool = False) -> tuple[Checkpoint, ...]:
     deployment, _, _ = make_deployment(STACK, catalog)
     return wanted_checkpoints(deployment.states, catalog, None, is_shared=is_shared)
+
+
+class DyingShelves(Shelves):
+    """Hosts of which one is lost as soon as it has been set to work."""
+
+    def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        answers = super().ask(requests, timeout_s=timeout_s)
+        if "start" in {request.get("action") for request in requests.values()}:
+            self.away = ("unified-1",)
+        return answers
+
+
+@pytest.mark.parametrize(
+    "shelves", [Shelves("unified-1"), DyingShelves()], ids=["before", "meanwhile"]
+)
+def test_a_host_that_is_lost_is_not_known_and_not_damaged(
+    catalog: Catalog, shelves: Shelves
+) -> None:
+    outcomes = deep_check(staging_at(shelves), checkpoints(catalog))
+    assert {(one.host, one.error is None) for one in outcomes} == {
+        ("unified-0", True),
+        ("unified-1", False),
+    }
+    rows = {(check.process, check.ok) for check in deep_rows(outcomes)}
+    assert rows == {("unified-0", True), ("unified-1", None)}
 
 
 @pytest.mark.parametrize("work", [stage, deep_check])

@@ -15,6 +15,7 @@ from infra.launch.take_down import take_down
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 STACK = "gb200-2p1d"
+CLEANUP = f"moe-{STACK}-cleanup.service"
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def test_router_prefill_and_decode_stop_in_this_order_and_nothing_stays(
     ]
     (kept,) = [line for line in said if "the releases kept there" in line]
     assert deployment.plan.hash[:12] in kept
+    assert any(line.endswith("and nobody holds the 24 devices") for line in said)
     assert not any(fleet.files.values())
     assert not any(unit.active_state == "active" for unit in fleet.units.values())
 
@@ -98,6 +100,43 @@ def test_containers_that_were_kept_are_removed_before_the_files(
     assert cleanup < removal
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            {
+                "active_state": "failed", "result": "exit-code", "exec_main_status": 1,
+                "log_tail": ["cannot remove moe-gb200-2p1d-engine-2: Error: busy", "Failed to start moe-…"],
+            },
+            ": cannot remove moe-gb200-2p1d-engine-2: Error: busy.",
+        ),
+        ({"active_state": "failed", "result": "timeout"}, "systemd ended it (timeout)."),
+        ({"active_state": "activating"}, "is activating; it has not ended in time."),
+    ],
+)  # fmt: skip
+def test_a_container_that_stays_is_named_and_keeps_the_files(
+    running: tuple[Deployment, ScriptedFleet, list[str]], row: dict[str, object], said: str
+) -> None:
+    deployment, fleet, _ = running
+    fleet.foreign_units["decode-1", CLEANUP] = row
+    (failed,) = take_down(fleet, list(deployment.states), STACK, pace_of(deployment)).away
+    assert (failed.host, failed.error.exit_code) == ("decode-1", 4)
+    assert failed.error.what.startswith("Its containers are not removed: ")
+    assert failed.error.what.endswith(said)
+    assert f"systemctl status {CLEANUP}" in failed.error.fix
+    assert {host for host, files in fleet.files.items() if files} == {"decode-1"}
+    fleet.foreign_units.clear()
+    assert take_down(fleet, ["decode-1"], STACK, pace_of(deployment)).away == ()
+
+
+def test_a_clean_up_that_went_in_an_earlier_attempt_is_done(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    fleet.foreign_units["decode-1", CLEANUP] = {"load_state": "not-found"}
+    assert take_down(fleet, ["decode-1"], STACK, pace_of(deployment)).away == ()
+
+
 def test_a_process_that_does_not_stop_keeps_its_files(
     running: tuple[Deployment, ScriptedFleet, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +157,68 @@ def test_a_process_that_does_not_stop_keeps_its_files(
     with pytest.raises(HostsFailed, match=r"decode-1/0.*does not stop"):
         take_down(fleet, ["decode-1"], STACK, pace_of(deployment))
     assert fleet.files["decode-1"]
+
+
+THIEF = {"device": "/dev/nvidia2", "pid": 4711, "command": "python3 train.py"}
+
+
+@pytest.mark.parametrize(
+    ("holder", "said"),
+    [
+        ({"control_group": "/user.slice/session-3.scope"}, "(python3 train.py; session-3.scope)"),
+        ({"control_group": "/moe_infra.slice/moe_infra-gb200_2p1d.slice/x"}, "(python3 train.py; x)"),
+    ],
+)  # fmt: skip
+def test_a_device_that_somebody_holds_behind_the_stop_keeps_the_files(
+    running: tuple[Deployment, ScriptedFleet, list[str]], holder: dict[str, object], said: str
+) -> None:
+    deployment, fleet, _ = running
+    fleet.facts["decode-1"] = {"holders": [{**THIEF, **holder}]}
+    (failed,) = take_down(fleet, list(deployment.states), STACK, pace_of(deployment)).away
+    assert failed.host == "decode-1"
+    assert f"/dev/nvidia2 is held by process 4711 {said}" in failed.error.what
+    assert "sudo kill 4711" in failed.error.fix
+    assert {host for host, files in fleet.files.items() if files} == {"decode-1"}
+    fleet.facts.clear()  # it has gone
+    again = take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
+    assert (again.was_there, again.away) == (True, ())
+    assert not any(fleet.files.values())
+
+
+def test_a_device_that_is_closed_a_moment_later_is_free(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    real, holders = fleet._facts, [[THIEF], [THIEF], []]
+    fleet._facts = lambda host, request: {**real(host, request), "holders": holders.pop(0)}  # type: ignore[method-assign]
+    assert take_down(fleet, ["decode-1"], STACK, pace_of(deployment)).away == ()
+    assert holders == []
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        {"command": "/usr/bin/nvidia-persistenced --verbose"},
+        # one file for all devices of an AMD host: its holder may use others
+        {"device": "/dev/kfd", "control_group": "/moe_infra.slice/moe_infra-other.slice/x"},
+    ],
+)
+def test_who_only_watches_devices_or_may_use_others_holds_none(
+    running: tuple[Deployment, ScriptedFleet, list[str]], holder: dict[str, object]
+) -> None:
+    deployment, fleet, _ = running
+    fleet.facts["decode-1"] = {"holders": [{**THIEF, **holder}]}
+    assert take_down(fleet, ["decode-1"], STACK, pace_of(deployment)).away == ()
+
+
+def test_a_process_of_the_stack_that_holds_the_file_of_all_devices_is_named(
+    running: tuple[Deployment, ScriptedFleet, list[str]],
+) -> None:
+    deployment, fleet, _ = running
+    group = "/moe_infra.slice/moe_infra-gb200_2p1d.slice/moe-x.service"
+    fleet.facts["decode-1"] = {"holders": [{**THIEF, "device": "/dev/kfd", "control_group": group}]}
+    with pytest.raises(HostsFailed, match=r"/dev/kfd.*4711"):
+        take_down(fleet, ["decode-1"], STACK, pace_of(deployment))
 
 
 def test_a_damaged_record_keeps_nobody_else_up(
@@ -237,7 +338,16 @@ def test_verify_asks_every_rank_and_the_router_for_every_capability(
     groups = ["tuning", "files", "images", "weights"]
     drift = [check for check in checks if check.is_drift]
     assert [check.check for check in drift][: len(groups) * 6] == groups * 6
-    live = {"environment", "limits", "unit", "transport", "kv-transport", "image", "rdma-counters"}
+    live = {
+        "environment",
+        "limits",
+        "unit",
+        "transport",
+        "kv-transport",
+        "image",
+        "rdma-counters",
+        "watched",
+    }
     assert {check.check for check in drift[len(groups) * 6 :]} == live
     assert not any(check.is_wrong for check in drift)
     unknown = {check.check for check in drift if check.ok is None}

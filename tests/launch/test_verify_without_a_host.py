@@ -53,9 +53,9 @@ def verified(
     bring_up(deployment, {}, tunes=False)
     if dies is None:
         fleet.fails[gone] = Unreachable(gone, "no answer.", "Look at it.")
-        answering = AnsweringFleet(fleet, looks_again=True)
+        answering = AnsweringFleet(fleet)
     else:
-        answering = AnsweringFleet(Dying(fleet, gone, *dies), looks_again=True)
+        answering = AnsweringFleet(Dying(fleet, gone, *dies))
     found = verify(replace(deployment, fleet=answering), {}, 5.0, catalog)
     return found, answering
 
@@ -75,7 +75,7 @@ def test_its_processes_are_not_known_and_everything_else_is_verified(
     told = {check.process for check in unknown if not check.check.endswith("transport")}
     assert told == {gone, *(f"{gone}/{number}" for number in range(4))}
     assert {c.check for c in unknown if c.process == gone} == {
-        "tuning", "files", "images", "weights",
+        "tuning", "files", "images", "weights", "watched",
     }  # fmt: skip
     own = [check.check for check in unknown if check.process == f"{gone}/0"]
     assert own[0] == "running"
@@ -108,6 +108,6 @@ def test_a_host_that_goes_in_the_middle_keeps_what_was_found(catalog: Catalog) -
 def test_where_nobody_answers_there_is_nothing_to_verify(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog, sets=SMALL)
     fleet.fails = {h.name: Unreachable(h.name, "no answer.", "") for h in deployment.plan.hosts}
-    answering = AnsweringFleet(fleet, looks_again=True)
+    answering = AnsweringFleet(fleet)
     with pytest.raises(HostsFailed, match="4 of 4 hosts failed"):
         verify(replace(deployment, fleet=answering), {}, 5.0, catalog)

@@ -19,18 +19,18 @@ from infra.packages.verdicts.newer import (
     row_commands,
     shipped_elsewhere,
 )
-from infra.packages.verdicts.ours import judged_with
 from infra.packages.verdicts.questions import (
     Question,
     broken_questions,
     compiled_plans,
     shipped_questions,
 )
-from infra.packages.verdicts.records import RECORDS, Record, Row, read_records
+from infra.packages.verdicts.records import RECORDS, Record, Row, read_record
 from infra.plan.process import Plan
 from infra.rehearsal.engine.failures import Failed, Refused
 from infra.spec.plain_yaml import read_yaml
 from tests.packages.fidelity_names import named_in, names_the_same
+from tests.packages.judged import judged_with
 from tests.rehearsal.engine.shipped import configured, engine_world, write_checkpoints
 
 CATALOG = Catalog()
@@ -68,7 +68,7 @@ class Compared:
 
 @cache
 def records() -> tuple[Record, ...]:
-    return read_records()
+    return tuple(read_record(path) for path in sorted(RECORDS.glob("*.json")))
 
 
 @cache

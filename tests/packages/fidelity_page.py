@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.packages.verdicts.inside import SPEAKERS
+from infra.packages.verdicts.asking_process import SPEAKERS
 from infra.packages.verdicts.records import Record
 from tests.packages.fidelity import (
     Compared,

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from infra.packages.verdicts.newer import newer_releases
-from infra.packages.verdicts.ours import judged_with
 from infra.packages.verdicts.questions import Question, kinds_of_processes
 from infra.packages.verdicts.records import Record
 from infra.packages.verdicts.rows import KIND
@@ -40,6 +39,7 @@ from tests.packages.fidelity import (
     simulator_names_differ,
 )
 from tests.packages.fidelity_page import fidelity_page
+from tests.packages.judged import judged_with
 from tests.rehearsal.engine.shipped import write_checkpoints
 
 PAGE = PROJECT / "docs" / "fidelity.md"

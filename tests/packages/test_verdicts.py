@@ -28,7 +28,7 @@ from infra.packages.verdicts.questions import (
     shipped_questions,
     stack_files,
 )
-from infra.packages.verdicts.records import read_records, record_of, record_text
+from infra.packages.verdicts.records import read_record, record_of, record_text
 from infra.packages.verdicts.scratch import (
     Scratch,
     built_on,
@@ -277,8 +277,9 @@ def test_a_record_is_the_same_bytes_for_the_same_answers_and_reads_back(tmp_path
     assert text == record_text(
         record_of("vllm-router-0.1.17", {"a.whl": "2", "b.whl": "1"}, asked[::-1], verdicts)
     )
-    (tmp_path / "vllm-router-0.1.17.json").write_text(text)
-    (read,) = read_records(tmp_path)
+    path = tmp_path / "vllm-router-0.1.17.json"
+    path.write_text(text)
+    read = read_record(path)
     assert read == record
     assert [row.change for row in read.shipped] == [""]
     assert [row.verdict.is_accepted for row in read.broken] == [False]

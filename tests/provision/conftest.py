@@ -14,7 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from infra.catalog.load import Catalog
-    from tests.provision.cluster_answers import Cluster
+    from tests.provision.cluster.answers import Cluster
     from tests.provision.kubernetes_program import Made
     from tests.provision.recorded_runs import Prepare, Recorded, Recorder
 

@@ -16,9 +16,9 @@ from infra.provision.account import (
     read_account,
     read_values,
 )
-from infra.provision.cluster_config import CLUSTER_CONFIG_NAMES, read_cluster_values
+from infra.provision.cluster.config import CLUSTER_CONFIG_NAMES, read_cluster_values
 from infra.provision.config_problems import secret_problems
-from infra.provision.eks_config import EKS_CONFIG_NAMES, read_eks_values
+from infra.provision.eks.config import EKS_CONFIG_NAMES, read_eks_values
 from infra.spec.load import PROJECT
 
 DEMAND = Demand(

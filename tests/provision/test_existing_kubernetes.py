@@ -14,7 +14,7 @@ from infra.plan.compile import compile_stack
 from infra.spec.load import PROJECT, load_stack, stack_names
 from infra.spec.plain_yaml import parse_yaml
 from infra.tasks.manifests import manifests_of
-from tests.provision.cluster_answers import (
+from tests.provision.cluster.answers import (
     A3,
     GB200,
     IN_ONE,

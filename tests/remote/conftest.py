@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from infra.remote.connecting import SshOptions
-from infra.remote.host import open_host
 from infra.remote.outcome import Host
 from tests.remote import loopback_sshd
 from tests.remote.fake_host import FakeHost
 from tests.remote.loopback_sshd import Sshd
+from tests.remote.opened import open_host
 
 
 @pytest.fixture(scope="session")

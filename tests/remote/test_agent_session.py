@@ -19,8 +19,9 @@ from infra.remote.agent_modules import agent_modules
 from infra.remote.agent_session import AgentSession, _ReportReader
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import AgentFailed, LostConnection, OverTime
-from infra.remote.host import SshHost, open_host
+from infra.remote.host import SshHost
 from tests.remote.loopback_sshd import Sshd, inventory_host
+from tests.remote.opened import open_host
 
 READ: dict[str, object] = {"operation": "read", "paths": ["/proc/self/stat"]}
 LIMIT_S = 20.0

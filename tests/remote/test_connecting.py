@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from infra.remote.connecting import SshOptions
+from infra.remote.corrections import ToldBy
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
-from infra.remote.host import open_host
 from infra.remote.ssh_target import SshDefaults
 from tests.naming import in_time
+from tests.remote.conftest import run_sshd
 from tests.remote.loopback_sshd import Sshd, free_port, inventory_host
+from tests.remote.opened import open_host
 
 PASS_SOCKET = """\
 import array, socket, sys
@@ -103,6 +105,22 @@ def test_accept_new_remembers_the_key_once(sshd: Sshd, tmp_path: Path) -> None:
     assert len(file.read_text().splitlines()) == 1
 
 
+@pytest.mark.fault
+def test_another_key_than_the_one_accepted_earlier_in_the_run_is_refused(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    file = tmp_path / "known_hosts"
+    words = ("-o", f"UserKnownHostsFile={file}", "-o", "HostKeyAlias=loop-0")
+    options = SshOptions(defaults=SshDefaults(accept_new=True))
+    (tmp_path / "another").mkdir()
+    with run_sshd(tmp_path / "another", "") as another:
+        for _ in range(2):
+            assert says_hello(sshd, options, host_key=None, ssh_arguments=words)
+        with in_time(), pytest.raises(HostKeyChanged, match="has changed"):
+            says_hello(another, options, host_key=None, ssh_arguments=words)
+    assert file.read_text() == f"loop-0 {sshd.public('host_key')}\n"
+
+
 def test_a_login_that_is_not_accepted_names_the_key(sshd: Sshd, options: SshOptions) -> None:
     stranger = str(sshd.folder / "stranger_key")
     with pytest.raises(LoginRefused) as caught:
@@ -113,6 +131,47 @@ def test_a_login_that_is_not_accepted_names_the_key(sshd: Sshd, options: SshOpti
 def test_a_key_that_is_not_there_is_named(sshd: Sshd, options: SshOptions) -> None:
     with pytest.raises(LoginRefused, match="no private key is there"):
         says_hello(sshd, options, private_key_file="/nowhere/id_ed25519")
+
+
+@pytest.mark.parametrize(
+    ("told_by", "says"),
+    [
+        ("inventory", ["ansible_user", "ansible_ssh_private_key_file", "moe.host_key: "]),
+        ("command line", ["-H USER@HOST", "-i (or", "add the line [127.0.0.1]:"]),
+        ("bastion", ["-J USER@HOST", "the key of the hosts behind", "add the line [127.0.0.1]:"]),
+    ],
+)
+def test_what_to_correct_stands_where_the_host_is_told(
+    sshd: Sshd, told_by: ToldBy, says: list[str]
+) -> None:
+    options = SshOptions(defaults=SshDefaults(told_by=told_by))
+    with pytest.raises(LoginRefused) as refused:
+        says_hello(sshd, options, private_key_file=str(sshd.folder / "stranger_key"))
+    with pytest.raises(LoginRefused) as absent:
+        says_hello(sshd, options, private_key_file="/nowhere/id_ed25519")
+    with pytest.raises(HostKeyUnknown) as unknown:
+        says_hello(sshd, options, host_key=None)
+    assert says[0] in refused.value.fix
+    assert says[1] in refused.value.fix
+    assert says[1] in absent.value.fix
+    assert says[2] in unknown.value.fix
+    told = refused.value.fix + absent.value.fix + unknown.value.fix
+    assert ("ansible_" in told, "inventory" in told) == ((told_by == "inventory"),) * 2
+
+
+def test_a_bastion_of_an_unknown_key_is_no_host_of_the_inventory(
+    sshd: Sshd, options: SshOptions, tmp_path: Path
+) -> None:
+    file = tmp_path / "known_hosts"
+    config = tmp_path / "ssh_config"
+    config.write_text(
+        f"Host gate\n  HostName 127.0.0.1\n  Port {sshd.port}\n  UserKnownHostsFile {file}\n"
+    )
+    words = ("-F", str(config), "-J", "gate")
+    with pytest.raises(HostKeyUnknown, match="bastion gate") as caught:
+        says_hello(sshd, options, ssh_arguments=words)
+    line = f"[127.0.0.1]:{sshd.port} {sshd.public('host_key')}"
+    assert f"add the line {line} to {file}" in caught.value.fix
 
 
 def test_a_key_that_is_garbage_is_named(sshd: Sshd, options: SshOptions, tmp_path: Path) -> None:

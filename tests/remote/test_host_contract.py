@@ -9,9 +9,9 @@ import pytest
 
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import OverTime
-from infra.remote.host import open_host
 from infra.remote.outcome import Host
 from tests.remote.loopback_sshd import Sshd, inventory_host
+from tests.remote.opened import open_host
 
 MEBIBYTE = 1 << 20
 

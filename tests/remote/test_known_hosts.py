@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from infra.remote.known_hosts import (
@@ -68,7 +70,7 @@ def test_a_revoked_key_is_told_apart() -> None:
 
 
 def test_a_file_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert read_known_hosts((tmp_path / "none",)).find("host-0") == ()
+    assert read_known_hosts(tmp_path / "none").find("host-0") == ()
 
 
 def test_a_key_line_may_carry_a_comment() -> None:
@@ -81,6 +83,27 @@ def test_a_key_line_may_carry_a_comment() -> None:
 @pytest.mark.parametrize("line", ["", "ssh-ed25519", "ssh-ed25519 %%%"])
 def test_a_line_that_is_no_key_is_none(line: str) -> None:
     assert parse_key_line(line) is None
+
+
+def test_whoever_comes_second_is_told_the_key_of_the_first_contact(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    known = read_known_hosts(file)
+    keys = [paramiko.ECDSAKey.generate() for _ in range(8)]
+    with ThreadPoolExecutor(len(keys)) as pool:
+        told = list(pool.map(lambda key: known.remember(file, "host-0", key), keys))
+    first = told[0][0]
+    assert told == [(first,)] * len(keys)
+    assert file.read_text() == f"host-0 {first.get_name()} {first.get_base64()}\n"
+    assert [key.blob for key in known.find("HOST-0")] == [first.asbytes()]
+
+
+def test_a_host_with_nothing_but_a_revoked_key_may_show_a_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(f"@revoked host-0 {KEY}")
+    known = read_known_hosts(file)
+    new = paramiko.ECDSAKey.generate()
+    assert known.remember(file, "host-0", new) == (new,)
+    assert len(file.read_text().splitlines()) == 2
 
 
 def test_the_usual_port_is_not_written() -> None:

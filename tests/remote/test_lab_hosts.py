@@ -19,11 +19,12 @@ from infra.remote import pulse
 from infra.remote.agent_call import call_agent
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import NoPython, OverTime, SudoRefused
-from infra.remote.fan_out import run_on_all, values_of
-from infra.remote.host import SshHost, open_host
+from infra.remote.fan_out import run_on_all
+from infra.remote.host import SshHost
 from infra.remote.outcome import Outcome
 from tests.naming import in_time
 from tests.remote.lab_inventory import lab_host
+from tests.remote.opened import open_host
 
 # five hosts that all tests share, one of which boots anew
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -293,10 +294,9 @@ def test_many_hosts_answer_at_once_in_order(lab: Lab, options: SshOptions) -> No
     results = run_on_all(
         [lab_host(lab, name) for name in names], lambda host: open_host(host, options)
     )
-    hosts = values_of(results)
-    assert list(hosts) == names
-    for host in hosts.values():
-        host.close()
+    assert list(results) == names
+    for result in results.values():
+        result.unwrap().close()
 
 
 NOTICED_S = 15.0

@@ -16,9 +16,9 @@ from infra.rehearsal.lab.starting import start_lab
 from infra.remote.agent_call import call_agent
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import AgentFailed
-from infra.remote.host import open_host
 from tests.naming import in_time
 from tests.remote.lab_inventory import lab_host, pythons
+from tests.remote.opened import open_host
 
 # a host for every Python of this machine, which all tests share
 pytestmark = [pytest.mark.lab, pytest.mark.slow]

@@ -17,11 +17,11 @@ from infra.rehearsal.lab.starting import start_lab
 from infra.remote.agent_call import call_agent
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import OverTime, SeveralHostsFailed, SudoRefused
-from infra.remote.host import open_host
 from infra.remote.resources import Resources
 from infra.remote.sudo import STARTED, SudoPassword
 from tests.naming import in_time
 from tests.remote.lab_inventory import lab_host
+from tests.remote.opened import open_host
 
 # hosts that all tests share, with users of many kinds
 pytestmark = [pytest.mark.lab, pytest.mark.fault, pytest.mark.slow]

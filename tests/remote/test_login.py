@@ -17,9 +17,9 @@ from paramiko.common import cMSG_USERAUTH_REQUEST
 
 from infra.remote import login
 from infra.remote.connecting import SshOptions
-from infra.remote.host import open_host
 from infra.remote.login import PromptTransport
 from tests.remote.loopback_sshd import Sshd, inventory_host
+from tests.remote.opened import open_host
 
 FAR_S = 0.2
 

@@ -16,10 +16,10 @@ from infra.launch.fleet import SshFleet
 from infra.remote import connecting
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import Unreachable
-from infra.remote.host import open_host
 from tests.naming import in_time
 from tests.remote.conftest import run_sshd
 from tests.remote.loopback_sshd import Sshd, inventory_host
+from tests.remote.opened import open_host
 
 pytestmark = [pytest.mark.fault]
 
@@ -120,6 +120,7 @@ def fill(sshd: Sshd, places: int, held: ExitStack) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow  # its pauses are the product's own, longer each time
 def test_a_crowd_of_others_is_waited_out(narrow: Sshd, options: SshOptions) -> None:
     with crowd(narrow, 70) as held:
         before = dropped(narrow)

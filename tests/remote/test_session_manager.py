@@ -10,9 +10,10 @@ import pytest
 from infra.provision.aws_ec2 import session_manager_proxy
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, Unreachable
-from infra.remote.host import open_host
 from infra.remote.session_manager import leads_to
+from tests.remote.conftest import run_sshd
 from tests.remote.loopback_sshd import Sshd, inventory_host
+from tests.remote.opened import open_host
 from tests.remote.test_connecting import CARRY
 
 INSTANCE = "i-0123456789abcdef0"
@@ -35,17 +36,27 @@ exec python3 -I {folder}/carry.py 127.0.0.1 {port}
 @pytest.fixture
 def arguments(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     (tmp_path / "carry.py").write_text(CARRY)
-    program = tmp_path / "aws"
-    program.write_text(AWS.format(instance=INSTANCE, folder=tmp_path, port=sshd.port))
-    program.chmod(0o755)
+    install_aws(tmp_path, sshd)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     return (f"-oUserKnownHostsFile={tmp_path / 'known_hosts'}", "-oGlobalKnownHostsFile=none")
 
 
-def contact(sshd: Sshd, words: tuple[str, ...], instance: str = INSTANCE) -> bytes:
+def install_aws(folder: Path, sshd: Sshd) -> None:
+    """The stand-in, which leads to that sshd."""
+    program = folder / "aws"
+    program.write_text(AWS.format(instance=INSTANCE, folder=folder, port=sshd.port))
+    program.chmod(0o755)
+
+
+def contact(
+    sshd: Sshd,
+    words: tuple[str, ...],
+    instance: str = INSTANCE,
+    options: SshOptions | None = None,
+) -> bytes:
     """What a command says over a connection as the inventory of a provisioned stack has it."""
     proxy = session_manager_proxy(instance, "us-east-2")
-    options = SshOptions()
+    options = options or SshOptions()
     host = open_host(
         inventory_host(
             sshd,
@@ -78,6 +89,20 @@ def test_another_key_later_on_is_refused(
     (tmp_path / "known_hosts").write_text(f"{INSTANCE} {sshd.public('stranger_key')}\n")
     with pytest.raises(HostKeyChanged, match="has changed"):
         contact(sshd, arguments)
+
+
+@pytest.mark.fault
+def test_another_key_in_the_same_run_is_refused(
+    sshd: Sshd, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    options = SshOptions()
+    assert contact(sshd, arguments, options=options) == b"hello\n"
+    (tmp_path / "another").mkdir()
+    with run_sshd(tmp_path / "another", "") as another:
+        install_aws(tmp_path, another)
+        with pytest.raises(HostKeyChanged, match="has changed"):
+            contact(another, arguments, options=options)
+    assert (tmp_path / "known_hosts").read_text() == f"{INSTANCE} {sshd.public('host_key')}\n"
 
 
 def test_whoever_asks_for_strict_checking_gets_it(sshd: Sshd, arguments: tuple[str, ...]) -> None:

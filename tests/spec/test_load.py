@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from infra.errors import Problem, ProblemsFound
-from infra.spec.load import find_stack, load_stack, nearest, stack_names
+from infra.spec.load import find_stack, load_stack, stack_names
+from infra.spec.nearest import nearest
 
 WHOLE = """\
 checkpoint: kimi-k2.5-int4

@@ -8,8 +8,8 @@ import glob
 import os
 import re
 import time
-from contextlib import ExitStack
-from typing import Dict, List, Optional
+from contextlib import ExitStack, suppress
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ..at_once import each_at_once
 from ..host import Host, Refused
@@ -56,6 +56,7 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
         "files": _files(host, _words(request, "files"), room),
         "paths": _paths(host, _words(request, "globs")),
         "disks": {path: _disk(host, path) for path in _words(request, "disks")},
+        "sizes": {name: _size(host, paths) for name, paths in _named_paths(request, "sizes")},
         "writable": {path: try_writing(host, path) for path in _words(request, "writable")},
         "holders": holders_of(host, _words(request, "devices")),
         "stuck": stuck_processes(host) if request.get("stuck") else [],
@@ -130,6 +131,23 @@ def _disk(host: Host, path: str) -> Optional[Table]:
         return {"error": str(error)}
 
 
+def _size(host: Host, paths: List[str]) -> Optional[int]:
+    """Bytes of all files below some folders, 0 where there are none; None while they are not told in time."""
+    try:
+        return within(DISK_S, lambda: sum(_bytes_below(host.path(path)) for path in paths))
+    except (OSError, Refused):
+        return None
+
+
+def _bytes_below(folder: str) -> int:
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # a file that has gone meanwhile
+                total += os.stat(os.path.join(parent, name)).st_size
+    return total
+
+
 def _measure(host: Host, path: str) -> Table:
     place = path
     while place != "/" and not os.path.exists(host.path(place)):
@@ -165,6 +183,13 @@ def _mount_of(host: Host, place: str) -> List[str]:
 def _words(request: Table, key: str) -> List[str]:
     listed = request.get(key)
     return [str(word) for word in listed] if isinstance(listed, list) else []
+
+
+def _named_paths(request: Table, key: str) -> Iterator[Tuple[str, List[str]]]:
+    asked = request.get(key)
+    named = asked if isinstance(asked, dict) else {}
+    for name in named:
+        yield str(name), _words(named, name)
 
 
 def _maps(request: Table, key: str) -> List[Table]:

@@ -7,13 +7,14 @@ import time
 from typing import Dict, List, NamedTuple, Set
 
 from ..files import make_folders
-from ..host import Host
-from ..journal.lines import start_matches
+from ..host import Host, Refused
+from ..journal.lines import stamp
+from ..journal.starts import Said, read_starts
 from .units import Unit
 
 FOLDER = "/var/lib/moe-infra/evidence"
 JOURNAL_S = 4.0
-JOURNAL_LINES = 300
+JOURNAL_ENTRIES = 300
 MAX_JOURNAL_BYTES = 786432
 MAX_PROCESSES = 400
 MAX_COMMAND = 200
@@ -58,12 +59,8 @@ def keep(host: Host, ended: Ended) -> str:
     }
     with open(os.path.join(folder, "facts.json"), "w", encoding="utf-8") as stream:
         stream.write(json.dumps(facts, indent=1) + "\n")
-    argv = ["journalctl", "-o", "short-iso-precise", "--no-pager", "-q"]
-    argv += ["-n", str(JOURNAL_LINES * len(ended.units))]
-    said = host.run(argv + _lines_of(ended), JOURNAL_S)
     with open(os.path.join(folder, "journal.txt"), "wb") as stream:
-        text = said.stdout or "(journalctl: {})\n".format(said.last_words)
-        stream.write(text.encode("utf-8")[-MAX_JOURNAL_BYTES:])
+        stream.write(_journal(host, ended).encode("utf-8")[-MAX_JOURNAL_BYTES:])
     _drop_oldest(os.path.dirname(folder))
     return folder
 
@@ -87,12 +84,21 @@ def processes_of(host: Host, units: List[Unit]) -> List[str]:
     return [_line(host, pid, rows[pid]) for pid in shown[:MAX_PROCESSES]]
 
 
-def _lines_of(ended: Ended) -> List[str]:
-    """What journalctl matches: this epoch's lines alone where all of its starts are known; faster than `-u`."""
-    starts = [ended.invocations.get(unit) or ended.units[unit].invocation for unit in ended.units]
-    if all(starts):
-        return start_matches(starts)
-    return [word for unit in ended.units for word in ("-u", unit)]
+def _journal(host: Host, ended: Ended) -> str:
+    """The words of this epoch's starts; where a start is not known, the last ones of its unit."""
+    starts = {
+        unit: ended.invocations.get(unit) or now.invocation for unit, now in ended.units.items()
+    }
+    try:
+        said = read_starts(host, starts, JOURNAL_ENTRIES * len(starts), JOURNAL_S)
+    except Refused as error:
+        return "({})\n".format(error)
+    return "".join(map(_line_of, said)) or "(nothing was written)\n"
+
+
+def _line_of(said: Said) -> str:
+    text = said.text.replace("\n", "\n    ")
+    return "{} {}: {}\n".format(stamp(said.time_us), said.unit, text)
 
 
 def _descends(pid: int, ancestors: Set[int], parents: Dict[int, int]) -> bool:

@@ -7,7 +7,9 @@ from ..host import Host, Refused
 from ..services import parse_properties
 from .record import (
     ROUTER,
+    UNWRITTEN,
     Record,
+    Wish,
     ask_restart,
     forget,
     hand_over,
@@ -16,8 +18,9 @@ from .record import (
     left_out,
     load_record,
     read_view,
+    told_of,
 )
-from .rules import FAILED, RUN
+from .rules import ADOPT, FAILED, RUN
 
 ACTIONS = ("arm", "disarm", "forget", "leave-out", "restart", "status")
 SYSTEMCTL_S = 60.0
@@ -46,8 +49,10 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
         router = str(request.get("router") or "")
         leave_out(host, stack, _names(request), "{} {}".format(router, _start(host, router)))
     elif action == "restart":
+        who, listed = str(request.get("operator") or "an operator"), request.get("epochs")
+        seen = listed if isinstance(listed, dict) else {}
         for group in _names(request):
-            ask_restart(host, stack, group, str(request.get("operator") or "an operator"))
+            ask_restart(host, stack, group, Wish(who, seen.get(group)))
     await_groups(host, stack, request)
     return dict(look(host, stack), schema_version=1)
 
@@ -72,17 +77,15 @@ def look(host: Host, stack: str) -> Dict[str, object]:
     rows: List[Dict[str, object]] = []
     for group in known_groups(host, stack):
         record: Record = load_record(host, stack, group, 0.0)
-        memory = record.memory
+        view = read_view(host, stack, group)
+        unwritten = view.pop(UNWRITTEN, None)
         row: Dict[str, object] = {
             "group": group,
-            "epoch": memory.epoch,
-            "phase": memory.phase,
-            "restarts": memory.restarts,
-            "attempts": memory.attempts,
-            "why": memory.why,
+            "adopting": record.own.adopting and record.memory.phase == ADOPT,
             "leads": False,
         }
-        row.update(read_view(host, stack, group))
+        row.update(view)
+        row.update(unwritten if isinstance(unwritten, dict) else told_of(record.memory))
         rows.append(row)
     return {
         "watch": _watch(host, _unit(stack)),

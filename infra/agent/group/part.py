@@ -6,16 +6,9 @@ from typing import Callable, Dict, List, Optional, Tuple
 from ..host import Host
 from .config import Config, Group
 from .evidence import Ended, keep, processes_of
+from .kept_record import KeptRecord
 from .progress import Track, judge, new_track
-from .record import (
-    Document,
-    Record,
-    drop_wish,
-    load_record,
-    save_record,
-    save_view,
-    take_wish,
-)
+from .record import UNWRITTEN, Document, Record, drop_wish, read_wish, save_view, told_of
 from .rules import (
     ADOPT,
     BEGIN,
@@ -34,12 +27,15 @@ from .rules import (
     awaited,
     follow,
     lead,
+    pause_s,
 )
 from .units import Unit, Units, find_fault, held_ports, state_of_units
 
 EVIDENCE_S = 5.0
 # systemd takes a start into its queue first: until then the unit shows how it ended the last time.
 QUEUED_S = 10.0
+# What systemd runs behind a main process that was killed ends the container: it is not killed for so long.
+KILL_AGAIN_S = 10.0
 UNHEARD = Own(STOPPED, 0)
 
 Deed = Callable[[], None]
@@ -58,22 +54,29 @@ class Part:
         """Read what is remembered of the group."""
         self._host, self._config, self._group, self._units = host, config, group, units
         self._names: List[str] = list(group.units)
-        self._record: Record = load_record(host, config.stack, group.name, now)
+        self._kept = KeptRecord(host, config.stack, group.name, now)
         self._members: Dict[str, Tuple[Own, float]] = {}
         self._queued: Optional[Tuple[float, Dict[str, str]]] = None
         self._stopping: Optional[float] = None
+        self._killed: Optional[float] = None
         self._is_doing = False
+        self._not_taken = ""
         self._processes: List[str] = []
         own = self._record.own
         self._owes_evidence = not own.ended and not own.adopting
         self._keeper: Optional[Tuple[float, threading.Event]] = None
         self._shown: Document = {}
+        self._unshown = ""
         # A watcher that begins anew in an epoch has as long to hear of it as one that lost the host of rank 0.
         self.heard: Optional[Tuple[Order, float]] = None
         if not own.adopting:
             self.heard = (Order(own.epoch, RUN), now)
         self.tracks: Dict[str, Track] = {url: new_track(now) for url in group.metrics}
         self.wake: Callable[[], object] = bool
+
+    @property
+    def _record(self) -> Record:
+        return self._kept.record
 
     @property
     def leads(self) -> bool:
@@ -89,6 +92,7 @@ class Part:
         elif state != CHANGING and not record.ended:
             known = {} if record.adopting else record.invocations
             fault = find_fault(self._names, self._units.units, self._group.units, known)
+            fault = self._not_taken or fault  # else it is how they ended before
         if state == RUNNING:
             fault = fault or self._hang(now)
         elif state == STOPPED:
@@ -120,24 +124,27 @@ class Part:
     def decide(self, now: float) -> bool:
         """On the host of rank 0: what becomes of the group; whether the order has changed.
 
-        It is remembered on disk before anybody is told.
+        That an epoch begins is on disk before anybody is told; that one ends needs no disk.
         """
         own, before = self.own(now), self.order
         if self._record.memory.phase == ADOPT and own.adopting and own.state == RUNNING:
             self._adopt()
             own = self.own(now)
-        wish = take_wish(self._host, self._config.stack, self._group.name)
-        after = lead(
-            self._record.memory, self._all_members(own, now), now, self._config.limits, wish
-        )
+        wish = read_wish(self._host, self._config.stack, self._group.name)
+        is_meant = wish is not None and wish.epoch in (None, self._record.memory.epoch)
+        asked = wish.who if wish is not None and is_meant else ""
+        members = self._all_members(own, now)
+        after = lead(self._record.memory, members, now, self._config.limits, asked)
         if after != self._record.memory:
             lasting = after._replace(since=0.0, starting=(), served_since=None)
             was = self._record.memory._replace(since=0.0, starting=(), served_since=None)
-            self._record = self._record._replace(memory=after)
-            if lasting != was:
-                self._save()
+            begins = after.epoch != was.epoch
+            record = self._record._replace(memory=after)
+            if lasting == was:
+                self._kept.remember(record)
+            elif self._kept.keep(record, first=begins):
                 self._say("{} epoch {}; {}".format(after.phase, after.epoch, after.why or "begun"))
-        if wish:
+        if wish is not None:
             drop_wish(self._host, self._config.stack, self._group.name)
         return self.order != before
 
@@ -153,12 +160,15 @@ class Part:
 
     def done(self, now: float) -> None:
         """What was to be done to the units has been asked of systemd."""
-        if self._is_doing and self._queued is not None:
+        if self._not_taken:
+            self._queued = None
+        elif self._is_doing and self._queued is not None:
             self._queued = (now, self._queued[1])
         self._is_doing = False
 
     def settle(self, now: float) -> None:
         """Note what has come of a start or a stop."""
+        self._kept.catch_up(now)
         if self._queued is not None and not self.is_queued(now):
             self._queued = None
             self._note(self._record.own.epoch)
@@ -168,6 +178,9 @@ class Part:
         self._stopping = None
         if self._owes_evidence and self._queued is None:
             self._owes_evidence = False
+            self._kept.keep(
+                self._record
+            )  # whether the disk takes it is known before a start is asked for
             self._keep_evidence(now)
 
     def is_queued(self, now: float) -> bool:
@@ -181,13 +194,10 @@ class Part:
     def show(self, now: float) -> None:
         """Leave what `fab status` shows, when it has changed."""
         own, memory = self.own(now), self._record.memory
-        order = self._order(now)
-        is_lost = order is None or order.age_s > self._config.limits.lost_s
         view: Document = {
             "group": self._group.name,
             "leads": self.leads,
             "own": {"state": own.state, "epoch": own.epoch, "fault": own.fault},
-            "hears_leader": not is_lost,
         }
         if self.leads:
             members = self._all_members(own, now)
@@ -195,10 +205,12 @@ class Part:
             view["waits_for"] = (
                 list(awaited(memory, members, now, self._config.limits)) if waits else []
             )
+            view["pause_s"] = pause_s(memory.attempts, self._config.limits) if waits else None
             view["unmet"] = [member.host for member in members if member.heard is None]
-        if view != self._shown:
+            if self._kept.refused:
+                view[UNWRITTEN] = told_of(memory)
+        if view != self._shown and self._leave(view):
             self._shown = view
-            save_view(self._host, self._config.stack, self._group.name, view)
 
     def _order(self, now: float) -> Optional[Order]:
         if self.leads:
@@ -231,20 +243,21 @@ class Part:
         if memory.epoch == 0 or own.invocations != now:
             newest = max(memory.epoch, own.epoch) + 1
             memory = memory._replace(epoch=newest, restarts=0, attempts=0, why="")
-        self._record = self._record._replace(memory=memory)
+        self._kept.remember(self._record._replace(memory=memory))
         self._note(memory.epoch)
         self._say("took over epoch {}".format(memory.epoch))
 
-    def _begin(self, epoch: int, now: float) -> None:
-        """Start the units; the epoch is on disk before the first of them runs."""
+    def _begin(self, epoch: int, now: float) -> bool:
+        """Start the units; the epoch is on disk before the first of them runs, or nothing is started."""
         own = self._record.own._replace(epoch=epoch, adopting=False, invocations={}, ended=False)
-        self._record = self._record._replace(own=own)
-        self._save()
+        if not self._kept.keep(self._record._replace(own=own), first=True):
+            return False
         before = {name: self._units.units[name].invocation for name in self._names}
-        self._queued = (now, before)
+        self._queued, self._not_taken = (now, before), ""
         self._stopping, self._owes_evidence = None, True
         self.tracks = {url: new_track(now) for url in self._group.metrics}
         self._say("starting epoch {}".format(epoch))
+        return True
 
     def _end(self, order: Optional[Order], why: str, now: float) -> None:
         """Stop the units; an epoch that was running without them is over for this host."""
@@ -253,26 +266,33 @@ class Part:
             is_lost = order.age_s > self._config.limits.lost_s
             if order.phase in (RUN, ADOPT) and not is_lost:
                 own = own._replace(epoch=max(own.epoch, order.epoch))
-        self._record = self._record._replace(own=own._replace(adopting=False, ended=True))
-        self._save()
+        own = own._replace(adopting=False, ended=True)
+        self._kept.keep(self._record._replace(own=own))
         self._owes_evidence = True
-        self._stopping, self._queued = now, None
+        self._stopping, self._killed, self._queued = now, None, None
         reason = "the host of rank 0 is silent" if is_lost else why or "the group ends"
         self._say("stopping: {}".format(reason))
 
     def _deeds(self, action: str, own: Own, order: Optional[Order], now: float) -> List[Deed]:
         if action == BEGIN and order is not None:
-            self._begin(order.epoch, now)
-            return [lambda: self._units.start(self._names)]
+            is_begun = self._begin(order.epoch, now)
+            return [self._start] if is_begun else []
         if action == END:
             self._end(order, own.fault, now)
             return [self._look_around, lambda: self._units.stop(self._names)]
-        if action == KILL:
+        if action == KILL and (self._killed is None or now - self._killed >= KILL_AGAIN_S):
+            self._killed = now
             return [lambda: self._units.kill(self._names)]
         if action == TAKE_OVER and order is not None:
             self._note(order.epoch)
             self._say("took over epoch {}".format(order.epoch))
         return []
+
+    def _start(self) -> None:
+        """Have systemd start the units; what it does not take at all would else be awaited."""
+        self._not_taken = self._units.start(self._names)
+        if self._not_taken:
+            self._say(self._not_taken)
 
     def _look_around(self) -> None:
         """How its processes are before any of them is stopped."""
@@ -285,9 +305,8 @@ class Part:
         own = self._record.own._replace(
             epoch=epoch, adopting=False, invocations=invocations, ended=False
         )
-        self._record = self._record._replace(own=own)
         self._owes_evidence = True
-        self._save()
+        self._kept.keep(self._record._replace(own=own))
 
     def _hang(self, now: float) -> str:
         """Which engine hangs, "" for none."""
@@ -298,7 +317,7 @@ class Part:
         return ""
 
     def _left(self, now: float, fault: str) -> Tuple[str, str]:
-        """Whether anything of units that have ended is left: evidence to keep, ports that are held."""
+        """Whether anything of units that have ended is in a start's way: evidence, ports that are held, the disk."""
         if self._keeper is not None:
             begun, is_kept = self._keeper
             if not is_kept.is_set() and now - begun < EVIDENCE_S:
@@ -309,6 +328,8 @@ class Part:
         held = held_ports(self._host, self._group.ports)
         if held:
             return CLEARING, "port {} is held".format(", ".join(str(port) for port in held))
+        if self._kept.refused:
+            return CLEARING, "; ".join(filter(None, [fault, self._kept.refused]))
         return STOPPED, fault
 
     def _keep_evidence(self, now: float) -> None:
@@ -338,8 +359,17 @@ class Part:
 
         threading.Thread(target=work, daemon=True).start()
 
-    def _save(self) -> None:
-        save_record(self._host, self._config.stack, self._group.name, self._record)
+    def _leave(self, view: Document) -> bool:
+        """Leave what is shown; whether it could be."""
+        said = ""
+        try:
+            save_view(self._host, self._config.stack, self._group.name, view)
+        except OSError as error:
+            said = "`fab status` shows what was: {}".format(error)
+        if said not in ("", self._unshown):
+            self._say(said)
+        self._unshown = said
+        return not said
 
     def _say(self, words: str) -> None:
         print("{}: {}".format(self._group.name, words), flush=True)

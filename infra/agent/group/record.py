@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import shutil
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple, Optional
 
 from ..files import make_folders, replace_file
 from ..host import Host
@@ -16,6 +16,8 @@ RECORDS = "/var/lib/moe-infra/groups"
 VIEWS = "/run/moe-infra/groups"
 # Beside the views of groups: what there is to say of the router.
 ROUTER = "router"
+# In the view of a group: what its file should say, and the disk has not taken.
+UNWRITTEN = "unwritten"
 SCHEMA_VERSION = 1
 MODE = 0o644
 
@@ -88,15 +90,20 @@ def save_record(host: Host, stack: str, group: str, record: Record) -> None:
     document = {
         "schema_version": SCHEMA_VERSION,
         "own": dict(own._asdict()),
-        "lead": {
-            "epoch": memory.epoch,
-            "phase": memory.phase,
-            "restarts": memory.restarts,
-            "attempts": memory.attempts,
-            "why": memory.why,
-        },
+        "lead": told_of(memory),
     }
     _write(host, record_path(stack, group), document)
+
+
+def told_of(memory: Memory) -> Document:
+    """What lasts of what the host of rank 0 remembers."""
+    return {
+        "epoch": memory.epoch,
+        "phase": memory.phase,
+        "restarts": memory.restarts,
+        "attempts": memory.attempts,
+        "why": memory.why,
+    }
 
 
 def is_handed_over(host: Host, stack: str) -> bool:
@@ -117,6 +124,9 @@ def hand_over(host: Host, stack: str) -> None:
                 record.memory._replace(phase=ADOPT, attempts=0),
             ),
         )
+        view = read_view(host, stack, group)
+        if view.pop(UNWRITTEN, None):
+            save_view(host, stack, group, view)
 
 
 def forget(host: Host, stack: str) -> None:
@@ -146,21 +156,33 @@ def read_view(host: Host, stack: str, group: str) -> Document:
     return _read(host, view_path(stack, group))
 
 
-def ask_restart(host: Host, stack: str, group: str, who: str) -> None:
-    """Leave word for the watcher that the group shall be restarted."""
-    _write(host, _wish_path(stack, group), {"who": who})
+class Wish(NamedTuple):
+    """Who asks for a restart, and the epoch that shall end; None for whichever runs."""
+
+    who: str
+    epoch: Optional[int]
 
 
-def take_wish(host: Host, stack: str, group: str) -> str:
-    """Who asks for a restart, "" for nobody."""
+def ask_restart(host: Host, stack: str, group: str, wish: Wish) -> None:
+    """Leave word for the watcher that the group shall be restarted.
+
+    Left twice it is granted once, where it names the epoch: by then that one has ended.
+    """
+    _write(host, _wish_path(stack, group), dict(wish._asdict()))
+
+
+def read_wish(host: Host, stack: str, group: str) -> Optional[Wish]:
+    """Who asks for a restart, None for nobody."""
     path = _wish_path(stack, group)
     if not host.exists(path):
-        return ""
-    return str(_read(host, path).get("who") or "somebody")
+        return None
+    document = _read(host, path)
+    epoch = document.get("epoch")
+    return Wish(str(document.get("who") or "somebody"), epoch if isinstance(epoch, int) else None)
 
 
 def drop_wish(host: Host, stack: str, group: str) -> None:
-    """A wish that has been granted."""
+    """A wish that has been granted, or is about an epoch that has ended."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(host.path(_wish_path(stack, group)))
 

@@ -60,7 +60,9 @@ class RouterWatch:
         """Watch for ever. After a reboot nobody else starts the router."""
         self._units.look(time.monotonic(), again=True)
         if not self._unit.invocation:
-            self._units.start([self._router.unit])
+            refused = self._units.start([self._router.unit])
+            if refused:
+                print("{}: {}".format(self._router.process, refused), flush=True)
         while True:
             self.step(time.monotonic())
             time.sleep(TICK_S)

@@ -210,9 +210,14 @@ def _member_fault(memory: Memory, member: Member, now: float, limits: Limits) ->
         return "silent for more than {:g} s".format(limits.lost_s)
     if member.heard is None:
         return ""
+    has_ended = member.own.state in (CLEARING, STOPPED) and member.own.epoch == memory.epoch
+    if has_ended and member.own.fault:
+        return member.own.fault  # it has begun, and nothing of it runs
     if member.own.state not in (RUNNING, PARTIAL) and member.host in memory.starting:
         is_late = now - memory.since > limits.start_s
         text = "its ranks were not started within {:g} s".format(limits.start_s)
+        if member.own.fault:
+            text = "{}: {}".format(text, member.own.fault)
         return text if is_late else ""
     return member.own.fault or _mismatch(memory, member.own)
 

@@ -95,10 +95,11 @@ class Units:
             name: _start_time(self._host, unit.pid) for name, unit in units.items() if unit.pid
         }
 
-    def start(self, names: List[str]) -> None:
-        """Start units together; does not wait for them."""
+    def start(self, names: List[str]) -> str:
+        """Start units together; does not wait for them. Why systemd takes no such job, "" when it may have."""
         self._host.run(["systemctl", "reset-failed", "--", *names], ACT_S)
-        self._host.run(["systemctl", "start", "--no-block", "--", *names], ACT_S)
+        done = self._host.run(["systemctl", "start", "--no-block", "--", *names], ACT_S)
+        return "systemctl start: {}".format(done.last_words) if done.exit_code else ""
 
     def stop(self, names: List[str]) -> None:
         """Stop units together; does not wait for them."""

@@ -1,14 +1,12 @@
 """What journald keeps of units: read in its export format, entry by entry, whatever the size."""
 
-import contextlib
-import json
 import re
 import struct
+import time
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..host import Host, Refused
+from ..host import Refused
 
-TAIL_S = 5.0
 # journald's own limit of one field is 768 MiB; a log line of such a size is none.
 MAX_FIELD_BYTES = 1 << 26
 # UNIT: lines of systemd itself about a unit; COREDUMP_UNIT and OBJECT_SYSTEMD_UNIT: of others about it.
@@ -67,54 +65,10 @@ def unit_of(fields: Dict[bytes, bytes], units: Dict[bytes, int]) -> Optional[int
     return None
 
 
-def last_lines(host: Host, unit: str, num_lines: int, start: str = "") -> List[str]:
-    """The last lines of one unit, without stamps; why there are none, when journald does not say.
-
-    Args:
-        host: this one.
-        unit: its name.
-        num_lines: how many.
-        start: systemd's invocation id; lines of the unit's other starts are left out then.
-    """
-    form, matches = "cat", ["-u", unit]
-    if start:
-        form, matches = "json", [*start_matches([start]), "+", "_SYSTEMD_UNIT=" + unit]
-    argv = ["journalctl", "-o", form, "-a", "--no-pager", "-q", "-n", str(num_lines), *matches]
-    done = host.run(argv, TAIL_S)
-    if done.exit_code != 0:
-        return ["(journalctl: {})".format(done.last_words)]
-    lines = done.stdout.splitlines()
-    return (_of_start(lines, start) if start else lines)[-num_lines:]
-
-
-def _of_start(entries: List[str], start: str) -> List[str]:
-    """The lines from the first entry on that names a start.
-
-    What a process writes that ends at once may name none: journald asks systemd for the start when it reads, and by
-    then the unit may have ended.
-    """
-    rows = []
-    for entry in entries:
-        with contextlib.suppress(ValueError):  # what journalctl had no time to write whole
-            rows.append(json.loads(entry))
-    fields = ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID")
-    named = [place for place, row in enumerate(rows) if start in [row.get(f) for f in fields]]
-    first = named[0] if named else len(rows)
-    return [line for row in rows[first:] for line in _message(row.get("MESSAGE")).splitlines()]
-
-
-def _message(value: object) -> str:
-    """A message as journalctl writes it in JSON: text, or numbers of bytes where it is none."""
-    if isinstance(value, list) and all(isinstance(each, int) for each in value):
-        return bytes(value).decode("utf-8", "replace")
-    return value if isinstance(value, str) else NO_MESSAGE.decode()
-
-
-def start_matches(starts: List[str]) -> List[str]:
-    """What journalctl matches for starts of units by invocation id: their own lines, and systemd's about them."""
-    fields = ("_SYSTEMD_INVOCATION_ID", "INVOCATION_ID")
-    own, about = (["{}={}".format(field, start) for start in starts] for field in fields)
-    return [*own, "+", *about]
+def stamp(time_us: int) -> str:
+    """ISO time in UTC with microseconds: in the order of the text, in the order of time."""
+    seconds, rest = divmod(time_us, 1000000)
+    return "{}.{:06d}Z".format(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)), rest)
 
 
 class Parser:

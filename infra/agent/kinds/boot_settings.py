@@ -2,15 +2,17 @@
 
 from typing import List, Set
 
-from ..files import HEAD, state_of, text_state, write_file
+from ..files import HEAD, state_of, text_state
 from ..host import Host, Refused
 from ..item import Item, Parts, Reading, absent_reading
+from ..told import is_untold, write_and_tell
 from .grubby import GRUBBY, LOADER_S, change_words, held_words, name_of, read_entries
 
 COMMAND_LINE = "/proc/cmdline"
 GRUB_FOLDER = "/etc/default/grub.d"
 GRUB_FILE = GRUB_FOLDER + "/60-moe-infra.cfg"
 GRUBBY_PART = "grubby"
+NOT_FOUND = "No such file"
 
 NODES = "/sys/devices/system/node"
 FIRST_MAPS = "/proc/1/numa_maps"
@@ -29,7 +31,8 @@ def read_kernel_arguments(host: Host, item: Item) -> Reading:
     shown = " ".join(related) or "none of them"
     reading = _loader_reading(host, item, shown, wanted)
     if not missing:
-        return reading._replace(wanted_parts={}, locked=None)
+        untold = {part: reading.parts[part] for part in reading.untold}
+        return reading._replace(wanted_parts=untold, locked=None)
     lacks = "{} lacks {}".format(COMMAND_LINE, " ".join(missing))
     if reading.locked is not None:
         return reading._replace(locked="{}; {}".format(lacks, reading.locked))
@@ -44,8 +47,7 @@ def write_kernel_arguments(host: Host, item: Item, part: str, value: object) -> 
         names = {name_of(word) for word in (item.want or "").split()}
         change_words(host, names, str(value or "").split())
         return
-    write_file(host, item, part, value)
-    _run_loader(host, ["update-grub"])
+    write_and_tell(host, item, part, value, lambda: _update_grub(host, is_gone=value is None))
 
 
 def read_numa_policy(host: Host, item: Item) -> Reading:
@@ -100,7 +102,8 @@ def _loader_reading(host: Host, item: Item, shown: str, wanted: List[str]) -> Re
         text = 'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT {}"\n'.format(item.want)
         current = state_of(host, GRUB_FILE)
         wanted_parts: Parts = {GRUB_FILE: text_state(host, HEAD + text)}
-        return Reading(shown, {GRUB_FILE: current}, item.want, wanted_parts)
+        untold = (GRUB_FILE,) if is_untold(host, GRUB_FILE) else ()
+        return Reading(shown, {GRUB_FILE: current}, item.want, wanted_parts, untold=untold)
     why = "neither {} nor {} is here: add it to the boot loader by hand, then reboot"
     return Reading(shown, {}, item.want, {}, locked=why.format(GRUB_FOLDER, GRUBBY))
 
@@ -122,10 +125,12 @@ def _by_hand(reading: Reading, wanted: List[str]) -> str:
     return "{} must add it and `update-grub` run".format(GRUB_FILE)
 
 
-def _run_loader(host: Host, argv: List[str]) -> None:
-    done = host.run(argv, LOADER_S)
+def _update_grub(host: Host, *, is_gone: bool) -> None:
+    done = host.run(["update-grub"], LOADER_S)
+    if is_gone and done.exit_code is None and NOT_FOUND in done.last_words:
+        return  # nothing here has ever read the file
     if done.exit_code != 0:
-        raise Refused("{}: {}".format(argv[0], done.last_words))
+        raise Refused("update-grub: {}".format(done.last_words))
 
 
 def _policy_of_first(host: Host) -> str:

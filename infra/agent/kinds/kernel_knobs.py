@@ -14,6 +14,8 @@ LOCKDOWN = "/sys/kernel/security/lockdown"
 NFS_VOLUMES = "/proc/fs/nfsfs/volumes"
 NFS_READ_AHEAD = "/sys/class/bdi/{}/read_ahead_kb"
 DEVICE = 3  # its column
+# How sysfs says that there is nothing to switch: Documentation/ABI/testing/sysfs-devices-system-cpu, smt/control.
+NOTHING_THERE = ("notsupported", "notimplemented")
 MAX_PORT = 65535
 
 
@@ -36,7 +38,10 @@ def read_sysfs(host: Host, item: Item) -> Reading:
     paths = [path[len(host.root) :] for path in found]
     if not paths:
         return absent_reading(item, "no file matches {} on this host".format(item.target))
-    return _reading_of({path: host.read_word(path) for path in paths}, item)
+    values = {path: host.read_word(path) for path in paths}
+    if item.want is not None and set(values.values()) <= set(NOTHING_THERE):
+        return absent_reading(item, "{} says {}".format(paths[0], values[paths[0]]))
+    return _reading_of(values, item)
 
 
 def read_nfs_read_ahead(host: Host, item: Item) -> Reading:

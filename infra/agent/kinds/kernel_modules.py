@@ -9,6 +9,7 @@ from typing import Dict, Optional
 from ..files import state_of, text_state, write_file
 from ..host import Host, Refused
 from ..item import Item, Parts, Reading, absent_reading
+from ..told import is_untold, write_and_tell
 
 HEAD = "# Written by moe-infra; `fab tune-hosts --rollback` takes it back.\n"
 LOAD_FILE = "/etc/modules-load.d/60-moe-infra-{}.conf"
@@ -77,7 +78,8 @@ def read_module_options(host: Host, item: Item) -> Reading:
     told = ["{}={}".format(name, value) for name, value in running.items() if value is not None]
     shown = " ".join(told) or None
     text = "{}options {} {}\n".format(HEAD, module, item.want)
-    reading = Reading(shown, parts, item.want, {path: text_state(host, text)})
+    untold = (path,) if is_untold(host, path) else ()
+    reading = Reading(shown, parts, item.want, {path: text_state(host, text)}, untold=untold)
     silent = [name for name, value in running.items() if value is None]
     if not lacking and not silent:
         return reading._replace(wanted_parts={path: current})
@@ -93,7 +95,10 @@ def read_module_options(host: Host, item: Item) -> Reading:
 
 def write_module_options(host: Host, item: Item, part: str, value: object) -> None:
     """Write the one file that we own, and rebuild the initramfs, which has a copy of it."""
-    write_file(host, item, part, value)
+    write_and_tell(host, item, part, value, lambda: _rebuild(host, is_gone=value is None))
+
+
+def _rebuild(host: Host, *, is_gone: bool) -> None:
     for argv in REBUILDERS:
         done = host.run(list(argv), REBUILD_S)
         if done.exit_code is None and NOT_FOUND in done.last_words:
@@ -101,7 +106,9 @@ def write_module_options(host: Host, item: Item, part: str, value: object) -> No
         if done.exit_code != 0:
             raise Refused("{}: {}".format(argv[0], done.last_words))
         return
-    raise Refused("neither update-initramfs nor dracut is here: rebuild the initramfs by hand")
+    if not is_gone:  # else nothing here has ever read the file
+        what = "neither update-initramfs nor dracut is here: rebuild the initramfs by hand"
+        raise Refused(what)
 
 
 def _listed(host: Host) -> "set[str]":

@@ -3,9 +3,10 @@
 import base64
 from typing import Dict, List
 
-from ..files import state_of, text_state, write_file
+from ..files import state_of, text_state
 from ..host import Host, Refused
 from ..item import Item, Parts, Reading, absent_reading
+from ..told import is_untold, write_and_tell
 
 IMEX_FOLDER = "/etc/nvidia-imex"
 IMEX_NODES = IMEX_FOLDER + "/nodes_config.cfg"
@@ -78,7 +79,11 @@ def read_imex_nodes(host: Host, item: Item) -> Reading:
     if set(wanted) <= set(found):
         more = len(set(found)) - len(set(wanted))
         note = "it lists {} nodes more".format(more) if more else ""
-        return Reading(shown, parts, ",".join(wanted), {IMEX_NODES: current}, note=note)
+        reading = Reading(shown, parts, ",".join(wanted), {IMEX_NODES: current}, note=note)
+        if is_untold(host, IMEX_NODES):
+            todo = "{} was written and {} has not been restarted since; its peers lose their imports then"
+            return reading._replace(untold=(IMEX_NODES,), todo=todo.format(IMEX_NODES, IMEX_UNIT))
+        return reading
     missing = sorted(set(wanted) - set(found))
     todo = "{} lacks {}; writing it restarts {}, and its peers lose their imports at once".format(
         IMEX_NODES, ", ".join(missing), IMEX_UNIT
@@ -90,7 +95,10 @@ def read_imex_nodes(host: Host, item: Item) -> Reading:
 
 def write_imex_nodes(host: Host, item: Item, part: str, value: object) -> None:
     """Write the list, then restart the daemon where it runs: it reads the list only at its start."""
-    write_file(host, item, part, value)
+    write_and_tell(host, item, part, value, lambda: _restart_imex(host))
+
+
+def _restart_imex(host: Host) -> None:
     if host.has_systemd():
         done = host.run(["systemctl", "try-restart", "--", IMEX_UNIT], RESTART_S)
         if done.exit_code != 0:

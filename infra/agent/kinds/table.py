@@ -7,7 +7,7 @@ from ..item import Kind, NotCarried, bring_module
 KNOBS = "kinds.kernel_knobs"
 KNOB_WRITER = KNOBS + ":write_knob"
 FILE_WRITER = "files:write_file"
-NO_WRITER = "kinds.looked_at:write_nothing"
+NO_WRITER = "kinds.no_writer:write_nothing"
 
 
 def _knob(reader: str) -> Kind:
@@ -73,15 +73,15 @@ def modules_of(kinds: Iterable[str]) -> List[str]:
     return sorted({module for name in kinds if name in KINDS for module in KINDS[name].modules})
 
 
-def bring(kinds: Iterable[str]) -> None:
-    """Load the modules of some kinds, before anything is changed.
+def bring(kinds: Iterable[str], further: Iterable[str] = ()) -> None:
+    """Load the modules of some kinds, and further ones, before anything is changed.
 
     Raises:
         NotCarried: some are not here.
         Refused: this Python lacks a module of its library.
     """
     missing = []  # type: List[str]
-    for module in modules_of(kinds):
+    for module in [*modules_of(kinds), *further]:
         try:
             bring_module(module)
         except NotCarried as error:

@@ -13,6 +13,7 @@ from typing import Callable, Dict, List, Optional
 
 from ..group.evidence import FOLDER as KEPT
 from ..host import Host, Refused
+from ..journal.lines import stamp
 from ..journal.reading import ALL, read_tails
 from .masking import Mask, known_secrets, secret_values
 from .record import Process, read_record, recorded_processes
@@ -171,7 +172,7 @@ class _Collection:
             self._add(place + "/journal.txt", str(error).encode())
             return
         lines = [
-            _stamp(time_us).encode() + b" " + message
+            stamp(time_us).encode() + b" " + message
             for tail in tails
             for time_us, message in zip(tail.times, tail.messages)
         ]
@@ -210,9 +211,3 @@ class _Collection:
             return False
         self.left_out.append(name)
         return True
-
-
-def _stamp(time_us: int) -> str:
-    """ISO time in UTC with microseconds: in the order of the text, in the order of time."""
-    seconds, rest = divmod(time_us, 1000000)
-    return "{}.{:06d}Z".format(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)), rest)

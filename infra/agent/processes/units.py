@@ -5,13 +5,15 @@ from typing import Dict, List, Optional
 
 from ..group.operation import await_groups, look
 from ..host import Finished, Host, Refused
-from ..journal.lines import last_lines
+from ..journal.starts import read_starts
 from ..services import parse_properties
 
 ACTIONS: Dict[str, List[str]] = {
     "start": ["start", "--no-block"],
     "stop": ["stop"],
     "restart": ["restart", "--no-block"],
+    # waits for the end of what does one thing and ends
+    "run": ["start"],
     "enable": ["enable"],
     "disable": ["disable"],
     "status": [],
@@ -31,6 +33,7 @@ PROPERTIES = (
 )
 DEFAULT_S = 60.0
 SHOW_S = 15.0
+TAIL_S = 5.0
 FAILED_LOG_LINES = 20
 
 
@@ -47,7 +50,7 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
         raise Refused("systemd does not run this host, so no unit can be used")
     timeout_s = float(str(request.get("timeout_s") or DEFAULT_S))
     message = None
-    if action in ("start", "restart"):
+    if action in ("start", "restart", "run"):
         host.run(["systemctl", "reset-failed", "--", *units], SHOW_S)  # fails for those not loaded
     if ACTIONS[action]:
         beside = request.get("beside")
@@ -100,8 +103,15 @@ def _row(host: Host, unit: str, shown: Dict[str, str], log_lines: int) -> Dict[s
 
 
 def _tail(host: Host, unit: str, shown: Dict[str, str], num_lines: int) -> List[str]:
-    """The last lines of the unit's latest start: what an earlier one said is no word about this one."""
-    return last_lines(host, unit, num_lines, shown.get("InvocationID", ""))
+    """The last lines of the unit's latest start: what an earlier one said is no word about this one.
+
+    Why there are none, when journald does not say.
+    """
+    try:
+        said = read_starts(host, {unit: shown.get("InvocationID", "")}, num_lines, TAIL_S)
+    except Refused as error:
+        return ["({})".format(error)]
+    return [line for each in said for line in each.text.splitlines()][-num_lines:]
 
 
 def since(stamp_us: Optional[str], monotonic_s: float, now_s: float) -> Optional[str]:

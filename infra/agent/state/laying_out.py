@@ -8,7 +8,7 @@ import os
 from typing import Dict, List, Optional, Tuple
 
 from ..files import lay_out_file, make_folders, missing_folders, unlaid
-from ..host import Host, Refused
+from ..host import Host, Refused, mending
 from ..item import Parts
 from .kept_releases import RELEASES_FOLDER, begin_release
 from .report import Row, reason, row_of
@@ -73,7 +73,8 @@ def _prepare(host: Host, request: Dict[str, object], states: Parts) -> Optional[
         for folder in reversed(made):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-        return path, reason(error)
+        look = mending(error, host.path(path))
+        return path, "{}{}".format(reason(error), "; {}".format(look) if look else "")
     return None
 
 
@@ -87,5 +88,5 @@ def _not_written(steps: Dict[int, Step], problem: Tuple[str, str]) -> Dict[int, 
         words = why if is_culprit else "not written, because {} cannot be".format(path)
         rows[place] = row_of(step.item, "failed" if is_culprit else "blocked", values, words)
     if not any(row["state"] == "failed" for row in rows.values()):
-        raise Refused("{}: {}".format(path, why))
+        raise Refused("{}: {}. Mend that, then run the command again".format(path, why))
     return rows

@@ -11,9 +11,10 @@ from .declared import is_declared, joined_with, without
 from .lasting import persistent_steps
 from .reload_guard import forbids_reload, held_back, is_rewritten, knows_any, why_not_reload
 from .report import Row, row_of
-from .rollback import HOST_SCOPE, Record, load_record, remembered_step, save_record
+from .rollback import HOST_SCOPE, Entry, Record, load_record, remembered_step, save_record
 from .steps import Step, change, difference, observe, promise
 from .waiting import Permission, permission_of
+from .withdrawn import withdrawn_entries
 
 MODES = ("check", "apply", "boot", "rollback", "remove")
 RELOAD_S = 60.0
@@ -34,7 +35,12 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
             items = [parse_item(document) for document in documents]
             rows, reload_needed = _part("taking_back").take_back(request, host, items)
         else:
-            rows, reload_needed = _converge(request, host, documents)
+            rows, reload_needed, gone = _converge(request, host, documents)
+            if gone and not _has_failed(rows):
+                back, is_unit = _part("taking_back").withdraw(request, host, gone)
+                ids = {row["id"] for row in back}  # of what this owner now leaves alone, once
+                rows = [row for row in rows if row["id"] not in ids] + back
+                reload_needed = reload_needed or is_unit
             if request.get("prunes") and not _has_failed(rows):
                 items = [parse_item(document) for document in documents]
                 pruned, is_unit = _part("taking_back").prune(request, host, items)
@@ -84,7 +90,7 @@ def _documents(request: Dict[str, object]) -> List[Dict[str, object]]:
 
 def _converge(
     request: Dict[str, object], host: Host, documents: List[Dict[str, object]]
-) -> Tuple[List[Row], bool]:
+) -> Tuple[List[Row], bool, List[Entry]]:
     mode, owner, with_diff = str(request["mode"]), str(request["stack"]), bool(request.get("diff"))
     permission = permission_of(request, host)
     record = Record([], [], {}) if mode == "boot" else load_record(host, HOST_SCOPE)
@@ -94,11 +100,15 @@ def _converge(
     steps = [observe(host, document) for document in joined.documents]
     notes: Dict[str, str] = {}
     tuning = [document for document in documents if document.get("group", "tuning") == "tuning"]
-    if mode != "boot" and tuning:
+    gone: List[Entry] = []
+    if mode != "boot" and (tuning or request.get("withdraws")):
         kept = [one for one in tuning if is_declared(one) and one["id"] not in joined.conflicts]
         declared = dict(without(record.declared, owner), **({owner: kept} if kept else {}))
         record = record._replace(declared=declared)
-        steps += persistent_steps(host, record, steps, permission, notes)
+        lasting = persistent_steps(host, record, steps, permission, notes)
+        gone = withdrawn_entries(record, lasting) if request.get("withdraws") else []
+        bring([entry.item.kind for entry in gone], ["state.taking_back"] if gone else [])
+        steps += lasting
     rows: Dict[int, Row] = {}
     pending: List[int] = []
     for place, step in enumerate(steps):
@@ -132,7 +142,7 @@ def _converge(
             new_units.append(step.item.target)
         rows[place] = row
     reload_needed = reload_needed or (mode != "boot" and knows_any(host, new_units))
-    return [rows[place] for place in range(len(steps))], reload_needed
+    return [rows[place] for place in range(len(steps))], reload_needed, gone
 
 
 def _judge(

@@ -22,6 +22,12 @@ STORED_REQUEST = "/var/lib/moe-infra/tuning/request.json"
 SYSCTL_FOLDERS = ("/usr/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d")
 SYSCTL_MAIN = "/etc/sysctl.conf"
 BOOT_STACK = "boot"
+# What an item needs of the boot before it is there to be set, by kind. A target that nothing else wants is not
+# waited for unless the unit wants it (systemd.special(7)); mounts of the network want remote-fs.target themselves.
+NEEDED_TARGETS = {
+    "nfs-read-ahead": ("remote-fs.target", ""),
+    "mtu": ("network-online.target", "network-online.target"),
+}
 
 Pair = Tuple[Item, Reading]
 
@@ -53,7 +59,7 @@ def persistent_items(pairs: List[Pair], shadowed: Set[str]) -> List[Dict[str, ob
         program = own_program("state.operation", *modules_of(item.kind for item in others))
         items.append(file_item(STORED_AGENT, program.encode("utf-8"), "0755"))
         items.append(file_item(STORED_REQUEST, request.encode("utf-8")))
-        items.append(dict(file_item(UNIT_FILE, unit_text().encode("utf-8")), unit=True))
+        items.append(dict(file_item(UNIT_FILE, unit_text(others).encode("utf-8")), unit=True))
         items.append(dict(file_item(ENABLED_LINK, b""), link=UNIT_FILE, unit=True))
     return items
 
@@ -67,13 +73,17 @@ def sysctl_text(pairs: List[Pair]) -> str:
     return HEAD + "".join(line + "\n" for line in lines)
 
 
-def unit_text() -> str:
-    """The unit that applies what sysctl.d cannot hold, before anything of ours starts."""
+def unit_text(items: List[Item]) -> str:
+    """The unit that applies what sysctl.d cannot hold, before anything of ours starts.
+
+    Args:
+        items: that it applies; it waits for what they need to be there.
+    """
     text = """\
 [Unit]
 Description=moe-infra host tuning
-After=systemd-sysctl.service sys-kernel-debug.mount local-fs.target
-Before=docker.service
+After={after}
+{wants}Before=docker.service
 ConditionPathExists={request}
 
 [Service]
@@ -86,7 +96,19 @@ TimeoutStartSec=120
 WantedBy=multi-user.target
 """
     python = sys.executable or "/usr/bin/python3"
-    return HEAD + text.format(python=python, agent=STORED_AGENT, request=STORED_REQUEST)
+    needed = [
+        NEEDED_TARGETS[kind] for kind in sorted({item.kind for item in items} & set(NEEDED_TARGETS))
+    ]
+    after = ["systemd-sysctl.service", "sys-kernel-debug.mount", "local-fs.target"]
+    after += [target for target, _ in needed]
+    wants = "".join("Wants={}\n".format(wanted) for _, wanted in needed if wanted)
+    return HEAD + text.format(
+        after=" ".join(after),
+        wants=wants,
+        python=python,
+        agent=STORED_AGENT,
+        request=STORED_REQUEST,
+    )
 
 
 def overrulers(host: Host) -> Dict[str, Tuple[str, str]]:

@@ -16,6 +16,9 @@ MAX_EARLIER = 8
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 HOST_SCOPE = ".host"  # no stack's name begins with a dot
+# Where a part lies, by kind, when its own name does not say so.
+PLACES = {"mtu": "/sys/class/net/{}"}
+REUSED = ("nfs-read-ahead",)  # the number of a mount that is gone may be another file system's
 CONTENT_KEYS = ("content", "content_base64")
 
 
@@ -122,6 +125,8 @@ def remembered(host: Host, record: Record, item: Item, changes: Dict[str, Parts]
     for part, change in changes.items():
         ours = _without_content(change["after"])
         place = index.get(key_of(item, part))
+        if place is None and same(change["before"], change["after"]):
+            continue  # only its program has to be told again
         if place is None:
             entries.append(Entry(item, part, change["before"], ours))
         else:
@@ -160,9 +165,28 @@ def remembered_step(host: Host, record: Record, step: Step) -> Record:
 
 def current_state(host: Host, kind: Kind, entry: Entry) -> object:
     """What the recorded part is now; None when it is not there."""
+    return standing(host, kind, entry)[0]
+
+
+def standing(host: Host, kind: Kind, entry: Entry) -> Tuple[object, bool]:
+    """What the recorded part is now, None when it is not there, and whether the very thing that was set is gone.
+
+    An interface may be gone, a mount, a disk, a knob of another kernel. A file is never: who deletes it has deleted
+    what must come back. Nor is what only cannot be told just now.
+
+    Raises:
+        OSError: it cannot be looked at.
+        Refused: the same.
+    """
     if isinstance(entry.ours, dict) or isinstance(entry.original, dict):  # a file or a link
-        return state_of(host, entry.part)
-    return kind.read(host, entry.item).parts.get(entry.part)
+        return state_of(host, entry.part), False
+    place = PLACES.get(entry.item.kind, "{}").format(entry.part)
+    has_place = place.startswith("/")
+    if has_place and not host.exists(place):
+        return None, True
+    reading = kind.read(host, entry.item)
+    may_be_gone = reading.locked is None and (not has_place or entry.item.kind in REUSED)
+    return reading.parts.get(entry.part), may_be_gone and entry.part not in reading.parts
 
 
 def left_alone(entry: Entry, current: object) -> Optional[str]:

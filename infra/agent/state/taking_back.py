@@ -1,12 +1,13 @@
 """Rollback and removal: what was found comes back byte for byte; what others changed since stays."""
 
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from ..files import state_of, unlaid, write_file
 from ..host import Host, Refused
 from ..item import Item, same
 from ..kinds.kernel_knobs import parse_ports, render_ports
 from ..kinds.table import KINDS
+from ..told import is_untold
 from .declared import Document, all_together, owner_words, without
 from .lasting import persistent_steps
 from .report import Row, reason, row_of
@@ -23,11 +24,14 @@ from .rollback import (
     remembered_step,
     remove_empty,
     save_record,
+    standing,
     with_ours,
 )
 from .steps import change
 from .waiting import Permission, permission_of
 
+Refusal = Callable[[Item], Optional[str]]
+GONE = "it is gone: nothing to take back"
 ORDER = ("ok", "changed", "blocked", "failed")
 TUNING = "tuning"
 
@@ -63,7 +67,7 @@ def take_back(request: Dict[str, object], host: Host, items: List[Item]) -> Tupl
         chosen = [entry for entry in record.entries if entry.item.id in ids]
     else:
         chosen = [entry for entry in record.entries if not groups or entry.item.group in groups]
-    returned, settled = _bring_all_back(host, chosen, permission)
+    returned, settled = _bring_all_back(host, chosen, permission.disturbs)
     rows += returned
     if mode == "remove":
         names = {entry.item.id for entry in chosen}
@@ -87,6 +91,22 @@ def prune(request: Dict[str, object], host: Host, items: List[Item]) -> Tuple[Li
     return take_back(dict(request, mode="remove"), host, [entry.item for entry in gone])
 
 
+def withdraw(
+    request: Dict[str, object], host: Host, entries: List[Entry]
+) -> Tuple[List[Row], bool]:
+    """Bring back what nobody wants any more, in mode check say what that would be; as `take_back` returns it."""
+    refuses = permission_of(request, host).refusal_to_withdraw
+    if request["mode"] == "check":
+        rows, _ = _bring_all_back(host, entries, refuses, _foretell)
+    else:
+        rows, settled = _bring_all_back(host, entries, refuses)
+        _forget(host, HOST_SCOPE, load_record(host, HOST_SCOPE), settled)
+    for row in rows:
+        row["why"] = "nobody wants it any more; {}".format(row["why"])
+    units = {entry.item.id for entry in entries if entry.item.document.get("unit")}
+    return rows, any(row["state"] == "changed" and row["id"] in units for row in rows)
+
+
 def _groups(request: Dict[str, object], items: List[Item]) -> Set[str]:
     listed = request.get("groups")
     return {str(name) for name in listed} if isinstance(listed, list) else {i.group for i in items}
@@ -97,7 +117,7 @@ def _take_back_tuning(host: Host, owner: str, permission: Permission) -> List[Ro
     record = load_record(host, HOST_SCOPE)
     others = without(record.declared, owner)
     if not others:
-        rows, settled = _bring_all_back(host, record.entries, permission)
+        rows, settled = _bring_all_back(host, record.entries, permission.disturbs)
         _forget(host, HOST_SCOPE, record._replace(declared={}), settled)
         return rows
     if owner not in record.declared:
@@ -112,7 +132,7 @@ def _take_back_tuning(host: Host, owner: str, permission: Permission) -> List[Ro
     rows += [change(host, step, "") for step in rewritten]
     kept = {step.item.id for step in lasting} | set(shared)
     own = [entry for entry in record.entries if entry.item.id not in kept]
-    returned, settled = _bring_all_back(host, own, permission)
+    returned, settled = _bring_all_back(host, own, permission.disturbs)
     _forget(host, HOST_SCOPE, record, settled)
     return returned + rows
 
@@ -167,8 +187,31 @@ def _fewer_ports(host: Host, entry: Entry, document: Document) -> Optional[str]:
     return None if same(current, ours) or left_alone(entry, current) is not None else ours
 
 
+def _foretell(_host: Host, entry: Entry, current: object) -> Return:
+    """What bringing one entry back would be."""
+    before = described(current)
+    why = "{} would come back".format(described(entry.original))
+    return Return("changed", before, before, why, is_settled=False)
+
+
+def _write_back(host: Host, entry: Entry, current: object) -> Return:
+    """Bring one entry back, and read it again."""
+    kind, wanted = KINDS[entry.item.kind], described(entry.original)
+    kind.write(host, entry.item, entry.part, entry.original)
+    after = current_state(host, kind, entry)
+    if not same(after, entry.original):
+        why = "{} was written but it is still {}".format(wanted, described(after))
+        return Return("blocked", described(current), described(after), why, is_settled=False)
+    late = "; the host has it after its next reboot" if entry.item.needs == "reboot" else ""
+    why = "as it was found" + late
+    return Return("changed", described(current), described(after), why, is_settled=True)
+
+
 def _bring_all_back(
-    host: Host, chosen: List[Entry], permission: Permission
+    host: Host,
+    chosen: List[Entry],
+    refuses: Refusal,
+    bring: Callable[[Host, Entry, object], Return] = _write_back,
 ) -> Tuple[List[Row], List[Entry]]:
     """Bring entries back, the newest first; the rows, one per item, and the entries that are settled."""
     by_item: Dict[str, List[Entry]] = {}
@@ -177,34 +220,32 @@ def _bring_all_back(
     rows: List[Row] = []
     settled: List[Entry] = []
     for entries in by_item.values():
-        returns = [(entry, _bring_back(host, entry, permission)) for entry in entries]
+        returns = [(entry, _bring_back(host, entry, refuses, bring)) for entry in entries]
         settled += [entry for entry, how in returns if how.is_settled]
         rows.append(_row(entries, [how for _, how in returns]))
     return rows, settled
 
 
-def _bring_back(host: Host, entry: Entry, permission: Permission) -> Return:
-    kind = KINDS[entry.item.kind]
-    wanted = described(entry.original)
+def _bring_back(
+    host: Host, entry: Entry, refuses: Refusal, bring: Callable[[Host, Entry, object], Return]
+) -> Return:
     try:
-        current = current_state(host, kind, entry)
+        current, is_gone = standing(host, KINDS[entry.item.kind], entry)
         before = described(current)
-        if isinstance(entry.ours, dict):
+        if is_gone:
+            return Return("ok", before, before, GONE, is_settled=True)
+        if isinstance(entry.ours, dict) and bring is _write_back:
             unlaid(host, entry.part)
-        if same(current, entry.original):
+        is_back = same(current, entry.original)
+        if is_back and not is_untold(host, entry.part):
             return Return("ok", before, before, "already as it was found", is_settled=True)
-        refusal = left_alone(entry, current) or permission.disturbs(entry.item)
+        stays = None if is_back else left_alone(entry, current)
+        refusal = stays or refuses(entry.item)
         if refusal is not None:
             return Return("blocked", before, before, refusal, is_settled=False)
-        kind.write(host, entry.item, entry.part, entry.original)
-        after = current_state(host, kind, entry)
+        return bring(host, entry, current)
     except (OSError, Refused) as error:
         return Return("failed", described(entry.ours), "unknown", reason(error), is_settled=False)
-    if not same(after, entry.original):
-        why = "{} was written but it is still {}".format(wanted, described(after))
-        return Return("blocked", before, described(after), why, is_settled=False)
-    late = "; the host has it after its next reboot" if entry.item.needs == "reboot" else ""
-    return Return("changed", before, described(after), "as it was found" + late, is_settled=True)
 
 
 def _row(entries: List[Entry], returns: List[Return]) -> Row:

@@ -46,6 +46,12 @@ class Permission:
             return "waits for a {}: {}; {}".format(item.needs, lacks, ADVICE[str(item.needs)])
         return self.disturbs(item)
 
+    def refusal_to_withdraw(self, item: Item) -> Optional[str]:
+        """Why what nobody wants any more is not taken back now; None when it may be."""
+        if self.is_withheld(item):
+            return "waits for a {}; {}".format(item.needs, ADVICE[str(item.needs)])
+        return self.disturbs(item)
+
     def disturbs(self, item: Item) -> Optional[str]:
         """Why a change would hurt what runs here; None when it would not."""
         if self._is_boot or item.needs != "drain" or "running" in self._allowed:

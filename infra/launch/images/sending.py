@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from infra.errors import InfraError, PrerequisiteError, StackError
 from infra.launch.deployment import Pace
-from infra.launch.fleet import Fleet, answers_when_known, ask_reached, ask_until_known
+from infra.launch.fleet import Fleet, answers_when_known, ask_all, ask_reached
 from infra.launch.images.archive import NAME, OPTION, ImageArchive, plain_name
 from infra.launch.images.presence import ImageOnHost, bring_images
 from infra.launch.staging.checkpoints import stage
@@ -167,7 +167,7 @@ def _send(sending: Sending, fleet: Fleet, host: str, pace: Pace) -> None:
     """Send the archive to one host, from where the last sending got to."""
     clock, size = pace.clock, sending.archive.size_bytes
     looks = {host: sending.request("look")}
-    report = ask_until_known(fleet, looks, timeout_s=pace.limits.ask_s)[host]
+    report = ask_all(fleet, looks, timeout_s=pace.limits.ask_s)[host]
     if report.get("is_whole"):
         return
     offset = begun_at = int(str(report.get("num_bytes") or 0))
@@ -182,13 +182,13 @@ def _send(sending: Sending, fleet: Fleet, host: str, pace: Pace) -> None:
                 what = f"{sending.archive.path} became shorter while it was sent."
                 raise StackError(OPTION, what, "Run it again when nobody writes to it.")
             request = sending.request("write", offset=offset, body=piece)
-            ask_until_known(fleet, {host: request}, timeout_s=PIECE_S)
+            ask_all(fleet, {host: request}, timeout_s=PIECE_S)
             offset += len(piece)
             now = clock.now()
             if now - shown >= pace.limits.progress_s:
                 shown = now
                 pace.say(f"{host}: {rate_words(offset, size, (offset - begun_at) / (now - begun))}")
-    ask_until_known(fleet, {host: sending.request("publish")}, timeout_s=pace.limits.pull_s)
+    ask_all(fleet, {host: sending.request("publish")}, timeout_s=pace.limits.pull_s)
 
 
 def _hand_on(sending: Sending, staging: Staging, hosts: Sequence[str]) -> dict[str, str]:

@@ -19,6 +19,8 @@ from infra.render.host_paths import release_path
 WAITING_BATCHES = 4
 # Following, lines are put in order among those that came within this time.
 HOLD_S = 0.25
+# What journalctl says of a moment that is none (systemd's journalctl.c).
+NO_MOMENT = "Failed to parse timestamp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +194,18 @@ class LogMerge:
                 ready.append(lines.take(limit))
             source.let_go()
         return ready
+
+
+def judge_moment(query: LogQuery, failures: Sequence[HostFailure]) -> None:
+    """Refuse a moment that no host's journalctl can read: only it knows all the ways to write one.
+
+    Raises:
+        StackError: that is why hosts failed.
+    """
+    if failures and all(NO_MOMENT in failure.error.what for failure in failures):
+        what = f"{query.since!r} is no moment for journalctl."
+        fix = "Write it as `2026-11-20 14:00` (the hosts' time), `2026-11-20 14:00 UTC`, `yesterday` or `10 min ago`."
+        raise StackError("--since", what, fix)
 
 
 def judge_query(query: LogQuery) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# An Atlas A3 card carries two dies, each a device; an A2 card one (npu-smi info -m of both).
-DIES_PER_CARD = {"ascend-a3": 2, "ascend-a2": 1}
 DRIVER_FILE = "/usr/local/Ascend/driver/version.info"
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 USAGE = re.compile(r"(\d+)\s*/\s*(\d+)")

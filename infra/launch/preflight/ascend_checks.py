@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infra.catalog.schema import Accelerator
 from infra.launch.preflight import ascend
 from infra.launch.preflight.accelerators import tool_problem
 from infra.launch.preflight.observed import ObservedHost
@@ -28,9 +29,7 @@ def super_pod_hosts(scene: Scene) -> tuple[str, ...]:
 def has_super_pod(scene: Scene, host: str) -> bool:
     """Whether a host's fabric reaches beyond it over HCCS."""
     accelerator = scene.accelerator(host)
-    return accelerator.fabric.kind == "hccs" and accelerator.fabric.num_devices > (
-        accelerator.devices_per_host
-    )
+    return accelerator.fabric.kind == "hccs" and accelerator.fabric_spans_hosts
 
 
 def find_sick_npus(scene: Scene) -> Iterator[Trouble]:
@@ -52,7 +51,7 @@ def find_device_network_faults(scene: Scene) -> Iterator[Trouble]:
     for name in ascend_network_hosts(scene):
         host = scene.hosts[name]
         for index in range(scene.plan.host(name).num_devices):
-            said = _device_network_fault(host, index, scene.accelerator(name).id)
+            said = _device_network_fault(host, index, scene.accelerator(name))
             if said is not None:
                 yield Trouble(
                     host=name,
@@ -113,7 +112,7 @@ def find_lost_pings(scene: Scene) -> Iterator[Trouble]:
         )
 
 
-def _device_network_fault(host: ObservedHost, index: int, accelerator: str) -> str | None:
+def _device_network_fault(host: ObservedHost, index: int, accelerator: Accelerator) -> str | None:
     told = host.commands.get(f"ascend.link.{index}")
     if told is None:
         return None
@@ -126,7 +125,7 @@ def _device_network_fault(host: ObservedHost, index: int, accelerator: str) -> s
     # a die of a super-pod may have no port of its own on the RoCE network; without an address to ask, health is Init
     detection = host.text(f"ascend.netdetect.{index}")
     is_blind = detection is not None and ascend.parse_detection(detection) is None
-    if health != "Success" and not is_blind and ascend.DIES_PER_CARD.get(accelerator, 1) == 1:
+    if health != "Success" and not is_blind and accelerator.devices_per_card == 1:
         return f"net health {health or 'unknown'}"
     address = ascend.parse_address(host.text(f"ascend.address.{index}") or "")
     return None if address else "no address"

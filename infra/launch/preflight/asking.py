@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.launch.preflight import amd, ascend, nvidia, rdma, roce
@@ -14,15 +14,18 @@ from infra.launch.preflight.collectives import (
     NCCL_PROGRAMS,
     collective_argv,
 )
+from infra.launch.preflight.device_checks import DEVICE_FILES
 from infra.launch.preflight.docker_limits import OPEN_FILES_MOST, QUESTION
 from infra.launch.preflight.firmware_checks import ASCEND_FIRMWARE
 from infra.launch.preflight.gpu_checks import FABRIC_MANAGER
-from infra.launch.preflight.host_checks import CLOCK_SOURCE, DEVICE_FILES, bound_ports
+from infra.launch.preflight.host_checks import CLOCK_SOURCE
 from infra.launch.preflight.nvlink_checks import IMEX_CHANNEL, IMEX_NODES
 from infra.launch.preflight.place_checks import given_sources, written_places
+from infra.launch.preflight.port_checks import bound_ports
 from infra.launch.preflight.rail_checks import PRODUCT_NAME
 from infra.launch.preflight.recording import AMD_DRIVER, NVIDIA_DRIVER
 from infra.launch.preflight.scene import Scene
+from infra.render.host_state import Item
 from infra.render.supervision import plan_watch_port
 from infra.render.units import LIMITS
 
@@ -107,6 +110,15 @@ def listening_request(scene: Scene, host: str) -> dict[str, object]:
     ports.add(plan_watch_port(scene.plan))
     ports.update(hccl_ports(scene, host))
     return {"operation": "listening", "ports": sorted(ports)}
+
+
+def weight_folders(items: Iterable[Item]) -> dict[str, list[str]]:
+    """Where each checkpoint of a host lies, and until it is whole (agent/staging/place.py), by item id."""
+    return {
+        item.id: [item.target, "{0}/.partial-{2}".format(*item.target.rpartition("/"))]
+        for item in items
+        if item.group == "weights"
+    }
 
 
 def imex_request() -> dict[str, object]:
@@ -233,7 +245,7 @@ def _nvidia_commands(scene: Scene, host: str) -> list[Command]:
         # its first level looks at software and settings, and loads no GPU
         Command(id="nvidia.dcgm", argv=("dcgmi", "diag", "-r", "1", "-j"), timeout_s=DIAGNOSIS_S),
     ]
-    if scene.spans_hosts and accelerator.fabric.num_devices > accelerator.devices_per_host:
+    if scene.spans_hosts and accelerator.fabric_spans_hosts:
         found.append(_imex())
     return found
 

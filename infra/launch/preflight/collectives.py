@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 
 from infra.launch.preflight.accelerator_checks import with_accelerators
+from infra.launch.preflight.device_checks import awaited_devices, is_device_daemon
 from infra.launch.preflight.gpu_checks import is_computing
-from infra.launch.preflight.host_checks import awaited_devices, is_device_daemon
 from infra.launch.preflight.observed import Told
 from infra.launch.preflight.scene import Scene, Trouble
 from infra.launch.preflight.ssh_command import ssh_command
@@ -121,7 +121,7 @@ def idle_hosts(scene: Scene) -> tuple[str, ...]:
         host = scene.hosts[name]
         is_awaited = len(awaited_devices(scene, name)) == scene.plan.host(name).num_devices
         is_held = any(not is_device_daemon(holder) for holder in host.holders)
-        if is_awaited and not is_held and not is_computing(host, scene.accelerator(name).id):
+        if is_awaited and not is_held and not is_computing(host, scene.accelerator(name)):
             found.append(name)
     return tuple(found)
 
@@ -171,7 +171,7 @@ def _not_run(scene: Scene, name: str, program: str | None) -> Trouble:
     vendor = scene.accelerator(name).vendor
     if program is None:
         why, example = "there is no test of collectives", PROGRAMS[vendor][0]
-        way = f"Build {SOURCES[vendor]} to {example} on {name}, and fab preflight runs it."
+        way = f"Build {SOURCES[vendor]} to {example} on {name}, and `fab preflight` runs it."
     else:
         why = "its devices are in use"
         way = _again(scene, name, program)
@@ -194,5 +194,5 @@ def _slow_ones(scene: Scene, accelerator: str, hosts: dict[str, float]) -> Itera
             severity="warn",
             observed=f"an all-reduce over its devices reaches {gb_s:.0f} GB/s",
             wanted=wanted,
-            fix=f"See links, switches and clocks of {name}: fab preflight's other findings, and the vendor's tool.",
+            fix=f"See links, switches and clocks of {name}: `fab preflight`'s other findings, and the vendor's tool.",
         )

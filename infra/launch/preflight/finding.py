@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from infra.launch.name_lists import listed
+
 Severity = Literal["pass", "warn", "block"]
 ORDER: tuple[Severity, ...] = ("block", "warn", "pass")
 MAX_NAMED_HOSTS = 8
@@ -107,5 +109,4 @@ def _for_any(finding: Finding, text: str) -> str:
 
 def host_names(hosts: Sequence[str]) -> str:
     """A few names, and how many more."""
-    more = len(hosts) - MAX_NAMED_HOSTS
-    return ", ".join(hosts[:MAX_NAMED_HOSTS]) + (f" and {more} more" if more > 0 else "")
+    return listed(hosts, MAX_NAMED_HOSTS)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infra.launch.name_lists import MAX_NAMED, clauses
 from infra.launch.preflight import amd, ascend, nvidia
 from infra.launch.preflight.gpu_checks import nvidia_hosts
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.scene import Scene, Trouble, odd_ones, unequal
 
 ASCEND_FIRMWARE = "/usr/local/Ascend/firmware/version.info"
-MAX_NAMED = 3
 # What hardware does by itself, from heat or for want of power; a power cap in software is how most GPUs run.
 HELD_DOWN = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 
@@ -60,10 +60,9 @@ def find_held_clocks(scene: Scene) -> Iterator[Trouble]:
         }
         words = [f"{bus} {', '.join(reasons)}" for bus, reasons in held.items() if reasons]
         if words:
-            more = f" and {len(words) - MAX_NAMED} more" if len(words) > MAX_NAMED else ""
             yield Trouble(
                 host=name,
                 severity="warn",
-                observed=f"clocks are held down: {'; '.join(words[:MAX_NAMED])}{more}",
+                observed=f"clocks are held down: {clauses(words)}",
                 fix=f"ssh {name} nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; see cooling and power supplies.",
             )

@@ -64,16 +64,23 @@ class NotFit(PrerequisiteError):
 
 
 class NotAllAnswer(HostsFailed):
-    """Hosts that cannot be asked, with what blocks a start on the others."""
+    """Hosts that cannot be asked, with what speaks against a start on the others."""
 
-    def __init__(self, errors: Mapping[str, InfraError], num_hosts: int, unfit: NotFit) -> None:
+    def __init__(
+        self,
+        errors: Mapping[str, InfraError],
+        num_hosts: int,
+        others: Sequence[PrerequisiteError],
+    ) -> None:
         """Where, what and fix are the first host's; the text lists all."""
         first = next(iter(errors.values()))
         super().__init__(first.where, first.what, first.fix)
         failures = [HostFailure(host, error) for host, error in errors.items()]
         alone = str(first) if len(errors) == 1 else str(SeveralHostsFailed(failures, num_hosts))
-        self._errors = (*errors.values(), *unfit.each())
-        self._lines = (alone, *unfit.lines)
+        self._errors = (*errors.values(), *(one for other in others for one in other.each()))
+        # what is the way past findings is none here
+        told = (other.lines if isinstance(other, NotFit) else (str(other),) for other in others)
+        self._lines = (alone, *(line for lines in told for line in lines))
 
     def each(self) -> tuple[InfraError, ...]:
         """One failure per host and per finding, for `--json`."""
@@ -84,13 +91,16 @@ class NotAllAnswer(HostsFailed):
         return "\n".join(self._lines)
 
 
-def refuse_silent(deployment: Deployment, scene: Scene, *, tunes: bool) -> None:
-    """Refuse the start when a host cannot be asked, and say what blocks it on the others.
+def refuse_silent(
+    deployment: Deployment, scene: Scene, *, tunes: bool, also: Sequence[PrerequisiteError]
+) -> None:
+    """Refuse the start when a host cannot be asked, and say what speaks against it on the others.
 
     Args:
         deployment: the plan and its hosts.
         scene: the hosts as they were found.
         tunes: whether tuning follows, which brings about what its items lack.
+        also: what speaks against it beside their checks, worst first.
 
     Raises:
         HostsFailed: a host is away; `NotAllAnswer` where something blocks others.
@@ -103,27 +113,26 @@ def refuse_silent(deployment: Deployment, scene: Scene, *, tunes: bool) -> None:
         f"others; `fab replace-host {first} NEW --stack {stack}` puts another machine in the place of one that is gone."
     )
     refused = blocking(_judged(scene, tunes=tunes), deployment.forces)
-    if refused:
-        raise NotAllAnswer(scene.away, len(deployment.states), NotFit(stack, refused))
+    others = [*also, *([NotFit(stack, refused)] if refused else [])]
+    if others:
+        raise NotAllAnswer(scene.away, len(deployment.states), others)
     all_reports(scene.away)
 
 
-def refuse_unfit(deployment: Deployment, scene: Scene, *, tunes: bool) -> None:
-    """Refuse the start when a check blocks it.
+def find_unfit(deployment: Deployment, scene: Scene, *, tunes: bool) -> list[PrerequisiteError]:
+    """The refusal of a start that a check blocks and nobody forces; where there is none, warnings are said.
 
     Args:
         deployment: the plan and its hosts.
         scene: the hosts as they were found.
         tunes: whether tuning follows, which brings about what its items lack.
-
-    Raises:
-        NotFit: a check blocks and is not forced.
     """
     found = _judged(scene, tunes=tunes)
     refused = blocking(found, deployment.forces)
     if refused:
-        raise NotFit(deployment.plan.stack, refused)
+        return [NotFit(deployment.plan.stack, refused)]
     _say_rest(found, deployment.forces, deployment.say)
+    return []
 
 
 def refuse_unknown_checks(forces: Iterable[str]) -> None:

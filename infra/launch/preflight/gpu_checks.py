@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infra.catalog.schema import Accelerator
 from infra.launch.preflight import amd, ascend, linux, nvidia
+from infra.launch.preflight.device_checks import awaited_devices
 from infra.launch.preflight.finding import Severity
-from infra.launch.preflight.host_checks import awaited_devices
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.roce import parse_width
 from infra.launch.preflight.scene import Scene, Trouble
@@ -41,7 +42,7 @@ def switch_hosts(scene: Scene) -> tuple[str, ...]:
         host
         for host in nvidia_hosts(scene)
         if scene.accelerator(host).fabric.kind == "nvlink"
-        and scene.accelerator(host).fabric.num_devices == scene.accelerator(host).devices_per_host
+        and not scene.accelerator(host).fabric_spans_hosts
     )
 
 
@@ -233,7 +234,7 @@ def find_compute_processes(scene: Scene) -> Iterator[Trouble]:
     for name in scene.engine_hosts:
         host, awaited = scene.hosts[name], awaited_devices(scene, name)
         held = {holder.pid for holder in host.holders}  # those are told by their device file
-        for index, pid, words in _computing(host, scene.accelerator(name).id):
+        for index, pid, words in _computing(host, scene.accelerator(name)):
             if pid not in held and index in awaited:
                 yield Trouble(
                     host=name,
@@ -292,18 +293,17 @@ def _lanes(host: ObservedHost) -> dict[str, int]:
     return found
 
 
-def is_computing(host: ObservedHost, accelerator: str) -> bool:
+def is_computing(host: ObservedHost, accelerator: Accelerator) -> bool:
     """Whether anything computes on a host's devices."""
     return any(True for _ in _computing(host, accelerator))
 
 
-def _computing(host: ObservedHost, accelerator: str) -> Iterator[tuple[int, int, str]]:
+def _computing(host: ObservedHost, accelerator: Accelerator) -> Iterator[tuple[int, int, str]]:
     """(device, process id, name) of everything that computes on the host's devices."""
     indices = {gpu.uuid: gpu.index for gpu in nvidia.parse_gpus(host.text("nvidia.gpus") or "")}
     for one in nvidia.parse_compute_processes(host.text("nvidia.apps") or ""):
         yield indices.get(one.gpu_uuid, -1), one.pid, one.name
     for gpu, pid in amd.parse_processes(host.text("amd.processes") or ""):
         yield gpu, pid, f"on GPU {gpu}"
-    dies = ascend.DIES_PER_CARD.get(accelerator, 1)
     for npu in ascend.parse_processes(host.text("ascend.info") or ""):
-        yield npu.card * dies + npu.chip, npu.pid, npu.name
+        yield npu.card * accelerator.devices_per_card + npu.chip, npu.pid, npu.name

@@ -1,18 +1,15 @@
-"""Checks of one host alone: weights, image, ports, devices, name, memory, limits, leftovers."""
+"""Checks of one host alone: weights, image, name, memory, limits, leftovers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from infra.launch.preflight import linux
-from infra.launch.preflight.observed import Holder, ObservedHost
+from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.scene import Scene, Trouble, odd_ones
-from infra.plan.process import Process
 from infra.render.host_paths import release_path
-from infra.render.reserved_ports import RESERVED_PORTS_ID, ports_at_risk
 
-MAX_NAMED = 3
 ROOM_FACTOR = 1.1
 MIN_FREE_INODES = 10000
 GIB = 1 << 30
@@ -21,12 +18,6 @@ CREDENTIALS_SINCE = 247
 # LimitNOFILE of our units; the kernel refuses more than fs.nr_open.
 NUM_FILES = 1048576
 NO_DISKS = ("tmpfs", "ramfs", "overlay", "squashfs")
-# They keep device files open on every host that has them, and compute nothing (their own documentation).
-DEVICE_DAEMONS = (
-    "nvidia-persistenced", "nv-fabricmanager", "nv-hostengine", "nvidia-imex", "nvidia-smi", "dcgm-exporter",
-    "nvsm_core", "nvidia-ctk", "npu-exporter", "amd-smi", "rocm-smi", "npu-smi", "Xorg",
-)  # fmt: skip
-DEVICE_FILES = {"nvidia": "/dev/nvidia{index}", "ascend": "/dev/davinci{index}", "amd": "/dev/kfd"}
 CLOCK_SOURCE = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 # Each reading of the time is a system call with these, and the kernel falls back to them when it distrusts the TSC.
 SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "xen")
@@ -50,10 +41,11 @@ def find_no_room(scene: Scene) -> Iterator[Trouble]:
     """Hosts where a checkpoint that is still missing does not fit."""
     path = scene.plan.weights_path
     for name, host in scene.hosts.items():
-        disk, missing_bytes = host.disks.get(path), _missing_bytes(scene, host)
+        disk, missing = host.disks.get(path), _missing_bytes(host, _sizes(scene))
         written = host.written.get(path)
-        if disk is None or not missing_bytes:
+        if disk is None or missing is None:
             continue
+        missing_bytes, there_bytes = missing
         wanted_gib = missing_bytes * ROOM_FACTOR / GIB
         move = f"Mount a disk at {path} on {name}, or set weights.path in the stack."
         if disk.error is not None:
@@ -70,7 +62,8 @@ def find_no_room(scene: Scene) -> Iterator[Trouble]:
             said = f"{disk.free_inodes} inodes free at {disk.mount}"
         else:
             continue
-        wanted = f"{wanted_gib:.0f} GiB on a disk, for what is not staged yet"
+        there = f" ({there_bytes / GIB:.0f} GiB are)" if there_bytes else ""
+        wanted = f"{wanted_gib:.0f} GiB on a disk, for what is not staged yet{there}"
         yield Trouble(host=name, severity="block", observed=said, wanted=wanted, fix=move)
 
 
@@ -107,57 +100,6 @@ def find_other_digests(scene: Scene) -> Iterator[Trouble]:
             wanted=f"one digest of {scene.plan.engine.image}",
             fix=f"ssh {name} sudo {scene.plan.runtime} pull {scene.plan.engine.image}   # or pin its digest",
         )
-
-
-def find_taken_ports(scene: Scene) -> Iterator[Trouble]:
-    """Ports that somebody else listens on; our own running processes may."""
-    for name, host in scene.hosts.items():
-        needs: dict[int, Process] = {
-            port: process for process in scene.waiting(name) for port in bound_ports(process)
-        }
-        ours = {port for process in scene.ours.get(name, ()) for port in process.ports}
-        for row in host.listening:
-            port = int(str(row["port"]))
-            if port not in needs or port in ours:
-                continue
-            holder = f"process {row['pid']} ({row['command']})" if row.get("pid") else "somebody"
-            yield Trouble(
-                host=name,
-                severity="block",
-                observed=f"port {port}, which {needs[port].id} needs, is taken by {holder}",
-                fix=f"Stop it on {name}, or change the stack's ports.",
-            )
-
-
-def find_unreserved_ports(scene: Scene) -> Iterator[Trouble]:
-    """Ports that the kernel may give to outgoing connections before the engines bind them."""
-    for name, host in scene.hosts.items():
-        ports = sorted(ports_at_risk(scene.plan.on_host(name)))
-        row = host.items.get(RESERVED_PORTS_ID)
-        if ports and (row is None or row["state"] != "ok"):
-            yield Trouble(
-                host=name,
-                severity="block",
-                observed=f"ports {_listed([str(p) for p in ports])} lie where the kernel takes ports for outgoing "
-                "connections, and are not reserved",
-                fix=f"fab tune-hosts --stack {scene.plan.stack}",
-            )
-
-
-def find_held_devices(scene: Scene) -> Iterator[Trouble]:
-    """Devices of processes that do not run yet, held by somebody."""
-    for name in scene.engine_hosts:
-        files = awaited_device_files(scene, name)
-        for holder in scene.hosts[name].holders:
-            if holder.device not in files or is_device_daemon(holder):
-                continue
-            waits = files[holder.device]
-            yield Trouble(
-                host=name,
-                severity="block",
-                observed=f"{holder.device}, which {waits} needs, is held by process {holder.pid} ({_whose(holder)})",
-                fix=f"Stop it on {name}: ssh {name} sudo kill {holder.pid}",
-            )
 
 
 def find_loopback_name(scene: Scene) -> Iterator[Trouble]:
@@ -309,41 +251,8 @@ def find_other_stacks(scene: Scene) -> Iterator[Trouble]:
                 host=name,
                 severity="warn",
                 observed=f"stack {other} is installed here too",
-                fix=f"fab status --stack {other}; fab down --stack {other} if it is a leftover.",
+                fix=f"`fab status --stack {other}`; `fab down --stack {other}` if it is a leftover.",
             )
-
-
-def bound_ports(process: Process) -> list[int]:
-    """Every port that a process binds."""
-    return [bind.port + i for bind in process.binds for i in range(bind.count)]
-
-
-def awaited_devices(scene: Scene, host: str) -> dict[int, str]:
-    """The devices that processes which do not run yet will use, each with its process."""
-    ours = {device for process in scene.ours.get(host, ()) for device in process.devices}
-    return {
-        index: process.id
-        for process in scene.waiting(host)
-        for index in process.devices
-        if index not in ours
-    }
-
-
-def awaited_device_files(scene: Scene, host: str) -> dict[str, str]:
-    """The device files of those devices, each with a process that will open it."""
-    pattern = DEVICE_FILES.get(scene.accelerator(host).vendor)
-    awaited = awaited_devices(scene, host)
-    if pattern is None:
-        return {}
-    if "{index}" not in pattern and len(awaited) < scene.plan.host(host).num_devices:
-        return {}  # one file for all devices: whoever holds it may use the others
-    return {pattern.format(index=index): process for index, process in awaited.items()}
-
-
-def is_device_daemon(holder: Holder) -> bool:
-    """Whether a holder only watches devices."""
-    program = holder.command.split(" ")[0].rpartition("/")[2]
-    return program in DEVICE_DAEMONS
 
 
 def _is_enough(limit: str, least: int | None) -> bool:
@@ -351,17 +260,17 @@ def _is_enough(limit: str, least: int | None) -> bool:
     return limit == "unlimited" or (least is not None and limit.isdecimal() and int(limit) >= least)
 
 
-def _whose(holder: Holder) -> str:
-    unit = holder.control_group.rstrip("/").rpartition("/")[2]
-    return f"{holder.command or 'no command'}; {unit}" if unit else holder.command
-
-
-def _missing_bytes(scene: Scene, host: ObservedHost) -> int:
-    return sum(
-        size
-        for name, size in _sizes(scene).items()
-        if (row := host.items.get(f"weights:{name}")) is not None and row.get("state") != "ok"
-    )
+def _missing_bytes(host: ObservedHost, sizes: Mapping[str, int]) -> tuple[int, int] | None:
+    """Bytes still to be written of checkpoints that are not whole, and bytes of them that are there; None of none."""
+    lacking = {
+        row_id: size
+        for name, size in sizes.items()
+        if (row := host.items.get(row_id := f"weights:{name}")) is not None
+        and row.get("state") != "ok"
+    }
+    there = {row_id: min(host.sizes.get(row_id, 0), size) for row_id, size in lacking.items()}
+    there_bytes = sum(there.values())
+    return (sum(lacking.values()) - there_bytes, there_bytes) if lacking else None
 
 
 def _weights_bytes(scene: Scene, host: ObservedHost) -> int:
@@ -372,8 +281,3 @@ def _sizes(scene: Scene) -> dict[str, int]:
     """Bytes of every checkpoint of the catalogue."""
     catalog = scene.catalog
     return {name: catalog.checkpoint(name).size_bytes for name in catalog.ids("checkpoints")}
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from infra.launch.name_lists import listed
 from infra.launch.preflight import linux
 from infra.launch.preflight.linux import Interface
 from infra.launch.preflight.observed import ObservedHost
@@ -15,13 +16,14 @@ from infra.launch.preflight.scene import Scene, Trouble, odd_ones, unequal
 # Clocks further apart spoil signatures and the merging of logs (facts: hosts 1.1).
 WARN_APART_S = 0.05
 BLOCK_APART_S = 1.0
-MAX_NAMED = 3
 
 
 def find_silent_hosts(scene: Scene) -> Iterator[Trouble]:
     """Hosts that cannot be asked: nothing more is known of them."""
     for name, error in scene.away.items():
-        another = f"a machine that is gone: fab replace-host {name} NEW --stack {scene.plan.stack}"
+        another = (
+            f"a machine that is gone: `fab replace-host {name} NEW --stack {scene.plan.stack}`."
+        )
         yield Trouble(
             host=name,
             severity="block",
@@ -52,7 +54,7 @@ def find_wrong_interface(scene: Scene) -> Iterator[Trouble]:
                     severity="block",
                     observed=said + has,
                     wanted=f"{wanted}, which carries {address}",
-                    fix=f"fab facts --stack {scene.plan.stack}, or write moe.interface of {name} in the inventory.",
+                    fix=f"`fab facts --stack {scene.plan.stack}`, or write moe.interface of {name} in the inventory.",
                 )
 
 
@@ -117,7 +119,7 @@ def find_unreachable(scene: Scene) -> Iterator[Trouble]:
         yield Trouble(
             host=name,
             severity="block" if is_sure else "warn",
-            observed=f"port {_ports(ports)} ({means}) cannot be reached from {_listed(callers)}: {error}",
+            observed=f"port {_ports(ports)} ({means}) cannot be reached from {listed(callers)}: {error}",
             fix=f"Open it on {name}, and on what lies between: sudo nft list ruleset; security groups.",
         )
 
@@ -321,12 +323,7 @@ def _spelt(gids: Mapping[str, int]) -> str:
 def _ports(ports: list[int]) -> str:
     if len(ports) > 1 and ports[-1] - ports[0] == len(ports) - 1:
         return f"{ports[0]}-{ports[-1]}"
-    return _listed([str(port) for port in ports])
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MAX_NAMED
-    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed([str(port) for port in ports])
 
 
 def _last_words(host: ObservedHost, command: str) -> str:

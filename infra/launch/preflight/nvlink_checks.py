@@ -10,7 +10,7 @@ from infra.launch.preflight.finding import host_names
 from infra.launch.preflight.gpu_checks import nvidia_hosts
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.recording import nvlink_domain
-from infra.launch.preflight.scene import Scene, Trouble, odd_ones
+from infra.launch.preflight.scene import Scene, Trouble, drained_tuning, odd_ones
 
 MAX_NAMED = 4
 IMEX_CHANNEL = "/dev/nvidia-caps-imex-channels/channel0"
@@ -21,11 +21,7 @@ def rack_hosts(scene: Scene) -> tuple[str, ...]:
     """Engine hosts whose NVLink domain reaches beyond them, when the stack uses it."""
     if not scene.spans_hosts:
         return ()
-    return tuple(
-        host
-        for host in nvidia_hosts(scene)
-        if scene.accelerator(host).fabric.num_devices > scene.accelerator(host).devices_per_host
-    )
+    return tuple(host for host in nvidia_hosts(scene) if scene.accelerator(host).fabric_spans_hosts)
 
 
 def domain_of(scene: Scene, host: str) -> str | None:
@@ -153,7 +149,7 @@ def _different_lists(scene: Scene, lists: dict[str, tuple[str, ...]]) -> Iterato
             severity="block",
             observed=f"{IMEX_NODES} differs from {example}'s in {', '.join(only[:MAX_NAMED])}",
             wanted="one list on every tray of the domain",
-            fix=f"fab tune-hosts --stack {scene.plan.stack}   # or copy the list, then restart nvidia-imex everywhere",
+            fix=f"{drained_tuning(scene)}; or copy the list, and restart nvidia-imex everywhere.",
         )
 
 

@@ -101,6 +101,7 @@ class ObservedHost:
         paths: what is there of the paths that were asked for.
         disks: by the path that was asked for.
         written: likewise.
+        sizes: bytes below the folders of each checkpoint, whole or on its way, by item id; without those not told.
         clock: None when the host could not tell.
         items: rows of the host state's check, by item id; empty when it was not asked.
         listening: rows of taken ports.
@@ -111,6 +112,7 @@ class ObservedHost:
     files: Mapping[str, str]
     paths: frozenset[str]
     disks: Mapping[str, Disk]
+    sizes: Mapping[str, int]
     written: Mapping[str, Written]
     holders: tuple[Holder, ...]
     stuck: tuple[Stuck, ...]
@@ -148,13 +150,19 @@ def read_observed(
         files={key: str(value) for key, value in _map(report, "files").items()},
         paths=frozenset(str(path) for path in _list(report, "paths")),
         disks={key: _disk(value) for key, value in _map(report, "disks").items()},
+        sizes={key: size for key, size in _map(report, "sizes").items() if isinstance(size, int)},
         written={key: _written(value) for key, value in _map(report, "writable").items()},
-        holders=tuple(_holder(row) for row in rows_of(report, "holders")),
+        holders=read_holders(report),
         stuck=tuple(_stuck(row) for row in rows_of(report, "stuck")),
         clock=_clock(_map(report, "clock"), sent_s, received_s),
         items={str(row["id"]): row for row in rows_of(state, "items")},
         listening=tuple(rows_of(listening, "listening")),
     )
+
+
+def read_holders(report: Report) -> tuple[Holder, ...]:
+    """Who has the device files open that the agent's `facts` was asked for."""
+    return tuple(_holder(row) for row in rows_of(report, "holders"))
 
 
 def _clock(told: Mapping[str, object], sent_s: float, received_s: float) -> ClockReading | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from infra.launch.name_lists import listed
 from infra.launch.preflight import linux
 from infra.launch.preflight.observed import Stuck
 from infra.launch.preflight.scene import Scene, Trouble, everywhere
@@ -15,7 +16,6 @@ from infra.render.host_paths import UNIT_FOLDER, stack_folder
 # What `up` writes besides the weights (docs/architecture.md, "One document per host").
 RECORDS = "/var/lib/moe-infra"
 RUN_TIME = "/run/moe-infra"
-MAX_NAMED = 3
 # What to type on the host, and what to say of it.
 WAYS_OUT = {
     "EROFS": (
@@ -86,13 +86,12 @@ def find_missing_sources(scene: Scene) -> Iterator[Trouble]:
             if source not in scene.hosts[name].paths
         }
         if missing:
-            sources = ", ".join(list(missing)[:MAX_NAMED])
-            more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
+            source, process = next(iter(missing.items()))
             yield Trouble(
                 host=name,
                 severity="block",
-                observed=f"{sources}{more}, which {next(iter(missing.values()))}'s container is given, is not there",
-                fix=f"ssh {name} ls -ld {next(iter(missing))}   # install what brings it: the driver, its tools",
+                observed=f"{listed(list(missing))}, which {process}'s container is given, is not there",
+                fix=f"ssh {name} ls -ld {source}   # install what brings it: the driver, its tools",
             )
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra.catalog.instance_types import instance_type_names, read_instance_type
+from infra.launch.name_lists import listed
 from infra.launch.preflight import linux
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.rdma import FOLDER, Port, rails, read_ports
-from infra.launch.preflight.scene import Scene, Trouble, everywhere, unequal
+from infra.launch.preflight.scene import (
+    Scene,
+    Trouble,
+    drained_tuning,
+    everywhere,
+    unequal,
+)
 
-MAX_NAMED = 3
 # What Nitro's firmware tells of an instance, as DMI knows it.
 PRODUCT_NAME = "/sys/devices/virtual/dmi/id/product_name"
 EFA_VENDOR = "0x1d0f"
@@ -67,9 +73,9 @@ def find_small_mtu(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(
                 host=name,
                 severity="block",
-                observed=_listed(small),
+                observed=listed(small),
                 wanted=f"{least} bytes (moe.mtu)",
-                fix=f"fab tune-hosts --stack {scene.plan.stack} --allow net.mtu",
+                fix=f"{drained_tuning(scene)}.",
             )
 
 
@@ -86,7 +92,7 @@ def find_small_paths(scene: Scene) -> Iterator[Trouble]:
         yield Trouble(
             host=name,
             severity="block",
-            observed=f"no more than {_listed(paths)}",
+            observed=f"no more than {listed(paths)}",
             wanted=f"{least} bytes to every peer (moe.mtu)",
             fix=f"Raise the MTU of every port between; try: ping -M do -s {least - 28} {next(iter(peers))}",
         )
@@ -143,7 +149,7 @@ def find_flapping_links(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(
                 host=name,
                 severity="warn",
-                observed=f"links went down since boot: {_listed(often)}",
+                observed=f"links went down since boot: {listed(often)}",
                 fix=f"ssh {name} sudo journalctl -k -b -g 'link down|lost carrier'; see cable and transceiver.",
             )
 
@@ -181,8 +187,3 @@ def _rate(ports: tuple[Port, ...]) -> str:
 
 def _port_name(rail: str) -> str:
     return rail if ":" in rail else f"{rail}:1"
-
-
-def _listed(words: list[str]) -> str:
-    more = len(words) - MAX_NAMED
-    return ", ".join(words[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from infra.engines.network_names import traffic_classes_named
+from infra.launch.name_lists import listed
 from infra.launch.preflight import roce
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.rail_checks import card_hosts, interfaces_of
@@ -12,7 +13,6 @@ from infra.launch.preflight.rdma import FOLDER, rails, read_ports
 from infra.launch.preflight.roce import Priorities
 from infra.launch.preflight.scene import Scene, Trouble, unequal
 
-MAX_NAMED = 3
 # DeepOps' node health check wants the exponent at nine at least (facts: hosts 1.4).
 LEAST_EXPONENT = 9
 # What InfiniBand and Ethernet allow behind error correction; a handful of errors says nothing of a rate.
@@ -45,7 +45,7 @@ def find_narrow_cards(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(
                 host=name,
                 severity="warn",
-                observed=_listed(small),
+                observed=listed(small),
                 fix=f"ssh {name} 'sudo dmesg | grep -i \"limited by\"'; another slot, or reseat the card.",
             )
 
@@ -64,7 +64,7 @@ def find_wrong_priorities(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(
                 host=name,
                 severity="warn",
-                observed=_listed(wrong),
+                observed=listed(wrong),
                 wanted="priorities by DSCP, one with flow control, and that of the engines' traffic class",
                 fix=f"ssh {name} sudo mlnx_qos -i {wrong[0].split()[0]} --trust dscp --pfc 0,0,0,1,0,0,0,0   "
                 "# as the switch has it",
@@ -86,7 +86,7 @@ def find_link_errors(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(
                 host=name,
                 severity="warn",
-                observed=_listed(wrong),
+                observed=listed(wrong),
                 fix="Clean or replace cable and transceiver (mlxlink -d CARD -m shows both); for packets that are "
                 "dropped, see the switch's buffers.",
             )
@@ -176,8 +176,3 @@ def _is_high(errors: int, bits: int) -> bool:
 
 def _numbers(numbers: tuple[int, ...]) -> str:
     return ", ".join(str(number) for number in numbers) or "none"
-
-
-def _listed(words: list[str]) -> str:
-    more = len(words) - MAX_NAMED
-    return ", ".join(words[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -207,3 +207,9 @@ def unequal(values: Mapping[str, str], fix: str, severity: Severity = "block") -
             wanted="the same on every host",
             fix=fix,
         )
+
+
+def drained_tuning(scene: Scene) -> str:
+    """What to type for an item of the profile that needs a drained host."""
+    stack = scene.plan.stack
+    return f"`fab down --stack {stack}`, then `fab tune-hosts --stack {stack} --allow drain`"

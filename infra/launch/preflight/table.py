@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from infra.launch.preflight import accelerator_checks as accelerators
 from infra.launch.preflight import (
+    device_checks,
     docker_limits,
     gpu_checks,
     host_checks,
     network_checks,
     place_checks,
+    port_checks,
     rail_checks,
     roce_checks,
 )
@@ -97,17 +99,17 @@ CHECKS: Mapping[str, Check] = {
     ),
     "ports-free": Check(
         wanted="every planned port free",
-        find=host_checks.find_taken_ports,
+        find=port_checks.find_taken_ports,
         applies=everywhere,
     ),
     "ports-reserved": Check(
         wanted="planned ports among the reserved ones",
-        find=host_checks.find_unreserved_ports,
+        find=port_checks.find_unreserved_ports,
         applies=everywhere,
     ),
     "devices-free": Check(
         wanted="nobody holds the devices",
-        find=host_checks.find_held_devices,
+        find=device_checks.find_held_devices,
         applies=accelerators.with_accelerators,
     ),
     "driver-version": Check(

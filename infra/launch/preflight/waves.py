@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.inventory.facts_file import RecordedHost
-from infra.launch.answering import away_of, names_of, read_each, refuse_silence
+from infra.launch.answering import ask_once, away_of, names_of, read_each, refuse_silence
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all, reports_along
 from infra.launch.preflight import ascend, nvidia
@@ -19,6 +19,7 @@ from infra.launch.preflight.asking import (
     imex_request,
     listening_request,
     ping_request,
+    weight_folders,
 )
 from infra.launch.preflight.collectives import COLLECTIVE_S, collective_program, idle_hosts
 from infra.launch.preflight.dialing import PlannedDial, planned_dials
@@ -90,7 +91,7 @@ def look(
     )
     also = {host: _also(deployment, scene, host, states) for host in deployment.states}
     requests = {
-        host: facts_request(scene, host, list(asked.values())) for host, asked in also.items()
+        host: _facts(deployment, scene, host, list(asked.values())) for host, asked in also.items()
     }
     sent_s = time.time()
     limit = deployment.limits.ask_s + SLACK_S
@@ -206,7 +207,7 @@ def reach_requests(scene: Scene, dials: Sequence[PlannedDial], token: str) -> di
 
 def _with_dials(deployment: Deployment, scene: Scene, dials: Sequence[PlannedDial]) -> Scene:
     requests = reach_requests(scene, _open_dials(scene, dials), deployment.nonce)
-    reports = ask_all(deployment.fleet, requests, timeout_s=REACH_S + SLACK_S)
+    reports = ask_once(deployment.fleet, requests, timeout_s=REACH_S + SLACK_S)
     scene = _with_away(deployment, scene)
     done = _open_dials(scene, dials)
     left = tuple(dial for dial in dials if dial not in set(done))
@@ -262,7 +263,8 @@ def _collectives(deployment: Deployment, scene: Scene) -> dict[str, Told]:
     if not requests:
         return {}
     deployment.say(f"adding up over all devices of {len(requests)} hosts, each by itself")
-    reports = ask_all(deployment.fleet, requests, timeout_s=COLLECTIVE_S + SLACK_S)
+    # what a lost connection leaves behind there may hold the devices still
+    reports = ask_once(deployment.fleet, requests, timeout_s=COLLECTIVE_S + SLACK_S)
     return {
         host: read_observed(host, report, sent_s=0.0, received_s=0.0, also={}).commands[
             "collective"
@@ -296,6 +298,14 @@ def _imex(deployment: Deployment, scene: Scene, limit_s: float) -> dict[str, str
 def _is_ready(text: str) -> bool:
     domain = nvidia.parse_imex(text)
     return domain is not None and all(state == "READY" for state in domain.nodes.values())
+
+
+def _facts(
+    deployment: Deployment, scene: Scene, host: str, also: Sequence[Mapping[str, object]]
+) -> Request:
+    """What a host is asked of itself, and how much of its checkpoints is there."""
+    sizes = weight_folders(deployment.states[host].items)
+    return {**facts_request(scene, host, also), "sizes": sizes}
 
 
 def _also(

@@ -42,7 +42,10 @@ class Check:
 def drift(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Check]:
     """All of every host against what is declared."""
     requests = {
-        host: state_request(deployment, state.of_groups(*DRIFT_GROUPS), "check", secrets)
+        host: {
+            **state_request(deployment, state.of_groups(*DRIFT_GROUPS), "check", secrets),
+            "withdraws": True,
+        }
         for host, state in deployment.states.items()
     }
     reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)

@@ -10,6 +10,7 @@ from infra.catalog.load import Catalog
 from infra.engines.transports import sign_patterns
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, ask_all, rows_of
+from infra.launch.name_lists import clauses
 from infra.launch.proof.host_drift import Check
 from infra.launch.proof.transport import check_transports
 from infra.plan.process import Process
@@ -24,7 +25,6 @@ WANTED_LIMITS: Mapping[str, int] = {
     "Max stack size": 67108864,
 }
 PRELOAD = "LD_PRELOAD"
-MAX_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +116,7 @@ def env_problem(process: Process, found: LiveProcess) -> str | None:
         for name, value in process.env_prepend.items()
         if name != PRELOAD and not str(found.env.get(name) or "").startswith(value)
     ]
-    more = f" and {len(wrong) - MAX_NAMED} more" if len(wrong) > MAX_NAMED else ""
-    return "; ".join(wrong[:MAX_NAMED]) + more if wrong else None
+    return clauses(wrong) or None
 
 
 def limits_problem(limits: Mapping[str, Sequence[int]], ceiling: Mapping[str, int]) -> str | None:

@@ -11,6 +11,7 @@ from infra.engines.network_names import rdma_devices_named
 from infra.engines.transports import Told, read_transports
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all
+from infra.launch.name_lists import listed
 from infra.launch.preflight.ascend import HCCN_TOOL, parse_statistics
 from infra.launch.proof.host_drift import Check
 from infra.launch.transport_verdicts import is_rack, kv_library, kv_processes
@@ -127,8 +128,7 @@ def check_counters(
         named = tuple(dict.fromkeys(n for process in own for n in rdma_devices_named(process.env)))
         accelerator = catalog.accelerator(plan.host(host).accelerator)
         is_fabric = is_rack(plan, catalog, host) or (
-            accelerator.fabric.kind == "hccs"
-            and accelerator.fabric.num_devices > accelerator.devices_per_host
+            accelerator.fabric.kind == "hccs" and accelerator.fabric_spans_hosts
         )
         ok, detail = judge_moved(seen, told, named, is_fabric=is_fabric)
         checks.append(_check(host, ok, detail))
@@ -151,7 +151,7 @@ def judge_moved(
     """
     if not moved.devices:
         return None, "not known: no card of this host tells what it has carried"
-    carried = f"{moved.num_bytes / (1 << 20):.1f} MiB over {_listed(moved.devices)}"
+    carried = f"{moved.num_bytes / (1 << 20):.1f} MiB over {listed(moved.devices)}"
     if moved.num_bytes >= LEAST_BYTES:
         return True, f"{carried} while requests were answered (also what else they carry)"
     transports = {one.transport for one in told}
@@ -161,7 +161,7 @@ def judge_moved(
     if said is None and not is_fabric:
         said = next((one.line for one in told if one.transport == "ascend"), None)
         if said is None and named:
-            said = f"the plan names {_listed(named)}"
+            said = f"the plan names {listed(named)}"
     if said is None:
         return None, f"not known: {carried}, and nothing says by what KV goes"
     return False, f"KV is said to go by RDMA, and the cards carried {carried}: {said}"
@@ -201,7 +201,3 @@ def _counted(report: Report) -> dict[str, int]:
 
 def _check(host: str, ok: bool | None, detail: str) -> Check:  # noqa: FBT001 - None too
     return Check(process=host, check="rdma-counters", ok=ok, detail=detail, is_drift=True)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")  # noqa: PLR2004

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from infra.engines.serving import CHAT, answer_text, answer_tokens
 from infra.launch.deployment import Deployment
-from infra.launch.failures import router_not_ready
+from infra.launch.failures import router_ended, router_passes_nothing
 from infra.launch.fleet import Report
 from infra.launch.proof.probing import (
     ask_reachable,
@@ -63,10 +63,10 @@ def ask_through(deployment: Deployment, router: Process, told: Report | None = N
         reason = _why_not(answer)
         ended = _router_end(deployment)
         if ended is not None:
-            raise router_not_ready(deployment, ended)
+            raise router_ended(deployment, ended)
         if clock.now() - begun > limits.router_s:
             what = f"no request went through the router within {limits.router_s:g} s: {reason}"
-            raise router_not_ready(deployment, what)
+            raise router_passes_nothing(deployment, router, what)
         clock.sleep(max(pause - (clock.now() - asked), 0.01))
         pause = min(pause * 1.5, limits.longest_poll_s)
 

@@ -9,13 +9,14 @@ from infra.catalog.load import Catalog
 from infra.launch.answering import away_of, refuse_silence
 from infra.launch.deployment import Deployment, without_hosts
 from infra.launch.fleet import ask_all
-from infra.launch.handover import look_at
+from infra.launch.handover import Look, look_at
 from infra.launch.proof.host_drift import DRIFT_GROUPS, Check, drift
 from infra.launch.proof.live import check_processes, read_live
 from infra.launch.proof.probing import Answered, probe_hosts, read_engine_ids, run_proofs
 from infra.launch.proof.questions import missing_from, question_for
 from infra.launch.proof.rank import Asking, build_question, error_text, is_good, partners
 from infra.launch.proof.rdma_counters import check_counters, moved_between, read_counters
+from infra.launch.proof.watchers import check_watchers
 from infra.launch.secret import Secret
 from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.endpoints import RankEndpoint
@@ -43,7 +44,9 @@ def verify(
     checks = drift(deployment, secrets)
     refuse_silence(deployment.fleet)
     serving = _Serving(deployment, timeout_s)
-    units = serving.check_units() + check_members(deployment)
+    seen = look_at(deployment)
+    units = serving.check_units() + check_members(deployment, seen)
+    watchers = check_watchers(deployment, seen)
     before = read_counters(deployment, catalog)
     answered: list[Check] = []
     for capability in deployment.plan.capabilities:
@@ -59,7 +62,7 @@ def verify(
     proven = _fully_proven(deployment, units + answered)
     told = {host: seen if host in proven else None for host, seen in moved.items()}
     checks += check_counters(deployment, catalog, told, lines)
-    return checks + unseen_hosts(deployment, checks) + units + answered
+    return checks + unseen_hosts(deployment, checks) + watchers + units + answered
 
 
 def _fully_proven(deployment: Deployment, checks: Sequence[Check]) -> set[str]:
@@ -83,7 +86,7 @@ def unseen_hosts(deployment: Deployment, checks: Sequence[Check]) -> list[Check]
     ]
 
 
-def check_members(deployment: Deployment) -> list[Check]:
+def check_members(deployment: Deployment, look: Look) -> list[Check]:
     """A failed check for each group that the router was told to leave out, and was not told to take back."""
     router = deployment.endpoints.router
     if router is None:
@@ -96,7 +99,7 @@ def check_members(deployment: Deployment) -> list[Check]:
             detail=f"it leaves out {group} since a restart that did not end: `fab up` has it taken back",
             is_drift=False,
         )
-        for group in look_at(deployment).left_out
+        for group in look.left_out
     ]
 
 

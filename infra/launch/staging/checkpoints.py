@@ -24,6 +24,7 @@ from infra.launch.staging.plan import (
     missing_bytes,
     short_of_room,
 )
+from infra.launch.staging.progress import Standing
 from infra.launch.staging.start import list_files, running_status, start_checks, start_stagings
 from infra.launch.staging.watch import follow, look_request
 from infra.plan.ports import STAGING_BLOCK
@@ -37,7 +38,7 @@ def stage(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outcome]:
         PrerequisiteError: a disk is too small; no byte was written.
         HostsFailed: no host can be asked, nor can the one that is the source, or no source lists the checkpoint.
     """
-    looking = AnsweringFleet(staging.fleet, looks_again=True)
+    looking = AnsweringFleet(staging.fleet)
     looks = [_reached(looking, staging, one) for one in checkpoints]
     refuse_silence(looking)
     orders = [_order(staging, checkpoint, found) for checkpoint, found in looks]
@@ -45,8 +46,8 @@ def stage(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outcome]:
     ports = _free_ports(looking, staging, orders)
     jobs = {order.checkpoint.job: order for order in orders if order.seats}
     refused = {job: start_stagings(staging, order, ports[job]) for job, order in jobs.items()}
-    standings = follow(staging, jobs, refused)
-    _end(staging, jobs)
+    standings = follow(staging, jobs, refused, goal="complete")
+    _end(staging, standings)
     outcomes = []
     for order in orders:
         outcomes += outcomes_of(order, standings.get(order.checkpoint.job, {}))
@@ -59,7 +60,7 @@ def deep_check(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outc
     Raises:
         HostsFailed: no host can be asked.
     """
-    looking = AnsweringFleet(staging.fleet, looks_again=True)
+    looking = AnsweringFleet(staging.fleet)
     looks = [_reached(looking, staging, one) for one in checkpoints]
     refuse_silence(looking)
     orders = {}
@@ -68,8 +69,8 @@ def deep_check(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outc
         seats = tuple(Seat(host=host, peers=()) for host in readable)
         orders[one.job] = Order(checkpoint=one, found=found, files=(), commit=None, seats=seats)
     refused = {job: start_checks(staging, order) for job, order in orders.items()}
-    standings = follow(staging, orders, refused)
-    _end(staging, orders)
+    standings = follow(staging, orders, refused, goal="checked")
+    _end(staging, standings)
     return [
         checked_outcome(order, host, standings[job].get(host))
         for job, order in orders.items()
@@ -231,12 +232,13 @@ def _free_ports(
     return ports
 
 
-def _end(staging: Staging, orders: Mapping[str, Order]) -> None:
-    """Stop serving and forget the jobs; a host that cannot be asked ends by itself."""
+def _end(staging: Staging, standings: Mapping[str, Mapping[str, Standing]]) -> None:
+    """Stop serving and forget the jobs; one that nobody could follow to its end goes on, and ends by itself."""
     jobs: dict[str, list[str]] = {}
-    for job, order in orders.items():
-        for seat in order.seats:
-            jobs.setdefault(seat.host, []).append(job)
+    for job, of_hosts in standings.items():
+        for host, standing in of_hosts.items():
+            if standing.phase != "lost":
+                jobs.setdefault(host, []).append(job)
     requests = {
         host: {"operation": "staging", "action": "end", "jobs": names}
         for host, names in jobs.items()

@@ -88,7 +88,10 @@ def outcomes_of(order: Order, standings: Mapping[str, Standing]) -> list[Outcome
         assert standing is not None  # noqa: S101 - who is not complete has a seat
         state = "staged" if standing.phase == "complete" else "failed"
         came = ", ".join(f"{count} files from {name}" for name, count in standing.came_from.items())
-        why = came if state == "staged" else str(standing.problem)
+        if state == "staged":
+            why = came or "complete there; somebody else has ended its staging"
+        else:
+            why = str(standing.problem)
         amount = (standing.num_files, standing.size_bytes)
         outcomes.append(_outcome(order, host, state, amount, why))
     return outcomes
@@ -105,7 +108,8 @@ def checked_outcome(order: Order, host: str, standing: Standing | None) -> Outco
         return _outcome(order, host, state, (0, 0), why)
     amount = (standing.num_files, standing.size_bytes)
     if standing.phase != "checked":
-        return _outcome(order, host, "failed", amount, str(standing.problem or standing.phase))
+        why = str(standing.problem or standing.phase)
+        return replace(_outcome(order, host, "failed", amount, why), error=standing.error)
     wrong = "; ".join(standing.damaged)
     return _outcome(order, host, "damaged" if wrong else "complete", amount, wrong or "verified")
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.errors import InfraError
 from infra.launch.staging.plan import giga
 
 MAX_SHOWN = 4
@@ -19,10 +20,11 @@ class Standing:
     """How far one host is with one checkpoint.
 
     Args:
-        phase: verifying, fetching, complete, checked, failed, or unknown while it cannot be asked.
+        phase: verifying, fetching, complete, checked, failed; or lost: it goes on, and nobody waits for it.
         num_bytes: done, of `size_bytes`.
         came_from: how many files came from whom.
         problem: why it failed.
+        error: why the host cannot be asked, where that is why it is lost.
     """
 
     host: str
@@ -36,11 +38,12 @@ class Standing:
     damaged: tuple[str, ...]
     notes: tuple[str, ...]
     problem: str | None
+    error: InfraError | None = None
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing more will happen there."""
-        return self.phase in {"complete", "checked", "failed"}
+        """Whether nobody waits for it any more."""
+        return self.phase in {"complete", "checked", "failed", "lost"}
 
     @property
     def left_s(self) -> float:

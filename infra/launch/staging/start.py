@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from infra.errors import HostsFailed, InfraError
-from infra.launch.fleet import rows_of
+from infra.launch.fleet import answers_when_known, rows_of
 from infra.launch.staging.order import Order, Staging
 from infra.launch.staging.plan import (
     Checkpoint,
@@ -31,7 +31,7 @@ def list_files(
     }
     first: InfraError | None = None
     for some in (hosts[:1], hosts[1:]):
-        answers = staging.fleet.ask(dict.fromkeys(some, request), timeout_s=LIST_S)
+        answers = answers_when_known(staging.fleet, dict.fromkeys(some, request), timeout_s=LIST_S)
         for host, answer in answers.items():
             if not isinstance(answer, InfraError):
                 commit = answer.get("commit")
@@ -128,7 +128,7 @@ def start_checks(staging: Staging, order: Order) -> dict[str, InfraError]:
 def _refusals(
     staging: Staging, requests: Mapping[str, Mapping[str, object]]
 ) -> dict[str, InfraError]:
-    answers = staging.fleet.ask(requests, timeout_s=staging.pace.limits.ask_s)
+    answers = answers_when_known(staging.fleet, requests, timeout_s=staging.pace.limits.ask_s)
     return {host: answer for host, answer in answers.items() if isinstance(answer, InfraError)}
 
 

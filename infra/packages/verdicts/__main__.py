@@ -40,7 +40,7 @@ from infra.packages.verdicts.records import (
     with_broken_of,
 )
 from infra.packages.verdicts.scratch import prepare
-from infra.spec.load import nearest
+from infra.spec.nearest import nearest
 
 _HERE = Path(__file__).parent
 # What decides an answer beside the release: for all of them, and for each.
@@ -48,8 +48,8 @@ _ASKING = (
     "../standins",
     "absent",
     "asking",
+    "asking_process",
     "checkpoints",
-    "inside",
     "interview",
     "scratch",
     "visible",

@@ -136,7 +136,7 @@ def _run(scratch: Scratch, document: Mapping[str, Any], say: Say) -> None:
         tempfile.TemporaryDirectory(prefix="moe-infra-asked-") as temporary,
     ):
         running = subprocess.Popen(
-            [str(scratch.python), "-m", "infra.packages.verdicts.inside", str(file)],
+            [str(scratch.python), "-m", "infra.packages.verdicts.asking_process", str(file)],
             cwd=file.parent,
             env={**env, "TMPDIR": temporary},
             stdin=subprocess.DEVNULL,

@@ -185,9 +185,6 @@ def _question(stack: str, plan: Plan, process: Process, catalog: Catalog) -> Que
 def _answering_package(plan: Plan, process: Process, catalog: Catalog) -> tuple[str, str] | None:
     if process.kind == "engine":
         return plan.engine.name, plan.engine.version
-    for name in catalog.ids("routers"):
-        router = catalog.router(name)
-        if process.argv[: len(router.program)] == router.program:
-            package, _, version = (router.package or "").partition("==")
-            return (package, version) if version else None
-    return None
+    router = catalog.router_of(process.argv)
+    package, _, version = (router.package or "" if router else "").partition("==")
+    return (package, version) if version else None

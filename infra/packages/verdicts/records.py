@@ -102,11 +102,6 @@ def record_text(record: Record) -> str:
     return head + ",\n".join(lines) + "\n]}\n"
 
 
-def read_records(folder: Path = RECORDS) -> tuple[Record, ...]:
-    """Every committed record, by release."""
-    return tuple(read_record(path) for path in sorted(folder.glob("*.json")))
-
-
 def with_broken_of(old: Record, new: Record) -> Record:
     """A record of shipped commands with the damaged ones of another."""
     rows = sorted((*new.shipped, *old.broken), key=lambda row: row.key)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import Accelerator, Checkpoint, Release
-from infra.engines.recognition import Family, recognise, vendor_named
+from infra.catalog.schema import Accelerator, Checkpoint, Family, Release
+from infra.engines.recognition import recognise, vendor_named
 from infra.plan.foreign.engine_release import (
     ENGINE_NAMES,
     VERSION,

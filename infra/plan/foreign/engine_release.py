@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from infra.catalog.load import Catalog, version_key
 from infra.catalog.read_releases import read_release, read_versions, releases_around
-from infra.catalog.schema import Release
+from infra.catalog.schema import Family, Release
 from infra.engines.command_line import canonical_flag
-from infra.engines.recognition import Family
 from infra.errors import StackError
 from infra.plan.foreign.script import repository_of
 from infra.plan.foreign.source import Launch, Recipe, Word
-from infra.spec.load import nearest
+from infra.spec.nearest import nearest
 from infra.spec.stack import EngineName
 
 ENGINE_NAMES: tuple[EngineName, ...] = ("vllm-ascend", "vllm", "sglang")

@@ -12,6 +12,7 @@ from infra.plan.foreign.ascend_nightly import (
     read_external,
     read_internal,
 )
+from infra.plan.foreign.compose import is_compose, read_compose
 from infra.plan.foreign.guide_blocks import Markup
 from infra.plan.foreign.manifests import is_manifest, read_manifests
 from infra.plan.foreign.mentions import NOT_FOLLOWED, engine_mentions
@@ -62,8 +63,10 @@ def _of_pages(
         return read_slurm_recipe(root)
     if is_manifest(pages):
         return read_manifests(pages, settings, entrypoints)
+    if root is not None and is_compose(root):
+        return read_compose(pages[0], settings, entrypoints, path.parent)
     what = "It is YAML of no format that I know."
-    fix = "Give a Kubernetes manifest, an srt-slurm recipe or a vllm-ascend multi-node file."
+    fix = "Give a Kubernetes manifest, a Compose file, an srt-slurm recipe or a vllm-ascend multi-node file."
     mentions = engine_mentions("\n".join(pages[0].rows)) if pages else None
     if mentions is None:
         raise refused(path, what, fix, rule="no-engine")

@@ -129,7 +129,7 @@ def _is_engine(launch: Launch) -> bool:
 
 def _one_engine(recipe: Recipe, facts: Facts) -> tuple[list[Launch], list[NotUnderstood]]:
     """A plan has one engine: processes of another are listed."""
-    family = "sglang" if facts.release.engine == "sglang" else "vllm"
+    family = facts.release.family
     kept: list[Launch] = []
     notes: list[NotUnderstood] = []
     for launch in recipe.launches:
@@ -156,12 +156,8 @@ def _seats(
 
 
 def _router_flags(launch: Launch, catalog: Catalog) -> FlagCatalogue | None:
-    words = tuple(word.text for word in launch.words)
-    for name in catalog.ids("routers"):
-        release = catalog.router(name)
-        if words[: len(release.program)] == release.program:
-            return catalog.flags(release.flags_catalogue) if release.flags_catalogue else None
-    return None
+    router = catalog.router_of(tuple(word.text for word in launch.words))
+    return catalog.flags(router.flags_catalogue) if router and router.flags_catalogue else None
 
 
 def _unheard_of(seats: list[Seat], facts: Facts, catalog: Catalog) -> Iterator[NotUnderstood]:

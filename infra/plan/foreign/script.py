@@ -100,6 +100,18 @@ class ScriptReader:
         """What was started before `kill`, or in another part of a guide, does not run beside what follows."""
         self.launches = [replace(launch, blocks=True) for launch in self.launches]
 
+    def variables_in(self, word: Word) -> dict[str, Word] | None:
+        """Variables of a file that lies in the recipe's own folder; no other is opened."""
+        name = word.text.rpartition("/")[2]
+        if self.folder is None or not name or not is_file(self.folder / name):
+            return None
+        found = {}
+        for line in read_text(self.folder / name).splitlines():
+            key, equals, value = line.partition("=")
+            if equals and not key.startswith("#"):
+                found[key.strip()] = Word(value, word.line)
+        return found
+
     def _note_packages(self, started: Started) -> None:
         """`pip install vllm==0.22.1` names the release."""
         if "install" in [word.text for word in started.words[1:4]]:
@@ -115,12 +127,15 @@ class ScriptReader:
             return self._exec(words[1:], started, shell)
         run = read_container_run("docker" if runtime == "nerdctl" else runtime, words[1:])
         shell.not_understood += run.not_understood
+        self.start_container(run, started, shell)
+        return True
+
+    def start_container(self, run: ContainerRun, started: Started, shell: Shell) -> None:
+        """Collect what a container runs, whoever starts it."""
         if run.container.image is not None:
             self.hints.append(run.container.image)
         self._environment(run, started, shell)
-        command = self._whole_command(run)
-        self._inside(run, command, started, shell)
-        return True
+        self._inside(run, self._whole_command(run), started, shell)
 
     def _inside(
         self, run: ContainerRun, command: tuple[Word, ...], started: Started, shell: Shell
@@ -181,24 +196,12 @@ class ScriptReader:
                 value = Word(held.raw, word.line, held.open_names)
             run.env[word.text] = value or Word(f"${word.text}", word.line, (word.text,))
         for word in run.env_files:
-            found = self._env_file(word)
+            found = self.variables_in(word)
             if found is None:
                 why = "the file of variables is not beside this one"
-                shell.note(word.line, f"--env-file {word.text}", why)
+                shell.note(word.line, f"variables of {word.text}", why)
             else:
                 run.env = {**found, **run.env}
-
-    def _env_file(self, word: Word) -> dict[str, Word] | None:
-        """Variables of a file that lies in the recipe's own folder; no other is opened."""
-        name = word.text.rpartition("/")[2]
-        if self.folder is None or not name or not is_file(self.folder / name):
-            return None
-        found = {}
-        for line in read_text(self.folder / name).splitlines():
-            key, equals, value = line.partition("=")
-            if equals and not key.startswith("#"):
-                found[key.strip()] = Word(value, word.line)
-        return found
 
 
 def _behind_wrapper(started: Started, shell: Shell) -> tuple[Started, Program | None]:

@@ -24,11 +24,6 @@ def constant_outputs(token: str, region: str) -> dict[str, object]:
     }
 
 
-def output_shapes(token: str) -> Mapping[str, object]:
-    """How the outputs look that differ from resource to resource, by name."""
-    return _recorded().get(token, {}).get("shape", {})
-
-
 @cache
 def _recorded() -> Mapping[str, Mapping[str, Mapping[str, object]]]:
     recorded: Mapping[str, Mapping[str, Mapping[str, object]]] = json.loads(

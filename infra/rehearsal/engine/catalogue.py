@@ -37,8 +37,15 @@ class JsonFields(NamedTuple):
     mla_prefill_backends: dict[str, dict[str, Any]]
 
 
+class Attention(NamedTuple):
+    """What vLLM tries by itself for dense latent attention, by devices, and what computes it on Hopper alone."""
+
+    orders: dict[str, tuple[str, ...]]
+    dense_on_hopper_alone: tuple[str, ...]
+
+
 def catalogue_folder() -> str:
-    """Return the folder that holds ``packages/``."""
+    """Return the folder that holds ``packages/``, ``combinations/`` and ``attention/``."""
     default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "catalog")
     return os.environ.get(FOLDER_VARIABLE) or os.path.normpath(default)
 
@@ -88,6 +95,15 @@ def read_fields(version: str) -> JsonFields:
 def read_names(tool: str, version: str, kind: str) -> frozenset[str]:
     """Return the names that one release registers under a kind."""
     return frozenset(_read(tool, version)["names"].get(kind, ()))
+
+
+def read_attention() -> Attention:
+    """Return the order in which every vLLM release that was read tries its attention back ends."""
+    document = _document(os.path.join(catalogue_folder(), "attention", "vllm.json"))
+    return Attention(
+        orders={devices: tuple(names) for devices, names in document["orders"].items()},
+        dense_on_hopper_alone=tuple(document["dense_on_hopper_alone"]),
+    )
 
 
 def _flag(row: dict[str, Any]) -> Flag:

@@ -9,7 +9,7 @@ from .checkpoint import Checkpoint
 from .command_line import Arguments
 from .failures import Failed, invalid
 from .settings import Release
-from .world import BLACKWELL, World
+from .world import World
 
 PLATFORMS = {"nvidia": "cuda", "amd": "rocm"}
 # In the released image; an absolute path stays what it is.
@@ -85,7 +85,7 @@ def check_mla_prefill(
     if platform is None or not platforms or not checkpoint.is_mla:
         return
     is_limited = limits is not None and limits[0].startswith("10.")
-    if platform in platforms and not (is_limited and world.accelerator not in BLACKWELL):
+    if platform in platforms and not (is_limited and not world.is_blackwell):
         return
     raise Failed(
         "ValueError",

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from . import catalogue, memory
-from .attention_backends import check_attention, check_attention_of_workers
 from .checkpoint import Checkpoint, read_checkpoint
 from .combinations import check_combinations, settings_of
 from .command_line import Arguments, Grammar
@@ -16,7 +15,8 @@ from .failures import Failed, Refused, assertion
 from .kv_transfer import KvTransfer
 from .parallel import Parallel
 from .settings import Features, Release, Settings
-from .world import BLACKWELL, World
+from .sglang_attention import check_attention, check_attention_of_workers
+from .world import World
 
 DEFAULT_MEMORY_FRACTION = 0.88
 DEFAULT_CHUNK = 8192
@@ -281,7 +281,7 @@ def _check_model(args: Arguments, checkpoint: Checkpoint, world: World, tensor: 
             f"Aiter MLA only supports 16 or 128 number of heads. Provided {per_device} number of heads.",
             process="Scheduler",
         )
-    if checkpoint.quantization == "modelopt_fp4" and world.accelerator not in BLACKWELL:
+    if checkpoint.quantization == "modelopt_fp4" and not world.is_blackwell:
         raise Failed(
             "ValueError",
             "Current platform does not support NVFP4 quantization. Please use Blackwell and up.",

@@ -6,15 +6,14 @@ import os
 from functools import cache
 
 from . import ascend_config, catalogue, kv_transfer, memory, parallel
-from .attention_choice import Wanted, attention_backend, uses_aiter
 from .catalogue import JsonFields
 from .checkpoint import Checkpoint, check_architecture, read_checkpoint
 from .combinations import Look, check_combinations, settings_of
 from .command_line import Arguments, Grammar
-from .compatibility import compatibility_hash
 from .environment import check_internal_port, check_names, check_values, is_on, read_addresses
 from .failures import Failed, Refused, in_class, invalid
 from .json_fields import UnknownGraphMode, validation_error
+from .nixl_hash import compatibility_hash
 from .registered_names import (
     check_chat_template,
     check_mla_prefill,
@@ -33,7 +32,8 @@ from .value_checks import (
     check_optimisation,
 )
 from .vllm_arguments import rewrite
-from .world import BLACKWELL, World
+from .vllm_attention import Wanted, attention_backend, uses_aiter
+from .world import World
 
 USAGE = "usage: vllm serve [model_tag] [options]\n"
 TOP_USAGE = "usage: vllm [-h] [-v]\n            {chat,complete,serve,launch,bench,collect-env,run-batch} ...\n"
@@ -214,7 +214,7 @@ def _check_quantization(
     _, fields = _grammar(catalogue.catalogue_folder(), release.version)
     check_quantization_method(method, fields, release)
     is_fp4 = "modelopt_fp4" in (method, checkpoint.quantization)
-    if is_fp4 and world.accelerator not in BLACKWELL and world.vendor != "ascend":
+    if is_fp4 and not world.is_blackwell and world.vendor != "ascend":
         raise Failed(
             "RuntimeError",
             "FlashInfer kernels unavailable for ModelOptNvFp4FusedMoE on current platform: NVFP4 "

@@ -12,8 +12,6 @@ from .failures import Failed
 LOCKED_MEMORY = "MOE_REHEARSAL_LOCKED_MEMORY"
 STATE_VARIABLE = "MOE_REHEARSAL_STATE"
 DEFAULT_STATE = "/var/lib/moe-rehearsal"
-BLACKWELL = frozenset({"b200", "b300", "gb200", "gb300"})
-RACKS = frozenset({"gb200", "gb300"})
 MASK_VARIABLES = {
     "nvidia": ("CUDA_VISIBLE_DEVICES",),
     "amd": ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
@@ -30,6 +28,7 @@ class World(NamedTuple):
     address: str
     vendor: str
     accelerator: str
+    generation: str
     memory_bytes: int
     time_scale: float
     load_seconds: float
@@ -40,6 +39,16 @@ class World(NamedTuple):
     network: str
     has_multi_node_nvlink: bool
     host_devices: int
+
+    @property
+    def is_blackwell(self) -> bool:
+        """Whether kernels for NVIDIA's Blackwell run here."""
+        return self.generation == "blackwell"
+
+    @property
+    def is_hopper(self) -> bool:
+        """Whether kernels for NVIDIA's Hopper run here."""
+        return self.generation == "hopper"
 
     @property
     def device_word(self) -> str:
@@ -70,6 +79,7 @@ def read_world(environ: dict[str, str]) -> World:
             address=host["address"],
             vendor=host["vendor"],
             accelerator=host["accelerator"],
+            generation=host["generation"],
             memory_bytes=host["memory_mib"] << 20,
             time_scale=float(host.get("time_scale", 1.0)),
             load_seconds=float(host.get("load_seconds", 0.0)),
@@ -170,7 +180,8 @@ def _network(host: dict[str, Any], environ: dict[str, str]) -> str:
 def _has_multi_node_nvlink(host: dict[str, Any]) -> bool:
     """Whether NCCL finds a complete fabric of several trays; without one it says nothing of it."""
     state = (host.get("faults") or {}).get("fabric_state", "Completed")
-    return host["accelerator"] in RACKS and state == "Completed"
+    is_rack = host["vendor"] == "nvidia" and bool(host["fabric_spans_hosts"])
+    return is_rack and state == "Completed"
 
 
 def _masked(physical: tuple[int, ...], vendor: str, environ: dict[str, str]) -> tuple[int, ...]:

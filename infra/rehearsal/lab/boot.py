@@ -12,7 +12,7 @@ from pathlib import Path
 
 from infra.rehearsal.lab import linux, network
 from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost
-from infra.rehearsal.lab.knob_tree import LIVE_FILES, MOUNT_POINTS
+from infra.rehearsal.lab.knob_tree import LIVE_FILES, LONE, MOUNT_POINTS, lone_files
 from infra.rehearsal.lab.layers import VOLATILE_FOLDERS
 from infra.rehearsal.lab.linux import MountFlag, Namespace
 
@@ -162,6 +162,7 @@ def _build_root(order: BootOrder) -> None:
         path: file for path, file in order.host.files.items() if path.startswith(VOLATILE_FOLDERS)
     }
     _write_volatile(root, volatile)
+    _cover_with_knobs(root, order)
     for lent in order.host.binds:
         _bind(root, lent)
 
@@ -243,8 +244,17 @@ def _write_volatile(root: Path, files: Mapping[str, LabFile]) -> None:
         target.chmod(file.mode)
 
 
+def _cover_with_knobs(root: Path, order: BootOrder) -> None:
+    """Put each knob that lies outside the folders of knobs over its file, which is made where there is none."""
+    for path in lone_files(order.host):
+        target = root / path.lstrip("/")
+        if not target.exists():
+            _write_volatile(root, {path: LabFile(content=b"")})
+        linux.bind(order.knobs / LONE / path.lstrip("/"), target)
+
+
 def _shadow(folder: Path) -> None:
-    """Put a tmpfs over a folder, with every entry of the folder bound or linked in it."""
+    """Put a tmpfs over a folder, with all that is in the folder, or mounted below it, bound or linked in it."""
     original = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     entries = list(os.scandir(folder))
     linux.mount("tmpfs", folder, "tmpfs", _NO_PRIVILEGES, "mode=755")
@@ -257,7 +267,8 @@ def _shadow(folder: Path) -> None:
             target.mkdir()
         else:
             target.touch()
-        linux.bind(f"/proc/self/fd/{original}/{entry.name}", target)
+        shown = f"/proc/self/fd/{original}/{entry.name}"
+        linux.mount(shown, target, None, MountFlag.BIND | MountFlag.RECURSIVE)
     os.close(original)
 
 

@@ -87,7 +87,9 @@ class LabHost:
         hidden: paths of the machine's root file system that this host lacks.
         users: accounts besides root.
         units: units among its files that every boot starts, by name.
-        knobs: first value by path (`/proc/sys/…`, `/sys/…`), where it differs from the default.
+        knobs: first value by path (`/proc/sys/…`, `/sys/…`), where it differs from the default, or where nothing is
+            simulated otherwise: then this one file is (the kernel's own may be there, as below `/proc/sys/net`).
+        registers: bytes by path below `/sys`, written in place (the configuration space of a PCI device).
         sshd_settings: sshd_config lines that win over the lab's.
         boot_delay_s: seconds between a reboot or reset and the start of systemd.
     """
@@ -106,6 +108,7 @@ class LabHost:
     users: tuple[LabUser, ...] = (LabUser(name="ubuntu"),)
     units: tuple[str, ...] = ()
     knobs: Mapping[str, str] = field(default_factory=dict)
+    registers: Mapping[str, bytes] = field(default_factory=dict)
     sshd_settings: tuple[str, ...] = ()
     boot_delay_s: float = 0.0
 
@@ -158,6 +161,9 @@ def host_to_document(host: LabHost) -> dict[str, Any]:
     ]
     document["sparse_files"] = dict(host.sparse_files)
     document["knobs"] = dict(host.knobs)
+    document["registers"] = {
+        path: base64.b64encode(content).decode() for path, content in host.registers.items()
+    }
     return document
 
 
@@ -167,6 +173,9 @@ def host_from_document(document: Mapping[str, Any]) -> LabHost:
     fields["files"] = {
         path: LabFile(content=base64.b64decode(content), mode=mode)
         for path, (content, mode) in document["files"].items()
+    }
+    fields["registers"] = {
+        path: base64.b64decode(content) for path, content in document["registers"].items()
     }
     fields["binds"] = tuple(
         Bind(source=source, target=target, read_only=read_only)

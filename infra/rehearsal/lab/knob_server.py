@@ -80,7 +80,7 @@ def start_knob_server(hosts: tuple[LabHost, ...], where: Path) -> KnobClient:
             raise LabError(
                 f"host {host.name}",
                 f"cannot have the knob {error}: nothing of the kind is simulated.",
-                "Give knobs below " + ", ".join(_simulated_folders()) + ".",
+                "Give knobs below /proc/sys and /sys.",
             ) from error
     server = _KnobServer(tree)
     server.file_system.mount(where)
@@ -95,10 +95,6 @@ def start_knob_server(hosts: tuple[LabHost, ...], where: Path) -> KnobClient:
     theirs.close()
     os.close(server.file_system.descriptor)
     return KnobClient(ours)
-
-
-def _simulated_folders() -> tuple[str, ...]:
-    return tuple(seen_at(name + "/").rstrip("/") for name in ("kernel", "vm", "fs", "cpu"))
 
 
 class _KnobServer:

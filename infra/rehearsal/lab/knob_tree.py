@@ -20,6 +20,7 @@ from infra.rehearsal.lab.knobs import (
     integer,
     preference,
     refused,
+    registers,
     text,
 )
 
@@ -35,6 +36,10 @@ MOUNT_POINTS = {
     "bdi": "/sys/class/bdi",
 }
 """Folder of a host's tree → where the host sees it."""
+
+LONE = "lone"
+"""Folder of a host's tree with the knobs that lie elsewhere, each of which covers one file."""
+LONE_ABOVE = ("/proc/", "/sys/")
 
 LIVE_FILES = ("/proc/sys/kernel/hostname", "/proc/sys/kernel/domainname")
 """Files that the host's own namespaces answer."""
@@ -74,18 +79,23 @@ def build_knobs(host: LabHost) -> Folder:
             "bdi": Folder(
                 entries={name: _backing_device() for name in (*DISKS.values(), NFS_DEVICE)}
             ),
+            LONE: Folder(entries={}),
         }
     )
     for path, value in host.knobs.items():
         knob = find_knob(tree, path)
         if knob is None:
-            folder, _, name = _inside(path).rpartition("/")
-            parent = tree.find(folder)
-            if not isinstance(parent, Folder):
-                raise FileNotFoundError(path)
-            knob = parent.entries[name] = text(value)
-        knob.first = knob.value = value
+            _add(tree, path, text(value))
+        else:
+            knob.first = knob.value = value
+    for path, content in host.registers.items():
+        _add(tree, path, registers(content))
     return tree
+
+
+def lone_files(host: LabHost) -> list[str]:
+    """Paths of the knobs of a host that none of its folders of knobs holds."""
+    return [path for path in map(_path_of, (*host.knobs, *host.registers)) if _is_lone(path)]
 
 
 def find_knob(tree: Folder, path: str) -> Knob | None:
@@ -97,16 +107,43 @@ def find_knob(tree: Folder, path: str) -> Knob | None:
 def seen_at(inside: str) -> str:
     """Where the host sees a path of the tree."""
     folder, _, rest = inside.partition("/")
-    return f"{MOUNT_POINTS[folder]}/{rest}"
+    return f"/{rest}" if folder == LONE else f"{MOUNT_POINTS[folder]}/{rest}"
+
+
+def _add(tree: Folder, path: str, knob: Knob) -> None:
+    """Put a knob where there is none yet.
+
+    Raises:
+        FileNotFoundError: its place cannot be.
+    """
+    folder, _, name = _inside(path).rpartition("/")
+    parent: Node | None = tree.find(folder)
+    if _is_lone(_path_of(path)):
+        parent = tree
+        for part in folder.split("/"):
+            if isinstance(parent, Folder):
+                parent = parent.entries.setdefault(part, Folder(entries={}))
+    if not isinstance(parent, Folder):
+        raise FileNotFoundError(path)
+    parent.entries[name] = knob
 
 
 def _inside(path: str) -> str:
-    if not path.startswith("/"):
-        path = "/proc/sys/" + path.replace(".", "/")
+    path = _path_of(path)
     for folder, prefix in MOUNT_POINTS.items():
         if path.startswith(prefix + "/"):
             return folder + path.removeprefix(prefix)
-    return path
+    return LONE + path if _is_lone(path) else path
+
+
+def _path_of(path: str) -> str:
+    """A path as it is, or that of what sysctl(8) calls by a name."""
+    return path if path.startswith("/") else "/proc/sys/" + path.replace(".", "/")
+
+
+def _is_lone(path: str) -> bool:
+    in_folder = any(path.startswith(prefix + "/") for prefix in MOUNT_POINTS.values())
+    return path.startswith(LONE_ABOVE) and not in_folder
 
 
 def _kernel(host: LabHost) -> Folder:

@@ -155,9 +155,9 @@ class KnobFileSystem:
         return self._knob(number).read()[offset : offset + size]
 
     def _write(self, number: int, body: bytes, user: int) -> bytes:
-        _, _, size = struct.unpack_from("<QQI", body)
+        _, offset, size = struct.unpack_from("<QQI", body)
         data = body[40 : 40 + size]
-        failure = self._knob(number).write(data)
+        failure = self._knob(number).write(data, offset)
         self._on_write(self._paths[number], data.decode(errors="replace").strip(), failure, user)
         if failure:
             raise ProtocolError(failure, self._paths[number])

@@ -13,6 +13,7 @@ Fault = Literal["EINVAL", "EIO", "EPERM", "EACCES", "EBUSY", "ENODEV", "sticky"]
 
 READ_WRITE = 0o644
 READ_ONLY = 0o444
+_ONE_BYTE_EACH = "latin-1"
 
 
 class Busy(Exception):
@@ -29,6 +30,8 @@ class Knob:
         mode: permission bits; without a write bit nobody may write, as on procfs.
         render: the text of a value as a read shows it, without its newline.
         open_error: errno of every open, 0 for none (a debugfs file under kernel lockdown).
+        has_registers: whether the value is bytes, one per character (Latin-1), of which a write changes those at its
+            offset (a configuration space).
     """
 
     first: str
@@ -36,6 +39,7 @@ class Knob:
     mode: int = READ_WRITE
     render: Callable[[str], str] = str
     open_error: int = 0
+    has_registers: bool = False
     value: str = field(init=False)
     fault: Fault | None = None
 
@@ -45,15 +49,21 @@ class Knob:
 
     def read(self) -> bytes:
         """What a reader sees."""
+        if self.has_registers:
+            return self.value.encode(_ONE_BYTE_EACH)
         return (self.render(self.value) + "\n").encode()
 
-    def write(self, data: bytes) -> int:
-        """Take what a writer sends; returns 0 or an errno."""
+    def write(self, data: bytes, offset: int = 0) -> int:
+        """Take what a writer sends; returns 0 or an errno. Only registers have places: others begin anew."""
         if self.fault == "sticky":
             return 0
         if self.fault is not None:
             number: int = getattr(errno, self.fault)
             return number
+        if self.has_registers:
+            end = offset + len(data)
+            self.value = self.value[:offset] + data.decode(_ONE_BYTE_EACH) + self.value[end:]
+            return 0
         try:
             self.value = self.accept(self.value, data.decode().strip())
         except Busy:
@@ -145,6 +155,12 @@ def bracketed(first: str, options: tuple[str, ...]) -> Knob:
     knob = choice(first, options)
     knob.render = render
     return knob
+
+
+def registers(first: bytes) -> Knob:
+    """Bytes, each of which may be written where it is."""
+    value = first.decode(_ONE_BYTE_EACH)
+    return Knob(first=value, accept=_refuse, has_registers=True)
 
 
 def fixed(value: str) -> Knob:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from infra.rehearsal.lab import cgroups, control, inside, linux, registry
+from infra.rehearsal.lab import cgroups, control, first_process, linux, registry
 from infra.rehearsal.lab.errors import LabError, explain
 from infra.rehearsal.lab.linux import Namespace
 
@@ -112,7 +112,7 @@ def _be_inside(lab_id: str, directory: Path, group: int, channel: socket.socket)
         linux.die_with_parent()
         linux.unshare(Namespace.MOUNT)
         linux.mount("proc", "/proc", "proc")
-        lab = inside.Inside(directory, group, channel)
+        lab = first_process.FirstProcess(directory, group, channel)
         lab.listen(registry.control_socket(lab_id))
         os.write(READY_REPORT_FD, b"{}\n")
         os.close(READY_REPORT_FD)

@@ -46,9 +46,7 @@ ROCM_OPTIONS = {
     "--showpids": False, "--showdriverversion": False, "--json": False, "-i": False, "-d": True,
     "--version": False, "-V": False, "--setperfdeterminism": True, "-r": False,
 }  # fmt: skip
-GRAPHICS_VERSIONS = {
-    "mi300x": "gfx942", "mi325x": "gfx942", "mi350x": "gfx950", "mi355x": "gfx950",
-}  # fmt: skip
+GRAPHICS_VERSIONS = {"cdna3": "gfx942", "cdna4": "gfx950"}
 IDLE_MEMORY_MIB = 283
 
 
@@ -132,7 +130,7 @@ def _static_entry(host: dict[str, Any], index: int, _use: DeviceUse | None) -> d
             "asic_serial": f"0x{device_identifier(host, index)[:8]}",
             "oam_id": index,
             "num_compute_units": 304,
-            "target_graphics_version": GRAPHICS_VERSIONS.get(host["accelerator"], "gfx942"),
+            "target_graphics_version": GRAPHICS_VERSIONS[host["generation"]],
         },
         "bus": {"bdf": _bus_id(index), "max_pcie_width": 16, "max_pcie_speed": "32 GT/s"},
         "driver": {"name": "amdgpu", "version": host["driver_version"]},
@@ -241,7 +239,7 @@ def _rocm_card(
         card["Device ID"] = "0x74a1"
     if "--showproductname" in options:
         card["Card Series"] = host["product_name"]
-        card["GFX Version"] = GRAPHICS_VERSIONS.get(host["accelerator"], "gfx942")
+        card["GFX Version"] = GRAPHICS_VERSIONS[host["generation"]]
     if options.get("--showmeminfo") == "vram":
         used = use.memory_mib if use else IDLE_MEMORY_MIB
         card["VRAM Total Memory (B)"] = str(host["memory_mib"] << 20)

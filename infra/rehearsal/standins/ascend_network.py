@@ -8,7 +8,6 @@ if TYPE_CHECKING:
 
 IPV4_OCTETS = 4
 FIRST_OCTET = 29
-SUPER_POD_ACCELERATORS = ("ascend-a3",)
 
 
 def device_address(host_address: str, index: int) -> str:
@@ -30,7 +29,7 @@ def network_mask(host: dict[str, Any]) -> str:
 
 def is_super_pod(host: dict[str, Any]) -> bool:
     """Return whether the host's devices are dies of a super-pod."""
-    return host["accelerator"] in SUPER_POD_ACCELERATORS
+    return bool(host["fabric_spans_hosts"])
 
 
 def answers(host: dict[str, Any], address: str) -> bool:

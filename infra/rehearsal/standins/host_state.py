@@ -1,7 +1,8 @@
 """What the simulated host is: `host.json`, and which processes hold its devices.
 
 Keys of `host.json` that the stand-ins read, beside those that the engine reads: `vendor`, `host`, `address`,
-`architecture`, `accelerator`, `product_name`, `memory_mib`, `num_devices`, `driver_version`, `fabric`,
+`architecture`, `accelerator`, `generation`, `product_name`, `memory_mib`, `num_devices`, `driver_version`,
+`fabric`, `fabric_spans_hosts` (whether devices of other hosts belong to it: a rack, a super-pod),
 `super_pod_id`, `super_pod_size`, `server_index`, `imex_nodes`, `imex_configured` (whether the daemon's node
 list is written at boot, default true), `peers` (addresses of the other hosts), `images`, `pullable`,
 `persistence_mode`, `engine_program`, `catalogues`, `native_engine` (engine, engine_version and

@@ -40,8 +40,7 @@ OPTIONS = {
 }  # fmt: skip
 CUDA_VERSIONS = {"580": "13.0", "575": "12.9", "570": "12.8", "560": "12.6", "550": "12.4"}
 LINKS_PER_GPU = 18
-LINK_SPEED = {"gb200": "53.125", "gb300": "53.125", "b200": "53.125", "b300": "53.125"}
-OLDER_LINK_SPEED = "26.562"
+LINK_SPEEDS = {"hopper": "26.562", "blackwell": "53.125"}
 IDLE_MEMORY_MIB = 4
 MOST_POWER_W = 1200.0
 LEAST_POWER_W = 200.0
@@ -365,7 +364,7 @@ def _show_links(host: dict[str, Any], words: list[str]) -> int:
     if not words or words[0] not in ("-s", "--status"):
         print("Invalid nvlink option. Please run 'nvidia-smi nvlink -h' for help.\n")
         return EXIT_BAD_OPTION
-    speed = LINK_SPEED.get(host["accelerator"], OLDER_LINK_SPEED)
+    speed = LINK_SPEEDS[host["generation"]]
     choice = words[words.index("-i") + 1] if "-i" in words[:-1] else ""
     for gpu in _chosen_gpus(host, choice):
         print(f"GPU {gpu.index}: {host['product_name']} (UUID: {gpu.uuid})")

@@ -30,7 +30,6 @@ ASCEND_LIBRARIES = [
 ]
 IMEX_NODE_LIST = "/etc/nvidia-imex/nodes_config.cfg"
 IMEX_NODE_LIST_HEAD = "# one address per line, the same on every node of the domain\n"
-FABRIC_ACCELERATORS = ("gb200", "gb300")
 
 
 def vendor_files(host: dict[str, Any]) -> dict[str, str]:
@@ -91,7 +90,7 @@ def _nvidia_files(host: dict[str, Any]) -> dict[str, str]:
     files = dict.fromkeys(NVIDIA_CONTROL_NODES, "")
     files["/dev/gdrdrv"] = ""
     version = host["driver_version"]
-    if host["accelerator"] in FABRIC_ACCELERATORS:
+    if host["fabric_spans_hosts"]:
         files[f"{IMEX_CHANNELS}/channel0"] = ""
         nodes = (host.get("imex_nodes") or []) if host.get("imex_configured", True) else []
         files[IMEX_NODE_LIST] = IMEX_NODE_LIST_HEAD + "".join(f"{node}\n" for node in nodes)

@@ -66,7 +66,7 @@ def simulated(tmp_path: Path) -> START:
         state.mkdir()
         described = {
             "host": "h", "address": "127.0.0.1", "vendor": "nvidia", "accelerator": "h200", "memory_mib": 1,
-            "num_devices": 2, "faults": faults,
+            "generation": "hopper", "fabric_spans_hosts": False, "num_devices": 2, "faults": faults,
         }  # fmt: skip
         (state / "host.json").write_text(json.dumps(described))
         env = {**os.environ, "MOE_REHEARSAL_STATE": str(state), "PYTHONPATH": str(LENT)}

@@ -47,7 +47,10 @@ def test_an_interface_below_the_declared_mtu_blocks_and_tuning_mends_it(catalog:
     (only,) = found(tell(scene, "unified-0", "addresses", wide), "declared-mtu")
     assert (only.host, only.severity) == ("unified-1", "block")
     assert (only.observed, only.wanted) == ("eth0 carries 1500 bytes", "9000 bytes (moe.mtu)")
-    assert "tune-hosts --stack a2-2n-dp4tp4 --allow net.mtu" in only.fix
+    assert "`fab tune-hosts --stack a2-2n-dp4tp4 --allow drain`" in only.fix
+    assert {one.needs for one in catalog.tuning("any-host").items if one.id == "net.mtu"} == {
+        "drain"
+    }
     assert found(healthy(TWO, catalog), "declared-mtu") == []
 
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from infra.agent.staging.place import partial_folder
 from infra.catalog.load import Catalog
 from infra.inventory.facts_file import RecordedHost
+from infra.launch.preflight.asking import weight_folders
 from infra.launch.preflight.finding import (
     Finding,
     Severity,
@@ -21,6 +23,7 @@ from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.scene import Scene, odd_ones
 from infra.launch.preflight.table import CHECKS, judge
 from infra.render.release_record import RecordedProcess
+from infra.render.supervision import plan_watch_port
 from tests.launch.preflight.scenes import (
     change,
     fabric,
@@ -34,6 +37,7 @@ from tests.launch.preflight.scenes import (
     troubles,
 )
 from tests.launch.scripted_facts import addresses_text
+from tests.launch.scripted_fleet import make_deployment
 
 RACK, ASCEND, POD, AMD = "gb200-2p1d", "a2-2n-dp4tp4", "a3-2p1d", "mi355x-tp8"
 
@@ -208,6 +212,21 @@ def test_weights_that_are_missing_block_and_must_have_room(catalog: Catalog) -> 
     )
     small = change(scene, "unified-1", disks={"/models": disk})
     assert ("block", "unified-1", "weights-room") in troubles(small)
+    # what a staging that was cut off has left is not written again, and what is left of it fits
+    item = f"weights:{scene.plan.checkpoint}"
+    size = catalog.checkpoint(scene.plan.checkpoint).size_bytes
+    begun = change(small, "unified-1", sizes={item: size - 8 * 10**9})
+    assert troubles(begun) == [("block", "unified-1", "weights-staged")]
+    early = change(small, "unified-1", sizes={item: size - 10**10})
+    (room,) = (
+        found
+        for found in judge(early)
+        if (found.check, found.host) == ("weights-room", "unified-1")
+    )
+    assert (
+        room.wanted
+        == f"10 GiB on a disk, for what is not staged yet ({(size - 10**10) / 2**30:.0f} GiB are)"
+    )
     memory = replace(disk, kind="tmpfs", free_bytes=10**13)
     lost = change(scene, "unified-1", disks={"/models": memory})
     assert ("block", "unified-1", "weights-room") in troubles(lost)
@@ -236,6 +255,40 @@ def test_a_taken_port_blocks_unless_our_own_process_or_release_holds_it(catalog:
     assert "nginx" in only(taken).observed
     assert troubles(replace(taken, running=frozenset({"unified-0/0"}))) == []
     assert troubles(replace(taken, ours={"unified-0": (_recorded("old", ports=(8088,)),)})) == []
+
+
+def test_where_a_checkpoint_lies_until_it_is_whole_is_where_the_agent_stages_it(
+    catalog: Catalog,
+) -> None:
+    deployment, _, _ = make_deployment(ASCEND, catalog)
+    for state in deployment.states.values():
+        folders = weight_folders(state.items)
+        assert folders["weights:kimi-k2.5-w4a8"][0].startswith("/models/kimi-k2.5-w4a8/")
+        assert all(partial == partial_folder(folder) for folder, partial in folders.values())
+
+
+def test_the_watchers_port_blocks_where_a_group_is_led_unless_our_own_watcher_has_it(
+    catalog: Catalog,
+) -> None:
+    scene = healthy(ASCEND, catalog)
+    port = plan_watch_port(scene.plan)
+    nginx = {"port": port, "pid": 9, "command": "nginx -g daemon"}
+    found = only(change(scene, "unified-0", listening=(nginx,)))
+    assert (found.severity, found.check) == ("block", "ports-free")
+    assert f"port {port}, which the watcher of unified-0's groups needs" in found.observed
+    assert "process 9 (nginx -g daemon)" in found.observed
+    # engines that run, or are recorded, do not have it; only the leader's host answers there
+    everyone = frozenset(process.id for process in scene.plan.processes)
+    taken = change(scene, "unified-0", listening=(nginx,))
+    assert only(replace(taken, running=everyone)).check == "ports-free"
+    assert troubles(change(scene, "unified-1", listening=(nginx,))) == []
+    alone = healthy(AMD, catalog)  # whose members are asked by nobody
+    listening = ({**nginx, "port": plan_watch_port(alone.plan)},)
+    assert troubles(change(alone, alone.plan.hosts[0].name, listening=listening)) == []
+    program = f"/usr/bin/python3 -IS /etc/moe-infra/{ASCEND}/watch/program groups.json"
+    assert troubles(change(scene, "unified-0", listening=({**nginx, "command": program},))) == []
+    other = program.replace(ASCEND, "other")
+    assert only(change(scene, "unified-0", listening=({**nginx, "command": other},))).fix
 
 
 def test_a_held_device_blocks_unless_a_daemon_or_our_own_release_holds_it(catalog: Catalog) -> None:

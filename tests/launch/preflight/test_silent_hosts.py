@@ -20,7 +20,9 @@ from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 RACK = "gb200-2p1d"
 AWAY = Unreachable("decode-3", "192.0.2.6 port 22 refuses connections.", "Start sshd there.")
-FIX = f"Start sshd there. For a machine that is gone: fab replace-host decode-3 NEW --stack {RACK}"
+FIX = (
+    f"Start sshd there. For a machine that is gone: `fab replace-host decode-3 NEW --stack {RACK}`."
+)
 
 
 class Silenced:
@@ -53,7 +55,7 @@ def judged(
     """The findings of a whole preflight of the rack, and what was said meanwhile."""
     deployment, fleet, said = make_deployment(RACK, catalog)
     break_fleet(fleet)
-    answering = AnsweringFleet(Silenced(fleet, falls_silent), looks_again=False)
+    answering = AnsweringFleet(Silenced(fleet, falls_silent))
     deployment = replace(deployment, fleet=answering)
     scene = look(deployment, catalog, "full", {}).scene
     return judge(look_further(deployment, scene, 0.0, 1.0)), said

@@ -18,6 +18,7 @@ TOLD = {
     "two-hosts-guide": Told(engine="vllm:0.22.1", accelerator="h200"),
     "ranks": Told(engine="vllm-ascend:0.22.1rc1"),
     "amd-container": Told(accelerator="mi355x"),
+    "compose-pd": Told(accelerator="b200"),
 }
 
 
@@ -35,3 +36,4 @@ def test_an_example_is_read_and_judged_as_recorded(path: Path, *, update_golden:
     recorded = path.with_suffix(".txt")
     if update_golden:
         recorded.write_text(found, encoding="utf-8")
+    assert found == recorded.read_text(encoding="utf-8"), "--update-golden, and read the difference"

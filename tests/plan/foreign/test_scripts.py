@@ -94,7 +94,7 @@ def test_a_variable_file_is_read_when_it_lies_beside_the_script(tmp_path: Path) 
 def test_a_variable_file_elsewhere_is_listed(tmp_path: Path) -> None:
     recipe = imported(tmp_path, "docker run --env-file /etc/passwd x:1 vllm serve m/n")
     assert recipe.assembled.plan.processes[0].env == {}
-    assert [row.text for row in recipe.not_understood] == ["--env-file /etc/passwd"]
+    assert [row.text for row in recipe.not_understood] == ["variables of /etc/passwd"]
 
 
 def test_what_is_put_before_the_surroundings_own_is_prepended(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The pages of docs/operations.md about AWS and EKS, typed as they stand: real command line, emulated cloud."""
+"""The pages of docs/operations-cloud.md, typed as they stand: real command line, emulated cloud."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.tasks.table import GROUPS
 from tests.fab_process import run_fab
 from tests.rehearsal.cloud.command import resources
 
-PAGES = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGES = (PROJECT / "docs" / "operations-cloud.md").read_text(encoding="utf-8")
 NEXT = "cr-0fedcba9876543210"  # bought for the time after the first reservation
 OTHERS = ("aws", "kubectl")  # command lines that nothing answers here
 

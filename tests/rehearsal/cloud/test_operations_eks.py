@@ -1,4 +1,4 @@
-"""Pages of docs/operations.md about EKS, followed word by word with the real command line."""
+"""Pages of docs/operations-cloud.md about EKS, followed word by word with the real command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of docs/operations.md about AWS, followed word by word with the real command line: the life of a stack."""
+"""Pages of docs/operations-cloud.md about AWS, followed word by word with the real command line: a stack's life."""
 
 from __future__ import annotations
 

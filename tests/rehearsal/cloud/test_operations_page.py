@@ -1,4 +1,4 @@
-"""Pages of docs/operations.md about AWS, followed word by word with the real command line: people, state, networks."""
+"""Pages of docs/operations-cloud.md about AWS, followed word by word: people, state, networks."""
 
 from __future__ import annotations
 

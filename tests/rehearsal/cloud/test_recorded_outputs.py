@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +24,7 @@ from infra.rehearsal.cloud.network_kinds import (
     VPC,
 )
 from infra.rehearsal.cloud.package_types import resource_type
-from infra.rehearsal.cloud.recorded_outputs import constant_outputs, output_shapes
+from infra.rehearsal.cloud.recorded_outputs import FILE, constant_outputs
 from infra.rehearsal.cloud.storage_kinds import BUCKET
 from tests.rehearsal.cloud.own_cluster import trust
 
@@ -30,9 +32,12 @@ if TYPE_CHECKING:
     from infra.rehearsal.cloud.store import Resource
     from tests.rehearsal.cloud.conftest import Cloud
 
-RECORDED = [
-    token for token in operations.KINDS if constant_outputs(token, "") or output_shapes(token)
-]
+# How the outputs look that differ from resource to resource, by type and name.
+SHAPES: Mapping[str, Mapping[str, object]] = {
+    token: recorded.get("shape", {})
+    for token, recorded in json.loads(FILE.read_text(encoding="utf-8"))["types"].items()
+}
+RECORDED = [token for token in operations.KINDS if constant_outputs(token, "") or SHAPES.get(token)]
 OURS = (
     *(VPC, SUBNET, INTERNET_GATEWAY, ROUTE_TABLE, ASSOCIATION, ROUTE, ADDRESS, NAT_GATEWAY),
     *(SECURITY_GROUP, ROLE, PROFILE, TEMPLATE, BUCKET),
@@ -81,11 +86,11 @@ def test_outputs_look_as_they_were_recorded(made: dict[str, Resource], token: st
     for name, value in constant_outputs(token, "us-east-1").items():
         if name not in resource.inputs and name not in ("latestVersion", "defaultVersion"):
             assert resource.outputs[name] == value, name
-    for name, shape in output_shapes(token).items():
+    for name, shape in SHAPES[token].items():
         assert re.fullmatch(pattern(shape, resource.id), str(resource.outputs[name])), name
 
 
 @pytest.mark.parametrize("token", RECORDED)
 def test_what_was_recorded_is_what_the_package_declares(token: str) -> None:
-    recorded = {**constant_outputs(token, "us-east-1"), **output_shapes(token)}
+    recorded = {**constant_outputs(token, "us-east-1"), **SHAPES[token]}
     assert set(recorded) <= resource_type(token).outputs

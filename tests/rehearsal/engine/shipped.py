@@ -31,6 +31,8 @@ def engine_world(plan: Plan, process: Process, catalog: Catalog, folder: Path) -
         "address": host.address,
         "vendor": accelerator.vendor,
         "accelerator": host.accelerator,
+        "generation": accelerator.generation,
+        "fabric_spans_hosts": accelerator.fabric_spans_hosts,
         "memory_mib": accelerator.memory_mib,
         "num_devices": host.num_devices,
     }

@@ -35,12 +35,13 @@ QUANTIZATION: Mapping[str, dict[str, Any]] = {
     "int4": {"quant_method": "compressed-tensors"},
     "nvfp4": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
 }
-HOSTS: Mapping[str, tuple[str, int]] = {
-    "h200": ("nvidia", 143771),
-    "gb200": ("nvidia", 189471),
-    "mi300x": ("amd", 196592),
-    "mi325x": ("amd", 262144),
-    "ascend-a3": ("ascend", 65536),
+# vendor, generation, MiB of a device, whether the fabric spans hosts
+HOSTS: Mapping[str, tuple[str, str, int, bool]] = {
+    "h200": ("nvidia", "hopper", 143771, False),
+    "gb200": ("nvidia", "blackwell", 189471, True),
+    "mi300x": ("amd", "cdna3", 196592, False),
+    "mi325x": ("amd", "cdna3", 262144, False),
+    "ascend-a3": ("ascend", "ascend-a3", 65536, True),
 }
 
 
@@ -84,13 +85,15 @@ def make_state(
 ) -> Path:
     """Write ``host.json``; return the state folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    vendor, memory = HOSTS[accelerator]
+    vendor, generation, memory, spans_hosts = HOSTS[accelerator]
     host = {
         "schema_version": 1,
         "host": folder.name,
         "address": "127.0.0.1",
         "vendor": vendor,
         "accelerator": accelerator,
+        "generation": generation,
+        "fabric_spans_hosts": spans_hosts,
         "product_name": accelerator.upper(),
         "memory_mib": memory,
         "num_devices": num_devices,

@@ -41,7 +41,13 @@ def make_hosts(lent: Path) -> tuple[LabHost, ...]:
             name="decode-1",
             address="198.18.0.9",
             users=(LabUser(name="op", sudo_rule="ALL=(ALL) ALL"),),
-            knobs={"vm.swappiness": "1"},
+            knobs={
+                "vm.swappiness": "1",
+                "net.core.rmem_max": "212992",
+                "/proc/sys/net/ipv4/tcp_rmem": "4096 131072 6291456",
+                "/sys/bus/pci/drivers/amdgpu/0000:05:00.0/current_compute_partition": "CPX",
+            },
+            registers={"/sys/bus/pci/devices/0000:00:1f.7/config": bytes(range(256))},
             sshd_settings=("MaxStartups 2:100:2",),
         ),
     )

@@ -61,6 +61,38 @@ def test_first_values_are_the_hosts(lab: Lab) -> None:
     assert lab.read_file("decode-1", SWAPPINESS) == b"1\n"
 
 
+def test_a_knob_that_no_folder_holds_covers_its_own_file_alone(lab: Lab) -> None:
+    """One that the host's network namespace has, one that it lacks or cannot write, and one of a driver."""
+    network, partition = (
+        "/proc/sys/net",
+        "/sys/bus/pci/drivers/amdgpu/0000:05:00.0/current_compute_partition",
+    )
+    script = (
+        f"echo 1 2 3 > {network}/ipv4/tcp_rmem; echo 5 > {network}/core/rmem_max; echo SPX > {partition};"
+        f"cat {network}/ipv4/tcp_rmem {network}/core/rmem_max {partition}; test -e {network}/core/somaxconn"
+    )
+    result = lab.run("decode-1", ["sh", "-c", script])
+    assert (result.returncode, result.stdout) == (0, b"1 2 3\n5\nSPX\n")
+    lab.inject("decode-1", "net.core.rmem_max", "EPERM")
+    assert "not permitted" in shell(lab, "decode-1", "sysctl -w net.core.rmem_max=6")
+    lab.inject("decode-1", "net.core.rmem_max", None)
+    assert lab.knob_log("decode-1")[-1].path == "/proc/sys/net/core/rmem_max"
+
+
+def test_registers_are_written_where_they_are_refuse_and_stick(lab: Lab) -> None:
+    path = "/sys/bus/pci/devices/0000:00:1f.7/config"
+    write = f"printf '\\376\\377' | dd of={path} bs=1 seek=4 conv=notrunc 2>&1"
+    whole = bytes(range(256))
+    for fault in ("EPERM", "sticky"):
+        lab.inject("decode-1", path, fault)
+        said = shell(lab, "decode-1", write)
+        assert ("not permitted" in said) == (fault == "EPERM")
+        assert lab.run("decode-1", ["cat", path]).stdout == whole
+    lab.inject("decode-1", path, None)
+    shell(lab, "decode-1", write)
+    assert lab.run("decode-1", ["cat", path]).stdout == whole[:4] + b"\376\377" + whole[6:]
+
+
 def test_each_kernel_has_the_migration_cost_in_its_place(lab: Lab) -> None:
     assert lab.read_file("prefill-0", DEBUG_COST) == b"500000\n"
     assert lab.read_file("prefill-1", SYSCTL_COST) == b"500000\n"

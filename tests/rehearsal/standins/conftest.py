@@ -33,6 +33,8 @@ JEMALLOC = "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"
 HOSTS: dict[str, dict[str, Any]] = {
     "nvidia": {
         "accelerator": "gb200",
+        "generation": "blackwell",
+        "fabric_spans_hosts": True,
         "product_name": "NVIDIA GB200",
         "memory_mib": 189471,
         "num_devices": 4,
@@ -47,6 +49,8 @@ HOSTS: dict[str, dict[str, Any]] = {
     },
     "amd": {
         "accelerator": "mi355x",
+        "generation": "cdna4",
+        "fabric_spans_hosts": False,
         "product_name": "AMD Instinct MI355X",
         "memory_mib": 294896,
         "num_devices": 8,
@@ -55,6 +59,8 @@ HOSTS: dict[str, dict[str, Any]] = {
     },
     "ascend": {
         "accelerator": "ascend-a3",
+        "generation": "ascend-a3",
+        "fabric_spans_hosts": True,
         "product_name": "Ascend910",
         "memory_mib": 65536,
         "num_devices": 16,

@@ -90,7 +90,7 @@ def _faults(scene: Scene, layout: GroupLayout, run: GroupRun) -> Iterator[Troubl
         for host in without:
             yield _note(host, f"not run: its runtime has no torch ({heard[host].ranks[0].error})")
         return
-    again = f"fab preflight --stack {scene.plan.stack}"
+    again = f"`fab preflight --stack {scene.plan.stack}`"
     if blamed := who_did_not_join(layout, heard) or who_broke_off(layout, heard):
         for one in blamed:
             said = f"group {layout.group} does not add up: {one.said}"
@@ -184,7 +184,7 @@ def _behind_peers(scene: Scene, one: Measured, measured: Sequence[Measured]) -> 
     if one.gb_s < middle * LEAST_SHARE:
         wanted = f"about {spelt(middle)}, as groups like it reach"
         yield _slow(
-            one, wanted, "See links and rails of its hosts: fab preflight's other findings."
+            one, wanted, "See links and rails of its hosts: `fab preflight`'s other findings."
         )
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from infra.launch.answering import names_of
+from infra.launch.answering import ask_once, names_of
 from infra.launch.deployment import Deployment
-from infra.launch.fleet import ask_all
 from infra.launch.preflight.finding import Finding
 from infra.launch.preflight.group_collectives.layout import GroupLayout, rounds, spanning_groups
 from infra.launch.preflight.group_collectives.ready import what_stops
@@ -57,7 +56,7 @@ def _run_round(
         for host, command in commands.items()
     }
     longest = max(command.timeout_s for command in commands.values())
-    reports = ask_all(deployment.fleet, requests, timeout_s=longest + SLACK_S)
+    reports = ask_once(deployment.fleet, requests, timeout_s=longest + SLACK_S)
     told = {
         host: read_observed(host, report, sent_s=0.0, received_s=0.0, also={}).commands[COMMAND]
         for host, report in reports.items()

@@ -1,0 +1,183 @@
+"""Rules about ranks, devices, ports and addresses of a deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.checks import (
+    clouds,
+    endpoints,
+    experts,
+    fabric_domains,
+    launch_modes,
+    layout,
+    network,
+    served_names,
+)
+from infra.checks.rule_releases import releases_of
+from infra.checks.view import Rule
+
+_VLLM = "vllm 0.17.0, 0.22.1, 0.33.0: config/parallel.py, engine/arg_utils.py, v1/engine/utils.py"
+
+LAYOUT_RULES: Mapping[str, Rule] = {
+    "parallel-size": Rule(severity="error", source=_VLLM, check=layout.sizes_positive),
+    "heads-divisible": Rule(severity="error", source=_VLLM, check=layout.heads_divisible),
+    "context-parallel-size": Rule(
+        severity="error",
+        source=f"{_VLLM}; config/parallel.py@0.25.1, 0.26.0, 0.27.1",
+        parts={"with prefill contexts": layout.PREFILL_CONTEXTS},
+        check=layout.context_parallel_divides,
+    ),
+    "ranks-incomplete": Rule(severity="error", source=_VLLM, check=layout.ranks_complete),
+    "group-flags-differ": Rule(
+        severity="error",
+        source=_VLLM,
+        releases=releases_of("vllm", "vllm-ascend"),
+        parts={"overlapped batches": layout.OVERLAPS},
+        check=layout.group_flags_equal,
+    ),
+    "balancing-modes": Rule(
+        severity="error",
+        source=_VLLM,
+        releases=releases_of("vllm", "vllm-ascend"),
+        check=launch_modes.one_mode,
+    ),
+    "local-ranks": Rule(
+        severity="error",
+        source=_VLLM,
+        releases=releases_of("vllm", "vllm-ascend"),
+        check=launch_modes.local_ranks_within_group,
+    ),
+    "node-place": Rule(
+        severity="error",
+        source=_VLLM,
+        releases=releases_of("vllm", "vllm-ascend"),
+        parts={"nodes hold prefill contexts": launch_modes.NODES_HOLD_CONTEXTS},
+        check=launch_modes.node_place,
+    ),
+    "leader-start-rank": Rule(
+        severity="error",
+        source="vllm engine/arg_utils.py@0.22.1, 0.33.0; vllm-project/vllm-ascend#16204",
+        releases=releases_of("vllm", "vllm-ascend", since="0.28.0"),
+        check=launch_modes.leader_names_no_start,
+    ),
+    "ray-data-parallel": Rule(
+        severity="error",
+        source="vllm-project/vllm#44878, #45150",
+        releases=releases_of("vllm", "vllm-ascend"),
+        check=launch_modes.ray_spreads_ranks,
+    ),
+    "api-servers": Rule(
+        severity="error",
+        source="vllm entrypoints/cli/serve.py@0.22.1",
+        releases=releases_of("vllm", "vllm-ascend"),
+        check=launch_modes.api_servers_possible,
+    ),
+    "headless-mode": Rule(
+        severity="error",
+        source=_VLLM,
+        releases=releases_of("vllm", "vllm-ascend"),
+        check=layout.headless_followers,
+    ),
+    "ranks-per-host": Rule(severity="error", source=_VLLM, check=layout.hybrid_local_size),
+    "sglang-data-parallel": Rule(
+        severity="error",
+        source="sglang srt/server_args.py@0.5.9, 0.5.23",
+        releases=releases_of("sglang"),
+        check=layout.sglang_data_parallel,
+    ),
+    "expert-transport": Rule(
+        severity="error",
+        source="vllm distributed/device_communicators/all2all.py@0.22.1",
+        check=experts.all2all_backend_runs,
+    ),
+    "overlap-transport": Rule(
+        severity="error",
+        source="vllm config/vllm.py@0.17.0, 0.22.1",
+        releases=layout.OVERLAPS,
+        check=experts.overlapped_batches_transport,
+    ),
+    "expert-balancing": Rule(
+        severity="error",
+        source=_VLLM,
+        releases=releases_of("vllm", "vllm-ascend"),
+        check=experts.expert_balancing_possible,
+    ),
+    "device-shared": Rule(
+        severity="error",
+        source="vllm v1/worker/gpu_worker.py@0.22.1",
+        check=layout.devices_disjoint,
+    ),
+    "mixed-group": Rule(
+        severity="error",
+        source="NVIDIA NCCL user guide; one collective library per group",
+        check=fabric_domains.groups_of_one_kind,
+    ),
+    "fabric-domain": Rule(
+        severity="error",
+        source="vllm distributed/device_communicators/all2all.py@0.22.1",
+        releases=releases_of("vllm"),
+        check=fabric_domains.groups_within_domain,
+    ),
+    "pod-per-rank": Rule(
+        severity="warning",
+        source="llm-d, wide expert parallelism; DeepEP README (CUDA IPC within a node)",
+        releases=releases_of("vllm"),
+        check=fabric_domains.ranks_share_pod,
+    ),
+    "eks-local-zone": Rule(
+        severity="error",
+        source='AWS, EKS User Guide, "Amazon EKS and AWS Local Zones", two copies that contradict each other',
+        check=clouds.nodes_in_ordinary_zone,
+    ),
+    "port-twice": Rule(
+        severity="error",
+        source="vllm#20119 (rpc port equal to HTTP port)",
+        check=network.ports_distinct,
+    ),
+    "port-range": Rule(severity="error", source="RFC 6335", check=network.ports_valid),
+    "service-port": Rule(
+        severity="warning",
+        source="NCCL RAS guide; dcgm-exporter README; CANN, HCCL_IF_BASE_PORT",
+        check=network.service_ports_left,
+    ),
+    "dangling-connect": Rule(severity="error", source=_VLLM, check=network.connects_answered),
+    "leader-address": Rule(
+        severity="error",
+        source=_VLLM,
+        releases=releases_of("vllm", "vllm-ascend"),
+        check=network.leader_address_own,
+    ),
+    "side-channel-host": Rule(
+        severity="error",
+        source="vllm nixl_connector.py@0.22.1",
+        releases=releases_of("vllm", "vllm-ascend"),
+        check=network.side_channel_reachable,
+    ),
+    "host-variable": Rule(
+        severity="error", source="vLLM-Ascend Kimi-K2.5 guide", check=network.host_variables_own
+    ),
+    "router-number": Rule(
+        severity="error",
+        source="vllm-router 0.1.17, sglang-router 0.3.2 (run; tests/cases/verdicts/)",
+        check=network.router_numbers_unsigned,
+    ),
+    "router-endpoints": Rule(
+        severity="error", source="vllm-router 0.1.17 (run)", check=network.router_lists_endpoints
+    ),
+    "loopback-endpoint": Rule(
+        severity="error",
+        source="sglang srt/server_args.py@0.5.9 (host), vllm entrypoints/openai/api_server.py@0.22.1",
+        check=endpoints.endpoint_reachable,
+    ),
+    "plain-endpoint": Rule(
+        severity="error",
+        source="vllm entrypoints/openai/api_server.py@0.17.0, 0.22.1; sglang srt/entrypoints/http_server.py@0.5.23",
+        check=endpoints.endpoint_plain,
+    ),
+    "served-name-differs": Rule(
+        severity="error",
+        source="vllm entrypoints/openai/serving_engine.py@0.22.1; sglang srt/entrypoints/openai@0.5.9",
+        check=served_names.served_names_shared,
+    ),
+}

@@ -1,0 +1,59 @@
+"""Rules about who waits how long, what strangers reach, and whether a plan that is given agrees with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.checks import derived, exposure, patience
+from infra.checks.rule_releases import releases_of
+from infra.checks.view import Rule
+
+OPERATION_RULES: Mapping[str, Rule] = {
+    "probe-patience": Rule(
+        severity="error",
+        source="kubernetes.io, liveness and startup probes; kserve/kserve#5062",
+        check=patience.probes_wait,
+    ),
+    "ready-timeout": Rule(
+        severity="warning",
+        source="vllm v1/engine/core_client.py@0.22.1; infra/catalog/figures/loading.yaml",
+        releases=releases_of("vllm", "vllm-ascend"),
+        check=patience.api_servers_wait,
+    ),
+    "router-patience": Rule(
+        severity="warning",
+        source="vllm-router 0.1.17, sglang-router 0.3.2 (run)",
+        check=patience.router_waits,
+    ),
+    "load-target": Rule(
+        severity="warning",
+        source="infra/catalog/figures/loading.yaml",
+        check=patience.storage_meets_target,
+    ),
+    "media-path": Rule(
+        severity="warning",
+        source="vllm multimodal/media/connector.py@0.22.1; vLLM-Ascend guide Kimi-K2.5",
+        check=exposure.media_path_narrow,
+    ),
+    "remote-code": Rule(
+        severity="warning",
+        source="transformers dynamic_module_utils.py",
+        check=exposure.remote_code_pinned,
+    ),
+    "secret-value": Rule(
+        severity="warning",
+        source="docs/decisions.md; vllm-project/production-stack#14",
+        check=exposure.secrets_referenced,
+    ),
+    "router-key": Rule(
+        severity="warning", source="vllm-router 0.1.17 (run)", check=exposure.router_has_engines_key
+    ),
+    "public-address": Rule(
+        severity="warning",
+        source="vllm docs/usage/security.md",
+        check=exposure.public_router_guarded,
+    ),
+    "derived-field": Rule(
+        severity="error", source="docs/architecture.md", check=derived.derived_fields_agree
+    ),
+}

@@ -1,0 +1,81 @@
+"""What speaks against an installation beside the checks of hosts, and all that does in one refusal, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from infra.errors import InfraError, PrerequisiteError
+from infra.launch.deployment import Deployment
+from infra.launch.name_lists import listed
+from infra.launch.replacement import Replacement
+from infra.launch.unit_states import UnitState
+
+
+class SeveralRefusals(PrerequisiteError):
+    """Several reasons not to begin, found in one look."""
+
+    def __init__(self, errors: Sequence[PrerequisiteError]) -> None:
+        """Where, what and fix are the first one's; the text lists all."""
+        first = errors[0]
+        super().__init__(first.where, first.what, first.fix)
+        self._errors = tuple(errors)
+
+    def each(self) -> tuple[InfraError, ...]:
+        """Every reason, for `--json`."""
+        return tuple(reason for error in self._errors for reason in error.each())
+
+    def __str__(self) -> str:
+        """One line or more for each, in their order."""
+        return "\n".join(map(str, self._errors))
+
+
+def refuse_together(errors: Sequence[PrerequisiteError]) -> None:
+    """Refuse for all reasons at once.
+
+    Args:
+        errors: worst first; () for none.
+
+    Raises:
+        PrerequisiteError: there is a reason.
+    """
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise SeveralRefusals(errors)
+
+
+def find_other_release(
+    deployment: Deployment, replacement: Replacement, running: Mapping[str, UnitState]
+) -> list[PrerequisiteError]:
+    """Running processes are not stopped for another release unless that is asked for."""
+    stopped = replacement.releases(running)
+    names = sorted(process.id for release in stopped.values() for process in release.processes)
+    unrecorded = sorted(
+        set(running) - {p.id for r in replacement.before.values() for p in r.processes}
+    )
+    if not names and not (unrecorded and replacement.reasons):
+        return []
+    stack = deployment.plan.stack
+    what = f"Another release of it runs ({listed(names or unrecorded)}), and {len(replacement.reasons)} files differ."
+    fix = (
+        f"`fab diff --stack {stack}` shows what differs; `fab up --replace` stops what changes and starts it anew, "
+        f"`fab down --stack {stack}` stops all of it."
+    )
+    return [PrerequisiteError(f"stack {stack}", what, fix)]
+
+
+def find_hurtful_reload(
+    found: Mapping[str, Sequence[Mapping[str, object]]],
+) -> list[PrerequisiteError]:
+    """Reloads of systemd that would hurt somebody else's containers: hosts with the same reason together.
+
+    Args:
+        found: the items of each host.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
+    for host, rows in found.items():
+        for row in rows:
+            if row.get("group") == "files" and row["state"] == "blocked":
+                what, _, fix = str(row["why"]).partition(". ")
+                alike.setdefault((f"{row['id']}: {what}.", f"{fix}."), []).append(host)
+    return [PrerequisiteError(", ".join(hosts), what, fix) for (what, fix), hosts in alike.items()]

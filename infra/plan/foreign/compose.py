@@ -1,0 +1,256 @@
+"""Docker Compose files: each service is a container, read as the `docker run` that it stands for.
+
+Source: the Compose specification (docs.docker.com/reference/compose-file: interpolation, services, deploy), read
+2026-11-23.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from infra.plan.foreign.container_run import ContainerRun
+from infra.plan.foreign.script import EntryPoints, ScriptReader, scope_of
+from infra.plan.foreign.shell import Shell, Started
+from infra.plan.foreign.source import (
+    CONTINUED,
+    Container,
+    ForeignMount,
+    NotUnderstood,
+    Recipe,
+    Word,
+)
+from infra.plan.foreign.yaml_pages import Node, Page
+
+# `$$`, `$NAME`, and `${NAME}` with a default, an alternative or a complaint; the innermost ones first.
+_VARIABLE = re.compile(
+    r"\$(?:(?P<twice>\$)|(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-+?])(?P<other>[^{}]*))?\})"
+)
+_MAX_DEPTH = 8
+_SHELL_WORD = re.compile(
+    r"""(?:[^\s\0"'\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+|(?P<open>["'\\].*)""", re.DOTALL
+)
+# What stands for a `$` that is settled, and for one before a name that nothing settles, until a text is cut into words.
+_DOLLAR, _OPEN = "\x01", "\x02"
+_OPEN_NAME = re.compile(f"{_OPEN}(\\w+)")
+# Compose reads it by itself, where it lies beside the file.
+_ENV_FILE = ".env"
+_KNOWN_BY = ("image", "build", "command", "extends")
+# Keys that change what a service starts, and are not followed.
+_UNFOLLOWED = {
+    "extends": "what it takes from another service is not read",
+    "scale": "one of them is read",
+    "configs": "files that Compose writes into the container are not read",
+}
+
+
+def is_compose(root: Node) -> bool:
+    """Whether a document is a Compose file."""
+    services = root.get("services").nodes()
+    return not root.get("apiVersion").is_there and any(
+        service.get(key).is_there for service in services for key in _KNOWN_BY
+    )
+
+
+def read_compose(
+    page: Page, settings: Mapping[str, str], entrypoints: EntryPoints, folder: Path | None
+) -> Recipe:
+    """What the services of a Compose file run.
+
+    Args:
+        page: the file.
+        settings: variables that the operator gives.
+        entrypoints: of known images.
+        folder: where `.env` and files of variables may lie; None when nothing is read beside the file.
+
+    Raises:
+        ShellTroubleError: a script in it does too much to be followed.
+    """
+    reader = ScriptReader(entrypoints, folder)
+    beside = reader.variables_in(Word(_ENV_FILE, 1)) or {}
+    known = {**{name: word.text for name, word in beside.items()}, **settings}
+    notes: list[NotUnderstood] = []
+    for name, service in page.root.get("services").items():
+        notes += _service(name, service, known, reader)
+    include = page.root.get("include")
+    if include.is_there:
+        notes.append(NotUnderstood(include.line, "include", "other files are not read"))
+    return Recipe(
+        format="Compose file",
+        launches=tuple(reader.launches),
+        not_understood=tuple(notes),
+        hints=tuple(reader.hints),
+        uses_ray=reader.uses_ray,
+    )
+
+
+def _service(
+    name: str, service: Node, settings: Mapping[str, str], reader: ScriptReader
+) -> list[NotUnderstood]:
+    """Collect what one service starts; what of it is not understood."""
+    before = len(reader.launches)
+    run = _container_run(service, settings)
+    shell = Shell(scope_of(settings), reader.handle)
+    head = (Word("docker", service.line),)
+    started = Started(words=head, env={}, prepended=frozenset(), blocks=False, is_certain=True)
+    reader.start_container(run, started, shell)
+    # services of a profile start where it is asked for: they stand beside no other
+    is_chosen = service.get("profiles").is_there
+    reader.launches[before:] = [
+        replace(launch, role=name, blocks=is_chosen) for launch in reader.launches[before:]
+    ]
+    notes = [*run.not_understood, *shell.not_understood]
+    for key, why in _UNFOLLOWED.items():
+        if service.get(key).is_there:
+            notes.append(NotUnderstood(service.get(key).line, f"services.{name}.{key}", why))
+    if service.get("deploy", "replicas").number(1) > 1:
+        line = service.get("deploy", "replicas").line
+        notes.append(NotUnderstood(line, f"services.{name}.deploy.replicas", _UNFOLLOWED["scale"]))
+    if len(reader.launches) == before and not notes:
+        why = "it starts no engine or router that I know"
+        notes.append(NotUnderstood(service.line, f"services.{name}", why))
+    return notes
+
+
+def _container_run(service: Node, settings: Mapping[str, str]) -> ContainerRun:
+    image = service.get("image")
+    run = ContainerRun(
+        container=Container(
+            runtime="docker",
+            image=_word(image, settings) if image.is_there else None,
+            mounts=tuple(_mounts(service, settings)),
+            num_devices=_num_devices(service),
+            has_own_network=service.get("network_mode").text() != "host",
+        ),
+        is_detached=True,
+    )
+    for variable in _variables(service, settings):
+        name, equals, text = variable.raw.partition("=")
+        if equals:
+            run.env[name] = Word(text, variable.line, variable.open_names)
+        elif name in settings:
+            run.env[name] = Word(settings[name], variable.line)
+        else:
+            why = "the caller's, and taken for unset, as Compose does: give --set NAME=VALUE"
+            run.not_understood.append(NotUnderstood(variable.line, name, why))
+    files = service.get("env_file")
+    listed = files.nodes() if isinstance(files.value, list) else [files] if files.is_there else []
+    run.env_files = [
+        _word(each.get("path") if each.get("path").is_there else each, settings) for each in listed
+    ]
+    entry = service.get("entrypoint")
+    command = _words(service.get("command"), settings, run)
+    if entry.is_there:
+        head = _words(entry, settings, run)
+        run.entrypoint = head[0] if head else Word("", entry.line)
+        command = [*head[1:], *command]
+    run.command = tuple(command)
+    return run
+
+
+def _variables(service: Node, settings: Mapping[str, str]) -> list[Word]:
+    """`NAME=value` of each variable, `NAME` of one whose value is the caller's."""
+    environment = service.get("environment")
+    if isinstance(environment.value, list):
+        return [_word(node, settings) for node in environment.nodes()]
+    found = []
+    for name, node in environment.items():
+        value = _word(node, settings)
+        text = name if node.value is None else f"{name}={value.raw}"
+        found.append(Word(text, node.line, value.open_names))
+    return found
+
+
+def _words(node: Node, settings: Mapping[str, str], run: ContainerRun) -> list[Word]:
+    """A command: a list as it stands, a text cut where a shell would cut it, without being one."""
+    if isinstance(node.value, list):
+        return [_settled(each.script(), settings) for each in node.nodes()]
+    if not node.is_there:
+        return []
+    text = node.script()
+    raw = _interpolated(text.raw, settings).replace("\\\n", " \n")
+    found = []
+    for match in _SHELL_WORD.finditer(raw):
+        before = raw[: match.start()]
+        line = text.line + before.count("\n") + before.count(CONTINUED)
+        if match["open"]:
+            why = "a quotation mark that is not closed: the rest of it is not read"
+            run.not_understood.append(NotUnderstood(line, match[0][:60], why))
+            break
+        found.append(_closed(shlex.split(match[0])[0], line))
+    return found
+
+
+def _mounts(service: Node, settings: Mapping[str, str]) -> list[ForeignMount]:
+    found = []
+    for node in service.get("volumes").nodes():
+        if isinstance(node.value, dict):
+            source, target = _word(node.get("source"), settings), node.get("target")
+            read_only = node.get("read_only").value is True
+            found.append(
+                ForeignMount(source=source.text, target=target.text(), read_only=read_only)
+            )
+            continue
+        parts = _word(node, settings).text.split(":")
+        if len(parts) > 1:
+            read_only = "ro" in parts[2].split(",") if parts[2:] else False
+            found.append(ForeignMount(source=parts[0], target=parts[1], read_only=read_only))
+    return found
+
+
+def _num_devices(service: Node) -> int | None:
+    """What a service reserves; None where it says `all`, or nothing."""
+    counts = []
+    reserved = service.get("deploy", "resources", "reservations", "devices").nodes()
+    for request in [*reserved, *service.get("gpus").nodes()]:
+        ids = request.get("device_ids").nodes()
+        counts.append(len(ids) or request.get("count").number())
+    listed = [
+        node
+        for node in service.get("devices").nodes()
+        if re.match(r"/dev/davinci\d+(:|$)", node.text())
+    ]
+    return sum(counts) or len(listed) or None
+
+
+def _word(node: Node, settings: Mapping[str, str]) -> Word:
+    """A value as Compose hands it over, with its line."""
+    if isinstance(node.value, bool):
+        return Word(str(node.value).lower(), node.line)
+    return _settled(node.word(), settings)
+
+
+def _settled(word: Word, settings: Mapping[str, str]) -> Word:
+    return _closed(_interpolated(word.raw, settings), word.line)
+
+
+def _interpolated(text: str, settings: Mapping[str, str]) -> str:
+    """The text with its variables; settled and open `$` stand as `_DOLLAR` and `_OPEN`."""
+
+    def put(match: re.Match[str]) -> str:
+        if match["twice"]:
+            return _DOLLAR
+        name = match["bare"] or match["name"]
+        value, how, other = settings.get(name), match["how"] or "", match["other"] or ""
+        is_set = value is not None and (value != "" or not how.startswith(":"))
+        if how.endswith("+"):
+            return other if is_set else ""
+        if value is not None and is_set:
+            return value.replace("$", _DOLLAR)
+        return other if how.endswith("-") else f"{_OPEN}{name}"
+
+    for _ in range(_MAX_DEPTH):
+        after = _VARIABLE.sub(put, text)
+        if after == text:
+            break
+        text = after
+    return text
+
+
+def _closed(text: str, line: int) -> Word:
+    """A word whose `$` are themselves again, and the names in it that nothing settles."""
+    open_names = tuple(dict.fromkeys(_OPEN_NAME.findall(text)))
+    return Word(text.replace(_DOLLAR, "$").replace(_OPEN, "$"), line, open_names)

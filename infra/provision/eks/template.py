@@ -1,0 +1,96 @@
+"""Whether nodes of a capacity block that run would have to change, which EKS refuses while there are any.
+
+EKS User Guide, "Create a managed node group with Capacity Blocks for ML": another version of the launch template, or
+of the nodes, wants a desired size of 0. What the template says of security groups is known too late to be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pulumi_aws import ec2
+
+from infra.catalog.instance_types import InstanceType
+from infra.errors import Problem
+from infra.provision.account import Account
+from infra.provision.capacity import CapacityPlan
+from infra.provision.config_problems import account_problem
+from infra.provision.eks.nodes import CAPACITY_TYPES, node_config, user_data
+from infra.provision.eks.standing import StandingCluster
+from infra.provision.survey import Asking
+
+ACCELERATORS = "accelerators"
+
+
+def wanted_template(
+    account: Account, capacity: CapacityPlan, instance_type: InstanceType, mount: str | None
+) -> dict[str, object]:
+    """What the launch template is to say, as far as it is known beforehand; by the words for it.
+
+    Args:
+        account: with reservation and root volume.
+        capacity: with the network layout.
+        instance_type: of the nodes.
+        mount: script of first boot, None for none.
+    """
+    return {
+        "instance type": instance_type.id,
+        "first boot": user_data(node_config(has_disks=True), mount),
+        "root_volume_gib": account.root_volume_gib,
+        "network layout": sorted(
+            (each.card, each.device, each.type)
+            for each in instance_type.interfaces(capacity.layout)
+        ),
+        "reservation_id": account.reservation_id or "",
+    }
+
+
+def block_problems(
+    standing: StandingCluster, capacity: CapacityPlan, wanted: Mapping[str, object], stack: str
+) -> tuple[Problem, ...]:
+    """Why nodes of a block would have to be given back first; asks for the template that they were launched from."""
+    group = standing.groups.get(ACCELERATORS)
+    if CAPACITY_TYPES[capacity.kind] != "CAPACITY_BLOCK" or group is None or not group.num_nodes:
+        return ()
+    changed = []
+    if group.version != standing.version:
+        changed.append(f"Kubernetes {group.version}, where the cluster runs {standing.version}")
+    asking = Asking(stack)
+    found = asking.ask(
+        "moe-infra:reservation_id",
+        f"answer on launch template {group.template_id}",
+        "cr-0123456789abcdef0",
+        lambda: _read(group.template_id),
+    )
+    if found is not None:
+        changed += [each for each, value in wanted.items() if found[each] != value]
+    if not changed:
+        return tuple(asking.problems)
+    what = (
+        f"{group.num_nodes} nodes of a capacity block run with another {', '.join(changed)}, and EKS changes none of "
+        f"them while they run: give them back first (pulumi destroy --exclude-protected --stack {stack}), or stay."
+    )
+    key = "kubernetes_version" if group.version != standing.version else "reservation_id"
+    example = group.version if key == "kubernetes_version" else "cr-0123456789abcdef0"
+    return (*asking.problems, account_problem(f"moe-infra:{key}", what, example, stack))
+
+
+def _read(identity: str) -> dict[str, object]:
+    """The newest version of a launch template, in the words of `wanted_template`."""
+    found = ec2.get_launch_template(id=identity)
+    volumes = [each.ebs[0].volume_size for each in found.block_device_mappings if each.ebs]
+    targets = [
+        target.capacity_reservation_id
+        for each in found.capacity_reservation_specifications
+        for target in each.capacity_reservation_targets
+    ]
+    return {
+        "instance type": found.instance_type,
+        "first boot": found.user_data,
+        "root_volume_gib": int(volumes[0]) if volumes else None,
+        "network layout": sorted(
+            (int(each.network_card_index), int(each.device_index), each.interface_type)
+            for each in found.network_interfaces
+        ),
+        "reservation_id": targets[0] if targets else "",
+    }

@@ -1,0 +1,149 @@
+"""What `fab status` says below its table: what is wrong with each group and the router, and the way out of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from infra.errors import NotReady
+from infra.launch.observation import UNKNOWN, ProcessStatus, group_states, unwatched
+from infra.launch.supervision import FAILED, MEETS, STOPS, GroupState
+from infra.remote.failures import HostFailure, LostConnection, OverTime, Unreachable
+
+# How `awaited` in infra/agent/group/rules.py and `_left` in infra/agent/group/part.py put it.
+_SILENT = re.compile(r"(\S+) (?:is silent|has not been heard of)$")
+_HELD = re.compile(r"(\S+): port (\d+)\b.* is held$")
+_MAY_BE_DEAD = (Unreachable, LostConnection, OverTime)
+
+
+def told(rows: Sequence[ProcessStatus], again: str) -> list[str]:
+    """A line for each group and router that does not run as it was started, and one for ranks that nobody watches.
+
+    Args:
+        rows: of every process.
+        again: the options that choose the same stack and inventory.
+    """
+    lines = [line for state in group_states(rows) if (line := _group_line(state, rows, again))]
+    lines += [line for row in rows if row.kind == "router" and (line := _router_line(row, again))]
+    failures = not_watched(rows, again)
+    if failures:
+        hosts, error = ", ".join(failure.host for failure in failures), failures[0].error
+        lines.append(f"{hosts}: {error.what} {error.fix}")
+    return lines
+
+
+def not_watched(rows: Sequence[ProcessStatus], again: str) -> tuple[HostFailure, ...]:
+    """The hosts with ranks whose watcher does not run, or was handed nothing; for the table and for `--json`."""
+    hosts = [row.host for row in unwatched(rows) if row.is_watched is False]
+    what = "Nobody watches the ranks there, so nobody would start them again."
+    fix = f"`fab up {again}` goes on from what it finds, proves every rank and has them watched."
+    return tuple(HostFailure(host, NotReady(host, what, fix)) for host in dict.fromkeys(hosts))
+
+
+def out_of_reach(row: ProcessStatus, again: str) -> str:
+    """The line of a host that cannot be asked."""
+    line = f"Out of reach: {row.problem}"
+    if isinstance(row.problem, _MAY_BE_DEAD):
+        line += f" If it does not come back: `fab replace-host {row.host} NEW {again}`."
+    return line
+
+
+def next_words(rows: Sequence[ProcessStatus], half: Collection[str], again: str) -> str:
+    """The command to type next.
+
+    Args:
+        rows: of every process, as far as hosts can be asked.
+        half: hosts on which a release was not installed to the end.
+        again: the options that choose the same stack and inventory.
+    """
+    if any(row.state == UNKNOWN for row in rows):
+        return f"fab status {again}"
+    waiting = [row for row in rows if not row.ready]
+    if half or unwatched(rows) or any(_wants_up(row) for row in waiting):
+        return f"fab up {again}"
+    states = group_states(rows)
+    for state in states:
+        if state.phase == FAILED:
+            return _restart(state, again)
+    if any(state.phase == STOPS for state in states):
+        return f"fab status {again} --watch"
+    return f"fab logs {again} --rank {waiting[0].id}" if waiting else f"fab verify {again}"
+
+
+def _group_line(state: GroupState, rows: Sequence[ProcessStatus], again: str) -> str:
+    """What is the matter with a group and the way out, "" for nothing."""
+    own = [row for row in rows if row.group == state]
+    waits = any(not row.ready for row in own)
+    if not state.words and not waits:
+        return ""
+    line = f"{state.group}, epoch {state.epoch}: {state.words or 'not ready'}."
+    if any(row.is_watched is False for row in own):
+        return line  # what is said of its hosts is the way out
+    way_out = _way_out(state, again, waits=waits)
+    return f"{line} {way_out}" if way_out else line
+
+
+def _way_out(state: GroupState, again: str, *, waits: bool) -> str:
+    if state.phase == FAILED:
+        role = state.group.partition("/")[0]
+        return (
+            f"Nobody starts it again but you: `fab logs {again} --role {role}` says more; "
+            f"when that is mended, `{_restart(state, again)}`."
+        )
+    if state.phase == MEETS:
+        return f"Until then nobody would start it again. `fab up {again}` has it watched, and says what is in the way."
+    if state.phase == STOPS:
+        return _while_stopped(state, again)
+    if waits:
+        return "Its ranks load; should one end or hang, they are started again by themselves: nothing to type."
+    return ""
+
+
+def _while_stopped(state: GroupState, again: str) -> str:
+    """When a group that is between two starts begins again, and what may keep it from doing so."""
+    found = [match for reason in state.waits_for if (match := _SILENT.search(reason))]
+    if found:
+        hosts = [match[1] for match in found]
+        replaces = ", ".join(f"`fab replace-host {host} NEW {again}`" for host in hosts)
+        return (
+            f"It starts again by itself as soon as {' and '.join(hosts)} can be heard: nothing to type. "
+            f"If that does not come about: {replaces}."
+        )
+    held = [match for reason in state.waits_for if (match := _HELD.search(reason))]
+    if held:
+        host, port = held[0][1], held[0][2]
+        return (
+            f"It starts again by itself as soon as that is free: `ssh {host} sudo ss -Hltnp 'sport = :{port}'` "
+            "says who holds it."
+        )
+    when = f", {state.pause_s:g} s after its end" if state.pause_s else ""
+    return f"It starts again by itself{when}: nothing to type."
+
+
+def _restart(state: GroupState, again: str) -> str:
+    role, _, replica = state.group.partition("/")
+    return f"fab restart {again} --role {role} --replica {replica}"
+
+
+def _wants_up(row: ProcessStatus) -> bool:
+    """Whether a router has ended, and nobody but `fab up` starts it."""
+    return row.kind == "router" and row.state in {FAILED, "inactive", "not-installed"}
+
+
+def _router_line(row: ProcessStatus, again: str) -> str:
+    line = f"{row.id}: {row.router_words}." if row.router_words else ""
+    if row.ready or row.state == FAILED:
+        return line
+    if _wants_up(row):
+        way_out = f"{row.id}: it does not run. `fab up {again}` starts it."
+    elif row.is_watched:
+        way_out = (
+            f"{row.id}: it does not answer. Should it end or stay so, it is started again by itself: "
+            "nothing to type."
+        )
+    else:
+        way_out = (
+            f"{row.id}: it does not answer. Should it end, it is started again by itself; should it stay so: "
+            f"`ssh {row.host} sudo systemctl restart {row.unit}`."
+        )
+    return f"{line} {way_out.partition(': ')[2]}" if line else way_out
