@@ -85,16 +85,16 @@ class PodCluster:
         """Start a control plane with nodes, and put the stack into it by the real command line.
 
         Raises:
-            PrerequisiteError: no cluster is built here, or the stack asks for more than nodes.
+            PrerequisiteError: the stack asks for more than nodes, or no cluster is built here.
             HostsFailed: Pulumi or the cluster refused.
         """
-        installed_programs(os.environ)  # looked for before anything is made
         spec = self.stack.spec
         rehearsed = STORAGE[self.plan.platform]
         if spec.weights.storage not in rehearsed:
             what = f"Weights on {spec.weights.storage} are not rehearsed in pods on {self.plan.platform}."
             fix = f"Use {', '.join(filter(None, rehearsed))}."
             raise PrerequisiteError(f"{self.stack.file} weights.storage", what, fix)
+        installed_programs(os.environ)  # looked for before anything is made
         return self._own() if self.plan.platform == "aws-eks" else self._standing()
 
     def _standing(self) -> Filled:
