@@ -17,6 +17,7 @@ HostsFailed            4
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -109,8 +110,14 @@ def failure_table(failures: Sequence[HostFailure]) -> str:
     """One row per host: its name, what failed, how to mend it; hosts that failed alike share a row."""
     alike: dict[tuple[str, str], list[str]] = {}
     for failure in failures:
-        what = failure.error.what.replace(failure.host, "the host")
+        what = _of_any_host(failure.error.what, failure.host)
         alike.setdefault((what, failure.error.fix), []).append(failure.host)
     rows = [(", ".join(hosts), what, fix) for (what, fix), hosts in alike.items()]
     width = max(len(hosts) for hosts, _, _ in rows)
     return "\n".join(f"  {hosts:<{width}}  {what} {fix}".rstrip() for hosts, what, fix in rows)
+
+
+def _of_any_host(what: str, host: str) -> str:
+    """Words about one host as they are said of others, too; ranks and commands keep its name."""
+    named = re.compile(rf"(`[^`]*`)|(?<![\w./@-]){re.escape(host)}(?![\w/-]|\.\w)")
+    return named.sub(lambda found: found[1] or "the host", what)

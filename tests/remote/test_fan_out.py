@@ -9,8 +9,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from infra.errors import InfraError
-from infra.remote.failures import SeveralHostsFailed, SudoRefused, Unreachable
+from infra.errors import HostsFailed, InfraError
+from infra.remote.failures import (
+    HostFailure,
+    SeveralHostsFailed,
+    SudoRefused,
+    Unreachable,
+    failure_table,
+)
 from infra.remote.fan_out import failures_of, run_on_all
 
 
@@ -68,6 +74,22 @@ def test_several_failures_are_one_table_grouped_by_kind() -> None:
         "  host-0, host-1, host-2, host-3  the host port 22 refuses. Start sshd.\n"
         "  host-4                          sudo wants a password. Give NOPASSWD."
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("host-1 has no sudo.", "the host has no sudo."),
+        ("of two: host-1.", "of two: the host."),
+        ("host-1/0 ended.", "host-1/0 ended."),
+        ("host-10 and host-1.example.com do.", "host-10 and host-1.example.com do."),
+        ("host-1: type `ssh host-1`.", "the host: type `ssh host-1`."),
+    ],
+    ids=["alone", "last", "rank", "longer", "command"],
+)
+def test_only_what_is_said_of_a_host_itself_is_said_of_all(said: str, shown: str) -> None:
+    row = failure_table([HostFailure("host-1", HostsFailed("host-1", said, ""))])
+    assert row == f"  host-1  {shown}"
 
 
 def test_a_bug_is_not_a_host_failure() -> None:
