@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,6 +73,35 @@ def full_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_record, "save_record", refuse)
         yield
+
+
+SLOW = "/var/lib/moe-infra/groups cannot be written: the disk does not answer"
+
+
+@contextmanager
+def slow_disk() -> Iterator[tuple[threading.Event, list[Record]]]:
+    """Each write of a record waits until the event is set, and is then listed."""
+    may_go_on, written = threading.Event(), list[Record]()
+
+    def wait(host: Host, stack: str, group: str, record: Record) -> None:
+        may_go_on.wait()
+        save_record(host, stack, group, record)
+        written.append(record)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept_record, "save_record", wait)
+        patch.setattr(kept_record, "WAIT_S", 0.05)
+        try:
+            yield may_go_on, written
+        finally:
+            may_go_on.set()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def make_part(
@@ -200,6 +231,53 @@ def test_rank_0_s_host_ends_an_epoch_without_a_disk_and_begins_none(tmp_path: Pa
     part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + 9)
     assert part.order == Order(5, RUN)
     assert load_record(host, "s", "decode/0", NOW).memory.epoch == 5
+
+
+def test_a_disk_that_is_slow_holds_up_no_stop_and_every_start(tmp_path: Path) -> None:
+    """Of rank 0's host, whose members would else take it for lost."""
+    host = Systemd(tmp_path)
+    part, units = make_part(host, "failed", leader="h1", ended=False)
+    units.take({UNIT: Unit("failed", "was ended by signal 9", 0, "first")}, NOW)
+    with slow_disk() as (may_go_on, written):
+        part.hear_member("h0", Own(RUNNING, 4), NOW)
+        assert part.order == Order(4, STOP)
+        for later in (1.0, 7.0, 8.0):  # the pause is over, evidence kept, and everybody has stopped
+            part.settle(NOW + later)
+            part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + later)
+        own = part.own(NOW + 8)
+        assert (own.state, own.fault) == (CLEARING, f"h1/0 was ended by signal 9; {SLOW}")
+        part.show(NOW + 8)
+        assert shown(host)["phase"] == STOP
+        assert not written
+        may_go_on.set()
+        until(lambda: bool(written))
+        part.settle(NOW + 9)
+        assert part.own(NOW + 9).state == STOPPED
+        part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + 9)
+        assert part.order == Order(5, RUN)
+    assert load_record(host, "s", "decode/0", NOW).memory.epoch == 5
+
+
+def test_a_start_begins_once_when_a_slow_disk_has_taken_it(tmp_path: Path) -> None:
+    """However slow it is each time: what it has taken at last is not written anew."""
+    host = Systemd(tmp_path)
+    part, _ = make_part(host, "inactive")
+    with slow_disk() as (may_go_on, written):
+        for later in (0.0, 0.1, 5.0):
+            part.heard = (Order(5, RUN), NOW + later)
+            part.settle(NOW + later)
+            assert not part.act(NOW + later)
+            assert part.own(NOW + later).epoch == 4
+        assert host.asked == []
+        may_go_on.set()
+        until(lambda: bool(written))
+        may_go_on.clear()
+        part.heard = (Order(5, RUN), NOW + 10)
+        part.settle(NOW + 10)
+        assert [deed() for deed in part.act(NOW + 10)] == [None]
+        assert host.asked[-1] == "start"
+        assert [record.own.epoch for record in written] == [5]
+        assert load_record(host, "s", "decode/0", NOW).own.epoch == 5
 
 
 def test_what_a_full_disk_did_not_take_is_over_when_a_group_is_handed_back(tmp_path: Path) -> None:

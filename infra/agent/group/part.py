@@ -207,7 +207,7 @@ class Part:
             )
             view["pause_s"] = pause_s(memory.attempts, self._config.limits) if waits else None
             view["unmet"] = [member.host for member in members if member.heard is None]
-            if self._kept.refused:
+            if self._kept.is_owed:
                 view[UNWRITTEN] = told_of(memory)
         if view != self._shown and self._leave(view):
             self._shown = view
