@@ -44,6 +44,7 @@ LIMIT_S = 120.0
 # Of serving, after which a row of restarts is forgotten here.
 STABLE_S = 3.0
 LOOK_S = 0.5
+ASK_S = 0.05
 CLIENTS = 4
 PAUSE_S = 0.05
 SETTLE_S = 8.0
@@ -89,7 +90,7 @@ def _print_deaths(runs: int) -> None:
     print("|---|---|---|---|---|")
     for name in deaths[0]:
         found = [death[name] for death in deaths]
-        goal = f"{GOAL_S:g}" if name == STARTED else ""
+        goal = f"{GOAL_S:g}" if name == APART else ""
         numbers = f"{min(found):.1f} | {statistics.median(found):.1f} | {max(found):.1f}"
         print(f"| {name} | {numbers} | {goal} |")
 
@@ -119,22 +120,28 @@ def _death(site: Site) -> dict[str, float]:
     hosts = sorted({row["host"] for row in units})
     _await(lambda: _leads(site, group)["attempts"] == 0, "the last row of restarts is forgotten")
     before = _leads(site, group)["epoch"]
+    router = json.loads(site.fab("status", "--json").stdout)["router"]["host"]
     begun = time.time()
     site.sh(victim["host"], f"systemctl kill -s KILL --kill-who=main {victim['unit']}")
     _await(lambda: _leads(site, group)["epoch"] > before, f"{group} has come back")
+    _await(lambda: _chat(site, router, 20.0) is None, "a request goes through the router", ASK_S)
+    served = time.time() - begun
     _await(lambda: all(_healthy(site, host) for host in hosts), "every engine answers")
-    router = json.loads(site.fab("status", "--json").stdout)["router"]["host"]
-    _await(lambda: _chat(site, router, 20.0) is None, "a request goes through the router")
     lines = [line for host in hosts for line in _lines_since(site, host, begun)]
     found = {}
     for name, (word, source) in STEPS.items():
         times = [at for at, text, unit in lines if word in text and source in unit]
         # The journal repeats an epoch's line when its row is forgotten; of all others the last host counts.
         found[name] = (min(times) if "run epoch" in word else max(times)) - begun
+    found[SERVED] = served
+    found[APART] = found[STARTED] + max(served - found[LOADED], 0.0)
     return found
 
 
 STARTED = "all 32 units of its group have been started again"
+LOADED = "every engine's own start has ended"
+SERVED = "a request has gone through the router"
+APART = "**serving again, the engines' own start apart**"
 # What stands in the line of a journal that ends each step, and in whose.
 STEPS = {
     "rank 0's host has ended the epoch": ("decode/0: stop epoch", "-watch"),
@@ -142,7 +149,7 @@ STEPS = {
     "evidence is kept": ("decode/0: evidence is in", "-watch"),
     "rank 0's host has begun the next one": ("decode/0: run epoch", "-watch"),
     STARTED: ("Started moe-", "-engine"),
-    "every engine's own start has ended": ("Application startup complete", "-engine"),
+    LOADED: ("Application startup complete", "-engine"),
 }
 
 
@@ -185,12 +192,12 @@ def _leads(site: Site, group: str) -> dict[str, Any]:
     return document
 
 
-def _await(what: Callable[[], bool], words: str) -> None:
+def _await(what: Callable[[], bool], words: str, look_s: float = LOOK_S) -> None:
     begun = time.monotonic()
     while not what():
         if time.monotonic() - begun > LIMIT_S:
             sys.exit(f"not so after {LIMIT_S:g} s: {words}")
-        time.sleep(LOOK_S)
+        time.sleep(look_s)
 
 
 def _healthy(site: Site, host: str) -> bool:
