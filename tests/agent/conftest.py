@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,3 +33,19 @@ def untuned(host: StubbornHost) -> StubbornHost:
     host.put(GOVERNOR, "powersave\n")
     host.put("/etc/sysctl.d/10-image.conf", "kernel.pid_max = 4194304\n")
     return host
+
+
+@pytest.fixture
+def hang() -> Iterator[Callable[[Path], None]]:
+    """Makes a file that does not answer whoever opens it, until the test is over."""
+    made: list[Path] = []
+
+    def make(place: Path) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.unlink(missing_ok=True)
+        os.mkfifo(place)
+        made.append(place)
+
+    yield make
+    for place in made:
+        os.close(os.open(place, os.O_RDWR | os.O_NONBLOCK))  # whoever waits is let go

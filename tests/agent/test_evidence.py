@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.agent.processes import evidence
 from infra.agent.processes.evidence import stream
 from infra.agent.processes.masking import Mask
 from tests.agent.stubborn_host import StubbornHost
@@ -42,10 +43,12 @@ def engine() -> Iterator[int]:
     child.wait()
 
 
+Hang = Callable[[Path], None]
+
+
 @pytest.fixture
-def archive(
-    host: StubbornHost, stand_in: Callable[[str, str], None], engine: int
-) -> dict[str, bytes]:
+def laid_out(host: StubbornHost, stand_in: Callable[[str, str], None], engine: int) -> StubbornHost:
+    """A host with one engine."""
     record = {"processes": [{"id": "a/0", "unit": UNIT, "role": "unified"}]}
     host.put(f"{FOLDER}/release.json", json.dumps(record))
     host.put(f"{FOLDER}/credentials/api_key", IN_CREDENTIAL + "\n", 0o600)
@@ -61,11 +64,22 @@ def archive(
     for name in ("status", "limits", "cmdline", "environ"):
         host.put(f"/proc/{engine}/{name}", (own / name).read_bytes())
     host.put(f"/proc/{engine}/cgroup", "0::/none\n")
+    return host
+
+
+@pytest.fixture
+def archive(laid_out: StubbornHost) -> dict[str, bytes]:
+    report, found = collect(laid_out)
+    assert report["left_out"] == []
+    return found
+
+
+def collect(host: StubbornHost) -> tuple[dict[str, object], dict[str, bytes]]:
+    """The report, and the archive's files."""
     chunks: list[bytes] = []
     report = stream({"record": f"{FOLDER}/release.json"}, host, chunks.append)
-    assert report["left_out"] == []
     with tarfile.open(fileobj=io.BytesIO(b"".join(chunks)), mode="r:gz") as packed:
-        return {
+        return report, {
             member.name: content.read()
             for member in packed
             if (content := packed.extractfile(member)) is not None
@@ -89,6 +103,29 @@ def test_no_planted_secret_leaves_the_host(archive: dict[str, bytes], engine: in
         assert not [secret for secret in ALL if secret.encode() in content], name
     assert b"MY_API_KEY=***" in archive[f"ranks/a_0/{engine}/environ"]
     assert b"HF_TOKEN=***" in archive["ranks/a_0/docker.json"]
+
+
+def test_what_does_not_answer_is_named_and_the_rest_is_there(
+    laid_out: StubbornHost, engine: int, hang: Hang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process whose memory a wedged driver has locked, and a disk of which one file hangs."""
+    monkeypatch.setattr(evidence, "FILE_S", 0.2)
+    wedged = 7 if engine != 7 else 8
+    laid_out.put(f"/proc/{wedged}/cgroup", "0::/none\n")
+    laid_out.put(f"/proc/{wedged}/wchan", "nv_wait")
+    for name in ("environ", "cmdline"):
+        hang(Path(laid_out.path(f"/proc/{wedged}/{name}")))
+    hang(Path(laid_out.path(f"{FOLDER}/engine-0/launch")))
+    begun = time.monotonic()
+    report, found = collect(laid_out)
+    assert time.monotonic() - begun < TOLD_S
+    silent = f"ranks/a_0/{wedged}/environ"
+    assert report["left_out"] == [silent, "host/files/engine-0/launch"]
+    assert found[silent] == b"no answer within 2 s"
+    assert found["host/files/engine-0/launch"] == b"no answer within 0.2 s"
+    assert found[f"ranks/a_0/{wedged}/wchan"] == b"nv_wait"
+    assert b"HARMLESS=yes" in found[f"ranks/a_0/{engine}/environ"]
+    assert {"host/kernel.log", "host/files/engine-0/environment"} <= set(found)
 
 
 def test_time_that_is_over_is_said(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 from infra.agent.group import kept_record
 from infra.agent.group.config import Config, Group
 from infra.agent.group.operation import answer, look
-from infra.agent.group.part import QUEUED_S, Part
+from infra.agent.group.part import LOOK_S, QUEUED_S, Part
 from infra.agent.group.progress import Counters, Patience
 from infra.agent.group.record import (
     OwnRecord,
@@ -163,6 +164,61 @@ def test_a_stop_is_asked_of_systemd_once_and_after_a_look_around(tmp_path: Path)
     # systemd ends what is left of the container: that must not be killed, too
     assert not part.act(NOW + 12.4)
     assert len(part.act(NOW + 12.5)) == 1
+
+
+def stat_of(pid: int, name: str, state: str) -> str:
+    return f"{pid} ({name}) {state} 1" + " 0" * 20
+
+
+def test_a_process_that_cannot_be_looked_at_holds_up_no_stop_and_is_named(
+    tmp_path: Path, hang: Callable[[Path], None]
+) -> None:
+    """Whose memory a wedged driver has locked: its command line is never read."""
+    texts = {
+        "39/stat": stat_of(39, "engine", "S"),
+        "39/cmdline": "engine\0--serve\0",
+        "40/stat": stat_of(40, "python3", "D"),
+        "40/wchan": "nv_wait",
+    }
+    for name, text in texts.items():
+        (tmp_path / f"proc/{name}").parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"proc/{name}").write_text(text)
+    hang(tmp_path / "proc/40/cmdline")
+    host = Systemd(tmp_path)
+    part, units = make_part(host, "active", ended=False)
+    units.take({UNIT: Unit("active", "", 39, "first")}, NOW)
+    part.heard = (Order(4, STOP), NOW)
+    begun = time.monotonic()
+    for deed in part.act(NOW):
+        deed()
+    assert time.monotonic() - begun < 2 * LOOK_S
+    assert host.asked == ["stop"]
+    part.done(NOW)
+    units.take({UNIT: Unit("inactive", "", 0, "first")}, NOW + 1)
+    part.settle(NOW + 1)
+    facts = tmp_path / "var/lib/moe-infra/evidence/s/decode-0-4/facts.json"
+    until((facts.parent / "journal.txt").exists)
+    assert json.loads(facts.read_text())["processes"] == [
+        "39 S waits in -: engine --serve",
+        "40 D waits in nv_wait: [python3]",
+        "(/proc/40/cmdline: no answer within 1 s)",
+    ]
+
+
+def test_evidence_that_is_not_kept_in_time_holds_up_no_start(
+    tmp_path: Path, hang: Callable[[Path], None]
+) -> None:
+    """At most five seconds, with the look before the stop."""
+    hang(tmp_path / "var/lib/moe-infra/evidence/s/decode-0-4/facts.json")
+    host = Systemd(tmp_path)
+    part, units = make_part(host, "active", ended=False)
+    units.take({UNIT: Unit("failed", "was ended by signal 9", 0, "first")}, NOW)
+    part.settle(NOW)
+    assert part.own(NOW + 3.9).state == CLEARING
+    part.heard = (Order(5, RUN), NOW + 5 - LOOK_S)
+    part.settle(NOW + 5 - LOOK_S)
+    assert [deed() for deed in part.act(NOW + 5 - LOOK_S)] == [None]
+    assert host.asked[-1] == "start"
 
 
 @pytest.mark.parametrize("order", [Order(4, STOP), Order(4, RUN, age_s=10.1)])

@@ -6,6 +6,7 @@ import shutil
 import time
 from typing import Dict, List, NamedTuple, Set
 
+from ..facts.abandoned import within
 from ..files import make_folders
 from ..host import Host, Refused
 from ..journal.lines import stamp
@@ -19,9 +20,10 @@ MAX_JOURNAL_BYTES = 786432
 MAX_PROCESSES = 400
 MAX_COMMAND = 200
 MAX_KEPT = 10
-PARENT_FIELD = 1
+STATE_FIELD, PARENT_FIELD = 1, 2
 # Asleep where no signal reaches it, stopped, traced, dead and not waited for: how hung processes look.
 ODD_STATES = "DTtZ"
+ASLEEP = "D"
 
 
 class Ended(NamedTuple):
@@ -44,7 +46,7 @@ class Ended(NamedTuple):
 
 
 def keep(host: Host, ended: Ended) -> str:
-    """Write the evidence of an epoch; the folder. Takes at most five seconds."""
+    """Write the evidence of an epoch; the folder. The disk may hold it up for ever, the journal for `JOURNAL_S`."""
     name = "{}-{}".format(ended.group.replace("/", "-"), ended.epoch)
     folder = host.path("{}/{}/{}".format(FOLDER, ended.stack, name))
     make_folders(folder)
@@ -65,23 +67,67 @@ def keep(host: Host, ended: Ended) -> str:
     return folder
 
 
-def processes_of(host: Host, units: List[Unit]) -> List[str]:
-    """A line for each process below the units' main ones, and for each of the host that hangs."""
-    rows: Dict[int, List[str]] = {}
-    parents: Dict[int, int] = {}
-    for name in os.listdir(host.path("/proc")):
-        if name.isdecimal():
-            fields = _stat_fields(host, name)
-            if fields:
-                rows[int(name)] = fields
-                parents[int(name)] = int(fields[PARENT_FIELD])
-    mine = {unit.pid for unit in units if unit.pid}
-    shown = [
-        pid
-        for pid, fields in sorted(rows.items())
-        if fields[0] in ODD_STATES or _descends(pid, mine, parents)
-    ]
-    return [_line(host, pid, rows[pid]) for pid in shown[:MAX_PROCESSES]]
+def processes_of(host: Host, units: List[Unit], limit_s: float) -> List[str]:
+    """A line for each process below the units' main ones, and for each of the host that hangs.
+
+    The kernel reads a command line under a lock that a process in a wedged driver may hold for ever. What has not
+    been read by then is a program's name in brackets, as `ps` shows it; the last line names what did not answer.
+    """
+    look = _Look(host)
+    try:
+        within(limit_s, lambda: look.take({unit.pid for unit in units if unit.pid}))
+    except Refused as error:
+        return [*look.lines.values(), "({}: {})".format(look.reading, error)]
+    except OSError as error:
+        return ["({}: {})".format(look.reading, error.strerror)]
+    return list(look.lines.values())
+
+
+class _Look:
+    """What is known of processes while they are looked at.
+
+    Attributes:
+        lines: by process id, in their order.
+        reading: the file that is being read.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.lines: Dict[int, str] = {}
+        self.reading = "/proc"
+
+    def take(self, mine: Set[int]) -> None:
+        """Look at all of the host; those that wait in the kernel come last."""
+        rows: Dict[int, List[str]] = {}
+        for name in os.listdir(self._host.path("/proc")):
+            if name.isdecimal():
+                program, _, fields = self._read(int(name), "stat").rpartition(")")
+                if fields:
+                    rows[int(name)] = [program.partition("(")[2], *fields.split()]
+        parents = {pid: int(row[PARENT_FIELD]) for pid, row in rows.items()}
+        shown = [
+            pid
+            for pid, row in sorted(rows.items())
+            if row[STATE_FIELD] in ODD_STATES or _descends(pid, mine, parents)
+        ][:MAX_PROCESSES]
+        waits = {pid: self._read(pid, "wchan") or "-" for pid in shown}
+        begins = {
+            pid: "{} {} waits in {}: ".format(pid, rows[pid][STATE_FIELD], waits[pid])
+            for pid in shown
+        }
+        self.lines = {pid: "{}[{}]".format(begins[pid], rows[pid][0]) for pid in shown}
+        for pid in sorted(shown, key=lambda pid: rows[pid][STATE_FIELD] == ASLEEP):
+            command = self._read(pid, "cmdline").replace("\0", " ").strip()[:MAX_COMMAND]
+            if command:
+                self.lines[pid] = begins[pid] + command
+
+    def _read(self, pid: int, name: str) -> str:
+        """A file of a process, "" for one that has ended."""
+        self.reading = "/proc/{}/{}".format(pid, name)
+        try:
+            return self._host.read_bytes(self.reading).decode("utf-8", "replace")
+        except OSError:
+            return ""
 
 
 def _journal(host: Host, ended: Ended) -> str:
@@ -108,27 +154,6 @@ def _descends(pid: int, ancestors: Set[int], parents: Dict[int, int]) -> bool:
             return True
         pid, seen = parents[pid], seen + 1
     return False
-
-
-def _stat_fields(host: Host, pid: str) -> List[str]:
-    try:
-        text = host.read_bytes("/proc/{}/stat".format(pid)).decode("utf-8", "replace")
-    except OSError:
-        return []
-    return text.rpartition(")")[2].split()
-
-
-def _line(host: Host, pid: int, fields: List[str]) -> str:
-    waits = _read(host, "/proc/{}/wchan".format(pid)) or "-"
-    command = _read(host, "/proc/{}/cmdline".format(pid)).replace("\0", " ").strip()
-    return "{} {} waits in {}: {}".format(pid, fields[0], waits, command[:MAX_COMMAND])
-
-
-def _read(host: Host, path: str) -> str:
-    try:
-        return host.read_bytes(path).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _drop_oldest(folder: str) -> None:

@@ -31,7 +31,8 @@ from .rules import (
 )
 from .units import Unit, Units, find_fault, held_ports, state_of_units
 
-EVIDENCE_S = 5.0
+# Of evidence before a start: of what is looked at before the stop, and of what is kept behind it.
+LOOK_S, KEEP_S = 1.0, 4.0
 # systemd takes a start into its queue first: until then the unit shows how it ended the last time.
 QUEUED_S = 10.0
 # What systemd runs behind a main process that was killed ends the container: it is not killed for so long.
@@ -297,7 +298,7 @@ class Part:
     def _look_around(self) -> None:
         """How its processes are before any of them is stopped."""
         units = [self._units.units[name] for name in self._names]
-        self._processes = processes_of(self._host, units)
+        self._processes = processes_of(self._host, units, LOOK_S)
 
     def _note(self, epoch: int) -> None:
         """The units as they run now are that epoch's."""
@@ -320,7 +321,7 @@ class Part:
         """Whether anything of units that have ended is in a start's way: evidence, ports that are held, the disk."""
         if self._keeper is not None:
             begun, is_kept = self._keeper
-            if not is_kept.is_set() and now - begun < EVIDENCE_S:
+            if not is_kept.is_set() and now - begun < KEEP_S:
                 return CLEARING, fault
             self._keeper = None
         if self._owes_evidence:

@@ -5,12 +5,15 @@ ranks/<process>/…   unit, journal, container, and every process: status, limit
                     environment, Python stacks where py-spy is installed
 """
 
+import contextlib
 import io
 import os
 import tarfile
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
+from ..at_once import each_at_once
+from ..facts.abandoned import within
 from ..group.evidence import FOLDER as KEPT
 from ..host import Host, Refused
 from ..journal.lines import stamp
@@ -23,9 +26,16 @@ JOURNAL_LINES = 20000
 KERNEL_LINES = 5000
 TOOL_S = 8.0
 DEFAULT_S = 45.0
+# systemd and two runtimes are asked; disks and mounts are read.
+FIND_S = 32.0
+FILE_S = 5.0
+# For the environments of all processes together. The kernel reads them, and command lines, under a lock that a process
+# in a wedged driver may hold for ever: of one that does not answer here neither is read again, nor by py-spy.
+VARIABLES_S = 2.0
+MAX_AT_ONCE = 256
 MAX_FILE_BYTES = 1 << 22
 MAX_PIDS = 64
-PROC_FILES = ("status", "limits", "stack", "wchan", "cmdline")
+PROC_FILES = ("status", "limits", "stack", "wchan")
 # What each vendor's tools know of a fault; those that are not installed say so in one line.
 TOOLS = (
     ("nvidia-smi", ["nvidia-smi", "-q"]),
@@ -98,13 +108,12 @@ class _Collection:
         """Every recorded process."""
         units = [str(row["unit"]) for row in rows]
         try:
-            found = find_processes(self._host, units)
+            limit_s = min(FIND_S, self._left_s())
+            found = within(limit_s, lambda: find_processes(self._host, units))
         except Refused as error:
-            self._add("host/processes-of-units.txt", str(error).encode())
+            self._give_up("host/processes-of-units.txt", str(error))
             found = {}
-        variables = {
-            pid: read_variables(self._host, pid) for each in found.values() for pid in each.pids
-        }
+        variables = self._variables([pid for each in found.values() for pid in each.pids])
         for each in variables.values():
             self._mask.learn(secret_values(each))
         for row in rows:
@@ -121,12 +130,16 @@ class _Collection:
 
     def files(self, place: str, folder: str) -> None:
         """The files below a folder of this host; no credentials."""
+        if self._is_over(place):
+            return
         base = self._host.path(folder)
-        for where, folders, names in os.walk(base):
-            folders[:] = sorted(name for name in folders if name != "credentials")
-            for name in sorted(names):
-                path = os.path.join(where, name)
-                self._file("{}/{}".format(place, os.path.relpath(path, base)), path)
+        try:
+            paths = within(min(FILE_S, self._left_s()), lambda: _files_below(base))
+        except Refused:
+            self.left_out.append(place)
+            return
+        for path in paths:
+            self._file("{}/{}".format(place, os.path.relpath(path, base)), path)
 
     def host(self) -> None:
         """The state of the host, and what its vendor's tools say."""
@@ -159,9 +172,24 @@ class _Collection:
                 self._file(
                     "{}/{}".format(folder, name), self._host.path("/proc/{}/{}".format(pid, name))
                 )
-            self._add(folder + "/environ", self._mask.environment(variables.get(pid, {})))
+            if pid not in variables:
+                self._give_up(folder + "/environ", "no answer within {:g} s".format(VARIABLES_S))
+                continue
+            self._file(folder + "/cmdline", self._host.path("/proc/{}/cmdline".format(pid)))
+            self._add(folder + "/environ", self._mask.environment(variables[pid]))
             argv = ["py-spy", "dump", "--nonblocking", "--pid", str(pid)]
             self._command(folder + "/py-spy.txt", argv, if_it_works=True)
+
+    def _variables(self, pids: List[int]) -> Dict[int, Dict[bytes, bytes]]:
+        """The environment of each process that answers."""
+        found: List[Tuple[int, Dict[bytes, bytes]]] = []
+
+        def read(pid: int) -> None:
+            found.append((pid, read_variables(self._host, pid)))
+
+        with contextlib.suppress(Refused):  # who is not among them has not answered
+            within(VARIABLES_S, lambda: each_at_once(read, pids, MAX_AT_ONCE))
+        return dict(list(found))
 
     def _journal(self, place: str, unit: str) -> None:
         if self._is_over(place + "/journal.txt"):
@@ -182,8 +210,7 @@ class _Collection:
         """The output of a program; one that is not there is one line, or nothing."""
         if self._is_over(name):
             return
-        left = self._until - time.monotonic()
-        done = self._host.run(argv, min(TOOL_S, left))
+        done = self._host.run(argv, min(TOOL_S, self._left_s()))
         if if_it_works and done.exit_code != 0:
             return
         text = done.stdout if done.exit_code == 0 else done.stdout + done.stderr
@@ -193,11 +220,18 @@ class _Collection:
         if self._is_over(name):
             return
         try:
-            with open(path, "rb") as content:
-                text = content.read(MAX_FILE_BYTES)
+            text = within(min(FILE_S, self._left_s()), lambda: _read_file(path))
         except OSError as error:
             text = (error.strerror or "").encode()
+        except Refused as error:
+            self._give_up(name, str(error))
+            return
         self._add(name, text)
+
+    def _give_up(self, name: str, why: str) -> None:
+        """Say in its place, and in the report, that something did not answer."""
+        self.left_out.append(name)
+        self._add(name, why.encode())
 
     def _add(self, name: str, content: bytes) -> None:
         masked = self._mask.text(content)
@@ -205,9 +239,26 @@ class _Collection:
         member.size, member.mtime, member.mode = len(masked), int(time.time()), 0o600
         self._archive.addfile(member, io.BytesIO(masked))
 
+    def _left_s(self) -> float:
+        return max(0.0, self._until - time.monotonic())
+
     def _is_over(self, name: str) -> bool:
         """Whether there is no time left; what is left out is noted."""
         if time.monotonic() < self._until:
             return False
         self.left_out.append(name)
         return True
+
+
+def _files_below(base: str) -> List[str]:
+    """Where they lie, in order; no credentials."""
+    paths = []
+    for where, folders, names in os.walk(base):
+        folders[:] = sorted(name for name in folders if name != "credentials")
+        paths += [os.path.join(where, name) for name in sorted(names)]
+    return paths
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as content:
+        return content.read(MAX_FILE_BYTES)
