@@ -10,7 +10,9 @@ from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, ask_all, rows_of
 from infra.launch.installation import running_units, state_request
 from infra.launch.plan_difference import Change, What, host_differences, process_differences
+from infra.launch.refusals import find_other_release
 from infra.launch.releases import HASH_SHOWN
+from infra.launch.replacement import plan_replacement
 from infra.launch.secret import Secret
 from infra.launch.sharing import records_of
 from infra.plan.process import Plan, Process
@@ -19,8 +21,21 @@ from infra.render.kept_release import read_kept
 from infra.render.release_record import Release
 
 
-def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Change]:
-    """Every change, the deployment's first, then host by host; nothing is changed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Differences:
+    """What the next `up` would change.
+
+    Args:
+        changes: the deployment's first, then host by host.
+        replaces: whether processes that run would be stopped for it, which `up` only does when it is told to.
+    """
+
+    changes: tuple[Change, ...]
+    replaces: bool
+
+
+def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> Differences:
+    """Every change; nothing is changed.
 
     With a fleet that leaves out who does not answer (`AnsweringFleet`), nothing is said of such hosts.
 
@@ -45,16 +60,24 @@ def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[C
     refuse_silence(deployment.fleet)
     reports = {host: reports[host] for host in records}
     before = {host: stacks[stack] for host, stacks in records.items() if stack in stacks}
+    running = running_units(deployment, before)
     comparison = _Comparison(
         deployment=deployment,
         reports=reports,
         before=before,
         plans=_old_plans(deployment, before, reports),
-        running=frozenset(running_units(deployment, before)),
+        running=frozenset(running),
     )
     away = away_of(deployment.fleet)
     told = [host for host in reports if host not in away]
-    return [*comparison.of_release(), *(c for host in told for c in comparison.of_host(host))]
+    replacement = plan_replacement(deployment, before, reports)
+    return Differences(
+        changes=(
+            *comparison.of_release(),
+            *(change for host in told for change in comparison.of_host(host)),
+        ),
+        replaces=bool(find_other_release(deployment, replacement, running)),
+    )
 
 
 def _old_plans(

@@ -27,7 +27,8 @@ def run(options: Options, output: Output) -> int:
         fleet = AnsweringFleet(opened)
         deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
         deployment = replace(deployment, forces=options.words("force"))
-        changes = differences(deployment, secrets)
+        found = differences(deployment, secrets)
+    changes = found.changes
     document = diff_document(chosen.plan.stack, changes)
     output.document(with_failures(document, fleet.failures))
     again = same_choice(options)
@@ -44,10 +45,9 @@ def run(options: Options, output: Output) -> int:
         return 0
     output.data(listing(changes))
     release = options.text("release")
-    runs_other = any(change.before and change.what == "release" for change in changes)
     output.next_command(
         f"fab up {again}"
-        + (f" --release {release}" if release else " --replace" if runs_other else "")
+        + (f" --release {release}" if release else " --replace" if found.replaces else "")
         + (" --tune" if any(change.what == "tuning" for change in changes) else "")
     )
     return Differs.exit_code

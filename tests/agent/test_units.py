@@ -23,7 +23,7 @@ show) shift 4; first=1
     echo "Id=$unit"
     case $unit in
     *@1.*) echo LoadState=loaded; echo ActiveState=failed; echo SubState=failed; echo Result=exit-code
-      echo ExecMainStatus=1; echo MainPID=0; echo NRestarts=2; echo UnitFileState=enabled
+      echo ExecMainStatus=1; echo MainPID=0; echo NRestarts=2
       echo StateChangeTimestampMonotonic=1000000;;
     gone*) echo LoadState=not-found; echo ActiveState=inactive; echo SubState=dead
       echo StateChangeTimestampMonotonic=0;;

@@ -118,6 +118,7 @@ def test_up_that_ends_in_any_phase_goes_on_and_down_leaves_what_it_found(
     done = rack.fab("up", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ok"] is True
+    assert rack.fab("status").returncode == 0
     assert starts(rack) == before, "\n".join([done.stderr, *map(partial(journal, rack), HOSTS)])
     down = rack.begin("down")
     until_said(down, "stopping unified")

@@ -21,13 +21,13 @@ from tests.launch.test_replacement import STACK, other_release
 def test_nothing_differs_from_what_was_just_brought_up(catalog: Catalog) -> None:
     deployment, _, _ = make_deployment(STACK, catalog)
     bring_up(deployment, {}, tunes=False)
-    assert differences(deployment, {}) == []
+    assert not differences(deployment, {}).changes
     assert diff_document(STACK, [])["ok"] is True
 
 
 def test_before_the_first_up_every_process_is_new(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
-    changes = differences(deployment, {})
+    changes = differences(deployment, {}).changes
     new = {change.process for change in changes if change.what == "process"}
     assert new == {process.id for process in deployment.plan.processes}
     assert not any(fleet.files.values())
@@ -37,7 +37,7 @@ def test_a_changed_argument_is_named_once_for_all_processes_that_share_it(
     catalog: Catalog,
 ) -> None:
     deployment, _, _ = other_release(catalog, ("roles.decode.max_num_seqs=7",))
-    changes = differences(deployment, {})
+    changes = differences(deployment, {}).changes
     assert {(c.what, c.name) for c in changes} == {("release", STACK), ("flag", "--max-num-seqs")}
     decode = {process.id for process in deployment.engines() if process.role == "decode"}
     assert {c.process for c in changes if c.what == "flag"} == decode
@@ -54,12 +54,23 @@ def test_an_edited_file_an_ended_process_and_a_changed_knob_are_named(catalog: C
     fleet.unit("decode-3/0").active_state = "failed"
     fleet.wrong_items["decode-0", "vm.swappiness"] = ("changed", "somebody set it")
     fleet.unfinished["prefill-1"] = "abcdef0123456789"
-    assert [(c.host, c.process, c.what, c.name) for c in differences(deployment, {})] == [
+    assert [(c.host, c.process, c.what, c.name) for c in differences(deployment, {}).changes] == [
         ("prefill-1", None, "unfinished", "installation"),
         ("decode-0", None, "tuning", "vm.swappiness"),
         ("decode-2", "decode-2/1", "file", path),
         ("decode-3", "decode-3/0", "state", "decode-3/0"),
     ]
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["runs", "ended"])
+def test_up_has_to_be_told_to_stop_only_what_runs(catalog: Catalog, *, runs: bool) -> None:
+    deployment, fleet, _ = other_release(catalog, ())
+    assert not differences(deployment, {}).replaces
+    fleet.files["decode-2"][f"/etc/moe-infra/{STACK}/engine-1/environment"] = "edited"
+    if not runs:
+        for process in deployment.engines():
+            fleet.unit(process.id).active_state = "failed"
+    assert differences(deployment, {}).replaces is runs
 
 
 def test_a_changed_secret_is_said_to_differ_and_never_shown(catalog: Catalog) -> None:
@@ -68,7 +79,7 @@ def test_a_changed_secret_is_said_to_differ_and_never_shown(catalog: Catalog) ->
     bring_up(deployment, {"api_key": Secret("old-value")}, tunes=False)
     path = f"/etc/moe-infra/{STACK}/credentials/api_key"
     fleet.files["decode-0"][path] = "another"
-    changes = differences(deployment, {"api_key": Secret("new-value")})
+    changes = differences(deployment, {"api_key": Secret("new-value")}).changes
     assert [(c.what, c.before, c.after, c.diff) for c in changes] == [("secret", None, None, None)]
     assert "differs (not shown)" in listing(changes)
     assert "-value" not in str(diff_document(STACK, changes))
@@ -88,7 +99,7 @@ def test_processes_and_hosts_that_go_are_named(catalog: Catalog) -> None:
             processes=tuple(p for p in plan.processes if p.id != "decode-1/3"),
         ),
     )
-    found = {(c.host, c.what, c.name, c.before, c.after) for c in differences(fewer, {})}
+    found = {(c.host, c.what, c.name, c.before, c.after) for c in differences(fewer, {}).changes}
     address = plan.host("decode-0").address
     assert ("decode-0", "host", "decode-0", address, "192.0.2.99") in found
     assert ("decode-1", "process", "decode-1/3", "there", None) in found
@@ -115,7 +126,7 @@ def test_a_host_that_is_away_hides_no_change_of_the_others(catalog: Catalog) -> 
     fleet.wrong_items["decode-3", "vm.swappiness"] = ("changed", "somebody set it")
     fleet.fails["prefill-0"] = Unreachable("prefill-0", "no answer.", "Look at it.")
     answering = AnsweringFleet(fleet)
-    changes = differences(replace(deployment, fleet=answering), {})
+    changes = differences(replace(deployment, fleet=answering), {}).changes
     assert list(answering.away) == ["prefill-0"]
     assert not any(change.host == "prefill-0" for change in changes)
     told = {(c.host, c.what, c.name) for c in changes if c.what in ("file", "tuning")}
@@ -128,7 +139,7 @@ def test_a_damaged_record_is_its_own_host_s_failure(catalog: Catalog) -> None:
     fleet.files["decode-1"][release_path(STACK)] = "{"
     fleet.wrong_items["decode-3", "vm.swappiness"] = ("changed", "somebody set it")
     answering = AnsweringFleet(fleet)
-    changes = differences(replace(deployment, fleet=answering), {})
+    changes = differences(replace(deployment, fleet=answering), {}).changes
     assert "The record cannot be read" in answering.away["decode-1"].what
     assert [(c.host, c.name) for c in changes] == [("decode-3", "vm.swappiness")]
     with pytest.raises(HostsFailed, match="The record cannot be read"):

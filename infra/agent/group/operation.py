@@ -13,6 +13,7 @@ from .record import (
     ask_restart,
     forget,
     hand_over,
+    is_handed_over,
     known_groups,
     leave_out,
     left_out,
@@ -39,7 +40,7 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     if action == "arm":
         _systemctl(host, ["enable", "--now", "--no-reload", "--", unit])
     elif action in ("disarm", "forget"):
-        if _watch(host, unit)["loaded"]:
+        if _watch(host, stack)["loaded"]:
             _systemctl(host, ["disable", "--now", "--no-reload", "--", unit])
         if action == "disarm":
             hand_over(host, stack)
@@ -88,7 +89,7 @@ def look(host: Host, stack: str) -> Dict[str, object]:
         row.update(unwritten if isinstance(unwritten, dict) else told_of(record.memory))
         rows.append(row)
     return {
-        "watch": _watch(host, _unit(stack)),
+        "watch": _watch(host, stack),
         "groups": rows,
         "left_out": _left_out(host, stack),
         "router": read_view(host, stack, ROUTER),
@@ -120,15 +121,17 @@ def _unit(stack: str) -> str:
     return "moe-{}-watch.service".format(stack)
 
 
-def _watch(host: Host, unit: str) -> Dict[str, object]:
+def _watch(host: Host, stack: str) -> Dict[str, object]:
+    """The watcher's unit; whether it is enabled tells its link, of which PID 1 may know what was before."""
+    unit = _unit(stack)
     if not host.has_systemd() or not host.exists("/etc/systemd/system/" + unit):
         return {"loaded": False, "active": False, "enabled": False}
-    properties = "LoadState,ActiveState,UnitFileState"
-    shown = parse_properties(host.run(["systemctl", "show", "-p", properties, "--", unit]).stdout)
+    answer = host.run(["systemctl", "show", "-p", "LoadState,ActiveState", "--", unit])
+    shown = parse_properties(answer.stdout)
     return {
         "loaded": shown.get("LoadState") == "loaded",
         "active": shown.get("ActiveState") in ("active", "activating", "reloading"),
-        "enabled": shown.get("UnitFileState") == "enabled",
+        "enabled": is_handed_over(host, stack),
     }
 
 

@@ -27,7 +27,6 @@ PROPERTIES = (
     "ExecMainStatus",
     "MainPID",
     "NRestarts",
-    "UnitFileState",
     "StateChangeTimestampMonotonic",
     "InvocationID",
 )
@@ -92,7 +91,6 @@ def _row(host: Host, unit: str, shown: Dict[str, str], log_lines: int) -> Dict[s
         "load_state": shown.get("LoadState", "unknown"),
         "active_state": shown.get("ActiveState", "unknown"),
         "sub_state": shown.get("SubState", "unknown"),
-        "enabled": shown.get("UnitFileState") == "enabled",
         "result": shown.get("Result", ""),
         "exec_main_status": _number(shown.get("ExecMainStatus")),
         "main_pid": _number(shown.get("MainPID")),
