@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from infra.launch.unit_states import is_own_error, plain
@@ -33,11 +33,15 @@ class Failure:
         at: ISO time in UTC, microseconds; in the order of the text.
         place: the process, or `kernel of HOST`.
         line: what it says.
+        began: when the run that failed began; of a process.
+        again: when the process's next run began, "" for none and for kernels.
     """
 
     at: str
     place: str
     line: str
+    began: str = field(default="", compare=False)
+    again: str = field(default="", compare=False)
 
 
 def journal_failure(process: str, lines: Sequence[str]) -> Failure | None:
@@ -56,7 +60,9 @@ def journal_failure(process: str, lines: Sequence[str]) -> Failure | None:
         for tells in (is_own_error, _tells_end):
             for at, text in stamped[begin:end]:
                 if tells(text):
-                    return Failure(at, process, plain(text)[:MAX_WORDS])
+                    again = stamped[end][0] if end < len(stamped) else ""
+                    line = plain(text)[:MAX_WORDS]
+                    return Failure(at, process, line, began=stamped[begin][0], again=again)
     return None
 
 
@@ -74,6 +80,8 @@ def first_failure(
 ) -> Failure | None:
     """The first failure of the latest incident.
 
+    Of an incident before is what had been started again before the run began that failed last.
+
     Args:
         ranks: at most one of each process.
         kernels: of every host.
@@ -82,11 +90,12 @@ def first_failure(
     """
     if not ranks:
         return min((each for each in kernels if each.at >= begun), default=None)
-    latest = max(_moment(each) for each in ranks)
+    latest = max(ranks)
+    is_over = {each for each in ranks if each.again and each.again < latest.began}
     return min(
         each
         for each in (*ranks, *kernels)
-        if latest - _moment(each) <= timedelta(seconds=INCIDENT_S)
+        if each not in is_over and _moment(latest) - _moment(each) <= timedelta(seconds=INCIDENT_S)
     )
 
 

@@ -109,6 +109,32 @@ def test_a_run_that_goes_well_does_not_hide_the_one_that_failed() -> None:
     assert "OutOfMemory" in found.line
 
 
+def run(begun: str, failed: str) -> list[str]:
+    """A start, and an error at a minute and second."""
+    return [STARTED.replace("00:00.0", f"{begun}.0"), OOM.replace("00:05.5", f"{failed}.5")]
+
+
+@pytest.mark.parametrize(
+    ("router", "first"),
+    [
+        ([*run("00:00", "00:29"), STARTED.replace("00:00.0", "00:30.0")], "a/0"),  # mended before
+        ([*run("00:00", "05:01"), STARTED.replace("00:00.0", "05:03.0")], "router/0"),
+        (run("00:00", "00:29"), "router/0"),  # nobody has started it again
+    ],
+    ids=["before", "together", "ended"],
+)
+def test_what_had_been_started_again_before_is_another_incident(
+    router: list[str], first: str
+) -> None:
+    failures = [
+        journal_failure("router/0", router),
+        journal_failure("a/0", run("05:00", "05:04")),
+    ]
+    found = first_failure([each for each in failures if each is not None], [], "")
+    assert found is not None
+    assert found.place == first
+
+
 def test_one_archive_begins_with_a_summary_that_names_the_first_failure(tmp_path: Path) -> None:
     later = OOM.replace("05.5", "08.5").replace("OutOfMemory", "Connection")
     answers = {
