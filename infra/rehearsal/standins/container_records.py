@@ -1,7 +1,8 @@
-"""What `docker ps` knows: one folder per container until the next boot, and one file per name."""
+"""What `docker ps` knows: one folder per container until the next boot."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 
@@ -28,27 +29,26 @@ def record_folder(container_id: str) -> str:
     return f"{containers_folder()}/{container_id}"
 
 
-def reserve_name(name: str, container_id: str) -> None:
-    """Take a name for a new container.
+def add_record(record: Record) -> None:
+    """Store a new container, and with that take its name.
+
+    Clients take turns, as a daemon has them do: nothing but a whole record takes a name, so that a client that is
+    killed in between leaves the name free.
 
     Raises:
-        Refusal: another container has it, running or not.
+        Refusal: another container has the name, running or not.
     """
-    os.makedirs(containers_folder() + "/names", mode=0o755, exist_ok=True)
-    path = f"{containers_folder()}/names/{name}"
-    for _ in range(2):
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            # a container that was run with --rm and whose client was killed leaves by itself
-            list_records()
-            continue
-        os.write(descriptor, container_id.encode())
-        os.close(descriptor)
-        os.mkdir(record_folder(container_id), 0o700)
-        return
-    with open(path, encoding="ascii") as file:
-        raise Refusal("name_in_use", name=name, id=file.read())
+    os.makedirs(containers_folder(), mode=0o755, exist_ok=True)
+    turn = os.open(containers_folder(), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        for other in list_records():
+            if other["name"] == record["name"]:
+                raise Refusal("name_in_use", name=other["name"], id=other["id"])
+        os.mkdir(record_folder(record["id"]), 0o700)
+        write_record(record)
+    finally:
+        os.close(turn)
 
 
 def write_record(record: Record) -> None:
@@ -57,17 +57,13 @@ def write_record(record: Record) -> None:
 
 
 def remove_record(record: Record) -> None:
-    """Forget a container and free its name."""
+    """Forget a container, which frees its name."""
     folder = record_folder(record["id"])
-    for name in os.listdir(folder) if os.path.isdir(folder) else ():
-        os.unlink(f"{folder}/{name}")
-    for path, remove in (
-        (folder, os.rmdir),
-        (f"{containers_folder()}/names/{record['name']}", os.unlink),
-    ):
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    for path, remove in [*((f"{folder}/{name}", os.unlink) for name in names), (folder, os.rmdir)]:
         try:
             remove(path)
-        except FileNotFoundError:
+        except FileNotFoundError:  # another client removes it, too
             continue
 
 

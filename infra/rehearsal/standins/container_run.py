@@ -14,10 +14,10 @@ from .container_process import (
     start_process,
 )
 from .container_records import (
+    add_record,
     process_start,
     record_folder,
     remove_record,
-    reserve_name,
     timestamp,
     write_record,
 )
@@ -91,7 +91,7 @@ def _choose_image(request: ContainerRequest, host: dict[str, Any]) -> dict[str, 
 
 
 def _create(request: ContainerRequest, image: dict[str, Any]) -> Record:
-    """Take a name and write the record of a container that has not started."""
+    """Record a container that has not started, which takes its name."""
     flags = request.flags
     container_id = os.urandom(32).hex()
     name = flags.last("name") or f"rehearsed_{container_id[:8]}"
@@ -100,7 +100,6 @@ def _create(request: ContainerRequest, image: dict[str, Any]) -> Record:
         raise Refusal("bad_name", name=name)
     if request.program == "podman" and flags.has("replace"):
         _replace(name)
-    reserve_name(name, container_id)
     record: Record = {
         "id": container_id,
         "name": name,
@@ -137,7 +136,7 @@ def _create(request: ContainerRequest, image: dict[str, Any]) -> Record:
         "started_at": "",
         "finished_at": "",
     }
-    write_record(record)
+    add_record(record)
     if flags.last("cidfile"):
         with open(flags.last("cidfile"), "w", encoding="ascii") as file:
             file.write(container_id)

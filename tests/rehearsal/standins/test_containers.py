@@ -311,6 +311,46 @@ def test_a_name_is_taken_until_its_container_is_removed(host_shell: HostShell) -
     )
 
 
+# `docker` that is killed at a certain step of its work on a container that it is to make.
+KILLED_CLIENT = """\
+import os, sys
+step = sys.argv[1]
+def kill(event, arguments):
+    if event == step and "/containers/" in str(arguments[0]):
+        os.kill(os.getpid(), 9)
+sys.addaudithook(kill)
+sys.path.insert(0, "/opt/moe-rehearsal")
+from standins.program_table import run
+sys.exit(run(["docker", *sys.argv[2:]]))
+"""
+
+
+@pytest.mark.parametrize("step", ["os.mkdir", "os.rename"])
+def test_a_client_that_is_killed_before_its_container_is_there_leaves_the_name_free(
+    host_shell: HostShell, step: str
+) -> None:
+    words = f"run --rm --name engine --network host {IMAGE}"
+    result = host_shell(
+        "nvidia",
+        f"cat > /tmp/killed.py <<'END'\n{KILLED_CLIENT}END\n"
+        f"python3 -I /tmp/killed.py {step} {words} >/dev/null 2>&1; echo $?; docker ps -aq; "
+        f"docker {words} >/dev/null; echo $?",
+    )
+    assert result.stdout.split() == ["137", "0"], result.stderr
+
+
+def test_of_clients_that_want_a_name_at_once_one_gets_it(host_shell: HostShell) -> None:
+    run = f"docker run -d --name engine --network host {IMAGE} stay"
+    result = host_shell(
+        "nvidia",
+        f"for n in 1 2 3 4; do ( {run} >/dev/null 2>&1; echo $? ) & done; wait; "
+        "docker ps --format '{{.Names}}'; docker rm -f engine",
+    )
+    lines = result.stdout.split()
+    assert sorted(lines[:4]) == ["0", "125", "125", "125"]
+    assert lines[4:] == ["engine", "engine"]
+
+
 def test_stopping_passes_the_signal_on_and_then_kills(host_shell: HostShell) -> None:
     result = host_shell(
         "nvidia",
@@ -318,19 +358,13 @@ def test_stopping_passes_the_signal_on_and_then_kills(host_shell: HostShell) -> 
         f"docker run -d --name hard --network host {IMAGE} stay stubborn >/dev/null; sleep 0.2\n"
         "docker ps --format '{{.Names}} {{.State}}'; docker stop -t 1 soft hard\n"
         "docker ps -a --format '{{.Names}} {{.Status}}'; docker logs soft 2>&1 | tail -1; docker wait hard\n"
-        "docker rm -f soft hard; ls /run/moe-rehearsal/containers /run/moe-rehearsal/containers/names",
+        "docker rm -f soft hard; ls -A /run/moe-rehearsal/containers",
     )
     lines = result.stdout.splitlines()
     assert lines[:4] == ["hard running", "soft running", "soft", "hard"]
     assert lines[4].startswith("hard Exited (137)")
     assert lines[5].startswith("soft Exited (143)")
-    assert lines[6:10] == ["engine says", "137", "soft", "hard"]
-    assert lines[10:] == [
-        "/run/moe-rehearsal/containers:",
-        "names",
-        "",
-        "/run/moe-rehearsal/containers/names:",
-    ]
+    assert lines[6:] == ["engine says", "137", "soft", "hard"]
 
 
 def test_the_client_passes_its_own_signal_on_and_leaves_with_the_engines_code(
