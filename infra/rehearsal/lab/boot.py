@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -170,9 +171,8 @@ def _build_root(order: BootOrder) -> None:
 def _make_devices(root: Path, device_nodes: tuple[str, ...]) -> None:
     devices = root / "dev"
     linux.mount("tmpfs", devices, "tmpfs", MountFlag.NO_SETUID, "mode=755,size=4m")
-    for name in _DEVICES:
-        (devices / name).touch()
-        linux.bind(f"/dev/{name}", devices / name)
+    for name in _DEVICES:  # the host's own: what its root makes of one stays there
+        _make_node(devices / name, Path("/dev", name))
     for name in ("pts", "mqueue"):
         (devices / name).mkdir()
     linux.mount(
@@ -184,12 +184,16 @@ def _make_devices(root: Path, device_nodes: tuple[str, ...]) -> None:
     )
     for name, target in _DEVICE_LINKS.items():
         (devices / name).symlink_to(target)
-    null = os.stat("/dev/null")
     for path in device_nodes:
         node = root / path.lstrip("/")
         node.parent.mkdir(parents=True, exist_ok=True)
-        os.mknod(node, null.st_mode, null.st_rdev)
-        node.chmod(0o666)
+        _make_node(node, Path("/dev/null"))
+
+
+def _make_node(node: Path, device: Path) -> None:
+    """Make a device node that everybody may read and write, of the same device as one of the machine's."""
+    os.mknod(node, stat.S_IFCHR, device.stat().st_rdev)
+    node.chmod(0o666)
 
 
 def _protect_machine(root: Path) -> None:

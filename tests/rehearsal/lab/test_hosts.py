@@ -130,6 +130,18 @@ def test_root_on_a_host_cannot_change_what_the_machine_shares_with_it(lab: Lab) 
     assert Path("/proc/sys/fs/inotify/max_user_instances").read_text() != "7\n"
 
 
+def test_root_on_a_host_changes_its_own_devices_alone(lab: Lab, ssh: Ssh) -> None:
+    devices = [Path("/dev", name) for name in ("null", "zero", "tty")]
+    before = [device.stat().st_mode for device in devices]
+    assert lab.run("prefill-1", ["chmod", "600", *map(str, devices)]).returncode == 0
+    assert [device.stat().st_mode for device in devices] == before
+    says = "echo x > /dev/null && echo written; head -c 3 /dev/zero | wc -c"
+    as_root = lab.run("prefill-1", ["sh", "-c", f"{says}; chmod 666 /dev/null /dev/zero /dev/tty"])
+    assert as_root.stdout.split() == [b"written", b"3"]
+    assert ssh("prefill-1", says).stdout.split() == ["written", "3"]
+    assert ssh("prefill-1", "stat -c '%A %t:%T' /dev/null").stdout == "crw-rw-rw- 1:3\n"
+
+
 def test_reserved_ports_are_the_hosts_own(lab: Lab, ssh: Ssh) -> None:
     command = ["sysctl", "-w", "net.ipv4.ip_local_reserved_ports=61000-61999"]
     assert lab.run("prefill-0", command).returncode == 0
