@@ -43,7 +43,7 @@ _ANNOUNCED = (
 )
 _BECOME_ROOT = (
     'if [ "$(id -u)" != 0 ]; then '
-    f"command -v sudo >/dev/null || {{ echo {_NO_SUDO} >&2; exit 126; }}; "
+    f'[ -n "$(command -v sudo)" ] || {{ echo {_NO_SUDO} >&2; exit 126; }}; '
     'set -- sudo %s "$p"; else set -- "$p"; fi'
 )
 _WITHOUT_PASSWORD, _WITH_PASSWORD = "-n", f"-S -p {PROMPT}"

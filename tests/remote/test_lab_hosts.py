@@ -239,6 +239,14 @@ def test_sudo_s_refusals_name_their_fix(
     host.close()
 
 
+def test_sudo_is_found_by_a_login_that_cannot_write_to_dev_null(lab: Lab, plain: SshHost) -> None:
+    lab.run("plain", ["chmod", "600", "/dev/null"])
+    try:
+        assert call_agent(plain, {"operation": "read", "paths": []}, timeout_s=20)["files"] == {}
+    finally:
+        lab.run("plain", ["chmod", "666", "/dev/null"])
+
+
 def test_a_sudo_with_a_terminal_of_its_own_does_no_harm(lab: Lab, options: SshOptions) -> None:
     """`use_pty` is the default of newer releases; the agent still ends when nobody waits."""
     host = open_host(lab_host(lab, "tty", "pty"), options)
