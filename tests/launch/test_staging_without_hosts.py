@@ -26,8 +26,8 @@ HOSTS = ("unified-0", "unified-1")
 class Shelves:
     """Hosts that hold every checkpoint whole, but for those that do not answer."""
 
-    def __init__(self, *away: str) -> None:
-        self.away = away
+    def __init__(self, *away: str, empty: str = "") -> None:
+        self.away, self.empty = away, empty
         self.asked: list[tuple[str, str]] = []
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
@@ -38,11 +38,11 @@ class Shelves:
             answers[host] = (
                 Unreachable(host, f"{host} does not answer.", "Look at it.")
                 if host in self.away
-                else self._report(request)
+                else self._report(request, holds=host != self.empty)
             )
         return answers
 
-    def _report(self, request: Request) -> Mapping[str, object]:
+    def _report(self, request: Request, *, holds: bool) -> Mapping[str, object]:
         if request["operation"] == "state":
             image = {"id": "image:x", "state": "ok", "after": "sha256:1", "why": "there"}
             return {"items": [image]}
@@ -53,8 +53,8 @@ class Shelves:
         files = [{"name": "a", "size_bytes": 5}]
         status = {"phase": "checked", "num_files": 1, "size_bytes": 5}
         row: dict[str, object] = {
-            "state": "complete",
-            "files": files,
+            "state": "complete" if holds else "absent",
+            "files": files if holds else None,
             "status": status,
             "is_running": False,
         }
@@ -116,6 +116,17 @@ def test_another_host_speaks_for_a_shared_mount(catalog: Catalog, work: object) 
     assert {one.hosts for one in wanted} == {("unified-0",)}
     outcomes = work(staging_at(Shelves("unified-0")), wanted)
     assert {(one.host, one.ok) for one in outcomes} == {("unified-1", True)}
+
+
+@pytest.mark.parametrize("work", [stage, deep_check])
+def test_who_does_not_see_what_is_on_a_shared_mount_is_told(catalog: Catalog, work: object) -> None:
+    assert callable(work)
+    outcomes = work(staging_at(Shelves(empty="unified-1")), checkpoints(catalog, is_shared=True))
+    assert {(one.host, one.state) for one in outcomes} == {
+        ("unified-0", "complete"), ("unified-1", "missing"),
+    }  # fmt: skip
+    why = next(one.why for one in outcomes if one.host == "unified-1")
+    assert why.startswith("unified-0 has it, and unified-1 does not see it: `ssh unified-1 findmnt")
 
 
 def test_where_nobody_answers_nothing_is_begun(catalog: Catalog) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from infra.launch.preflight import linux
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.scene import Scene, Trouble, odd_ones
+from infra.launch.preflight.ssh_command import ssh_command
 from infra.render.host_paths import release_path
 
 ROOM_FACTOR = 1.1
@@ -114,11 +115,13 @@ def find_loopback_name(scene: Scene) -> Iterator[Trouble]:
                 fix=f"Write `{scene.plan.host(name).address} {name}` to /etc/hosts on {name}.",
             )
         elif LOOPBACK.match(addresses[0]):
+            own = scene.plan.host(name).address
+            script = f"sudo sed -i 's/^{addresses[0]}\\b/{own}/' /etc/hosts"
             yield Trouble(
                 host=name,
                 severity="block" if scene.spans_hosts else "warn",
                 observed=f"its own name resolves to {addresses[0]}",
-                fix=f"ssh {name} sudo sed -i 's/^{addresses[0]}\\b/{scene.plan.host(name).address}/' /etc/hosts",
+                fix=ssh_command(name, script),
             )
 
 

@@ -16,7 +16,9 @@ from infra.launch.preflight.scene import (
     everywhere,
     unequal,
 )
+from infra.launch.preflight.ssh_command import ssh_command
 
+LINKS_DOWN = "sudo journalctl -k -b -g 'link down|lost carrier'"
 # What Nitro's firmware tells of an instance, as DMI knows it.
 PRODUCT_NAME = "/sys/devices/virtual/dmi/id/product_name"
 EFA_VENDOR = "0x1d0f"
@@ -150,7 +152,7 @@ def find_flapping_links(scene: Scene) -> Iterator[Trouble]:
                 host=name,
                 severity="warn",
                 observed=f"links went down since boot: {listed(often)}",
-                fix=f"ssh {name} sudo journalctl -k -b -g 'link down|lost carrier'; see cable and transceiver.",
+                fix=f"{ssh_command(name, LINKS_DOWN)}; see cable and transceiver.",
             )
 
 

@@ -15,6 +15,7 @@ from infra.launch.staging.order import (
     checked_outcome,
     outcomes_of,
     texts_of,
+    unseen_outcome,
 )
 from infra.launch.staging.plan import (
     Checkpoint,
@@ -51,6 +52,8 @@ def stage(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outcome]:
     outcomes = []
     for order in orders:
         outcomes += outcomes_of(order, standings.get(order.checkpoint.job, {}))
+        if not order.seats:  # what was renamed into place just now clients of a mount may see later
+            outcomes += _unseen(staging, order)
     return outcomes
 
 
@@ -71,11 +74,12 @@ def deep_check(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outc
     refused = {job: start_checks(staging, order) for job, order in orders.items()}
     standings = follow(staging, orders, refused, goal="checked")
     _end(staging, standings)
-    return [
-        checked_outcome(order, host, standings[job].get(host))
-        for job, order in orders.items()
-        for host in order.checkpoint.hosts
-    ]
+    outcomes = []
+    for job, order in orders.items():
+        hosts = order.checkpoint.hosts
+        outcomes += [checked_outcome(order, host, standings[job].get(host)) for host in hosts]
+        outcomes += _unseen(staging, order)
+    return outcomes
 
 
 def end_stagings(
@@ -114,6 +118,19 @@ def _reached(
         if first is not None:
             return replace(checkpoint, hosts=(first,)), seen
     return checkpoint, found
+
+
+def _unseen(staging: Staging, order: Order) -> list[Outcome]:
+    """The hosts that should share a mount, and do not see what another one holds; who is away says nothing."""
+    one = order.checkpoint
+    others = tuple(host for host in one.readers if host not in one.hosts)
+    if not others or any(order.found[host].state != "complete" for host in one.hosts):
+        return []
+    seen = _look(AnsweringFleet(staging.fleet), staging, replace(one, hosts=others))
+    states = {host: seen[host] for host in others if seen[host].error is None}
+    return [
+        unseen_outcome(order, host) for host, found in states.items() if found.state != "complete"
+    ]
 
 
 def _look(looking: AnsweringFleet, staging: Staging, checkpoint: Checkpoint) -> dict[str, Found]:

@@ -114,6 +114,16 @@ def checked_outcome(order: Order, host: str, standing: Standing | None) -> Outco
     return _outcome(order, host, "damaged" if wrong else "complete", amount, wrong or "verified")
 
 
+def unseen_outcome(order: Order, host: str) -> Outcome:
+    """What a host of a shared mount lacks although another one holds it there."""
+    place, holder = order.checkpoint.target.rsplit("/", 2)[0], order.checkpoint.hosts[0]
+    why = (
+        f"{holder} has it, and {host} does not see it: `ssh {host} findmnt -T {place}` tells what is mounted there; "
+        "mount there what the others have"
+    )
+    return _outcome(order, host, "missing", (0, 0), why)
+
+
 def _away(order: Order, error: InfraError, host: str) -> Outcome:
     why = f"cannot be asked: {error.what}"
     return replace(_outcome(order, host, "failed", (0, 0), why), error=error)
