@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from infra.launch.preflight import nvidia
 from infra.launch.preflight.accelerators import tool_problem
@@ -31,14 +31,15 @@ def domain_of(scene: Scene, host: str) -> str | None:
     return found or (entry.nvlink_domain if entry is not None else None)
 
 
-def domain_hosts(scene: Scene, host: str) -> tuple[str, ...]:
-    """The rack hosts of the plan that are not known to lie in another NVLink domain than a host, itself among them."""
-    domain = domain_of(scene, host)
-    return tuple(
-        other
-        for other in rack_hosts(scene)
-        if None in (domain, there := domain_of(scene, other)) or there == domain
-    )
+def domain_hosts(scene: Scene) -> dict[str, tuple[str, ...]]:
+    """By rack host of the plan, those that are not known to lie in another NVLink domain, itself among them."""
+    domains = {host: domain_of(scene, host) for host in rack_hosts(scene)}
+    return {
+        host: tuple(
+            other for other, there in domains.items() if None in (domain, there) or there == domain
+        )
+        for host, domain in domains.items()
+    }
 
 
 def find_fabric_faults(scene: Scene) -> Iterator[Trouble]:
@@ -111,18 +112,20 @@ def find_mistaken_domains(scene: Scene) -> Iterator[Trouble]:
 def find_imex_faults(scene: Scene) -> Iterator[Trouble]:
     """Trays whose IMEX domain is not whole: memory of other trays cannot be mapped."""
     lists = {name: _imex_list(scene.hosts[name]) for name in rack_hosts(scene)}
+    domains = domain_hosts(scene)
     for name, nodes in lists.items():
         host = scene.hosts[name]
-        said = _imex_fault(scene, name)
+        said = _imex_fault(scene, name, domains[name])
         if said is None and IMEX_CHANNEL not in host.paths:
             said = f"there is no {IMEX_CHANNEL}"
         if said is not None:
             fix = f"ssh {name} sudo systemctl restart nvidia-imex   # needs a drain; the node list must be one on all"
             yield Trouble(host=name, severity="block", observed=said, fix=fix)
+        mates = frozenset(domains[name])
         strangers = [
             other
-            for other in rack_hosts(scene)
-            if other not in domain_hosts(scene, name) and scene.plan.host(other).address in nodes
+            for other in domains
+            if other not in mates and scene.plan.host(other).address in nodes
         ]
         if strangers:
             yield Trouble(
@@ -153,7 +156,7 @@ def _different_lists(scene: Scene, lists: dict[str, tuple[str, ...]]) -> Iterato
         )
 
 
-def _imex_fault(scene: Scene, name: str) -> str | None:
+def _imex_fault(scene: Scene, name: str, mates: Sequence[str]) -> str | None:
     host = scene.hosts[name]
     told = host.commands.get("nvidia.imex")
     if told is None:
@@ -171,9 +174,7 @@ def _imex_fault(scene: Scene, name: str) -> str | None:
     ]
     if waiting:
         return f"IMEX node {', '.join(waiting[:MAX_NAMED])}"
-    missing = [
-        one for one in domain_hosts(scene, name) if scene.plan.host(one).address not in domain.nodes
-    ]
+    missing = [one for one in mates if scene.plan.host(one).address not in domain.nodes]
     if missing:
         return f"its IMEX domain lacks {', '.join(missing[:MAX_NAMED])}"
     return f"IMEX: {domain.unconnected[0]}" if domain.unconnected else None
