@@ -13,10 +13,15 @@ from infra.launch.fleet import (
     Request,
     all_reports,
     answers_when_known,
+    ask_all,
 )
 from infra.remote.failures import HostFailure
+from infra.remote.openings import MAX_OPENINGS
 
 T = TypeVar("T")
+
+# Asked of a host only to have a connection and an agent there.
+PRESENCE: Request = {"operation": "read", "paths": []}
 
 
 class AnsweringFleet:
@@ -78,9 +83,14 @@ def ask_once(
 ) -> dict[str, Report]:
     """The report of every host of a request that cannot be repeated: hosts meet, and the others have gone by then.
 
+    More hosts than are connected to at once are all connected to first: those whose turn came late would miss the
+    others.
+
     Raises:
         HostsFailed: of the one host that failed, or a table of several; of a fleet that leaves nobody out.
     """
+    if len(requests) > MAX_OPENINGS:
+        ask_all(fleet, dict.fromkeys(requests, PRESENCE), timeout_s=timeout_s)
     asked = fleet.ask_once if isinstance(fleet, AnsweringFleet) else fleet.ask
     return all_reports(asked(requests, timeout_s=timeout_s))
 

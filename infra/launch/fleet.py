@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -15,8 +14,9 @@ from infra.remote.agent_stream import AgentStream, open_agent_stream
 from infra.remote.connecting import SshOptions
 from infra.remote.early_agents import EarlyAgents
 from infra.remote.failures import AgentFailed, HostFailure, LostConnection, SeveralHostsFailed
-from infra.remote.fan_out import DEFAULT_LIMIT, run_on_all
+from infra.remote.fan_out import run_on_all
 from infra.remote.host import SshHost
+from infra.remote.openings import MAX_OPENINGS
 from infra.remote.ssh_target import resolve_target
 
 Request = Mapping[str, object]
@@ -60,7 +60,11 @@ class SystemClock:
 
 
 class SshFleet:
-    """Hosts over SSH; each connection is opened once and kept, and so is the agent behind it."""
+    """Hosts over SSH; each connection is opened once and kept, and so is the agent behind it.
+
+    Few connections are opened at once (`Openings`), but hosts that are connected to are asked all at the same time:
+    what they are asked may have them wait for each other.
+    """
 
     def __init__(
         self,
@@ -75,14 +79,14 @@ class SshFleet:
         Args:
             hosts: by name.
             options: how they are reached.
-            asks_once: hang up after each answer: no more connections stand than are being used.
+            asks_once: hang up after each answer, and ask few hosts at once, none of which waits for another: no more
+                connections stand than may be opened at a time.
             early: hosts whose agents are being started with the same options; None for none.
 
         Raises:
             StackError: a host's ssh arguments are wrong.
         """
         self._options = options
-        self._opening = threading.Semaphore(DEFAULT_LIMIT)
         self._asks_once = asks_once
         self._hosts: dict[str, SshHost] = {}
         self._agents: dict[str, AgentSession] = {}
@@ -101,7 +105,12 @@ class SshFleet:
                 if self._asks_once:
                     host.close()
 
-        results = run_on_all(hosts, ask)
+        limit = MAX_OPENINGS if self._asks_once else None
+        try:
+            results = run_on_all(hosts, ask, limit=limit)
+        except BaseException:
+            self._options.resources.openings.send_away()
+            raise
         answers: Answers = {}
         for name, result in results.items():
             answers[name] = result.error if result.error is not None else result.unwrap()
@@ -115,13 +124,12 @@ class SshFleet:
         Raises:
             HostsFailed: there is no connection to it.
         """
-        with self._opening:
-            return open_agent_stream(
-                self._hosts[host],
-                request,
-                timeout_s=timeout_s,
-                password=self._options.sudo,
-            )
+        return open_agent_stream(
+            self._hosts[host],
+            request,
+            timeout_s=timeout_s,
+            password=self._options.sudo,
+        )
 
     def close(self) -> None:
         """Close every connection."""

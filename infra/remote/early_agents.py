@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from infra.inventory.hosts import InventoryHost
 from infra.remote.agent_session import AgentSession
 from infra.remote.connecting import SshOptions
-from infra.remote.fan_out import DEFAULT_LIMIT
 from infra.remote.host import SshHost
+from infra.remote.openings import MAX_OPENINGS
 from infra.remote.ssh_target import resolve_target
 
 
@@ -47,7 +47,7 @@ class EarlyAgents:
             each.prepare(operations) for each in self._sessions.values()
         )
         # Of an executor the interpreter would wait at its end, for hosts that nobody asks any more.
-        for _ in range(min(DEFAULT_LIMIT, len(self._starts))):
+        for _ in range(min(MAX_OPENINGS, len(self._starts))):
             threading.Thread(target=self._start_all, name="early", daemon=True).start()
 
     @property

@@ -1,4 +1,4 @@
-"""The same thing on many hosts at once, in a bounded pool, failures kept per host."""
+"""The same thing on many hosts at once, failures kept per host."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Generic, Protocol, TypeVar
 
 from infra.errors import InfraError
 from infra.remote.failures import HostFailure
-
-DEFAULT_LIMIT = 32
 
 T = TypeVar("T")
 
@@ -57,7 +55,7 @@ class Result(Generic[T]):
 
 
 def run_on_all(
-    hosts: Sequence[H], function: Callable[[H], T], *, limit: int = DEFAULT_LIMIT
+    hosts: Sequence[H], function: Callable[[H], T], *, limit: int | None = None
 ) -> dict[str, Result[T]]:
     """What the function gives for every host, in the hosts' order; one failing leaves the others alone.
 
@@ -65,12 +63,14 @@ def run_on_all(
 
     Args:
         hosts: each with a name of its own.
-        function: runs in up to `limit` threads at once.
-        limit: how many hosts at once.
+        function: runs in a thread for each host.
+        limit: how many hosts at once; None for all of them, which hosts that wait for each other need.
     """
     if not hosts:
         return {}
-    pool = ThreadPoolExecutor(max_workers=min(limit, len(hosts)), thread_name_prefix="host")
+    pool = ThreadPoolExecutor(
+        max_workers=min(limit or len(hosts), len(hosts)), thread_name_prefix="host"
+    )
     try:
         futures: dict[str, Future[Result[T]]] = {
             host.name: pool.submit(_one, host, function) for host in hosts

@@ -44,16 +44,21 @@ class SshHost:
         return self.target.name
 
     def open(self) -> PromptTransport:
-        """The live connection; made when there is none.
+        """The live connection; made when there is none, as soon as a place to open it in is free.
 
         Raises:
             HostsFailed: by its subclass, why that is not possible.
         """
         with self._guard:
-            if self._connection is None or not self._connection.is_connected:
-                self._connection = connect(self.target, self._options)
-            transport: PromptTransport = self._connection.transport
-            return transport
+            if (standing := self._standing()) is not None:
+                return standing
+        # the guard is free while this waits in line: whoever hangs up need not
+        with self._options.resources.openings.place(self.name), self._guard:
+            if (standing := self._standing()) is not None:
+                return standing
+            self._connection = connect(self.target, self._options)
+            made: PromptTransport = self._connection.transport
+            return made
 
     def run(
         self,
@@ -145,6 +150,13 @@ class SshHost:
         except (paramiko.SSHException, EOFError, OSError) as error:
             what = f"it lets nobody ask anything: {error or type(error).__name__}."
             raise Unreachable(self.name, what, "Look at sshd there (MaxSessions, load).") from error
+
+    def _standing(self) -> PromptTransport | None:
+        """The connection that is there, None where it is none or a dead one."""
+        if self._connection is None or not self._connection.is_connected:
+            return None
+        transport: PromptTransport = self._connection.transport
+        return transport
 
     def close(self) -> None:
         """Hang up; a connection that is only being made ends by its own limits."""

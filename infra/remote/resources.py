@@ -1,4 +1,4 @@
-"""What the connections of one run share: parsed files, loaded keys, and one connection per bastion."""
+"""What the connections of one run share: parsed files, loaded keys, one connection per bastion, places to open in."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from typing import TypeVar
 import paramiko
 
 from infra.remote.known_hosts import KnownHosts, read_known_hosts
+from infra.remote.openings import Openings
 from infra.remote.ssh_config import SshConfigFile
 
 T = TypeVar("T")
 
 
 class Resources:
-    """Everything is made once, by whoever comes first; the others wait for it."""
+    """Everything is made once, by whoever comes first; the others wait for it.
+
+    `openings` has the places in which connections to hosts are opened.
+    """
 
     def __init__(self) -> None:
         """Start with nothing."""
+        self.openings = Openings()
         self._guard = threading.Lock()
         self._locks: dict[object, threading.Lock] = {}
         self._made: dict[object, object] = {}

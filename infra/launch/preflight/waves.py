@@ -33,7 +33,9 @@ from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.render.release_record import Release
 from infra.render.reserved_ports import RESERVED_PORTS_ID
 
-REACH_S = 6.0
+# How long so many hosts dial each other at most. Each further one is asked later, for its request is packed here, and
+# is dialled by the others.
+REACH_S, REACH_HOSTS, FURTHER_HOST_S = 6.0, 32, 0.05
 # AWS's trays need about 45 s to agree after a boot (aws-parallelcluster#6996).
 IMEX_S = 60.0
 IMEX_PAUSE_S = 3.0
@@ -173,44 +175,53 @@ def reach_requests(scene: Scene, dials: Sequence[PlannedDial], token: str) -> di
     }
     requests: dict[str, Request] = {}
     loaded: set[tuple[str, str]] = set()
-    for host in (host.name for host in scene.plan.hosts):
-        callers: dict[int, list[str]] = {}
-        asked: list[dict[str, object]] = []
-        for dial in dials:
-            if dial.host == host and (host, dial.port) not in taken:
-                callers.setdefault(dial.port, []).append(dial.caller)
-            if dial.caller == host:
-                speaks = (dial.host, dial.port) not in taken
-                loads = speaks and (host, dial.host) not in loaded
-                loaded |= {(host, dial.host)} if loads else set()
-                asked.append(
-                    {
-                        "to": dial.host,
-                        "address": scene.plan.host(dial.host).address,
-                        "port": dial.port,
-                        "speaks": speaks,
-                        "loads": loads,
-                    }
-                )
-        if callers or asked:
-            requests[host] = {
-                "operation": "reach",
-                "name": host,
-                "token": token,
-                "address": scene.plan.host(host).address,
-                "limit_s": REACH_S,
-                "listen": [{"port": p, "callers": names} for p, names in sorted(callers.items())],
-                "dial": asked,
+    callers: dict[str, dict[int, list[str]]] = {}
+    asked: dict[str, list[dict[str, object]]] = {}
+    address = {host.name: host.address for host in scene.plan.hosts}
+    for dial in dials:
+        speaks = (dial.host, dial.port) not in taken
+        loads = speaks and (dial.caller, dial.host) not in loaded
+        if speaks:
+            callers.setdefault(dial.host, {}).setdefault(dial.port, []).append(dial.caller)
+        if loads:
+            loaded.add((dial.caller, dial.host))
+        asked.setdefault(dial.caller, []).append(
+            {
+                "to": dial.host,
+                "address": address[dial.host],
+                "port": dial.port,
+                "speaks": speaks,
+                "loads": loads,
             }
+        )
+    meeting = [host for host in address if host in callers or host in asked]
+    for host in meeting:
+        listened = sorted(callers.get(host, {}).items())
+        requests[host] = {
+            "operation": "reach",
+            "name": host,
+            "token": token,
+            "address": address[host],
+            "limit_s": _reaching_s(len(meeting)),
+            "listen": [{"port": port, "callers": names} for port, names in listened],
+            "dial": asked.get(host, []),
+        }
     return requests
+
+
+def _reaching_s(num_hosts: int) -> float:
+    """How long hosts dial each other at most, in seconds."""
+    return REACH_S + FURTHER_HOST_S * max(0, num_hosts - REACH_HOSTS)
 
 
 def _with_dials(deployment: Deployment, scene: Scene, dials: Sequence[PlannedDial]) -> Scene:
     requests = reach_requests(scene, _open_dials(scene, dials), deployment.nonce)
-    reports = ask_once(deployment.fleet, requests, timeout_s=REACH_S + SLACK_S)
+    limit = _reaching_s(len(requests)) + SLACK_S
+    reports = ask_once(deployment.fleet, requests, timeout_s=limit)
     scene = _with_away(deployment, scene)
     done = _open_dials(scene, dials)
-    left = tuple(dial for dial in dials if dial not in set(done))
+    tried = set(done)
+    left = tuple(dial for dial in dials if dial not in tried)
     if left:
         deployment.say(f"{len(left)} ports of or from {names_of(scene.away)} are not dialled")
     return replace(scene, reached=replace(read_reached(done, reports), undialled=left))

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from infra.catalog.load import Catalog
+from infra.launch.fleet import rows_of
 from infra.launch.preflight.dialing import PlannedDial, planned_dials, sample_ports
 from infra.launch.preflight.reach_report import read_reached
-from infra.launch.preflight.waves import reach_requests
+from infra.launch.preflight.waves import REACH_S, reach_requests
 from infra.plan.compile import compile_file
 from infra.plan.ports import EPHEMERAL_FIRST, EPHEMERAL_LAST
 from tests.launch.preflight.scenes import change, healthy, only, troubles
+
+# 128 prefill hosts of one rank each, and four decode hosts
+MANY = (
+    "defaults.tensor_parallel=4",
+    "roles.prefill.data_parallel=1",
+    "roles.prefill.replicas=128",
+    "roles.decode.data_parallel=4",
+)
 
 
 def dials(stack: str, catalog: Catalog) -> tuple[PlannedDial, ...]:
@@ -81,6 +91,33 @@ def test_a_port_that_is_taken_is_dialled_without_a_word_and_not_listened_on(
     quiet = next(one for one in asked if one["port"] == port)
     assert (quiet["speaks"], quiet["loads"]) == (False, False)
     assert [one["loads"] for one in asked if one["speaks"]].count(True) == 1
+
+
+@pytest.mark.parametrize("stack", ["gb200-2p1d", "a3-2p1d", "a2-2n-dp4tp4"])
+def test_full_sized_packets_go_to_every_peer_of_a_group_and_back(
+    stack: str, catalog: Catalog
+) -> None:
+    scene = healthy(stack, catalog)
+    requests = reach_requests(scene, planned_dials(scene.plan), "token")
+    loaded = [
+        (host, str(one["to"]))
+        for host, request in requests.items()
+        for one in rows_of(request, "dial")
+        if one["loads"]
+    ]
+    assert len(loaded) == len(set(loaded))
+    for hosts in scene.groups().values():
+        assert {*itertools.permutations(hosts, 2)} <= set(loaded)
+
+
+def test_many_hosts_have_longer_to_reach_each_other(catalog: Catalog) -> None:
+    few, many = (
+        reach_requests(scene, planned_dials(scene.plan), "token")
+        for scene in (healthy("gb200-2p1d", catalog), healthy("gb200-2p1d", catalog, MANY))
+    )
+    assert {request["limit_s"] for request in few.values()} == {REACH_S}
+    assert len(many) == 132
+    assert {request["limit_s"] for request in many.values()} == {REACH_S + 5.0}
 
 
 def test_what_cannot_be_reached_is_named_with_who_dials_it(catalog: Catalog) -> None:
