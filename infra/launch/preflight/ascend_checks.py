@@ -96,18 +96,20 @@ def find_other_super_pods(scene: Scene) -> Iterator[Trouble]:
 
 
 def find_lost_pings(scene: Scene) -> Iterator[Trouble]:
-    """Devices that another host's device cannot ping over their own network."""
+    """Devices that another host's device cannot ping over their own network; peers with the same ones share a row."""
     lost: dict[tuple[str, str], list[int]] = {}
     for (name, device, address), percent in scene.pings.items():
         if percent is None or percent > 0:
             peer = address.partition(" ")[0]
             lost.setdefault((name, peer), []).append(device)
+    alike: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for (name, peer), devices in lost.items():
-        numbers = ", ".join(str(device) for device in devices)
+        alike.setdefault((name, tuple(devices)), []).append(peer)
+    for (name, numbers), peers in alike.items():
         yield Trouble(
             host=name,
             severity="block",
-            observed=f"device {numbers}: no answer from the same device of {peer}",
+            observed=f"device {', '.join(map(str, numbers))}: no answer from the same device of {', '.join(peers)}",
             fix=f"See VLAN, address and gateway of both: ssh {name} cat /etc/hccn.conf",
         )
 

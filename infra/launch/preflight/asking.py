@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from infra.agent.facts.operation import MAX_PARALLEL
 from infra.launch.preflight import amd, ascend, nvidia, rdma, roce
 from infra.launch.preflight.ascend_checks import has_super_pod
 from infra.launch.preflight.ascend_port_checks import hccl_ports
@@ -32,6 +34,8 @@ from infra.render.units import LIMITS
 # A driver that answers takes seconds after boot; one that does not in this time is wedged (facts: hosts 2).
 TOOL_S = 30.0
 SMALL_S = 5.0
+# Three packets; the driver has just told the devices' addresses.
+PING_S = 10.0
 DIAGNOSIS_S = 120.0
 KERNEL_LINES = "grep -E 'NVRM: Xid|SXid|blocked for more than' | tail -n 500"
 
@@ -134,26 +138,31 @@ def collective_request(scene: Scene, host: str, program: str) -> dict[str, objec
 
 
 def ping_request(
-    scene: Scene, host: str, peer: str, addresses: Mapping[int, str]
+    scene: Scene, host: str, addresses: Mapping[str, Mapping[int, str]]
 ) -> dict[str, object]:
-    """Pings from each device of a host to the same device of a peer.
+    """Pings from each device of a host to the same device of its peers.
 
     Args:
         scene: the plan.
         host: who pings.
-        peer: whom.
-        addresses: of the peer's devices on their own network, by index.
+        addresses: by peer, of its devices on their own network, by index.
     """
     topic = "-hccs_ping" if has_super_pod(scene, host) else "-ping"
     commands = [
         Command(
             id=f"{index} {peer} {address}",
             argv=(ascend.HCCN_TOOL, "-i", str(index), topic, "-g", "address", address),
-            timeout_s=TOOL_S,
+            timeout_s=PING_S,
         )
-        for index, address in addresses.items()
+        for peer, devices in addresses.items()
+        for index, address in devices.items()
     ]
     return {"operation": "facts", "commands": [command.as_document() for command in commands]}
+
+
+def pinging_s(num_peers: int, num_devices: int) -> float:
+    """How long the pings of a host take at most, in seconds: some at a time, and none is answered."""
+    return math.ceil(num_peers * num_devices / MAX_PARALLEL) * PING_S
 
 
 def _system_commands(scene: Scene, host: str) -> list[Command]:

@@ -19,13 +19,16 @@ from infra.launch.preflight.asking import (
     imex_request,
     listening_request,
     ping_request,
+    pinging_s,
     weight_folders,
 )
 from infra.launch.preflight.collectives import COLLECTIVE_S, collective_program, idle_hosts
 from infra.launch.preflight.dialing import PlannedDial, planned_dials
+from infra.launch.preflight.group_collectives.layout import spanning_groups
 from infra.launch.preflight.group_collectives.running import run_groups
 from infra.launch.preflight.nvlink_checks import rack_hosts
 from infra.launch.preflight.observed import ObservedHost, Told, read_observed
+from infra.launch.preflight.ping_peers import ping_peers
 from infra.launch.preflight.reach_report import read_reached
 from infra.launch.preflight.scene import Depth, Scene
 from infra.launch.preflight.table import judge
@@ -242,19 +245,18 @@ def _answering(scene: Scene, hosts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _pings(deployment: Deployment, scene: Scene) -> dict[tuple[str, int, str], float | None]:
-    """Packets lost between each device and the same device of the next host, in percent."""
+    """Packets lost between each device and the same device of peers, in percent; see `ping_peers`."""
     hosts = _answering(scene, ascend_network_hosts(scene))
-    peers = dict(zip(hosts, (*hosts[1:], hosts[0]), strict=True))
-    requests: dict[str, Request] = {}
-    for host, peer in peers.items():
-        addresses = {
-            index: address
-            for index in range(scene.plan.host(peer).num_devices)
-            if (text := scene.hosts[peer].text(f"ascend.address.{index}")) is not None
-            and (address := ascend.parse_address(text)) is not None
-        }
-        requests[host] = ping_request(scene, host, peer, addresses)
-    reports = ask_all(deployment.fleet, requests, timeout_s=SLACK_S * 2)
+    groups = [layout.hosts for layout in spanning_groups(scene.plan)]
+    peers = ping_peers(hosts, groups)
+    addresses = {host: _device_addresses(scene, host) for host in hosts}
+    requests = {
+        host: ping_request(scene, host, {peer: addresses[peer] for peer in named})
+        for host, named in peers.items()
+    }
+    most = max((len(addresses[host]) for host in hosts), default=0)
+    longest = pinging_s(max(map(len, peers.values()), default=0), most)
+    reports = ask_all(deployment.fleet, requests, timeout_s=longest + SLACK_S)
     found: dict[tuple[str, int, str], float | None] = {}
     for host, report in reports.items():
         seen = read_observed(host, report, sent_s=0.0, received_s=0.0, also={})
@@ -262,6 +264,16 @@ def _pings(deployment: Deployment, scene: Scene) -> dict[tuple[str, int, str], f
             index, _, where = name.partition(" ")
             found[host, int(index), where] = ascend.parse_loss(told.stdout)
     return found
+
+
+def _device_addresses(scene: Scene, host: str) -> dict[int, str]:
+    """The addresses of a host's devices on their own network, by index."""
+    return {
+        index: address
+        for index in range(scene.plan.host(host).num_devices)
+        if (text := scene.hosts[host].text(f"ascend.address.{index}")) is not None
+        and (address := ascend.parse_address(text)) is not None
+    }
 
 
 def _collectives(deployment: Deployment, scene: Scene) -> dict[str, Told]:
