@@ -548,3 +548,30 @@ def _list(request: dict[str, object], key: str) -> list[Any]:
     value = request[key]
     assert isinstance(value, list)
     return value
+
+
+class Counted(dict[str, Told]):
+    """What commands said, and how often it was read."""
+
+    num_read = 0
+
+    def get(self, key: str, default: object = None) -> Any:
+        self.num_read += 1
+        return super().get(key, default)
+
+
+def test_what_a_tray_says_is_read_no_more_often_among_many(catalog: Catalog) -> None:
+    """Minutes went by on a hundred trays, each of which was held against each other one by one."""
+
+    def num_read(num_decode: int) -> int:
+        scene = healthy(RACK, catalog, (f"roles.decode.data_parallel={num_decode * 4}",))
+        hosts = {
+            name: replace(seen, commands=Counted(seen.commands))
+            for name, seen in scene.hosts.items()
+        }
+        troubles(replace(scene, hosts=hosts))
+        last = hosts[scene.plan.hosts[-1].name].commands
+        assert isinstance(last, Counted)
+        return last.num_read
+
+    assert num_read(16) <= 2 * num_read(4)
