@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -42,9 +43,10 @@ def on_loopback(
 ) -> tuple[Deployment, Scene]:
     """A healthy stack, each of whose hosts has an address of its own on the loopback."""
     scene, deployment = healthy(STACK, catalog, sets), make_deployment(STACK, catalog)[0]
+    # planned ports are always the same: another run of these tests has other addresses
+    net = f"127.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250}"
     hosts = tuple(
-        replace(host, address=f"127.36.0.{place + 1}")
-        for place, host in enumerate(scene.plan.hosts)
+        replace(host, address=f"{net}.{place + 1}") for place, host in enumerate(scene.plan.hosts)
     )
     plan = replace(scene.plan, hosts=hosts)
     domain = imex({host.address: "READY" for host in hosts})
