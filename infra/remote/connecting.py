@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import shlex
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from infra.remote.known_hosts import (
     fingerprint,
     known_name,
     parse_key_line,
+    read_known_hosts,
     usable_keys,
 )
 from infra.remote.login import PromptTransport
@@ -49,6 +51,7 @@ LOGIN_S = 30.0
 CHANNEL_S = 12.0
 # How long a bastion that could not be reached is not tried again.
 REFUSAL_S = 5.0
+COMPARE = "compare it on the host (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,8 +273,8 @@ class _Policy(paramiko.MissingHostKeyPolicy):
         if target.told_by != "inventory":
             its = next(iter(map(str, target.known_hosts_files)), USER_KNOWN_HOSTS[0])
             write = f"add the line {target.host_key_name} {line} to {its}"
-        compare = "Compare it on the host (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub)"
-        raise HostKeyUnknown(target.name, what, f"{compare}, then {write}, or give --accept-new.")
+        fix = f"{COMPARE[0].upper()}{COMPARE[1:]}, then {write}, or give --accept-new."
+        raise HostKeyUnknown(target.name, what, fix)
 
 
 def _is_busy(error: Exception) -> bool:
@@ -293,6 +296,13 @@ def _silent(target: SshTarget) -> Unreachable:
     return Unreachable(target.name, what, "The host is frozen or overloaded: look at its console.")
 
 
+def _forgets(target: SshTarget) -> str:
+    """What has every file forget the host's key that knows it; ssh-keygen itself only looks into the user's own."""
+    name = target.host_key_name
+    files = [path for path in target.known_hosts_files if read_known_hosts(path).find(name)]
+    return " && ".join(f"ssh-keygen -R '{name}' -f {shlex.quote(str(path))}" for path in files)
+
+
 def _translated(target: SshTarget, error: Exception) -> Exception:
     """Our error for paramiko's."""
     place = f"{target.host} port {target.port}"
@@ -307,7 +317,7 @@ def _translated(target: SshTarget, error: Exception) -> Exception:
                 "If the host was installed anew, correct moe.host_key; else somebody is in between."
             )
         else:
-            fix = f"If the host was installed anew: ssh-keygen -R '{target.host_key_name}'."
+            fix = f"If the host was installed anew, {COMPARE}, then `{_forgets(target)}`."
         return HostKeyChanged(target.name, what, fix)
     if (
         isinstance(error, paramiko.AuthenticationException)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -85,7 +86,10 @@ def test_a_changed_key_names_the_way_out(sshd: Sshd, options: SshOptions, tmp_pa
     words = known_hosts(tmp_path, f"[127.0.0.1]:{sshd.port} {sshd.public('stranger_key')}")
     with in_time(), pytest.raises(HostKeyChanged) as caught:
         says_hello(sshd, options, host_key=None, ssh_arguments=words)
-    assert f"ssh-keygen -R '[127.0.0.1]:{sshd.port}'" in caught.value.fix
+    assert f"ssh-keygen -R '[127.0.0.1]:{sshd.port}' -f " in caught.value.fix
+    subprocess.run(["sh", "-c", caught.value.fix.split("`")[1]], check=True)
+    trusting = SshOptions(defaults=SshDefaults(accept_new=True))
+    assert says_hello(sshd, trusting, host_key=None, ssh_arguments=words)
 
 
 def test_a_revoked_key_is_refused_even_on_first_contact(sshd: Sshd, tmp_path: Path) -> None:
