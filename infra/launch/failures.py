@@ -59,12 +59,13 @@ def not_in_time(
     deployment: Deployment, awaited: Sequence[str], reasons: Mapping[str, str], limit_s: float
 ) -> NotReady:
     """Processes that were not ready within the limit."""
+    stack = deployment.plan.stack
     parts = [f"{p}: {reasons[p]}" if p in reasons else p for p in awaited]
     return NotReady(
         listed(awaited, MAX_NAMED),
         _sentence(f"not ready within {limit_s:g} s: {clauses(parts, MAX_NAMED)}"),
-        f"They go on starting: run `fab up` again to go on waiting, with --timeout for longer; "
-        f"`fab logs --stack {deployment.plan.stack}` shows what they say.",
+        f"They go on starting: run `fab up --stack {stack}` again to go on waiting, with --timeout for longer; "
+        f"`fab logs --stack {stack}` shows what they say.",
     )
 
 
@@ -106,7 +107,7 @@ def _anew(deployment: Deployment) -> str:
     stack = deployment.plan.stack
     return (
         f"It is left running: when that is mended, `fab down --stack {stack}`, then `fab up --stack {stack}` "
-        "(`fab up --replace` alone where the stack was changed)."
+        f"(`fab up --stack {stack} --replace` alone where the stack was changed)."
     )
 
 

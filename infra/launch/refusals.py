@@ -58,8 +58,8 @@ def find_other_release(
     stack = deployment.plan.stack
     what = f"Another release of it runs ({listed(names or unrecorded)}), and {len(replacement.reasons)} files differ."
     fix = (
-        f"`fab diff --stack {stack}` shows what differs; `fab up --replace` stops what changes and starts it anew, "
-        f"`fab down --stack {stack}` stops all of it."
+        f"`fab diff --stack {stack}` shows what differs; `fab up --stack {stack} --replace` stops what changes and "
+        f"starts it anew, `fab down --stack {stack}` stops all of it."
     )
     return [PrerequisiteError(f"stack {stack}", what, fix)]
 

@@ -160,7 +160,7 @@ def _not_one(stack: str, prefix: str, names: Sequence[str], *, several: bool) ->
     fix = (
         f"Newest first, there are {listed}."
         if names
-        else f"None is kept of {stack}: `fab down` removes them all, so `fab up` starts what its file says."
+        else f"None is kept of {stack}: `fab down` removes all; `fab up --stack {stack}` starts what its file says."
     )
     return StackError("--release", what, fix)
 

@@ -71,8 +71,8 @@ def take_down(fleet: Fleet, hosts: Sequence[str], stack: str, pace: Pace) -> Tak
     if forgotten:
         shown = ", ".join(name[:HASH_SHOWN] for name in forgotten)
         pace.say(
-            f"{stack}: the releases kept there went, too ({shown}): `fab up --release` finds none any more, "
-            "`fab up` starts what the stack's file says"
+            f"{stack}: the releases kept there went, too ({shown}): `fab up` finds none for --release any more, "
+            "and starts what the stack's file says"
         )
     return TakenDown(was_there=bool(releases or removed), away=fleet.failures)
 
@@ -99,7 +99,7 @@ def stop_role(fleet: Fleet, releases: Mapping[str, Release], role: str, pace: Pa
         for state in read_units(host, report, units[host]).values():
             if not state.has_ended:
                 words = f"{state.unit} does not stop: it is {state.active_state}; {report.get('message') or ''}"
-                fix = "Run `fab down` again: it goes on from what it finds."
+                fix = f"Run `fab down --stack {releases[host].stack}` again: it goes on from what it finds."
                 raise HostsFailed(f"{host} {state.process}", f"{words.rstrip('; ')}.", fix)
 
     read_each(fleet, reports, judge)

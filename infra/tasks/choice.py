@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 
 from infra.errors import StackError
@@ -39,6 +40,16 @@ def same_choice(options: Options) -> str:
     words += [word for value in options.words("set") for word in ("--set", value)]
     words += sudo_words(options)
     return shlex.join(words)
+
+
+def taken_choice(options: Options, taken: Collection[str]) -> str:
+    """The words of `same_choice` as far as a task takes them.
+
+    Args:
+        options: that chose.
+        taken: names of the options of the task that the words are for.
+    """
+    return same_choice(Options({k: v for k, v in options.given.items() if k in taken}))
 
 
 def chosen_inventory(options: Options, stack_name: str) -> Inventory | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
@@ -22,27 +22,30 @@ class Output:
     Args:
         wants_json: one document on standard output, and nothing else there.
         has_colour: whether a person reads it on a terminal that shows colour.
+        complete: makes the commands in a text such that they can be typed as they stand; every word goes through it.
     """
 
     wants_json: bool
     has_colour: bool
+    complete: Callable[[str], str]
     stdout: TextIO
     stderr: TextIO
 
     def data(self, text: str) -> None:
         """Lines for people who asked for data; with `--json` they are left out."""
         if not self.wants_json:
-            print(text, file=self.stdout, flush=True)
+            print(self.complete(text), file=self.stdout, flush=True)
 
     def document(self, document: Mapping[str, object]) -> None:
         """The task's one JSON document; printed only with `--json`."""
         if self.wants_json:
             plain = not (self.stdout.encoding or "utf-8").lower().startswith("utf")
-            print(json.dumps(document, ensure_ascii=plain), file=self.stdout, flush=True)
+            whole = _completed(document, self.complete)
+            print(json.dumps(whole, ensure_ascii=plain), file=self.stdout, flush=True)
 
     def message(self, text: str) -> None:
         """A line about the work: progress, a warning, a failure."""
-        print(text, file=self.stderr, flush=True)
+        print(self.complete(text), file=self.stderr, flush=True)
 
     def next_command(self, text: str) -> None:
         """The last line for a person: what to type next."""
@@ -94,6 +97,17 @@ def table(rows: Sequence[Sequence[str]]) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def _completed(value: object, complete: Callable[[str], str]) -> object:
+    """A value of a document with every text in it completed."""
+    if isinstance(value, str):
+        return complete(value)
+    if isinstance(value, Mapping):
+        return {key: _completed(each, complete) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_completed(each, complete) for each in value]
+    return value
 
 
 def _each(error: InfraError) -> Sequence[Problem | InfraError]:

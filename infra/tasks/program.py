@@ -12,6 +12,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 from invoke.collection import Collection
@@ -30,6 +31,7 @@ from infra.tasks.output import Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
 
+MARKS = ("--stack ", "ssh ")  # of commands about a stack, and on a host
 INTERRUPTED = 130
 BUG = 1
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -173,12 +175,13 @@ def task_collection() -> Collection:
     return collection
 
 
-def make_output(*, wants_json: bool) -> Output:
-    """The output of this process: colour only on a terminal, and never with NO_COLOR."""
+def make_output(options: Options) -> Output:
+    """The output of a task: colour only on a terminal, and never with NO_COLOR."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return Output(
-        wants_json=wants_json,
+        wants_json=options.is_on("json"),
         has_colour=sys.stderr.isatty() and sys.stdout.isatty() and not plain,
+        complete=partial(_completed, options),
         stdout=sys.stdout,
         stderr=sys.stderr,
     )
@@ -187,7 +190,7 @@ def make_output(*, wants_json: bool) -> Output:
 def _run(entry: Entry, given: dict[str, object]) -> None:
     """Run one task; every failure becomes one message and its exit code, never a traceback of ours."""
     options = Options(given)
-    output = make_output(wants_json=options.is_on("json"))
+    output = make_output(options)
     try:
         judge_options(entry, options)
         with _first_contact(entry, options) as known:
@@ -209,6 +212,15 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
         raise Exit(code=BUG) from None
     if code:
         raise Exit(code=code)
+
+
+def _completed(options: Options, text: str) -> str:
+    if not any(mark in text for mark in MARKS):
+        return text
+    # Most of what tasks say is no command, and what chooses a stack takes longer to load than many a task.
+    from infra.tasks.typable import completed  # noqa: PLC0415
+
+    return completed(options, text)
 
 
 def _first_contact(entry: Entry, options: Options) -> contextlib.AbstractContextManager[Options]:

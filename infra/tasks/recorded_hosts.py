@@ -42,6 +42,7 @@ def open_fleet(
     Raises:
         StackError: a host's ssh arguments are wrong, or the password for sudo is not to be had.
     """
+    options.reached.update(hosts)
     early = options.early if options.early is not None and options.early.are_waiting else None
     chosen = _ssh_options(options) if early is None else early.options
     fleet = SshFleet(hosts, chosen, asks_once=asks_once, early=early)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from infra.catalog.load import Catalog
@@ -26,9 +26,11 @@ from infra.rehearsal.report import (
 )
 from infra.rehearsal.simulated_hosts import Pace
 from infra.spec.nearest import nearest
+from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.stack_options import chosen_stack
+from infra.tasks.typable import completed
 
 # Five minutes of an engine are six seconds; a load of half an hour is a third of a second.
 PACE = Pace(time_scale=0.02, load_seconds=0.3)
@@ -68,6 +70,8 @@ def _wishes(options: Options) -> Wishes:
 def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
     name = wishes.stack.name if wishes.stack else wishes.plan.stack if wishes.plan else ""
     report = Report(stack=name)
+    # What is found wrong is found on the rehearsal's own hosts: never on those of the stack's own inventory.
+    output = replace(output, complete=lambda text: completed(_on_its_hosts(options, report), text))
     catalog = Catalog()
     is_real = are_processors(_accelerators(wishes), catalog)
     simulated = "hosts are" if is_real else "hosts, devices, engines and cloud are"
@@ -92,7 +96,7 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
         if options.is_on("keep") and lab.directory.is_dir():  # a lab that could not boot has gone
             keep_record(report, lab.directory)
             lab.keep()
-            _print_ways_in(lab, report, _named(options), output)
+            _print_ways_in(lab, report, options, output)
     output.document(report.document())
     return code
 
@@ -141,18 +145,12 @@ def _print_report(rehearsal: Rehearsal, output: Output) -> None:
         output.data(f"  - {line}")
 
 
-def _named(options: Options) -> str:
-    """The words that name the same stack to the tasks that reach hosts; empty for a plan, which none takes."""
-    name, file = options.text("stack"), options.text("file")
-    if name is None and file is None:
-        return ""
-    words = ["--stack", name or ""] if file is None else ["--file", file]
-    return shlex.join(
-        [*words, *(word for each in options.words("set") for word in ("--set", each))]
-    )
+def _on_its_hosts(options: Options, report: Report) -> Options:
+    """The options that choose the same stack, with the inventory of the rehearsal as soon as there is one."""
+    return Options({**options.given, "inventory": report.inventory or None})
 
 
-def _print_ways_in(lab: Lab, report: Report, named: str, output: Output) -> None:
+def _print_ways_in(lab: Lab, report: Report, options: Options, output: Output) -> None:
     output.message(f"\nKept as {lab.id}.")
     if report.ssh_config:
         output.message(f"Hosts: ssh -F {report.ssh_config} NAME")
@@ -166,8 +164,9 @@ def _print_ways_in(lab: Lab, report: Report, named: str, output: Output) -> None
             f"Cloud: pulumi -C {report.pulumi_dir}, with the variables of pulumi_env (--json prints them)"
         )
     ends = f"fab rehearse --stop {lab.id}"
-    if named and report.ssh_config and not kubeconfig:
-        ends = f"fab status {named} --inventory {report.inventory}   ({ends} ends it)"
+    # no task that reaches hosts takes a plan
+    if options.text("plan") is None and report.ssh_config and not kubeconfig:
+        ends = f"fab status {same_choice(_on_its_hosts(options, report))}   ({ends} ends it)"
     output.next_command(ends)
 
 

@@ -58,7 +58,7 @@ def run(options: Options, output: Output) -> int:
             output.message(
                 "What had begun to restart goes on: the hosts start such a group again by themselves. "
                 f"`fab status {same_choice(options)}` shows it, and what the router leaves out until "
-                "`fab restart` or `fab up` has it taken back."
+                f"`fab up {same_choice(options)}` or another restart has it taken back."
             )
             raise
         rows = observe(fleet, hosts, stack, timeout_s=limits.ask_s)
@@ -118,7 +118,7 @@ def _recorded_release(options: Options) -> tuple[str, tuple[HostFailure, ...]]:
             f"Its hosts hold more than one release ({'; '.join(names)}). Ranks of two engine releases do not serve "
             "together: the KV handshake and the group's own refuse it. Nothing was changed."
         )
-        fix = f"`fab diff {again}` shows what differs; `fab up --replace` brings all hosts to one release."
+        fix = f"`fab diff {again}` shows what differs; `fab up {again} --replace` brings all hosts to one release."
         raise PrerequisiteError(where, what, fix)
     return next(iter(held.values())), away
 

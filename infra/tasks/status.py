@@ -50,8 +50,8 @@ def run(options: Options, output: Output) -> int:
     output.document(with_failures(document, failures))
     for host, release in half.items():
         output.message(
-            f"{host}: release {release[:HASH_SHOWN]} was not installed to the end. `fab up` goes on, "
-            "`fab down` removes what is there."
+            f"{host}: release {release[:HASH_SHOWN]} was not installed to the end. "
+            f"`fab up --stack {reached.name}` goes on, `fab down --stack {reached.name}` removes what is there."
         )
     if not rows:
         nothing = f"Nothing of {reached.name} runs on these {len(reached.hosts)} hosts."

@@ -227,7 +227,7 @@ def test_a_router_that_dies_again_and_again_is_given_up_and_up_starts_it_anew(up
     assert given_up.stderr.splitlines()[-1].startswith(f"Next: fab up --stack {STACK}")
     assert refused.returncode == 5
     assert "router/0: It ended with exit code 3" in refused.stderr
-    assert f"`fab up --stack {STACK}` starts it anew" in refused.stderr
+    assert f"`fab up --stack {STACK} --inventory {up.inventory}` starts it anew" in refused.stderr
     mended = up.fab("up")
     assert mended.returncode == 0, mended.stderr
     assert "router/0:" not in up.fab("status").stderr

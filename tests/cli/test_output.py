@@ -16,7 +16,10 @@ def an_output(
     *, wants_json: bool = False, has_colour: bool = False
 ) -> tuple[Output, io.StringIO, io.StringIO]:
     out, err = io.StringIO(), io.StringIO()
-    return Output(wants_json=wants_json, has_colour=has_colour, stdout=out, stderr=err), out, err
+    output = Output(
+        wants_json=wants_json, has_colour=has_colour, complete=str, stdout=out, stderr=err
+    )
+    return output, out, err
 
 
 def test_data_and_messages_go_their_own_ways() -> None:

@@ -18,6 +18,7 @@ import yaml
 from infra.rehearsal.standins import LIBRARY
 from infra.render.host_paths import ENGINE_ENVIRONMENTS
 from infra.spec.load import PROJECT
+from tests.cli.commands import FAB, run
 from tests.cli.kept_hosts import FACTS, Kept, kept_rehearsal
 from tests.naming import in_time
 
@@ -152,8 +153,20 @@ def test_a_clock_that_is_thirty_seconds_off(ascend: Kept) -> None:
     # how much is certain follows from how long the look took
     assert re.search(r"unified-1: its clock is at least [123]\d\S* s away", said)
     assert "[clock-spread]" in said
-    assert "ssh unified-1 sudo timedatectl set-ntp true   # then: chronyc makestep" in said
+    assert " sudo timedatectl set-ntp true   # then: chronyc makestep" in said
     assert [(f["host"], f["check"]) for f in found] == [("unified-1", "clock-spread")]
+
+
+def test_the_command_that_a_finding_names_mends_it_as_it_is_printed(ascend: Kept) -> None:
+    forget = "sudo sysctl -qw net.ipv4.ip_local_reserved_ports="
+    with ascend.changed("unified-1", forget, "true"):
+        seen = json.loads(ascend.fab("preflight", "--json").stdout)["findings"]
+        fixes = [f["fix"] for f in seen if (f["host"], f["check"]) == ("unified-1", "hccl-ports")]
+        assert ascend.inventory in fixes[0]
+        # typed at a shell: neither the inventory nor anything else is added
+        mended = run("sh", "-c", f"PATH={Path(FAB).parent}:$PATH; {fixes[0]}")
+        assert mended.returncode == 0, f"{fixes[0]}: {mended.stderr}"
+        assert "hccl-ports" not in ascend.told("unified-1")
 
 
 def test_weights_missing_on_one_host(ascend: Kept) -> None:

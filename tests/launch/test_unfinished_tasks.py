@@ -40,7 +40,7 @@ def begun(catalog: Catalog) -> tuple[Deployment, ScriptedFleet, Begun]:
 
 def output() -> Output:
     return Output(
-        wants_json=True, has_colour=False, stdout=io.StringIO(), stderr=io.StringIO()
+        wants_json=True, has_colour=False, complete=str, stdout=io.StringIO(), stderr=io.StringIO()
     )  # fmt: skip
 
 
