@@ -56,7 +56,9 @@ def find_other_release(
     if not names and not (unrecorded and replacement.reasons):
         return []
     stack = deployment.plan.stack
-    what = f"Another release of it runs ({listed(names or unrecorded)}), and {len(replacement.reasons)} files differ."
+    num = len(replacement.reasons)
+    differ = "1 file differs" if num == 1 else f"{num} files differ"
+    what = f"Another release of it runs ({listed(names or unrecorded)}), and {differ}."
     fix = (
         f"`fab diff --stack {stack}` shows what differs; `fab up --stack {stack} --replace` stops what changes and "
         f"starts it anew, `fab down --stack {stack}` stops all of it."

@@ -167,7 +167,7 @@ def proxy_failure(target: SshTarget, wire: Wire) -> Unreachable | None:
     if words is None:
         return None
     what = f"its ProxyCommand failed: {words.rstrip('.')}."
-    return Unreachable(target.name, what, f"Try it by hand: {target.proxy_command}")
+    return Unreachable(target.name, what, f"Try it by hand: `{target.proxy_command}`.")
 
 
 def _not_started(target: SshTarget, error: Exception) -> Unreachable:
@@ -241,7 +241,7 @@ def _dial_passed(target: SshTarget, command: str) -> socket.socket:
         words = _end(program)
     if not descriptors:
         what = f"its ProxyCommand handed over no connection: {words or 'it said nothing'}."
-        raise Unreachable(target.name, what, f"Try it by hand: {command}")
+        raise Unreachable(target.name, what, f"Try it by hand: `{command}`.")
     return tuned(socket.socket(fileno=descriptors[0]), target.connect_timeout_s)
 
 
