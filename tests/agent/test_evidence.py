@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from infra.agent.processes import evidence
+from infra.agent.processes.card_counters import CardCounters
 from infra.agent.processes.evidence import stream
 from infra.agent.processes.masking import Mask
 from tests.agent.stubborn_host import StubbornHost
@@ -96,6 +97,38 @@ def test_a_rank_has_its_unit_journal_container_and_processes(
     assert {f"{place}/unit.txt", f"{place}/docker.json", "host/kernel.log"} <= set(archive)
     assert "host/files/engine-0/environment" in archive
     assert not any("credentials" in name for name in archive)
+    assert "host/rdma-counters.txt" not in archive  # no card, no file
+
+
+def test_what_rdma_cards_count_is_in_the_archive_twice_and_by_how_much_it_has_grown(
+    host: StubbornHost,
+) -> None:
+    folder = "/sys/class/infiniband/mlx5_0/ports/1"
+    host.put(f"{folder}/counters/port_rcv_data", "18446744073709551615\n")
+    host.put(f"{folder}/hw_counters/out_of_sequence", "12\n")
+    host.put(f"{folder}/hw_counters/lifespan", "10\n")
+    host.put(f"{folder}/hw_counters/np_cnp_sent", "Invalid argument\n")
+    cards = CardCounters(host, time.monotonic() + TOLD_S)
+    host.put(f"{folder}/hw_counters/out_of_sequence", "15\n")
+    head, *lines = cards.again().splitlines()
+    assert head.split()[0] == "counter"
+    assert lines == [
+        "mlx5_0/ports/1/counters/port_rcv_data 18446744073709551615 18446744073709551615 +0",
+        "mlx5_0/ports/1/hw_counters/out_of_sequence 12 15 +3",
+    ]
+
+
+def test_the_bundle_holds_the_counters_of_a_host_with_cards(host: StubbornHost) -> None:
+    host.put(f"{FOLDER}/release.json", json.dumps({"processes": []}))
+    host.put("/sys/class/infiniband/mlx5_0/ports/1/hw_counters/np_cnp_sent", "7\n")
+    chunks: list[bytes] = []
+    begun = time.monotonic()
+    stream({"record": f"{FOLDER}/release.json"}, host, chunks.append)
+    assert time.monotonic() - begun >= 1  # the looks are a second apart
+    with tarfile.open(fileobj=io.BytesIO(b"".join(chunks)), mode="r:gz") as packed:
+        content = packed.extractfile("host/rdma-counters.txt")
+        assert content is not None
+        assert b"mlx5_0/ports/1/hw_counters/np_cnp_sent 7 7 +0\n" in content.read()
 
 
 def test_no_planted_secret_leaves_the_host(archive: dict[str, bytes], engine: int) -> None:

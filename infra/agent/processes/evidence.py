@@ -1,6 +1,7 @@
 """The streamed operation `evidence`: what tells why ranks fail or hang, as a tar archive without secrets.
 
-host/…              units, kernel log, connections, memory, tools of the vendor, rendered files
+host/…              units, kernel log, connections, memory, tools of the vendor, rendered files, and what the RDMA
+                    cards count, twice
 ranks/<process>/…   unit, journal, container, and every process: status, limits, stack, wait channel,
                     environment, Python stacks where py-spy is installed
 """
@@ -18,6 +19,7 @@ from ..group.evidence import FOLDER as KEPT
 from ..host import Host, Refused
 from ..journal.lines import stamp
 from ..journal.reading import ALL, read_tails
+from .card_counters import CardCounters
 from .masking import Mask, known_secrets, secret_values
 from .record import Process, read_record, recorded_processes
 from .unit_processes import UnitProcesses, container_of, find_processes, read_variables
@@ -52,6 +54,7 @@ HOST_COMMANDS = (
     ("disks.txt", ["df", "-h"]),
     ("clock.txt", ["timedatectl", "show"]),
 )
+CARDS = "host/rdma-counters.txt"
 HOST_FILES = ("/proc/meminfo", "/proc/loadavg", "/proc/cmdline", "/proc/version")
 
 Write = Callable[[bytes], None]
@@ -67,6 +70,7 @@ def stream(request: Dict[str, object], host: Host, write: Write) -> Dict[str, ob
     folder = os.path.dirname(record)
     rows = recorded_processes(read_record(host, record))
     until = time.monotonic() + float(str(request.get("collect_s") or DEFAULT_S))
+    counters = CardCounters(host, until)
     mask = Mask(known_secrets(host, os.path.join(folder, "credentials")))
     sink = _Sink(write)
     with tarfile.open(mode="w|gz", fileobj=sink) as archive:
@@ -76,6 +80,7 @@ def stream(request: Dict[str, object], host: Host, write: Write) -> Dict[str, ob
         collection.files("host/files", folder)
         # what the watcher has kept of earlier runs
         collection.files("host/earlier", os.path.join(KEPT, os.path.basename(folder)))
+        collection.cards(counters)
         collection.host()
     return {
         "schema_version": 1,
@@ -140,6 +145,14 @@ class _Collection:
             return
         for path in paths:
             self._file("{}/{}".format(place, os.path.relpath(path, base)), path)
+
+    def cards(self, counters: CardCounters) -> None:
+        """What RDMA cards have counted, beside what they had when the collection began; nothing without a card."""
+        if self._is_over(CARDS):
+            return
+        text = counters.again()
+        if text:
+            self._add(CARDS, text.encode())
 
     def host(self) -> None:
         """The state of the host, and what its vendor's tools say."""
