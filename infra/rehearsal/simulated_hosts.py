@@ -40,6 +40,15 @@ _CLOCK = {
         content=b"#!/bin/sh\necho NTPSynchronized=yes\n", mode=0o755
     ),
 }
+# Simulated hosts have no kernel of their own, and so no log of it; all else is read from their journal.
+_KERNEL_LOG = {
+    "/usr/local/bin/journalctl": LabFile(
+        content=b'#!/bin/sh\nfor word; do\n  test "$word" = -k || continue\n'
+        b'  echo "$(date -u +%FT%T.%6N+00:00) $(uname -n) kernel: Linux version 6 (moe-infra rehearsal stand-in)"\n'
+        b'  exit\ndone\nexec /usr/bin/journalctl "$@"\n',
+        mode=0o755,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +102,7 @@ def _simulate(host: PlanHost, world: _World) -> LabHost:
         files[path] = LabFile(content=Path(source).read_bytes(), mode=mode)
     files.update(_router_programs(world.catalog))
     files.update(_CLOCK)
+    files.update(_KERNEL_LOG)
     if accelerator.vendor == "nvidia":
         version = f"{_NVIDIA_MODULE}  {facts['driver_version']}  Release Build\n"
         files["/proc/driver/nvidia/version"] = LabFile(content=version.encode())

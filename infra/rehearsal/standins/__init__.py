@@ -15,7 +15,8 @@ LENT_PACKAGES = LIBRARY + "/lent"
 PROGRAMS = ("docker", "podman")
 PROGRAMS_OF_VENDOR: dict[str, tuple[str, ...]] = {
     "nvidia": (
-        "nvidia-smi", "nvidia-imex-ctl", "nv-fabricmanager", "all_reduce_perf", "mlnx_qos", "mlxlink", "ethtool",
+        "nvidia-smi", "nvidia-imex-ctl", "nv-fabricmanager", "dcgmi", "all_reduce_perf", "mlnx_qos", "mlxlink",
+        "ethtool",
     ),
     "amd": ("amd-smi", "rocm-smi", "all_reduce_perf", "mlnx_qos", "mlxlink", "ethtool"),
     "ascend": ("npu-smi",),

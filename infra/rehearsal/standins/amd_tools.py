@@ -102,7 +102,7 @@ def _describe(host: dict[str, Any], command: str, choice: str) -> list[dict[str,
     return entries
 
 
-def _bus_id(index: int) -> str:
+def bus_id(index: int) -> str:
     """Return a device's address on the PCI bus."""
     return f"0000:{5 + 16 * index:02x}:00.0"
 
@@ -111,7 +111,7 @@ def _list_entry(host: dict[str, Any], index: int, _use: DeviceUse | None) -> dic
     """Return what `list` tells."""
     return {
         "gpu": index,
-        "bdf": _bus_id(index),
+        "bdf": bus_id(index),
         "uuid": device_identifier(host, index),
         "kfd_id": 40000 + index,
         "node_id": 2 + index,
@@ -132,7 +132,7 @@ def _static_entry(host: dict[str, Any], index: int, _use: DeviceUse | None) -> d
             "num_compute_units": 304,
             "target_graphics_version": GRAPHICS_VERSIONS[host["generation"]],
         },
-        "bus": {"bdf": _bus_id(index), "max_pcie_width": 16, "max_pcie_speed": "32 GT/s"},
+        "bus": {"bdf": bus_id(index), "max_pcie_width": 16, "max_pcie_speed": "32 GT/s"},
         "driver": {"name": "amdgpu", "version": host["driver_version"]},
         "vram": {
             "type": "HBM",

@@ -19,12 +19,6 @@ def main_of(program: str) -> Callable[[list[str]], int]:
     """
     if program in ("docker", "podman"):
         from .container_program import main
-    elif program == "nvidia-smi":
-        from .nvidia_smi import main
-    elif program == "nvidia-imex-ctl":
-        from .nvidia_imex import main
-    elif program == "nv-fabricmanager":
-        from .nv_fabricmanager import main
     elif program in ("amd-smi", "rocm-smi"):
         from .amd_tools import main
     elif program in ("mlnx_qos", "mlxlink", "ethtool"):
@@ -35,6 +29,25 @@ def main_of(program: str) -> Callable[[list[str]], int]:
         from .npu_smi import main
     elif program == "hccn_tool":
         from .hccn_tool import main
+    else:
+        return _main_of_nvidia(program)
+    return main
+
+
+def _main_of_nvidia(program: str) -> Callable[[list[str]], int]:
+    """Return the main function of one of NVIDIA's own programs.
+
+    Raises:
+        SystemExit: no such stand-in.
+    """
+    if program == "nvidia-smi":
+        from .nvidia_smi import main
+    elif program == "nvidia-imex-ctl":
+        from .nvidia_imex import main
+    elif program == "nv-fabricmanager":
+        from .nv_fabricmanager import main
+    elif program == "dcgmi":
+        from .dcgmi import main
     else:
         raise SystemExit(f"moe-infra rehearsal stand-in: nothing stands in for '{program}'")
     return main

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .amd_tools import bus_id
 from .ascend_network import device_address, network_mask
 from .container_devices import (
     AMD_CONTROL_NODE,
@@ -28,6 +29,8 @@ ASCEND_LIBRARIES = [
     "driver/libdcmi.so",
     "inner/libtdt.so",
 ]
+AMD_DEVICES = "/sys/module/amdgpu/drivers/pci:amdgpu"
+AMD_VBIOS = "113-M3550101-001\n"
 IMEX_NODE_LIST = "/etc/nvidia-imex/nodes_config.cfg"
 IMEX_NODE_LIST_HEAD = "# one address per line, the same on every node of the domain\n"
 
@@ -42,6 +45,10 @@ def vendor_files(host: dict[str, Any]) -> dict[str, str]:
         files.update(_nvidia_files(host))
     elif vendor == "amd":
         files[AMD_CONTROL_NODE] = ""
+        for index in present_devices(host):
+            device = f"{AMD_DEVICES}/{bus_id(index)}"
+            files[f"{device}/vbios_version"] = AMD_VBIOS
+            files[f"{device}/current_link_width"] = "16\n"
     else:
         files.update(_ascend_files(host))
     if host.get("has_rdma", vendor != "ascend"):

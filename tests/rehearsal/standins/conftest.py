@@ -110,8 +110,10 @@ cp "$4" "$1/root/var/lib/moe-rehearsal/host.json"
 cd "$1/root"
 mount -t proc proc proc
 mount --rbind /sys sys
-mkdir "$1/class" "$1/class-work"
-mount -t overlay class -o "lowerdir=/sys/class,upperdir=$1/class,workdir=$1/class-work" sys/class
+for folder in class module; do
+  mkdir "$1/$folder" "$1/$folder-work"
+  mount -t overlay "$folder" -o "lowerdir=/sys/$folder,upperdir=$1/$folder,workdir=$1/$folder-work" "sys/$folder"
+done
 mount -t tmpfs dev dev
 for node in null zero full random urandom tty; do touch "dev/$node"; mount --bind "/dev/$node" "dev/$node"; done
 mkdir dev/pts dev/shm

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from infra.launch.preflight.nvidia import parse_diagnosis
 from infra.rehearsal.standins import (
     amd_tools,
+    dcgmi,
     hccn_tool,
     npu_smi,
     nvidia_imex,
@@ -140,6 +142,19 @@ def _both(said: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Two documents, one behind the other."""
     first, end = json.JSONDecoder().raw_decode(said)
     return first, json.loads(said[end:])
+
+
+def test_dcgmi_tells_each_test_of_the_first_level_and_refuses_others(
+    host_tool: HostTool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host_tool("nvidia", faults={"diagnosis": {"Inforom": "Fail"}})
+    assert dcgmi.main(["dcgmi", "diag", "-r", "1", "-j"]) != 0
+    told = parse_diagnosis(capsys.readouterr().out)
+    assert told is not None
+    assert {test for test, status in told.items() if status != "Pass"} == {"Inforom"}
+    host_tool("nvidia")
+    assert dcgmi.main(["dcgmi", "diag", "-r", "1", "-j"]) == 0
+    assert dcgmi.main(["dcgmi", "diag", "-r", "3", "-j"]) != 0
 
 
 def test_amd_smi_prints_one_entry_per_device(
