@@ -90,7 +90,7 @@ def _keep(path: Path, measured: Sequence[RecordedCollective], output: Output) ->
 def _paragraph(group: Grouped) -> str:
     """A finding for people: severity, check and hosts; what was seen, what is wanted, what to type."""
     found = group.finding
-    head = f"{found.severity:<5} {found.check}  {host_names(group.hosts)}"
+    head = f"{found.severity:<5} {', '.join(group.checks)}  {host_names(group.hosts)}"
     lines = [head, f"      observed  {found.observed}", f"      wanted    {found.wanted}"]
     return "\n".join([*lines, f"      fix       {group.fix}"])
 

@@ -89,11 +89,32 @@ def test_healthy_hosts_pass_and_their_facts_are_recorded_and_go_stale(ascend: Ke
     done = ascend.fab("preflight", "--json")
     assert done.returncode == 0, done.stdout
     assert {f["severity"] for f in json.loads(done.stdout)["findings"]} == {"pass", "warn"}
+    assert "cannot be told" not in done.stdout
     facts.write_text(facts.read_text().replace("interface: eth0", "interface: ens5"))
     said = ascend.refused_up()
     assert "interface eth0 (recorded ens5)" in said
     assert "[facts-fresh]" in said
     facts.unlink()
+
+
+def test_everything_can_be_told_of_a_healthy_board_and_a_missing_tool_is_a_warning(
+    board: Kept,
+) -> None:
+    # what this machine lacks, and how its docker is set up
+    assert set(board.told("unified-0")) <= {"memory", "cgroup-driver"}
+    away, back = (
+        f"sudo mv /usr/local/bin/{old} /usr/local/bin/{new}"
+        for old, new in (("dcgmi", ".dcgmi"), (".dcgmi", "dcgmi"))
+    )
+    with board.changed("unified-0", away, back):
+        told = board.told("unified-0")
+        done = board.fab("preflight")
+    assert told["gpu-diagnosis"] == ("warn", "cannot be told: there is no dcgmi")
+    assert (done.returncode, "ssh unified-0 sudo dcgmi diag -r 1" in done.stdout) == (0, True)
+
+
+def test_everything_can_be_told_of_healthy_trays(rack: Kept) -> None:
+    assert set(rack.told("decode-0", "--timeout", "1")) <= {"memory", "cgroup-driver"}
 
 
 def test_a_port_taken_by_somebody_else(ascend: Kept) -> None:

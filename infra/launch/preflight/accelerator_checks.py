@@ -48,7 +48,7 @@ def find_other_types(scene: Scene) -> Iterator[Trouble]:
     """Hosts with other devices than the stack names, or than their peers."""
     for name, found in _accelerators(scene):
         wanted = scene.accelerator(name).product_name
-        others = [one for one in dict.fromkeys(found.names) if not _is_same(one, wanted)]
+        others = [one for one in dict.fromkeys(found.names) if one and not _is_same(one, wanted)]
         if others:
             is_ascend = scene.accelerator(name).vendor == "ascend"
             yield Trouble(
@@ -67,8 +67,8 @@ def find_little_device_memory(scene: Scene) -> Iterator[Trouble]:
     """Devices with less memory than the plan was computed for."""
     for name, found in _accelerators(scene):
         wanted = scene.accelerator(name).memory_mib
-        least = min(found.memory_mib, default=0)
-        if found.names and least < wanted * MEMORY_TOLERANCE:
+        least = min((size for size in found.memory_mib if size), default=None)
+        if least is not None and least < wanted * MEMORY_TOLERANCE:
             yield Trouble(
                 host=name,
                 severity="block",
@@ -101,7 +101,7 @@ def _accelerators(scene: Scene) -> Iterator[tuple[str, Accelerators]]:
 def _by_accelerator(scene: Scene) -> dict[str, dict[str, Accelerators]]:
     found: dict[str, dict[str, Accelerators]] = {}
     for name, one in _accelerators(scene):
-        if one.names:
+        if one.names and all(one.names):
             found.setdefault(scene.plan.host(name).accelerator, {})[name] = one
     return found
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from infra.launch.preflight import amd, ascend, nvidia
 from infra.launch.preflight.observed import ObservedHost, Told
 
+Found = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...]]
 # Command that lists the devices, by vendor, and the program that an operator would run by hand.
 LISTING = {"nvidia": "nvidia.gpus", "amd": "amd.static", "ascend": "ascend.info"}
 PROGRAMS = {"nvidia": "nvidia-smi", "amd": "amd-smi list", "ascend": "npu-smi info"}
@@ -35,13 +36,9 @@ def accelerators_of(host: ObservedHost, vendor: str) -> Accelerators | None:
     if told is None:
         return None
     problem = tool_problem(told, PROGRAMS[vendor])
-    if vendor == "nvidia":
-        found = _nvidia(told.stdout)
-    elif vendor == "amd":
-        found = _amd(told.stdout)
-    else:
-        found = _ascend(told.stdout, host.files.get(ascend.DRIVER_FILE, ""))
-    names, memory, drivers = found
+    names, memory, drivers = read_listing(
+        vendor, told.stdout, host.files.get(ascend.DRIVER_FILE, "")
+    )
     if problem is None and not names:
         problem = f"{PROGRAMS[vendor]} shows no device: {told.last_words}"
     return Accelerators(problem=problem, names=names, memory_mib=memory, drivers=drivers)
@@ -58,7 +55,11 @@ def tool_problem(told: Told, program: str) -> str | None:
     return None
 
 
-Found = tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...]]
+def read_listing(vendor: str, text: str, driver_file: str = "") -> Found:
+    """Names and memory (MiB) by device, and the drivers' versions; what is not told is empty or 0."""
+    if vendor == "nvidia":
+        return _nvidia(text)
+    return _amd(text) if vendor == "amd" else _ascend(text, driver_file)
 
 
 def _nvidia(text: str) -> Found:

@@ -48,12 +48,44 @@ def parse_static(text: str) -> tuple[AmdGpu, ...]:
 
 
 def parse_uncorrected(text: str) -> dict[int, int]:
-    """Uncorrectable memory errors by device, from `amd-smi metric --ecc --json`."""
+    """Uncorrectable memory errors by device, from `amd-smi metric --ecc --json`.
+
+    amd-smi writes `N/A` for what it could not read: such a device is left out.
+    """
     return {
-        gpu: _whole(_part(entry, "ecc", "total_uncorrectable_count")) or 0
+        gpu: count
         for entry in _entries(text)
         if (gpu := _whole(entry.get("gpu"))) is not None
+        and (count := _whole(_part(entry, "ecc", "total_uncorrectable_count"))) is not None
     }
+
+
+def shows_uncorrected(text: str) -> bool:
+    """Whether `amd-smi metric --ecc` tells a count of every device."""
+    entries = _entries(text)
+    return bool(entries) and len(parse_uncorrected(text)) == len(entries)
+
+
+def shows_partitions(text: str) -> bool:
+    """Whether `amd-smi static` tells of every device how it is split."""
+    gpus = parse_static(text)
+    return bool(gpus) and all(gpu.compute_partition and gpu.memory_partition for gpu in gpus)
+
+
+def parse_asked_devices(text: str) -> frozenset[int]:
+    """The devices of which `amd-smi process` tells who uses them, and be it nobody."""
+    found = set()
+    for entry in _entries(text):
+        gpu, processes = _whole(entry.get("gpu")), entry.get("process_list")
+        if gpu is not None and isinstance(processes, list) and all(map(_is_process, processes)):
+            found.add(gpu)
+    return frozenset(found)
+
+
+def shows_xgmi_errors(text: str) -> bool:
+    """Whether `rocm-smi --showxgmierr` tells a count of every card."""
+    cards = _cards(text)
+    return bool(cards) and all(_xgmi_count(card) is not None for card in cards.values())
 
 
 def parse_processes(text: str) -> tuple[tuple[int, int], ...]:
@@ -71,16 +103,29 @@ def parse_processes(text: str) -> tuple[tuple[int, int], ...]:
 
 def parse_xgmi_errors(text: str) -> dict[str, int]:
     """XGMI error counts above zero by card, from `rocm-smi --showxgmierr --json`."""
+    return {name: count for name, card in _cards(text).items() if (count := _xgmi_count(card))}
+
+
+def _cards(text: str) -> dict[str, object]:
+    """What rocm-smi says of each card; {} for anything else."""
     try:
-        cards = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return {}
-    found = {}
-    for name, card in cards.items() if isinstance(cards, Mapping) else ():
-        count = _whole(card.get("XGMI Error count")) if isinstance(card, Mapping) else None
-        if count:
-            found[str(name)] = count
-    return found
+    named = document.items() if isinstance(document, Mapping) else ()
+    return {str(name): card for name, card in named if str(name).startswith("card")}
+
+
+def _xgmi_count(card: object) -> int | None:
+    return _whole(card.get("XGMI Error count")) if isinstance(card, Mapping) else None
+
+
+def _is_process(entry: object) -> bool:
+    """A process, or the words that there is none."""
+    info = entry.get("process_info") if isinstance(entry, Mapping) else None
+    if isinstance(info, Mapping):
+        return _whole(info.get("pid")) is not None
+    return isinstance(info, str) and info.startswith("No running processes")
 
 
 def _entries(text: str) -> list[Mapping[str, object]]:
@@ -89,7 +134,8 @@ def _entries(text: str) -> list[Mapping[str, object]]:
     except ValueError:
         return []
     listed = document.get("gpu_data") if isinstance(document, Mapping) else document
-    return [entry for entry in listed or () if isinstance(entry, Mapping)]
+    rows = listed if isinstance(listed, list) else []
+    return [entry for entry in rows if isinstance(entry, Mapping)]
 
 
 def _part(entry: Mapping[str, object], section: str, key: str) -> object:

@@ -11,6 +11,9 @@ USAGE = re.compile(r"(\d+)\s*/\s*(\d+)")
 PACKET_LOSS = re.compile(r"(\d+(?:\.\d+)?)% packet loss")
 STATISTIC = re.compile(r"^\s*(\w+)\s*:\s*(\d+)\s*$", re.MULTILINE)
 LINK_DOWN = re.compile(r"\bLINK DOWN\s*$", re.MULTILINE)
+GATEWAY = r"default gateway:[ \t]*([^\s,]+)"
+NO_GATEWAY = "no gateway was preset"
+DETECTION = r"netdetect address:[ \t]*(\S+)"
 NOT_SET = "0.0.0.0"  # noqa: S104 - an address that is told, none that is bound
 
 
@@ -81,6 +84,17 @@ def parse_processes(text: str) -> tuple[NpuProcess, ...]:
     return tuple(found)
 
 
+def shows_processes(text: str) -> bool:
+    """Whether `npu-smi info` printed the table of processes: its head is there without a process, too."""
+    return any("Process id" in cells[1] for cells in _table(text))
+
+
+def parse_super_pod(text: str) -> int | None:
+    """The super-pod's number of `npu-smi info -t spod-info`; None for anything else."""
+    told = parse_pairs(text).get("Super Pod ID", "")
+    return int(told) if told.isdecimal() else None
+
+
 def parse_pairs(text: str) -> dict[str, str]:
     """The `key : value` lines of one topic of npu-smi; the first of a name counts."""
     found: dict[str, str] = {}
@@ -127,14 +141,24 @@ def parse_mask(text: str) -> str | None:
 
 def parse_gateway(text: str) -> str | None:
     """The gateway of `hccn_tool -gateway -g`: `default gateway:192.0.2.1, Iface:eth0`; None without one."""
-    found = _after(text, r"default gateway:[ \t]*([^\s,]+)")
+    found = _after(text, GATEWAY)
     return None if found == NOT_SET else found
+
+
+def shows_gateway(text: str) -> bool:
+    """Whether that was answered: with a gateway, or that there is none."""
+    return _after(text, GATEWAY) is not None or NO_GATEWAY in text
 
 
 def parse_detection(text: str) -> str | None:
     """The address that a device asks to see whether its network is healthy, of `-netdetect -g`; None without one."""
-    found = _after(text, r"netdetect address:[ \t]*(\S+)")
+    found = _after(text, DETECTION)
     return None if found == NOT_SET else found
+
+
+def shows_detection(text: str) -> bool:
+    """Whether that was answered: with an address, or that there is none."""
+    return _after(text, DETECTION) is not None
 
 
 def parse_statistics(text: str) -> dict[str, int]:

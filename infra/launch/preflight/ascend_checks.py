@@ -68,7 +68,8 @@ def find_tls_differences(scene: Scene) -> Iterator[Trouble]:
     for name in ascend_network_hosts(scene):
         for index in range(scene.plan.host(name).num_devices):
             value = ascend.parse_tls(scene.hosts[name].text(f"ascend.tls.{index}") or "")
-            switches.setdefault(name, {})[index] = value or "unknown"
+            if value is not None:
+                switches.setdefault(name, {})[index] = value
     values = {f"{n} {i}": v for n, devices in switches.items() for i, v in devices.items()}
     usual, _, _ = odd_ones(values)
     for name, devices in switches.items():
@@ -89,9 +90,9 @@ def find_other_super_pods(scene: Scene) -> Iterator[Trouble]:
     """Hosts of another super-pod: HCCS does not reach from one to the other."""
     pods = {}
     for name in super_pod_hosts(scene):
-        pairs = ascend.parse_pairs(scene.hosts[name].text("ascend.spod") or "")
-        if "Super Pod ID" in pairs:
-            pods[name] = f"super-pod {pairs['Super Pod ID']}"
+        pod = ascend.parse_super_pod(scene.hosts[name].text("ascend.spod") or "")
+        if pod is not None:
+            pods[name] = f"super-pod {pod}"
     yield from unequal(pods, "Use hosts of one super-pod.")
 
 
@@ -112,6 +113,23 @@ def find_lost_pings(scene: Scene) -> Iterator[Trouble]:
             observed=f"device {', '.join(map(str, numbers))}: no answer from the same device of {', '.join(peers)}",
             fix=f"See VLAN, address and gateway of both: ssh {name} cat /etc/hccn.conf",
         )
+    yield from _unpinged(scene)
+
+
+def _unpinged(scene: Scene) -> Iterator[Trouble]:
+    """Devices that pinged nobody: the address of their peer's was not told, or the hosts were not asked."""
+    pinged = {(name, device) for name, device, _ in scene.pings}
+    for name in ascend_network_hosts(scene):
+        silent = [i for i in range(scene.plan.host(name).num_devices) if (name, i) not in pinged]
+        if silent and name not in scene.away:
+            numbers = ", ".join(str(device) for device in silent)
+            address = "-vnic" if has_super_pod(scene, name) else "-ip"
+            yield Trouble(
+                host=name,
+                severity="warn",
+                observed=f"cannot be told of device {numbers}: the address of its peer's is not known",
+                fix=f"On every host: sudo {ascend.HCCN_TOOL} -i {silent[0]} {address} -g",
+            )
 
 
 def _device_network_fault(host: ObservedHost, index: int, accelerator: Accelerator) -> str | None:
@@ -121,13 +139,18 @@ def _device_network_fault(host: ObservedHost, index: int, accelerator: Accelerat
     if (problem := tool_problem(told, "hccn_tool")) is not None:
         return problem
     link = ascend.parse_link(told.stdout)
-    health = ascend.parse_health(host.text(f"ascend.net_health.{index}") or "")
     if link != "UP":
         return f"link {link or 'unknown'}"
-    # a die of a super-pod may have no port of its own on the RoCE network; without an address to ask, health is Init
-    detection = host.text(f"ascend.netdetect.{index}")
-    is_blind = detection is not None and ascend.parse_detection(detection) is None
-    if health != "Success" and not is_blind and accelerator.devices_per_card == 1:
-        return f"net health {health or 'unknown'}"
+    # a die of a super-pod may have no port of its own on the RoCE network
+    if accelerator.devices_per_card == 1:
+        health = ascend.parse_health(host.text(f"ascend.net_health.{index}") or "")
+        if health != "Success" and not _is_blind(host, index):
+            return f"net health {health or 'unknown'}"
     address = ascend.parse_address(host.text(f"ascend.address.{index}") or "")
     return None if address else "no address"
+
+
+def _is_blind(host: ObservedHost, index: int) -> bool:
+    """Whether a device has no address to ask: its health is Init then."""
+    detection = host.text(f"ascend.netdetect.{index}") or ""
+    return ascend.shows_detection(detection) and ascend.parse_detection(detection) is None

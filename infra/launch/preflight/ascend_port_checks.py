@@ -19,6 +19,7 @@ NO_FLOW_CONTROL = "no flow control"
 # Of packets of 4 KiB, what a bit error rate of 1e-12 spoils; a handful says nothing of a rate.
 MOST_SPOILT = 1e-7
 LEAST_SPOILT = 10
+COUNTED = ("mac_rx_fcs_err_pkt_num", "mac_rx_total_pkt_num")
 
 
 def routed_hosts(scene: Scene) -> tuple[str, ...]:
@@ -50,7 +51,7 @@ def find_undetected_networks(scene: Scene) -> Iterator[Trouble]:
         blind = [
             index
             for index in _devices(scene, name)
-            if (text := host.text(f"ascend.netdetect.{index}")) is not None
+            if ascend.shows_detection(text := host.text(f"ascend.netdetect.{index}") or "")
             and ascend.parse_detection(text) is None
         ]
         if blind:
@@ -176,7 +177,11 @@ def _gateway_fault(scene: Scene, name: str, index: int) -> str | None:
     own = _network(scene.hosts[name], index)
     if own is None:
         return None
-    gateway = ascend.parse_gateway(scene.hosts[name].text(f"ascend.gateway.{index}") or "")
+    told = scene.hosts[name].commands.get(f"ascend.gateway.{index}")
+    text = told.all_text if told is not None else ""
+    if not ascend.shows_gateway(text):
+        return None
+    gateway = ascend.parse_gateway(text)
     if gateway is not None and not _lies_in(gateway, own):
         return f"its gateway {gateway} lies outside of its network"
     peers = {
@@ -218,7 +223,7 @@ def _port_error(host: ObservedHost, index: int) -> str | None:
     if downs is not None and downs >= FLAPS:
         return f"its link went down {downs} times since the device started"
     counted = ascend.parse_statistics(host.text(f"ascend.stat.{index}") or "")
-    spoilt, total = counted.get("mac_rx_fcs_err_pkt_num", 0), counted.get("mac_rx_total_pkt_num", 0)
+    spoilt, total = (counted.get(name, 0) for name in COUNTED)
     if spoilt >= LEAST_SPOILT and spoilt > total * MOST_SPOILT:
         return f"{spoilt} of {total} packets arrived spoilt"
     return None

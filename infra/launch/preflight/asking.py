@@ -37,7 +37,11 @@ SMALL_S = 5.0
 # Three packets; the driver has just told the devices' addresses.
 PING_S = 10.0
 DIAGNOSIS_S = 120.0
-KERNEL_LINES = "grep -E 'NVRM: Xid|SXid|blocked for more than' | tail -n 500"
+# journalctl's own -g needs a build with PCRE; how many lines it had tells that it could be read at all.
+KERNEL_QUESTION = (
+    "journalctl -q -k -b -o short-iso --no-pager | "
+    'awk \'/NVRM: Xid|SXid|blocked for more than/ {print} END {if (NR) print "## " NR " lines"}\' | tail -n 501'
+)
 
 FILES = (
     "/etc/machine-id",
@@ -94,7 +98,7 @@ def facts_request(
         host: the plan's name.
         also: requests of other operations, answered in the same execution.
     """
-    commands = [*_system_commands(scene, host), *_accelerator_commands(scene, host)]
+    commands = asked_commands(scene, host).values()
     return {
         "operation": "facts",
         "commands": [command.as_document() for command in commands],
@@ -106,6 +110,12 @@ def facts_request(
         "devices": _device_files(scene, host),
         "also": [dict(one) for one in also],
     }
+
+
+def asked_commands(scene: Scene, host: str) -> dict[str, Command]:
+    """The programs that a host is asked to run, by id."""
+    commands = [*_system_commands(scene, host), *_accelerator_commands(scene, host)]
+    return {command.id: command for command in commands}
 
 
 def listening_request(scene: Scene, host: str) -> dict[str, object]:
@@ -176,10 +186,7 @@ def _system_commands(scene: Scene, host: str) -> list[Command]:
     if scene.depth == "light":
         return found
     found += [
-        # journalctl's own -g needs a build with PCRE
-        _tool(
-            "kernel-log", "sh", "-c", f"journalctl -k -b -o short-iso --no-pager | {KERNEL_LINES}"
-        ),
+        _tool("kernel-log", "sh", "-c", KERNEL_QUESTION),
         _small("page-size", "getconf", "PAGESIZE"),
         _small("timedatectl", "timedatectl", "show", "-p", "NTPSynchronized"),
         _small("chrony", "chronyc", "-c", "tracking"),

@@ -48,9 +48,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouped:
-    """The same finding on several hosts."""
+    """The same finding on several hosts, and of several checks where one cause keeps all of them from seeing."""
 
     hosts: tuple[str, ...]
+    checks: tuple[str, ...]
     finding: Finding
 
     @property
@@ -66,20 +67,17 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[Grouped, ...]:
-    """Equal findings of several hosts as one, in the order of the first."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
+    """Equal findings of several checks of a host as one, and those of several hosts, in the order of the first."""
+    of_host: dict[tuple[str, ...], list[Finding]] = {}
     for found in findings:
-        key = (
-            found.severity,
-            found.check,
-            found.observed,
-            found.wanted,
-            _for_any(found, found.fix),
-        )
-        groups.setdefault(key, []).append(found)
+        of_host.setdefault((found.host, *_words(found)), []).append(found)
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Finding]] = {}
+    for members in of_host.values():
+        checks = tuple(dict.fromkeys(one.check for one in members))
+        groups.setdefault((checks, _words(members[0])), []).append(members[0])
     return tuple(
-        Grouped(hosts=tuple(dict.fromkeys(one.host for one in members)), finding=members[0])
-        for members in groups.values()
+        Grouped(hosts=tuple(one.host for one in members), checks=checks, finding=members[0])
+        for (checks, _), members in groups.items()
     )
 
 
@@ -101,6 +99,11 @@ def preflight_document(stack: str, findings: Iterable[Finding]) -> dict[str, obj
         "ok": not blocking(ordered, ()),
         "findings": [finding.as_document() for finding in ordered],
     }
+
+
+def _words(found: Finding) -> tuple[str, ...]:
+    """What it says, whichever host it is about."""
+    return found.severity, found.observed, found.wanted, _for_any(found, found.fix)
 
 
 def _for_any(finding: Finding, text: str) -> str:

@@ -155,11 +155,10 @@ def _judged(scene: Scene, *, tunes: bool) -> list[Finding]:
 
 
 def finding_line(group: Grouped) -> str:
-    """Who, what, fix and check of a finding, in one line."""
+    """Who, what, fix and checks of a finding, in one line."""
     found = group.finding
-    return (
-        f"{host_names(group.hosts)}: {sentence(found.observed)} {advice(group.fix)} [{found.check}]"
-    )
+    checks = ", ".join(group.checks)
+    return f"{host_names(group.hosts)}: {sentence(found.observed)} {advice(group.fix)} [{checks}]"
 
 
 def sentence(text: str) -> str:

@@ -46,58 +46,73 @@ def switch_hosts(scene: Scene) -> tuple[str, ...]:
     )
 
 
+def manager_state(host: ObservedHost) -> dict[str, str]:
+    """What systemd says of the fabric manager; {} where it says nothing that can be read."""
+    units = linux.parse_unit_states(host.text("nvidia.services") or "")
+    state = units.get(FABRIC_MANAGER, {})
+    return state if state.get("LoadState") and state.get("ActiveState") else {}
+
+
 def find_fabric_manager_faults(scene: Scene) -> Iterator[Trouble]:
     """Fabric managers that do not run, or are of another version than the driver."""
     for name in nvidia_hosts(scene):
-        host = scene.hosts[name]
-        units = linux.parse_unit_states(host.text("nvidia.services") or "")
-        state = units.get(FABRIC_MANAGER, {})
-        version = nvidia.parse_program_version(host.text("nvidia.fabric-manager") or "")
-        drivers = {gpu.driver for gpu in nvidia.parse_gpus(host.text("nvidia.gpus") or "")}
-        install = f"Install nvidia-fabricmanager {min(drivers, default='of the driver')} on {name}."
-        sections = nvidia.parse_fabric(host.text("nvidia.query") or "")
-        if state.get("LoadState") in (None, "not-found"):
-            is_whole = bool(sections) and all(one.state == "Completed" for one in sections)
-            if (
-                name in switch_hosts(scene) and not is_whole
-            ):  # else somebody else manages the switches
+        state, own_switches = manager_state(scene.hosts[name]), name in switch_hosts(scene)
+        active = state.get("ActiveState")
+        if active == "active":
+            yield from _other_manager(name, scene.hosts[name])
+        elif state.get("LoadState") == "not-found":
+            # where it is complete, somebody else manages the switches
+            if own_switches and not _has_whole_fabric(scene.hosts[name]):
                 said = "nvidia-fabricmanager is not installed, and the GPUs' fabric is not complete"
-                yield Trouble(host=name, severity="block", observed=said, fix=install)
-            continue
-        if state.get("ActiveState") != "active":
-            if name not in switch_hosts(scene) and state.get("ActiveState") == "inactive":
-                continue  # a rack's switches have managers of their own
+                yield Trouble(
+                    host=name,
+                    severity="block",
+                    observed=said,
+                    fix=_install(name, _drivers(scene.hosts[name])),
+                )
+        elif state and (own_switches or active != "inactive"):  # a rack's switches have their own
             yield Trouble(
                 host=name,
                 severity="block",
-                observed=f"nvidia-fabricmanager is {state.get('ActiveState')}",
+                observed=f"nvidia-fabricmanager is {active}",
                 fix=f"ssh {name} sudo systemctl start nvidia-fabricmanager",
             )
-        elif version is not None and drivers and version not in drivers:
-            yield Trouble(
-                host=name,
-                severity="block",
-                observed=f"fabric manager {version} beside driver {', '.join(sorted(drivers))}",
-                wanted="the same full version",
-                fix=install,
-            )
-        elif version is None and name in switch_hosts(scene):
-            yield Trouble(
-                host=name,
-                severity="warn",
-                observed="nv-fabricmanager does not tell its version",
-                wanted="the driver's full version",
-                fix=f"ssh {name} nv-fabricmanager --version",
-            )
+
+
+def _other_manager(name: str, host: ObservedHost) -> Iterator[Trouble]:
+    """A manager that runs beside a driver of another version."""
+    version = nvidia.parse_program_version(host.text("nvidia.fabric-manager") or "")
+    drivers = _drivers(host)
+    if version is not None and drivers and version not in drivers:
+        yield Trouble(
+            host=name,
+            severity="block",
+            observed=f"fabric manager {version} beside driver {', '.join(sorted(drivers))}",
+            wanted="the same full version",
+            fix=_install(name, drivers),
+        )
+
+
+def _has_whole_fabric(host: ObservedHost) -> bool:
+    """Whether no GPU is known to wait for its fabric."""
+    sections = nvidia.parse_fabric(host.text("nvidia.query") or "")
+    return all(one.state == "Completed" for one in sections)
+
+
+def _drivers(host: ObservedHost) -> set[str]:
+    return {gpu.driver for gpu in nvidia.parse_gpus(host.text("nvidia.gpus") or "")}
+
+
+def _install(name: str, drivers: set[str]) -> str:
+    return f"Install nvidia-fabricmanager {min(drivers, default='of the driver')} on {name}."
 
 
 def find_inactive_links(scene: Scene) -> Iterator[Trouble]:
     """GPUs with an NVLink down."""
     for name in nvidia_hosts(scene):
         links = nvidia.parse_links(scene.hosts[name].text("nvidia.nvlink") or "")
-        if scene.accelerator(name).fabric.kind == "nvlink" and not any(
-            n for n, _ in links.values()
-        ):
+        has_links = any(count for count, _ in links.values())
+        if scene.accelerator(name).fabric.kind == "nvlink" and links and not has_links:
             yield Trouble(
                 host=name,
                 severity="block",
@@ -200,9 +215,6 @@ def find_xids(scene: Scene) -> Iterator[Trouble]:
     for name in nvidia_hosts(scene):
         told = scene.hosts[name].commands.get("kernel-log")
         if told is None or told.exit_code != 0:
-            said = f"the kernel's log cannot be read: {told.last_words if told else 'not asked'}"
-            fix = f"ssh {name} sudo journalctl -k -b"
-            yield Trouble(host=name, severity="warn", observed=said, fix=fix)
             continue
         switches = nvidia.parse_switch_errors(told.stdout)
         if switches:
@@ -245,19 +257,11 @@ def find_compute_processes(scene: Scene) -> Iterator[Trouble]:
 
 
 def find_failed_diagnosis(scene: Scene) -> Iterator[Trouble]:
-    """GPUs that DCGM's quick diagnosis fails; hosts without DCGM are not judged by it."""
+    """GPUs that DCGM's quick diagnosis fails."""
     for name in nvidia_hosts(scene):
         told = scene.hosts[name].commands.get("nvidia.dcgm")
-        if told is None or told.is_missing:
-            continue
-        results = nvidia.parse_diagnosis(told.stdout)
+        results = nvidia.parse_diagnosis(told.stdout) if told is not None else None
         if results is None:
-            yield Trouble(
-                host=name,
-                severity="warn",
-                observed=f"dcgmi diag -r 1 tells nothing: {told.last_words}",
-                fix=f"ssh {name} sudo systemctl start nvidia-dcgm",
-            )
             continue
         for status, severity in DIAGNOSIS.items():
             tests = [test for test, said in results.items() if said == status]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ def parse_interfaces(text: str) -> tuple[Interface, ...]:
     """The interfaces of `ip -j addr`, the loopback included; () for anything else."""
     found = []
     for entry in _json_list(text):
+        if "ifname" not in entry:
+            continue
         flags = entry.get("flags")
         listed = entry.get("addr_info")
         flags = flags if isinstance(flags, list) else []
@@ -86,7 +89,7 @@ def parse_limits(text: str) -> dict[str, str]:
 def parse_own_addresses(text: str) -> tuple[str, ...]:
     """The addresses of `getent ahosts NAME`, each once, in order."""
     rows = [line.split() for line in text.splitlines()]
-    return tuple(dict.fromkeys(row[0] for row in rows if row and re.search(r"[.:]", row[0])))
+    return tuple(dict.fromkeys(row[0] for row in rows if row and _is_address(row[0])))
 
 
 def parse_systemd_version(text: str) -> int | None:
@@ -133,6 +136,20 @@ def parse_hung_tasks(text: str) -> dict[int, int]:
     for match in HUNG_TASK.finditer(text):
         found[int(match[1])] = max(int(match[2]), found.get(int(match[1]), 0))
     return found
+
+
+def parse_kernel_lines(text: str) -> int:
+    """How many lines the kernel's log has: `## 1203 lines` at the end of what was picked out of it; 0 without."""
+    match = re.search(r"^## (\d+) lines\s*\Z", text, re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+def _is_address(word: str) -> bool:
+    try:
+        ipaddress.ip_address(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _json_list(text: str) -> list[Mapping[str, object]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from infra.launch.name_lists import listed
 from infra.launch.preflight import linux
+from infra.launch.preflight.evidence import why_unseen
 from infra.launch.preflight.linux import Interface
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.rdma import Port, read_ports
@@ -168,7 +169,13 @@ def find_mistaken_hosts(scene: Scene) -> Iterator[Trouble]:
 
 def find_clocks_apart(scene: Scene) -> Iterator[Trouble]:
     """Hosts whose clock is certainly away from the others': what the readings leave open is not held against them."""
-    for name, apart in _certainly_apart(scene).items():
+    certain = _certainly_apart(scene)
+    for name, host in scene.hosts.items():
+        if host.clock is None and name not in certain:
+            said = "cannot be told: it does not tell the time"
+            fix = f"ssh {name} date +%s.%N"
+            yield Trouble(host=name, severity="warn", observed=said, fix=fix)
+    for name, apart in certain.items():
         if apart >= WARN_APART_S:
             yield Trouble(
                 host=name,
@@ -191,6 +198,14 @@ def find_unsynchronised(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(host=name, severity="block" if severe else "warn", observed=said, fix=fix)
         elif offset is None and synchronised is False:
             said = "no time service has synchronised the clock"
+            yield Trouble(host=name, severity="warn", observed=said, fix=fix)
+        elif offset is None and synchronised is None:
+            why = " and ".join(
+                why_unseen(host.commands.get(name_of), program)
+                for name_of, program in (("timedatectl", "timedatectl"), ("chrony", "chronyc"))
+            )
+            said = f"cannot be told: {why}"
+            fix = f"ssh {name} timedatectl   # or what the host's own time service offers"
             yield Trouble(host=name, severity="warn", observed=said, fix=fix)
 
 
@@ -227,10 +242,11 @@ def find_stale_facts(scene: Scene) -> Iterator[Trouble]:
         pairs = {
             "machine": (recorded.machine_id, now.machine_id),
             "driver": (recorded.driver, now.driver),
-            "interface": (recorded.interface, now.interface),
             "HCAs": (" ".join(recorded.rdma_devices), " ".join(now.rdma_devices)),
             "GIDs": (_spelt(recorded.gids), _spelt(now.gids)),
         }
+        if linux.parse_interfaces(host.text("addresses") or ""):
+            pairs["interface"] = (recorded.interface, now.interface)
         if now.nvlink_domain and recorded.nvlink_domain:  # the light look asks no tool
             pairs["NVLink domain"] = (recorded.nvlink_domain, now.nvlink_domain)
         differing = [

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 GPU_QUERY = (
@@ -18,6 +18,9 @@ ROW_QUERY = "gpu_uuid,remapped_rows.pending,remapped_rows.failure,remapped_rows.
 NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 SXID = re.compile(r"SXid \(([^)]*)\): (\d+)")
 XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)")
+SLOWDOWN = re.compile(r"HW Slowdown\s*:\s*(Not )?Active$")
+NOT_THERE = ("[N/A]", "N/A")
+MIG_MODES = ("Enabled", "Disabled", *NOT_THERE)
 HEAD = re.compile(r"^GPU ([0-9A-Fa-f:.]+)$")
 VBIOS = "VBIOS Version"
 # Drivers before 535 call them throttle reasons.
@@ -119,6 +122,35 @@ def parse_remapped_rows(text: str) -> tuple[RemappedRows, ...]:
         for row in _rows(text, len(ROW_QUERY.split(",")))
         if row[0].startswith("GPU-")
     )
+
+
+def shows_processes(text: str) -> bool:
+    """Whether `--query-compute-apps` was answered: every line is a process, and none is nobody."""
+    return len(parse_compute_processes(text)) == _num_lines(text)
+
+
+def shows_rows(text: str) -> bool:
+    """Whether `--query-remapped-rows` was answered: every line is a device, every cell a number or `[N/A]`."""
+    cells = [cell for row in _rows(text, len(ROW_QUERY.split(","))) for cell in row[1:]]
+    is_known = all(cell.isdecimal() or cell in NOT_THERE for cell in cells)
+    return bool(cells) and is_known and len(parse_remapped_rows(text)) == _num_lines(text)
+
+
+def shows_modes(text: str) -> bool:
+    """Whether `--query-gpu` tells of each device if it is split (MIG)."""
+    return all_told(gpu.mig in MIG_MODES for gpu in parse_gpus(text))
+
+
+def shows_fabric(text: str) -> bool:
+    """Whether `-q` has a section of the fabric, with its state, for every device."""
+    sections = parse_fabric(text)
+    return len(sections) >= len(_heads(text)) and all_told(one.state for one in sections)
+
+
+def shows_clock_reasons(text: str) -> bool:
+    """Whether `-q` tells of every device if hardware holds its clocks down."""
+    told = {bus for bus, line in _lines_of_gpus(text) if SLOWDOWN.match(line.strip())}
+    return bool(told) and told == set(_heads(text))
 
 
 def parse_fabric(text: str) -> tuple[Fabric, ...]:
@@ -251,6 +283,20 @@ def _lines_of_gpus(text: str) -> Iterator[tuple[str, str]]:
             bus = head[1]
         elif bus is not None and line.strip():
             yield bus, line
+
+
+def all_told(values: Iterable[object]) -> bool:
+    """Whether there is something, and nothing of it is empty."""
+    told = list(values)
+    return bool(told) and all(told)
+
+
+def _heads(text: str) -> list[str]:
+    return [head[1] for line in text.splitlines() if (head := HEAD.match(line))]
+
+
+def _num_lines(text: str) -> int:
+    return sum(bool(line.strip()) for line in text.splitlines())
 
 
 def _statuses(test: Mapping[str, object]) -> list[str]:

@@ -25,10 +25,23 @@ def rack_hosts(scene: Scene) -> tuple[str, ...]:
 
 
 def domain_of(scene: Scene, host: str) -> str | None:
-    """The NVLink domain of a host: what its GPUs say, else what the inventory says; None where neither does."""
-    found = nvlink_domain(scene.hosts[host]) if host in scene.hosts else None
+    """The NVLink domain of a host: what its GPUs say, else what the inventory says; None where neither does.
+
+    Where the inventory alone tells it, GPUs of another host that it puts in the same one say what that is called.
+    """
+    found = _told_domain(scene, host)
     entry = scene.declared.get(host)
-    return found or (entry.nvlink_domain if entry is not None else None)
+    if found is not None or entry is None or entry.nvlink_domain is None:
+        return found
+    named = (
+        other for other, one in scene.declared.items() if one.nvlink_domain == entry.nvlink_domain
+    )
+    told = (_told_domain(scene, other) for other in named)
+    return next((domain for domain in told if domain is not None), entry.nvlink_domain)
+
+
+def _told_domain(scene: Scene, host: str) -> str | None:
+    return nvlink_domain(scene.hosts[host]) if host in scene.hosts else None
 
 
 def domain_hosts(scene: Scene) -> dict[str, tuple[str, ...]]:
@@ -94,7 +107,8 @@ def find_mistaken_domains(scene: Scene) -> Iterator[Trouble]:
     """Hosts whose GPUs are not in the domain that the inventory declares of them."""
     declared: dict[str, dict[str, str]] = {}
     for host in rack_hosts(scene):
-        name, found = _declared(scene, host), nvlink_domain(scene.hosts[host])
+        name = declared_domain(scene, host)
+        found = nvlink_domain(scene.hosts[host]) if name is not None else None
         if name is not None and found is not None:
             declared.setdefault(name, {})[host] = found
     for name, hosts in declared.items():
@@ -185,7 +199,8 @@ def _imex_list(host: ObservedHost) -> tuple[str, ...]:
     return tuple(sorted(line for line in lines if line and not line.startswith("#")))
 
 
-def _declared(scene: Scene, host: str) -> str | None:
+def declared_domain(scene: Scene, host: str) -> str | None:
+    """The NVLink domain that the inventory itself names of a host; None without, or where it was found."""
     entry = scene.declared.get(host)
     is_written = entry is not None and entry.domain_origin == "inventory"
     return entry.nvlink_domain if is_written and entry is not None else None
@@ -193,5 +208,5 @@ def _declared(scene: Scene, host: str) -> str | None:
 
 def _shown(scene: Scene, host: str, domain: str) -> str:
     """A domain by the name that people gave it, with what its GPUs call it."""
-    name = _declared(scene, host)
+    name = declared_domain(scene, host)
     return domain if name in (None, domain) else f"{name} = {domain}"

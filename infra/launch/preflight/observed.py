@@ -28,6 +28,11 @@ class Told:
         return self.exit_code is None and "did not answer" in self.stderr
 
     @property
+    def all_text(self) -> str:
+        """What it wrote, however it ended."""
+        return self.stdout + self.stderr
+
+    @property
     def last_words(self) -> str:
         """The last line that it wrote, errors first."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from infra.engines.network_names import traffic_classes_named
 from infra.launch.name_lists import listed
@@ -19,13 +19,37 @@ LEAST_EXPONENT = 9
 MOST_ERROR_RATE = 1e-12
 LEAST_ERRORS = 10
 BITS_PER_WORD = 32
+NVIDIA_VENDOR = "0x15b3"  # Mellanox's PCI vendor id
+SYMBOL_ERRORS = "/counters/symbol_error"
 # A traffic class holds the DSCP in its six upper bits.
 DSCP_SHIFT = 2
 
 
 def qos_hosts(scene: Scene) -> tuple[str, ...]:
-    """Engine hosts with RoCE rails whose priorities can be read."""
-    return tuple(h for h in card_hosts(scene) if _priorities(scene.hosts[h]))
+    """Engine hosts with RoCE rails."""
+    return tuple(h for h in card_hosts(scene) if qos_interfaces(scene.hosts[h]))
+
+
+def error_hosts(scene: Scene) -> tuple[str, ...]:
+    """Engine hosts with cards that count errors in a way that is known: NVIDIA's, and InfiniBand's own counters."""
+    return tuple(
+        name
+        for name in card_hosts(scene)
+        if counted_cards(scene.hosts[name])[0]
+        or any(path.endswith(SYMBOL_ERRORS) for path in scene.hosts[name].files)
+    )
+
+
+def qos_interfaces(host: ObservedHost) -> tuple[str, ...]:
+    """The interfaces of a host's active RoCE rails."""
+    return _interfaces(host, _active_cards(host, "Ethernet"))
+
+
+def counted_cards(host: ObservedHost) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The active NVIDIA cards of a host that mlxlink can be asked of, and the interfaces of those with RoCE."""
+    nvidia = tuple(card for card in _active_cards(host) if _is_nvidia(host, card))
+    ethernet = [card for card in _active_cards(host, "Ethernet") if card in nvidia]
+    return nvidia, _interfaces(host, ethernet)
 
 
 def find_narrow_cards(scene: Scene) -> Iterator[Trouble]:
@@ -69,7 +93,7 @@ def find_wrong_priorities(scene: Scene) -> Iterator[Trouble]:
                 fix=f"ssh {name} sudo mlnx_qos -i {wrong[0].split()[0]} --trust dscp --pfc 0,0,0,1,0,0,0,0   "
                 "# as the switch has it",
             )
-        else:
+        elif found:
             words = {f"flow control on priority {_numbers(one.lossless)}" for one in found.values()}
             shown[name] = " and ".join(sorted(words))
     yield from unequal(
@@ -79,7 +103,7 @@ def find_wrong_priorities(scene: Scene) -> Iterator[Trouble]:
 
 def find_link_errors(scene: Scene) -> Iterator[Trouble]:
     """Cards whose links lose bits that error correction does not bring back, or drop what must not be dropped."""
-    for name in card_hosts(scene):
+    for name in error_hosts(scene):
         host = scene.hosts[name]
         wrong = [*_bit_errors(host), *_counted_errors(host), *_port_errors(host.files)]
         if wrong:
@@ -94,12 +118,7 @@ def find_link_errors(scene: Scene) -> Iterator[Trouble]:
 
 def _priorities(host: ObservedHost) -> dict[str, Priorities]:
     """Of the interfaces of a host's active RoCE rails."""
-    cards = {
-        port.name.partition(":")[0]
-        for port in rails(read_ports(host.files))
-        if _is_roce(port.link_layer)
-    }
-    meant = {interface for card in cards for interface in interfaces_of(host, card)}
+    meant = qos_interfaces(host)
     told = roce.parse_sections(host.text("roce.qos") or "")
     return {
         interface: found
@@ -108,8 +127,19 @@ def _priorities(host: ObservedHost) -> dict[str, Priorities]:
     }
 
 
-def _is_roce(link_layer: str) -> bool:
-    return link_layer == "Ethernet"
+def _active_cards(host: ObservedHost, link_layer: str = "") -> tuple[str, ...]:
+    """The cards of the rails, of one link layer or of all."""
+    ports = rails(read_ports(host.files))
+    meant = (one for one in ports if link_layer in ("", one.link_layer))
+    return tuple(dict.fromkeys(port.name.partition(":")[0] for port in meant))
+
+
+def _interfaces(host: ObservedHost, cards: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({name for card in cards for name in interfaces_of(host, card)}))
+
+
+def _is_nvidia(host: ObservedHost, card: str) -> bool:
+    return host.word(f"{FOLDER}/{card}/device/vendor") == NVIDIA_VENDOR
 
 
 def _traffic_classes(scene: Scene, host: str) -> dict[str, int]:
@@ -161,7 +191,7 @@ def _counted_errors(host: ObservedHost) -> Iterator[str]:
 def _port_errors(files: Mapping[str, str]) -> Iterator[str]:
     """What the port counters of InfiniBand tell (linux: Documentation/ABI/stable/sysfs-class-infiniband)."""
     for path, text in files.items():
-        if not path.startswith(FOLDER) or not path.endswith("/counters/symbol_error"):
+        if not path.startswith(FOLDER) or not path.endswith(SYMBOL_ERRORS):
             continue
         folder = path.rpartition("/")[0]
         words = files.get(f"{folder}/port_rcv_data", "").strip()

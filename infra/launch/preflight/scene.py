@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,6 +13,7 @@ from infra.errors import InfraError
 from infra.inventory.collective_baseline import RecordedCollective
 from infra.inventory.facts_file import RecordedHost
 from infra.inventory.hosts import InventoryHost
+from infra.launch.preflight.evidence import Answer, FileText
 from infra.launch.preflight.finding import Severity
 from infra.launch.preflight.observed import ObservedHost, Told
 from infra.launch.preflight.reach_report import Reached
@@ -142,6 +143,11 @@ class Trouble:
     wanted: str | None = None
 
 
+def nothing(_scene: Scene, _host: str) -> tuple[Answer, ...]:
+    """The evidence of a check that asks for none, or says itself what it could not read."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One check.
@@ -150,12 +156,14 @@ class Check:
         wanted: what it wants, for findings that do not say it themselves.
         find: what it has against hosts.
         applies: the hosts that it judges; those without a trouble pass.
+        needs: the answers and files of a host that it rests on; one that cannot be read is a warning, never a pass.
         depth: `light` runs always, `full` only in `fab preflight`.
     """
 
     wanted: str
     find: Callable[[Scene], Iterator[Trouble]]
     applies: Callable[[Scene], tuple[str, ...]]
+    needs: Callable[[Scene, str], Iterable[Answer | FileText]] = nothing
     depth: Depth = "light"
 
 

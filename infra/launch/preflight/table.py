@@ -9,7 +9,9 @@ from infra.launch.preflight import (
     device_checks,
     docker_limits,
     gpu_checks,
+    gpu_needs,
     host_checks,
+    host_needs,
     network_checks,
     place_checks,
     port_checks,
@@ -19,6 +21,7 @@ from infra.launch.preflight import (
 from infra.launch.preflight.accelerator_table import ACCELERATOR_CHECKS
 from infra.launch.preflight.finding import Finding, worst_first
 from infra.launch.preflight.scene import Check, Scene, everywhere, in_plan, on_engines, on_peers
+from infra.launch.preflight.unseen import find_unseen
 
 AS_WANTED = "as wanted"  # what is observed of a host that passes without a word
 
@@ -116,6 +119,7 @@ CHECKS: Mapping[str, Check] = {
         wanted="one driver version",
         find=accelerators.find_other_drivers,
         applies=accelerators.with_accelerators,
+        needs=gpu_needs.driver,
     ),
     "own-name": Check(
         wanted="an address that peers can reach",
@@ -136,6 +140,7 @@ CHECKS: Mapping[str, Check] = {
         wanted="the MTU that the inventory declares",
         find=rail_checks.find_small_mtu,
         applies=rail_checks.mtu_hosts,
+        needs=host_needs.interfaces,
     ),
     "rdma-rails": Check(
         wanted="the same rails on all hosts of a group",
@@ -163,23 +168,27 @@ CHECKS: Mapping[str, Check] = {
         wanted="one lossless priority, the engines'",
         find=roce_checks.find_wrong_priorities,
         applies=roce_checks.qos_hosts,
+        needs=host_needs.priorities,
         depth="full",
     ),
     "link-errors": Check(
         wanted="no bit errors behind correction, nothing dropped",
         find=roce_checks.find_link_errors,
-        applies=rail_checks.card_hosts,
+        applies=roce_checks.error_hosts,
+        needs=host_needs.wire_errors,
         depth="full",
     ),
     "facts-fresh": Check(
         wanted="as `fab facts` recorded it",
         find=network_checks.find_stale_facts,
         applies=_recorded,
+        needs=host_needs.recorded,
     ),
     "systemd-credentials": Check(
         wanted="systemd 247 or newer",
         find=host_checks.find_old_systemd,
         applies=_with_secrets,
+        needs=host_needs.systemd,
     ),
     "other-stacks": Check(
         wanted="no other stack here",
@@ -191,6 +200,7 @@ CHECKS: Mapping[str, Check] = {
         wanted="room for the weights in the page cache",
         find=host_checks.find_little_memory,
         applies=on_engines,
+        needs=host_needs.memory,
         depth="full",
     ),
     "swap": Check(wanted="no swap", find=host_checks.find_swap, applies=on_engines, depth="full"),
@@ -222,6 +232,7 @@ CHECKS: Mapping[str, Check] = {
         wanted="a fast one: tsc, kvm-clock, arch_sys_counter",
         find=host_checks.find_slow_clocks,
         applies=on_engines,
+        needs=host_needs.clock_source,
         depth="full",
     ),
     # wave 2: host to host
@@ -234,12 +245,14 @@ CHECKS: Mapping[str, Check] = {
         wanted="peers are reached by the declared interface",
         find=network_checks.find_wrong_route,
         applies=_with_interfaces,
+        needs=host_needs.routes,
         depth="full",
     ),
     "mtu": Check(
         wanted="one MTU on all hosts",
         find=network_checks.find_unequal_mtu,
         applies=on_peers,
+        needs=host_needs.interfaces,
         depth="full",
     ),
     "peer-ports": Check(
@@ -266,6 +279,7 @@ CHECKS: Mapping[str, Check] = {
         wanted="a peer's name, where it is known, means the peer",
         find=host_checks.find_mistaken_names,
         applies=on_peers,
+        needs=host_needs.peer_names,
         depth="full",
     ),
     "peer-identity": Check(
@@ -280,7 +294,7 @@ CHECKS: Mapping[str, Check] = {
 
 
 def judge(scene: Scene) -> tuple[Finding, ...]:
-    """Every finding, worst first; a host that a check has nothing against passes it."""
+    """Every finding, worst first; a host that a check has nothing against, and could look at, passes it."""
     found: list[Finding] = []
     for name, check in CHECKS.items():
         if check.depth == "light" or scene.depth == "full":
@@ -299,7 +313,7 @@ def _findings(name: str, check: Check, scene: Scene) -> list[Finding]:
             wanted=trouble.wanted or check.wanted,
             fix=trouble.fix,
         )
-        for trouble in check.find(scene)
+        for trouble in (*check.find(scene), *find_unseen(scene, check))
         if trouble.host in hosts
     ]
     troubled = {finding.host for finding in found}

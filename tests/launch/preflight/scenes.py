@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -40,12 +41,13 @@ def _healthy(stack: str, catalog: Catalog, sets: tuple[str, ...]) -> Scene:
         report["clock"] = {"now_s": 1000.0, "error_s": 0.001}
         commands = {**_dict(report["commands"]), **_accelerators(plan, host.name, catalog)}
         report["commands"] = commands
+        report["files"] = {**_dict(report["files"]), **_files(plan, host.name, catalog)}
         report["paths"] = [*_list(report["paths"]), "/dev/nvidia-caps-imex-channels/channel0"]
         state = {"items": _items(plan)}
         hosts[host.name] = read_observed(
             host.name, report, sent_s=999.9, received_s=1000.1, also={"state": state}
         )
-    return replace(scene, hosts=hosts)
+    return replace(scene, hosts=hosts, pings=_pings(plan, hosts))
 
 
 def tell(scene: Scene, host: str, command: str, stdout: str, exit_code: int | None = 0) -> Scene:
@@ -93,7 +95,9 @@ def gpus(
 def fabric(num: int, *, state: str = "Completed", clique: int = 1, cluster: str = "c0ffee") -> str:
     """The fabric sections of `nvidia-smi -q`."""
     return "".join(
-        f"GPU {i}\n    Fabric\n        State : {state}\n        Status : Success\n"
+        f"GPU 0000000{i}:01:00.0\n    VBIOS Version : 97.00\n    Clocks Event Reasons\n"
+        f"        Idle : Active\n        HW Slowdown : Not Active\n    Fabric\n        State : {state}\n"
+        "        Status : Success\n"
         f"        CliqueId : {clique}\n        ClusterUUID : {cluster}\n"
         for i in range(num)
     )
@@ -108,12 +112,41 @@ def imex(nodes: Mapping[str, str]) -> str:
     return f'{{"nodes": {{{described}}}, "status": "UP"}}'
 
 
+def missing(program: str = "") -> Told:
+    """How a command ends on a host that has no such program."""
+    return Told(exit_code=None, stdout="", stderr=f"{program}: No such file", seconds=0.0)
+
+
 def npus(num: int, *, health: str = "OK", dies: int = 1, name: str = "Ascend910B") -> str:
     """`npu-smi info` of equal devices."""
-    return "".join(
-        f"| {i // dies}  {name} | {health} | 93.6 36 0 / 0 |\n| {i % dies} | 0000:0{i}:00.0 | 0 0 / 0 3119 / 65536 |\n"
-        for i in range(num)
+    return (
+        "".join(
+            f"| {i // dies}  {name} | {health} | 93.6 36 0 / 0 |\n"
+            f"| {i % dies} | 0000:0{i}:00.0 | 0 0 / 0 3119 / 65536 |\n"
+            for i in range(num)
+        )
+        + "| NPU     Chip | Process id | Process name | Process memory(MB) |\n"
     )
+
+
+def _files(plan: Plan, host: str, catalog: Catalog) -> dict[str, object]:
+    """What the kernel and drivers say of themselves."""
+    texts: dict[str, object] = {
+        "/proc/meminfo": f"MemAvailable: {2 << 30} kB\n",
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
+    }
+    vendor, num = (
+        catalog.accelerator(plan.host(host).accelerator).vendor,
+        plan.host(host).num_devices,
+    )
+    if vendor == "ascend":
+        texts["/usr/local/Ascend/driver/version.info"] = "Version=25.2.0\n"
+        texts["/usr/local/Ascend/firmware/version.info"] = "Version=7.7.0\n"
+    elif vendor == "amd":
+        for i in range(num):
+            device = f"/sys/module/amdgpu/drivers/pci:amdgpu/0000:0{i}:00.0"
+            texts |= {f"{device}/vbios_version": "113-A\n", f"{device}/current_link_width": "16\n"}
+    return texts
 
 
 def _accelerators(plan: Plan, host: str, catalog: Catalog) -> dict[str, object]:
@@ -126,6 +159,11 @@ def _accelerators(plan: Plan, host: str, catalog: Catalog) -> dict[str, object]:
             "nvidia.gpus": gpus(num, name=accelerator.product_name),
             "nvidia.query": fabric(num),
             "nvidia.nvlink": links,
+            "nvidia.rows": "".join(f"GPU-{i}, 0, 0, 0\n" for i in range(num)),
+            "nvidia.services": _fabric_manager(is_there=not accelerator.fabric_spans_hosts),
+            "nvidia.fabric-manager": "Fabric Manager version is : 580.95.05\n",
+            "nvidia.dcgm": '{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "CUDA Toolkit Libraries", '
+            '"results": [{"status": "Pass"}]}]}]}}',
             "nvidia.imex": imex({h.address: "READY" for h in plan.hosts}),
         }
     elif accelerator.vendor == "ascend":
@@ -141,6 +179,8 @@ def _accelerators(plan: Plan, host: str, catalog: Catalog) -> dict[str, object]:
             texts[f"ascend.address.{i}"] = f"ipaddr:29.0.0.{i}\nnetmask:255.255.255.0\n"
             texts[f"ascend.gateway.{i}"] = f"default gateway:29.0.0.254, Iface:eth{i}\n"
             texts[f"ascend.netdetect.{i}"] = "netdetect address: 29.0.0.254\n"
+            texts[f"ascend.stat.{i}"] = "mac_rx_total_pkt_num:90000\nmac_rx_fcs_err_pkt_num:0\n"
+            texts[f"ascend.link_stat.{i}"] = "link up count : 1\nlink down count : 0\n"
             texts[f"ascend.pfc.{i}"] = "PFC configuration:\nenabled    0 0 0 0 1 0 0 0\n"
     elif accelerator.vendor == "amd":
         entries = ", ".join(
@@ -151,13 +191,39 @@ def _accelerators(plan: Plan, host: str, catalog: Catalog) -> dict[str, object]:
         )
         texts = {
             "amd.static": f"[{entries}]",
-            "amd.ecc": "[]",
-            "amd.processes": "[]",
-            "amd.xgmi": "{}",
+            "amd.ecc": json.dumps(
+                [{"gpu": i, "ecc": {"total_uncorrectable_count": 0}} for i in range(num)]
+            ),
+            "amd.processes": amd_processes(num),
+            "amd.xgmi": json.dumps({f"card{i}": {"XGMI Error count": "0"} for i in range(num)}),
         }
     return {
         name: {"exit_code": 0, "stdout": text, "stderr": "", "seconds": 0.1}
         for name, text in texts.items()
+    }
+
+
+def amd_processes(num: int, **pids: int) -> str:
+    """`amd-smi process` of so many devices, on which nobody computes but a process on `gpuN`."""
+    entries: list[object] = []
+    for i in range(num):
+        pid = pids.get(f"gpu{i}")
+        info: object = "No running processes detected" if pid is None else {"pid": pid}
+        entries.append({"gpu": i, "process_list": [{"process_info": info}]})
+    return json.dumps(entries)
+
+
+def _fabric_manager(*, is_there: bool) -> str:
+    states = ("loaded", "active") if is_there else ("not-found", "inactive")
+    return "Id=nvidia-fabricmanager.service\nLoadState={}\nActiveState={}\n".format(*states)
+
+
+def _pings(plan: Plan, hosts: Mapping[str, object]) -> dict[tuple[str, int, str], float | None]:
+    """Every device pings its peer's without a loss."""
+    return {
+        (name, device, f"{name} 29.0.0.{device}"): 0.0
+        for name in hosts
+        for device in range(plan.host(name).num_devices)
     }
 
 

@@ -86,7 +86,10 @@ def test_every_declared_rail_is_looked_at_although_no_process_names_it(catalog: 
     for host in scene.hosts:
         scene = change(scene, host, files={**scene.hosts[host].files, **files})
     assert troubles(scene) == []
-    bad = {**files, **port("mlx5_1", **{"gids/3": "fe80:0000:0000:0000:0000:0000:0000:0001"})}
+    bad = {
+        **scene.hosts["unified-1"].files,
+        **port("mlx5_1", **{"gids/3": "fe80:0000:0000:0000:0000:0000:0000:0001"}),
+    }
     assert troubles(change(scene, "unified-1", files=bad)) == [
         ("block", "unified-1", "rdma-devices")
     ]
@@ -140,8 +143,10 @@ def test_links_that_flap_and_slow_clocks_are_warned_of(catalog: Catalog) -> None
     downed = {
         f"{CARDS}/mlx5_{i}/ports/1/counters/link_downed": f"{n}\n" for i, n in enumerate((9, 4))
     }
+    scene = healthy("h200-tp8", catalog)
     files = {**port("mlx5_0"), **port("mlx5_1"), **downed, source: "hpet\n"}
-    scene = change(healthy("h200-tp8", catalog), "unified-0", files=files)
+    files = {**scene.hosts["unified-0"].files, **files}
+    scene = change(scene, "unified-0", files=files)
     told = {one.check: one.observed for one in judge(scene) if one.severity == "warn"}
     assert told == {
         "rdma-flaps": "links went down since boot: mlx5_0 9 times",
@@ -283,4 +288,7 @@ def test_a_tray_that_was_moved_to_another_rack_makes_facts_stale(catalog: Catalo
     scene = replace(scene, recorded=records)
     (only,) = found(scene, "facts-fresh")
     assert only.observed == "NVLink domain c0ffee.1 (recorded beef.1)"
-    assert found(tell(scene, "decode-0", "nvidia.query", ""), "facts-fresh") == []
+    light = replace(scene, depth="light")
+    assert found(tell(light, "decode-0", "nvidia.query", ""), "facts-fresh") == []
+    (unseen,) = found(tell(scene, "decode-0", "nvidia.query", ""), "facts-fresh")
+    assert (unseen.severity, unseen.fix) == ("warn", "ssh decode-0 sudo nvidia-smi -q")

@@ -25,6 +25,7 @@ from infra.launch.preflight.table import CHECKS, judge
 from infra.render.release_record import RecordedProcess
 from infra.render.supervision import plan_watch_port
 from tests.launch.preflight.scenes import (
+    amd_processes,
     change,
     fabric,
     gpus,
@@ -111,7 +112,7 @@ ANSWERS = [
     (RACK, "nvidia.query", fabric(4, cluster="00000000-0000-0000-0000-000000000000"), "fabric-state", "block", "no"),
     (RACK, "nvidia.query", "", "fabric-state", "block", "tells nothing of a fabric"),
     (RACK, "nvidia.nvlink", "GPU 1: x\n\t Link 4: <inactive>\n\t Link 5: 53 GB/s\n", "nvlink", "block", "NVLink 4"),
-    (RACK, "nvidia.nvlink", "", "nvlink", "block", "shows no link"),
+    (RACK, "nvidia.nvlink", "GPU 0: x\nGPU 1: x\n", "nvlink", "block", "shows no link"),
     (RACK, "nvidia.imex", imex({"192.0.2.1": "READY"}), "imex-domain", "block", "lacks"),
     (RACK, "nvidia.imex", "", "imex-domain", "block", "no domain"),
     (RACK, "nvidia.rows", "GPU-1, 0, 1, 0\n", "device-memory-errors", "block", "remapping failed"),
@@ -121,12 +122,9 @@ ANSWERS = [
     (RACK, "kernel-log", "NVRM: Xid (PCI:0008:01:00): 48, DBE\n", "xid", "warn", "Xid 48"),
     (RACK, "kernel-log", "NVRM: Xid (PCI:0008:01:00): 149, NVLink\n", "xid", "warn", "Xid 149"),
     (HGX, "kernel-log", "nvidia-nvswitch0: SXid (PCI:0000:86:00.0): 12028, x\n", "xid", "warn", "SXid 12028 of 1"),
-    (HGX, "nvidia.services", "Id=nvidia-fabricmanager.service\nLoadState=loaded\nActiveState=active\n",
-     "fabric-manager", "warn", "does not tell its version"),
-    (HGX, "nvidia.query", fabric(8, state="In Progress"), "fabric-manager", "block", "is not installed"),
     (RACK, "nvidia.dcgm", DIAGNOSIS.format("Fail"), "gpu-diagnosis", "block", "fail in PCIe"),
     (RACK, "nvidia.dcgm", DIAGNOSIS.format("Warn"), "gpu-diagnosis", "warn", "warn in PCIe"),
-    (RACK, "nvidia.dcgm", "Error: unable to connect", "gpu-diagnosis", "warn", "tells nothing"),
+    (RACK, "nvidia.dcgm", "Error: unable to connect", "gpu-diagnosis", "warn", "cannot be told"),
     (ASCEND, "name:unified-0", "198.51.100.9 STREAM x\n", "peer-names", "warn", "takes unified-0 for 198.51.100.9"),
     (ASCEND, "docker-limits", DOCKER.format(own="65536", ids="0 100000 65536", can="00"), "docker-limits", "block",
      "docker's own LimitMEMLOCK is 65536"),
@@ -138,7 +136,7 @@ ANSWERS = [
     (ASCEND, "ascend.info", npus(8, health="Alarm"), "npu-health", "block", "health Alarm"),
     (ASCEND, "ascend.info", npus(7), "accelerator-count", "block", "7 devices"),
     (ASCEND, "ascend.tls.3", "dev_id:3, tls switch[1]\n", "tls-switch", "block", "TLS switch 1 on device 3"),
-    (ASCEND, "ascend.tls.3", "", "tls-switch", "block", "TLS switch unknown on device 3"),
+    (ASCEND, "ascend.tls.3", "", "tls-switch", "warn", "cannot be told of device 3"),
     (ASCEND, "ascend.link.5", "link status: DOWN\n", "device-network", "block", "device 5: link DOWN"),
     (ASCEND, "ascend.net_health.0", "net health status: Unreachable\n", "device-network", "block", "Unreachable"),
     (ASCEND, "ascend.address.0", "", "device-network", "block", "no address"),
@@ -193,6 +191,20 @@ def test_a_tool_that_does_not_list_devices_blocks(
     found = [f for f in judge(scene) if f.severity == "block"]
     assert [(f.host, f.check) for f in found] == [("decode-2", "accelerator-answers")]
     assert part in found[0].observed
+
+
+NO_MANAGER = "Id=nvidia-fabricmanager.service\nLoadState=not-found\nActiveState=inactive\n"
+
+
+def test_switches_that_nobody_manages_block_unless_their_fabric_is_whole(catalog: Catalog) -> None:
+    scene = tell(healthy(HGX, catalog), "unified-1", "nvidia.services", NO_MANAGER)
+    assert troubles(scene) == []  # somebody else manages them
+    waiting = tell(scene, "unified-1", "nvidia.query", fabric(8, state="In Progress"))
+    (found,) = (one for one in judge(waiting) if one.check == "fabric-manager" if one.fix)
+    assert (found.severity, "is not installed" in found.observed) == ("block", True)
+    unseen = tell(scene, "unified-1", "nvidia.query", "")
+    assert ("warn", "unified-1", "fabric-manager") in troubles(unseen)
+    assert not [one for one in troubles(unseen) if one[0] == "block"]
 
 
 def test_weights_that_are_missing_block_and_must_have_room(catalog: Catalog) -> None:
@@ -307,7 +319,7 @@ def test_a_held_device_blocks_unless_a_daemon_or_our_own_release_holds_it(catalo
 def test_another_stacks_process_on_other_devices_is_left_in_peace(catalog: Catalog) -> None:
     scene = healthy("mi325x-tp4", catalog)
     (host,) = scene.hosts
-    text = '[{"gpu": 6, "process_list": [{"process_info": {"pid": 7}}]}]'
+    text = amd_processes(scene.plan.host(host).num_devices, gpu6=7)
     assert troubles(tell(scene, host, "amd.processes", text)) == []
     holder = Holder(device="/dev/kfd", pid=9, command="vllm", control_group="/b")
     assert troubles(change(scene, host, holders=(holder,))) == []

@@ -33,7 +33,13 @@ QOS = (
     "## ens1\nPriority trust state: {trust}\ndscp2prio mapping:\n\tprio:0 dscp:01,00,\n\tprio:3 dscp:26,24,\n"
     "PFC configuration:\n\tenabled     {enabled}\n"
 )
+CARRIES = {
+    "roce.qos": QOS.format(trust="dscp", enabled="0 0 0 1 0 0 0 0"),
+    "roce.ber": "## mlx5_0\nEffective Physical BER             : 15E-255\n",
+    "roce.counters": "## ens1\n rx_bits_phy: 9000000\n rx_pcs_symbol_err_phy: 0\n",
+}
 SPOILT = "mac_rx_fcs_err_pkt_num:{}\nmac_rx_total_pkt_num:90000\n"
+NO_GATEWAY = "Get gateway failed, because no gateway was preset there!\n"
 PFC = "PFC configuration:\nenabled    {}\n"
 
 
@@ -42,11 +48,14 @@ def found(scene: Scene, check: str) -> list[Finding]:
 
 
 def with_cards(scene: Scene, **files: str) -> Scene:
-    """Every host with one RoCE card behind ens1; more files of the first host's card."""
+    """Every host with one healthy RoCE card behind ens1; more files of the first host's card."""
     for host in scene.hosts:
-        own = {**scene.hosts[host].files, **port("mlx5_0")}
+        vendor = {f"{CARDS}/mlx5_0/device/vendor": "0x15b3\n"}
+        own = {**scene.hosts[host].files, **port("mlx5_0"), **vendor}
         paths = scene.hosts[host].paths | {f"{CARDS}/mlx5_0/device/net/ens1"}
         scene = change(scene, host, files=own, paths=paths)
+        for command, answer in CARRIES.items():
+            scene = tell(scene, host, command, answer)
     first = next(iter(scene.hosts))
     more = {f"{CARDS}/mlx5_0/{name.replace('__', '/')}": text for name, text in files.items()}
     return change(scene, first, files={**scene.hosts[first].files, **more})
@@ -184,7 +193,7 @@ def test_a_card_has_all_lanes_of_its_slot(
             "ens1 gives UCX_IB_TRAFFIC_CLASS=4 priority 0, which may lose packets",
         ),
         (QOS.format(trust="dscp", enabled="0 0 0 1 0 0 0 0"), {"NCCL_IB_TC": "auto"}, None),
-        ("", {}, None),
+        ("", {}, "cannot be told: mlnx_qos prints nothing"),
     ],
 )
 def test_rails_have_one_lossless_priority_and_engines_use_it(
@@ -309,10 +318,11 @@ def test_clocks_that_hardware_holds_down_are_told_and_idle_is_not(catalog: Catal
     text = (
         "GPU 0:1\n    Clocks Event Reasons\n        Idle : Active\n        SW Power Cap : Active\n"
     )
+    cool, hot = (f"{text}        HW Slowdown : {word}\n" for word in ("Not Active", "Active"))
     scene = healthy(HGX, catalog)
-    assert found(tell(scene, "unified-0", "nvidia.query", text), "held-clocks") == []
+    assert found(tell(scene, "unified-0", "nvidia.query", cool), "held-clocks") == []
     (told,) = found(
-        tell(scene, "unified-0", "nvidia.query", text + "        HW Slowdown : Active\n"),
+        tell(scene, "unified-0", "nvidia.query", hot),
         "held-clocks",
     )
     assert told.observed == "clocks are held down: 0:1 HW Slowdown"
@@ -321,7 +331,7 @@ def test_clocks_that_hardware_holds_down_are_told_and_idle_is_not(catalog: Catal
 @pytest.mark.parametrize(
     ("command", "answer", "expected"),
     [
-        ("gateway.3", "Get gateway failed, because no gateway was preset there!\n", None),
+        ("gateway.3", NO_GATEWAY, None),
         ("gateway.3", "default gateway:29.9.9.9, Iface:eth3\n", ("device-gateway", "block", "29.9.9.9 lies outside")),
         ("netdetect.3", "netdetect address: 0.0.0.0\n", ("device-detection", "warn", "device 3: no detection")),
         ("pfc.3", PFC.format("0 0 0 1 0 0 0 0"), ("device-flow-control", "warn", "flow control on priority 3")),
@@ -346,7 +356,7 @@ def test_a_device_s_own_port(
 def test_a_gateway_is_needed_where_peers_lie_in_another_network(catalog: Catalog) -> None:
     scene = healthy(ASCEND, catalog)
     scene = tell(scene, "unified-1", "ascend.address.3", "ipaddr:29.0.7.3\nnetmask:255.255.255.0\n")
-    scene = tell(scene, "unified-1", "ascend.gateway.3", "Get gateway failed\n")
+    scene = tell(scene, "unified-1", "ascend.gateway.3", NO_GATEWAY)
     told = found(scene, "device-gateway")
     assert [(one.host, one.observed) for one in told] == [
         (

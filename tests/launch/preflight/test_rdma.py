@@ -73,7 +73,7 @@ def test_an_hca_that_engines_are_told_to_use_must_be_active(catalog: Catalog) ->
     ]
     slow = {**scene.hosts["decode-1"].files, **port("mlx5_0", rate="200 Gb/sec (4X HDR)")}
     assert troubles(change(scene, "decode-1", files=slow)) == [("warn", "decode-1", "rdma-devices")]
-    gone = {"/etc/machine-id": "x"}
+    gone = healthy("gb200-2p1d", catalog).hosts["decode-1"].files
     assert troubles(change(scene, "decode-1", files=gone)) == [
         ("block", "decode-1", "rdma-devices")
     ]
