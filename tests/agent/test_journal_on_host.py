@@ -13,8 +13,8 @@ import pytest
 import infra.agent
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import Bind, LabHost
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
+from tests.needed import need_lab
 
 # Slow: each test writes thousands of entries to a real journal and reads them back in two ways.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -80,9 +80,7 @@ def on_host(lab: Lab, script: str, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        pytest.skip(str(reason))
+    need_lab()
     binds = tuple(Bind(source=str(each), target=str(each)) for each in (AGENT, PROGRAMS))
     host = LabHost(name="writer", address="192.0.2.1", binds=binds)
     with start_lab(tmp_path_factory.mktemp("lab") / "l", [host]) as running:

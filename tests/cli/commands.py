@@ -1,15 +1,12 @@
-"""Commands typed as an operator types them, and what a test of real hosts needs of this machine."""
+"""Commands typed as an operator types them."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 
-import pytest
-
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.spec.load import PROJECT
 from tests.fab_process import FAB, run_fab
+from tests.needed import need_lab
 
 __all__ = ["FAB", "begin", "need_lab", "run"]
 
@@ -44,13 +41,3 @@ def begin(*words: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def need_lab() -> None:
-    """Skip the test where no lab can be started; in CI that is an error."""
-    reason = missing(observe_machine())
-    if reason is None:
-        return
-    if os.environ.get("CI"):
-        raise reason
-    pytest.skip(str(reason))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,19 +9,15 @@ import pytest
 
 from infra.errors import PrerequisiteError
 from infra.rehearsal.installed import find_pulumi
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import stop_lab
+from tests.needed import lacks, need_lab
 from tests.rehearsal.command import Shell
 
 
 @pytest.fixture(scope="session")
 def lab_is_possible() -> None:
     """Skips where no lab can be started, but never in CI: there it is an error."""
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +26,7 @@ def pulumi_is_possible() -> None:
     try:
         find_pulumi()
     except PrerequisiteError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
+        lacks(error)
 
 
 @pytest.fixture

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from infra.errors import PrerequisiteError
 from infra.remote.connecting import SshOptions
 from infra.remote.outcome import Host
+from tests.needed import lacks
 from tests.remote import loopback_sshd
 from tests.remote.fake_host import FakeHost
 from tests.remote.loopback_sshd import Sshd
@@ -26,7 +28,9 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 def run_sshd(folder: Path, startups: str) -> Iterator[Sshd]:
     """A real sshd with that many handshakes at once, until the block ends."""
     if loopback_sshd.program() is None:
-        pytest.skip("there is no sshd on this machine: apt-get install openssh-server")
+        lacks(
+            PrerequisiteError("tests", "there is no sshd.", "Type: apt-get install openssh-server")
+        )
     running, process = loopback_sshd.start(folder, startups)
     try:
         yield running

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ import pytest
 
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import LabFile, LabHost, LabUser
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
 from infra.remote import pulse
 from infra.remote.agent_call import call_agent
@@ -23,6 +21,7 @@ from infra.remote.fan_out import run_on_all
 from infra.remote.host import SshHost
 from infra.remote.outcome import Outcome
 from tests.naming import in_time
+from tests.needed import need_lab
 from tests.remote.lab_inventory import lab_host
 from tests.remote.opened import open_host
 
@@ -81,11 +80,7 @@ ITEMS: list[dict[str, object]] = [
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        if os.environ.get("CI"):
-            raise reason
-        pytest.skip(str(reason))
+    need_lab()
     with start_lab(tmp_path_factory.mktemp("lab") / "l", HOSTS) as running:
         running.wait_ready(BOOT_LIMIT_S)
         yield running

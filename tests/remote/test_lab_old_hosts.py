@@ -11,12 +11,12 @@ import pytest
 
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
 from infra.remote.agent_call import call_agent
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import AgentFailed
 from tests.naming import in_time
+from tests.needed import need_lab
 from tests.remote.lab_inventory import lab_host, pythons
 from tests.remote.opened import open_host
 
@@ -43,9 +43,7 @@ def version(python: Path) -> str:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        pytest.skip(str(reason))
+    need_lab()
     hosts = [LabHost(name="worn", address="192.0.2.1")]
     hosts += [
         LabHost(

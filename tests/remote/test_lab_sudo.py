@@ -12,7 +12,6 @@ import pytest
 from infra.launch.fleet import SshFleet, all_reports
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.hosts import LabFile, LabHost, LabUser
-from infra.rehearsal.lab.prerequisites import missing, observe_machine
 from infra.rehearsal.lab.starting import start_lab
 from infra.remote.agent_call import call_agent
 from infra.remote.connecting import SshOptions
@@ -20,6 +19,7 @@ from infra.remote.failures import OverTime, SeveralHostsFailed, SudoRefused
 from infra.remote.resources import Resources
 from infra.remote.sudo import STARTED, SudoPassword
 from tests.naming import in_time
+from tests.needed import need_lab
 from tests.remote.lab_inventory import lab_host
 from tests.remote.opened import open_host
 
@@ -54,9 +54,7 @@ def password_hash(password: str) -> str:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    reason = missing(observe_machine())
-    if reason is not None:
-        pytest.skip(str(reason))
+    need_lab()
     known = password_hash(RIGHT)
     names = (*LOGINS, "once", "tty", "guest", "free")
     rules = {"guest": "", "free": "ALL=(ALL) NOPASSWD:ALL"}

@@ -24,6 +24,7 @@ from infra.rehearsal.cloud.network_kinds import (
 from infra.rehearsal.cloud.scratch_project import ScratchProject, make_scratch_project
 from infra.rehearsal.cloud.store import Account, Reservation, Resource, Store, write_account
 from infra.rehearsal.installed import find_pulumi
+from tests.needed import lacks
 from tests.rehearsal.cloud.command import EKS_STACK, STACK
 from tests.rehearsal.cloud.operations_page import NEXT, Typist
 from tests.rehearsal.cloud.warm_python import WarmPython, start_warm_python
@@ -127,7 +128,7 @@ def pulumi_bin() -> Path:
     try:
         return find_pulumi()
     except PrerequisiteError as error:
-        pytest.skip(str(error))
+        lacks(error)
 
 
 @pytest.fixture(scope="session")

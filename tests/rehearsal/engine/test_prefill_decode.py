@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from infra.errors import PrerequisiteError
+from tests.needed import lacks
 from tests.rehearsal.engine.simulated_host import (
     Engine,
     Lab,
@@ -193,7 +195,8 @@ def router(name: str, tmp_path: Path, *flags: str) -> Iterator[int]:
     if not program.exists():
         found = shutil.which(name)
         if found is None:
-            pytest.skip(f"{name} is not installed (dependency group `rehearsal`)")
+            what = f"{name} is not installed (dependency group `rehearsal`)."
+            lacks(PrerequisiteError("tests", what, "Type: scripts/setup"))
         program = Path(found)
     port, prometheus = free_ports(2)
     launch = ["launch"] if name == "sglang-router" else []

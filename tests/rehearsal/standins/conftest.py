@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from infra.errors import PrerequisiteError
 from infra.rehearsal.standins import native_files, standin_files
+from tests.needed import lacks
 
 
 class HostRun(NamedTuple):
@@ -175,7 +177,8 @@ def host_shell(
 ) -> HostShell:
     """Give a function that runs a shell script as root on a freshly booted simulated host."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("needs root and unshare(1)")
+        what = "simulated hosts need root and unshare(1)."
+        lacks(PrerequisiteError("tests", what, "Run them as root, with util-linux."))
 
     def run(vendor: str, script: str, **changes: object) -> subprocess.CompletedProcess[str]:
         description = tmp_path / "host.json"
