@@ -50,8 +50,8 @@ def run(options: Options, output: Output) -> int:
         output.data(f"This stack does not serve: {', '.join(cannot)}.")
     wrong = [check for check in checks if check.is_wrong]
     unknown = [check for check in checks if check.ok is None]
-    known_not = f", {len(unknown)} not known" if unknown else ""
-    output.data(f"{len(checks)} checks, {len(wrong)} wrong{known_not}.")
+    open_ones = f", {len(unknown)} not judged" if unknown else ""
+    output.data(f"{len(checks)} checks, {len(wrong)} wrong{open_ones}.")
     again = same_choice(options)
     if fleet.away:
         output.failed_hosts(fleet.failures, len(compiled.book.hosts))
@@ -61,10 +61,7 @@ def run(options: Options, output: Output) -> int:
         output.next_command(f"fab status {again}")
         return NotReady.exit_code
     if wrong:
-        is_handover = all(check.check == WATCHED for check in wrong)
-        output.next_command(
-            f"fab up {again}" if is_handover else f"fab down {again}, then fab up {again}"
-        )
+        output.next_command(way_out(wrong, again))
         return Differs.exit_code
     output.next_command(f"fab logs {again}")
     return 0
@@ -79,6 +76,29 @@ def _deep_checks(
     return deep_rows(outcomes), {one.host: one.error for one in outcomes if one.error is not None}
 
 
+def way_out(wrong: Sequence[Check], again: str) -> str:
+    """What to type when hosts differ.
+
+    Args:
+        wrong: what differs.
+        again: the options that choose the same stack and inventory.
+    """
+    if all(check.check == WATCHED for check in wrong):
+        return f"fab up {again}"
+    mends = {check.mend for check in wrong}
+    stops = bool(mends & {"start", "drain", "reboot"})
+    steps = [f"fab down {again}"] if stops else []
+    if mends & {"tune", "drain", "reboot"}:
+        allowed = [f" --allow {word}" for word in ("drain", "reboot") if word in mends]
+        steps.append(f"fab tune-hosts {again}{''.join(allowed)}")
+    if "reboot" in mends:
+        hosts = dict.fromkeys(check.process for check in wrong if check.mend == "reboot")
+        steps.append(f"reboot {', '.join(hosts)}")
+    steps += [f"fab stage-weights {again}"] if "stage" in mends else []
+    steps += [f"fab up {again}"] if stops else []
+    return ", then ".join(steps)
+
+
 def deep_rows(outcomes: Sequence[Outcome]) -> list[Check]:
     """A check for each checkpoint of each host; one that nobody could read to its end is not known."""
     return [
@@ -88,6 +108,7 @@ def deep_rows(outcomes: Sequence[Outcome]) -> list[Check]:
             ok=None if one.error is not None else one.ok,
             detail=one.why,
             is_drift=True,
+            mend="stage",
         )
         for one in outcomes
     ]
@@ -107,8 +128,8 @@ def verify_document(stack: str, checks: Sequence[Check]) -> dict[str, object]:
 
 
 def checks_table(checks: Sequence[Check]) -> str:
-    """One row per check: how many are right, wrong and not known, and the first reasons."""
-    rows = [("check", "right", "wrong", "not known", "detail")]
+    """One row per check: how many are right, wrong and not judged, and the first reasons."""
+    rows = [("check", "right", "wrong", "not judged", "detail")]
     for name in dict.fromkeys(check.check for check in checks):
         own = [check for check in checks if check.check == name]
         wrong = [check for check in own if check.is_wrong]

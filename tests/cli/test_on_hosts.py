@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import time
@@ -123,6 +124,30 @@ def test_verify_passes_then_notices_a_changed_file(up: Kept) -> None:
     assert done.returncode == 6, done.stderr
     wrong = [check for check in json.loads(done.stdout)["checks"] if check["ok"] is False]
     assert [check["check"] for check in wrong] == [f"file:{path}"]
+
+
+@pytest.mark.fault
+def test_what_waits_for_a_drain_is_drift_once_the_host_had_it_and_what_is_printed_mends_it(
+    up: Kept,
+) -> None:
+    before = json.loads(up.fab("verify", "--json").stdout)
+    (waiting,) = [check for check in before["checks"] if check["check"] == "kernel.cmdline"]
+    assert (before["ok"], waiting["ok"]) == (True, None), "the host never had it"
+    assert "add it to the boot loader by hand, then reboot" in waiting["detail"]
+    up.ssh("sudo nvidia-smi -mig 1")
+    with in_time():
+        done = up.fab("verify", "--json")
+    assert done.returncode == 6, done.stdout + done.stderr
+    wrong = [check for check in json.loads(done.stdout)["checks"] if check["ok"] is False]
+    assert [(check["process"], check["check"]) for check in wrong] == [(HOST, "gpu.mig_mode")]
+    assert "is Enabled, declared Disabled: waits for a drain" in wrong[0]["detail"]
+    said = up.fab("verify").stderr
+    assert up.fab("tune-hosts").returncode == 0, "tune-hosts alone mends nothing, and says so"
+    assert up.fab("verify").returncode == 6, "nor does it make little of it"
+    for command in said.splitlines()[-1].removeprefix("Next: ").split(", then "):
+        done = run(FAB, *shlex.split(command)[1:])
+        assert done.returncode == 0, (command, done.stdout + done.stderr)
+    assert up.fab("verify").returncode == 0
 
 
 @pytest.mark.fault

@@ -100,7 +100,7 @@ def test_a_check_that_tells_nothing_is_neither_right_nor_wrong() -> None:
     assert document["ok"] is True
     assert json.loads(json.dumps(document))["checks"][1]["ok"] is None
     head, row = checks_table(known).splitlines()
-    assert head.split() == ["check", "right", "wrong", "not", "known", "detail"]
+    assert head.split() == ["check", "right", "wrong", "not", "judged", "detail"]
     assert row.split() == ["transport", "1", "0", "1", "a/1:", "of", "a/1"]
     with_wrong = [*known, check("a/2", False)]
     assert verify_document("s", with_wrong)["ok"] is False

@@ -9,6 +9,7 @@ from ..kinds.table import KINDS, bring
 from ..lock import host_lock
 from .declared import is_declared, joined_with, without
 from .lasting import persistent_steps
+from .outcomes import note_outcomes, tell_outcomes
 from .reload_guard import forbids_reload, held_back, is_rewritten, knows_any, why_not_reload
 from .report import Row, row_of
 from .rollback import HOST_SCOPE, Entry, Record, load_record, remembered_step, save_record
@@ -91,9 +92,9 @@ def _documents(request: Dict[str, object]) -> List[Dict[str, object]]:
 def _converge(
     request: Dict[str, object], host: Host, documents: List[Dict[str, object]]
 ) -> Tuple[List[Row], bool, List[Entry]]:
-    mode, owner, with_diff = str(request["mode"]), str(request["stack"]), bool(request.get("diff"))
+    mode, owner = str(request["mode"]), str(request["stack"])
     permission = permission_of(request, host)
-    record = Record([], [], {}) if mode == "boot" else load_record(host, HOST_SCOPE)
+    record = Record([], [], {}, {}) if mode == "boot" else load_record(host, HOST_SCOPE)
     joined = joined_with(documents, without(record.declared, owner))
     declared_kinds = [str(one.get("kind")) for each in record.declared.values() for one in each]
     bring([*(str(document.get("kind")) for document in joined.documents), *declared_kinds])
@@ -110,6 +111,7 @@ def _converge(
         bring([entry.item.kind for entry in gone], ["state.taking_back"] if gone else [])
         steps += lasting
     rows: Dict[int, Row] = {}
+    undone: Dict[int, Row] = {}
     pending: List[int] = []
     for place, step in enumerate(steps):
         row = _judge(step, permission, notes, joined.conflicts)
@@ -130,9 +132,25 @@ def _converge(
         undone = _part("laying_out").lay_out(host, request, waiting, before)
         rows.update(undone)
         pending = [place for place in pending if place not in undone]
+    changed, reload_needed = _change_all(request, host, {p: steps[p] for p in pending}, notes)
+    rows.update(changed)
+    ended = [rows[place] for place in range(len(steps))]
+    if mode == "check":
+        tell_outcomes(record, ended)
+    elif mode == "apply" and not undone:
+        note_outcomes(host, ended, joined.conflicts)
+    return ended, reload_needed, gone
+
+
+def _change_all(
+    request: Dict[str, object], host: Host, steps: Dict[int, Step], notes: Dict[str, str]
+) -> Tuple[Dict[int, Row], bool]:
+    """The rows of what differs, written or only promised, by place; and whether systemd must read its units again."""
+    mode, with_diff = str(request["mode"]), bool(request.get("diff"))
+    rows: Dict[int, Row] = {}
     reload_needed, new_units = False, []
-    for place in pending:
-        step, note = steps[place], notes.get(steps[place].item.id, "")
+    for place, step in steps.items():
+        note = notes.get(step.item.id, "")
         row = change(host, step, note) if mode != "check" else promise(step, note)
         if with_diff:
             row["diff"] = difference(step)
@@ -141,8 +159,7 @@ def _converge(
             reload_needed |= is_rewritten(step)
             new_units.append(step.item.target)
         rows[place] = row
-    reload_needed = reload_needed or (mode != "boot" and knows_any(host, new_units))
-    return [rows[place] for place in range(len(steps))], reload_needed, gone
+    return rows, reload_needed or (mode != "boot" and knows_any(host, new_units))
 
 
 def _judge(

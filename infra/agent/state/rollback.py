@@ -21,6 +21,8 @@ PLACES = {"mtu": "/sys/class/net/{}"}
 REUSED = ("nfs-read-ahead",)  # the number of a mount that is gone may be another file system's
 CONTENT_KEYS = ("content", "content_base64")
 
+Outcomes = Dict[str, Dict[str, object]]
+
 
 class Entry(NamedTuple):
     """One part of one item.
@@ -47,11 +49,13 @@ class Record(NamedTuple):
         entries: oldest first.
         folders: made for them.
         declared: by owner, the tuning items that it wants of this host; {} for a stack's files.
+        outcomes: by id of a tuning item, how it ended last (`outcomes`).
     """
 
     entries: List[Entry]
     folders: List[str]
     declared: Declared
+    outcomes: Outcomes
 
 
 def record_path(stack: str) -> str:
@@ -74,9 +78,10 @@ def load_record(host: Host, stack: str) -> Record:
             for row in document["entries"]
         ]
         folders = [str(folder) for folder in document["folders"]]
-        return Record(entries, folders, dict(document.get("declared", {})))
+        declared, outcomes = document.get("declared", {}), document.get("outcomes", {})
+        return Record(entries, folders, dict(declared), dict(outcomes))
     except FileNotFoundError:
-        return Record([], [], {})
+        return Record([], [], {}, {})
     except (ValueError, KeyError, TypeError) as error:
         message = "the rollback record {} cannot be read: {!r}"
         raise Refused(message.format(record_path(stack), error)) from error
@@ -99,6 +104,7 @@ def save_record(host: Host, stack: str, record: Record) -> None:
         "entries": rows,
         "folders": record.folders,
         "declared": record.declared,
+        "outcomes": record.outcomes,
     }
     own = missing_folders(os.path.dirname(path))
     try:
@@ -135,7 +141,7 @@ def remembered(host: Host, record: Record, item: Item, changes: Dict[str, Parts]
             root = len(host.root)
             made = missing_folders(os.path.dirname(host.path(part)))
             folders.extend(path[root:] for path in made if path[root:] not in folders)
-    return Record(entries, folders, record.declared)
+    return record._replace(entries=entries, folders=folders)
 
 
 def key_of(item: Item, part: str) -> Tuple[str, str]:

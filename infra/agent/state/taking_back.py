@@ -285,7 +285,7 @@ def _forget(host: Host, scope: str, record: Record, settled: List[Entry]) -> Non
     done: Set[Tuple[str, str]] = {key_of(entry.item, entry.part) for entry in settled}
     left = [entry for entry in record.entries if key_of(entry.item, entry.part) not in done]
     if not left and not record.declared:
-        save_record(host, scope, Record([], [], {}))
+        save_record(host, scope, Record([], [], {}, {}))
         hand_over(host, remove_empty(host, record.folders))
         return
     kept = remove_empty(host, record.folders)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from infra.errors import HostsFailed
 from infra.launch.deployment import Deployment
@@ -14,6 +15,8 @@ from infra.launch.secret import Secret
 from infra.render.host_state import Group
 
 DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
+# What puts a difference right: a start anew, staging, or tuning: at once, on a drained host, or with a reboot.
+Mend = Literal["start", "stage", "tune", "drain", "reboot"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +26,10 @@ class Check:
     Args:
         process: the process, or the host for what concerns all of it.
         check: a capability, or the group or item of the host state.
-        ok: None where it cannot be known; `detail` says why.
+        ok: None where it cannot be known, or where the host never was as declared and waits or refuses; `detail`
+            says why.
         is_drift: whether it is about the host rather than about serving.
+        mend: what puts it right, of a host; nearly everything is put right where it is started.
     """
 
     process: str
@@ -32,6 +37,7 @@ class Check:
     ok: bool | None
     detail: str
     is_drift: bool
+    mend: Mend = "start"
 
     @property
     def is_wrong(self) -> bool:
@@ -74,23 +80,71 @@ def not_as_installed(deployment: Deployment, secrets: Mapping[str, Secret]) -> l
 
 
 def _group_checks(host: str, group: str, rows: Sequence[Mapping[str, object]]) -> list[Check]:
-    """One line for a group that is as declared, else one per item that is not."""
-    wrong = [row for row in rows if row["state"] in {"changed", "failed"}]
-    if wrong:
-        return [
-            Check(
-                process=host,
-                check=str(row["id"]),
-                ok=False,
-                detail=f"is {row['before']}, declared {row['wanted']}: {row['why']}",
-                is_drift=True,
-            )
-            for row in wrong
-        ]
-    if not rows:
-        return []
+    """A line for each item that is not as declared; where none of them is drift, one for the group before them."""
+    waits = any(row["state"] == "blocked" and _verdict(row)[0] is False for row in rows)
+    told = [
+        Check(
+            process=host,
+            check=str(row["id"]),
+            ok=ok,
+            detail=f"is {row['before']}, declared {row['wanted']}: {why}",
+            is_drift=True,
+            mend=_mend(row),
+        )
+        for row in rows
+        for ok, why in [_verdict(row)]
+        if ok is not True and not (waits and _is_as_left(row))
+    ]
+    if not rows or any(check.is_wrong for check in told):
+        return told
     counts = Counter(str(row["state"]) for row in rows)
     detail = ", ".join(
         f"{count} {state.replace('_', ' ')}" for state, count in sorted(counts.items())
     )
-    return [Check(process=host, check=group, ok=True, detail=detail, is_drift=True)]
+    return [Check(process=host, check=group, ok=True, detail=detail, is_drift=True), *told]
+
+
+def _verdict(row: Mapping[str, object]) -> tuple[bool | None, str]:
+    """Whether an item is as declared, and why not.
+
+    None of tuning that the host never had: it waits for a drain or a reboot that nobody has allowed, the host refuses
+    it, or refused it when it was last written and is as it was then (`agent/state/outcomes.py`).
+    """
+    state, why, last = row["state"], str(row["why"]), _last(row)
+    if last.get("wanted") != row["wanted"]:
+        last = {}
+    if state not in {"changed", "failed", "blocked"}:
+        return True, why
+    if row.get("group") != "tuning" or state == "failed":
+        return False, why
+    if state == "blocked":
+        return (False if last.get("state") in {"ok", "changed"} else None), why
+    if last.get("state") == "blocked" and last.get("after") == row["before"]:
+        return None, f"`fab tune-hosts` could not bring it about: {last.get('why')}"
+    return False, why
+
+
+def _is_as_left(row: Mapping[str, object]) -> bool:
+    """Whether it is a file for the next boot, as the last apply has written it.
+
+    What waits for a drain is never left to the next boot, so that its loss has other files wanted: no second loss.
+    """
+    last = _last(row)
+    is_ours = row.get("group") == "tuning" and str(row["id"]).startswith("file:")
+    return is_ours and last.get("state") in {"ok", "changed"} and last["wanted"] == row["before"]
+
+
+def _last(row: Mapping[str, object]) -> Mapping[str, object]:
+    """How the item ended in the last apply, {} where that is not known."""
+    last = row.get("last")
+    return last if isinstance(last, Mapping) else {}
+
+
+def _mend(row: Mapping[str, object]) -> Mend:
+    if row.get("group") == "weights":
+        return "stage"
+    if row.get("group") != "tuning":
+        return "start"
+    if row["state"] == "blocked" and row.get("needs") == "drain":
+        return "drain"
+    return "reboot" if row["state"] == "blocked" and row.get("needs") == "reboot" else "tune"
