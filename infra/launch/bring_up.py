@@ -11,6 +11,7 @@ from infra.launch.draining import draining
 from infra.launch.fleet import ask_all
 from infra.launch.handover import Look, look_at, open_up, take_back
 from infra.launch.installation import install
+from infra.launch.preflight.closed_ports import closed_ports
 from infra.launch.preflight.gate import Gate
 from infra.launch.progress import clock_text
 from infra.launch.proof.host_drift import not_as_installed
@@ -66,29 +67,41 @@ def bring_up(
         NotReady: a process ended, or was not ready in time.
     """
     look = install(deployment, secrets, tunes=tunes, replaces=replaces, gate=gate)
-    return start(deployment, secrets, look)
+    return start(deployment, secrets, look, gate)
 
 
 def start(
-    deployment: Deployment, secrets: Mapping[str, Secret], look: Look | None = None
+    deployment: Deployment,
+    secrets: Mapping[str, Secret],
+    look: Look | None = None,
+    gate: Gate | None = None,
 ) -> Served:
     """Start what is installed, and prove that it serves; see `bring_up`.
 
-    A failure also says what on the hosts is not as it was installed: somebody may have changed it since.
+    A failure also says what on the hosts is not as it was installed: somebody may have changed it since. And which
+    ports peers cannot dial: engines only say that somebody did not come.
 
     Args:
         deployment: the plan and its hosts.
         secrets: the stack's secrets by name.
         look: the deployment as its hosts have it, None where nobody has looked.
+        gate: who was judged before, and is asked about ports; None for nobody.
     """
     try:
         return _start_and_prove(deployment, look or look_at(deployment))
     except NotReady as error:
-        found = not_as_installed(deployment, secrets)
-        if not found:
+        also = _also(deployment, secrets, gate)
+        if not also:
             raise
-        also = f" Not as installed: {', '.join(found[:MAX_NAMED])}."
-        raise NotReady(error.where, error.what + also, error.fix) from error
+        raise NotReady(error.where, " ".join((error.what, *also)), error.fix) from error
+
+
+def _also(deployment: Deployment, secrets: Mapping[str, Secret], gate: Gate | None) -> list[str]:
+    """What on the hosts or between them may be the reason for a failure, in sentences."""
+    installed = not_as_installed(deployment, secrets)
+    closed = closed_ports(deployment, gate.catalog) if gate is not None else []
+    lines = [f"Not as installed: {', '.join(installed[:MAX_NAMED])}."] if installed else []
+    return lines + [f"{line}." for line in closed[:MAX_NAMED]]
 
 
 def _start_and_prove(deployment: Deployment, found: Look) -> Served:

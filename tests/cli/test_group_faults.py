@@ -203,12 +203,16 @@ def test_a_frozen_rank_is_noticed_by_requests_that_make_no_token(serving: Site) 
     def ask() -> None:
         serving.sh(HOSTS[0], f"{asked} {base}/v1/completions")
 
+    why = "rank 2 runs requests and has made no token for 4 s"
     thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    serving.names("rank 2 runs requests and has made no token for 4 s", before, PATIENCE["stuck_s"])
-    row = serving.serves_again(before["epoch"])
-    assert "rank 2 runs requests and has made no token for 4 s" in row["why"]
-    serving.status_says(0, f"the last time: {row['why']}.")
+    with serving.slow_loads():
+        thread.start()
+        serving.names(why, before, PATIENCE["stuck_s"])
+        serving.until(lambda: serving.record()["epoch"] > before["epoch"])
+        last = serving.status_says(5, "the last time: ", f"{why}.", "nothing to type.")
+        assert last.startswith(f"Next: fab logs --stack {STACK} "), "it loads"
+    serving.serves_again(before["epoch"] + 1)
+    serving.status_says(0)
     thread.join(30)
 
 
