@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.draining import draining
+from infra.launch.failures import refuse_not_taken
 from infra.launch.fleet import ask_all
 from infra.launch.handover import Look, look_at, open_up, take_back
 from infra.launch.installation import install
@@ -170,6 +171,9 @@ def _start_engines(deployment: Deployment) -> dict[str, UnitState]:
     """Start all engines on every host at the same time; their states by process.
 
     Watchers start beside them and stand by: when every rank is proven they have been loaded for long.
+
+    Raises:
+        NotReady: systemd does not take a start.
     """
     units = deployment.units("engine")
     watcher = {"beside": [watch_unit(deployment.plan.stack)]}
@@ -177,8 +181,10 @@ def _start_engines(deployment: Deployment) -> dict[str, UnitState]:
         host: {**units_request("start", list(names)), **watcher} for host, names in units.items()
     }
     reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
-    return {
+    states = {
         process: state
         for host, report in reports.items()
         for process, state in read_units(host, report, units[host]).items()
     }
+    refuse_not_taken(deployment, reports, states.values())
+    return states

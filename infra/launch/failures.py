@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
+from infra.launch.fleet import Report
 from infra.launch.name_lists import clauses, listed
 from infra.launch.port_holders import Misplaced
 from infra.launch.unit_states import UnitState, own_reason, why_ended
@@ -38,6 +39,38 @@ def failed_processes(deployment: Deployment, ended: Sequence[UnitState]) -> NotR
         f"--replace where the stack was changed); `fab down --stack {stack}` stops the rest."
     )
     return NotReady(first.process, what, _way_out(deployment, first.process, then))
+
+
+def refuse_not_taken(
+    deployment: Deployment, reports: Mapping[str, Report], started: Iterable[UnitState]
+) -> None:
+    """Refuse to wait for units that systemd does not even begin to start.
+
+    Args:
+        deployment: whose.
+        reports: what hosts said of a start, by host.
+        started: the units that were to be started, as they then were.
+
+    Raises:
+        NotReady: in systemctl's own words, there are some.
+    """
+    idle = {state.host for state in started if state.has_ended}
+    said = {
+        host: " ".join(str(report["message"]).split())
+        for host, report in reports.items()
+        if report.get("message") and host in idle
+    }
+    if not said:
+        return
+    stack = deployment.plan.stack
+    told = [f"{host}: {text}" if len(said) > 1 else text for host, text in said.items()]
+    raise NotReady(
+        listed(list(said), MAX_NAMED),
+        _sentence(f"systemd does not take the start: {clauses(told)}"),
+        f"`ssh {next(iter(said))} systemctl status 'moe-{stack}-*'` shows the units there. When that is mended, "
+        f"`fab up --stack {stack}` starts what does not run, its group as one, and goes on; "
+        f"`fab down --stack {stack}` stops the rest.",
+    )
 
 
 def misplaced_process(deployment: Deployment, found: Misplaced) -> NotReady:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
+from infra.launch.failures import refuse_not_taken
 from infra.launch.fleet import Report, Request, ask_all, reports_along
 from infra.launch.proof.probing import ask_reachable
 from infra.launch.supervision import (
@@ -122,7 +123,7 @@ def open_up(
 
     Raises:
         HostsFailed: a host cannot be asked.
-        NotReady: they have not met in time, or a group has failed meanwhile.
+        NotReady: systemd does not take the router's start, they have not met in time, or a group has failed meanwhile.
     """
     begun, stack = deployment.clock.now(), deployment.plan.stack
     awaiting, watching = _awaiting(deployment, AWAIT_S), deployment.units("engine")
@@ -141,7 +142,8 @@ def open_up(
     armed, units, asked = dict(reports), dict(engines), list[Report]()
     for host, known in routers.items():
         armed[host], *asked, seen = reports_along(host, reports[host])
-        units.update(read_units(host, seen, known))
+        units.update(found := read_units(host, seen, known))
+        refuse_not_taken(deployment, {host: reports[host]}, found.values())
     look = replace(read_look(deployment, armed), units=units)
     return _met(deployment, look, begun), asked
 

@@ -13,7 +13,12 @@ from infra.launch.handover import Look, look_at, look_requests, read_look, take_
 from infra.launch.name_lists import listed
 from infra.launch.preflight.gate import Gate, find_unfit, refuse_silent
 from infra.launch.preflight.waves import beside, look
-from infra.launch.refusals import find_hurtful_reload, find_other_release, refuse_together
+from infra.launch.refusals import (
+    find_hurtful_reload,
+    find_masked,
+    find_other_release,
+    refuse_together,
+)
 from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import Replacement, plan_replacement
 from infra.launch.secret import Secret, revealed
@@ -122,13 +127,14 @@ def judge_hosts(
     own = {host: stacks[stack] for host, stacks in records.items() if stack in stacks}
     scene = beside(looked.scene, looked.scene.running, own)
     shared, reload = find_shared(deployment.plan, records), find_hurtful_reload(found)
+    masked = find_masked(looked.units)
     away = replace(scene, away=answering.away)
-    refuse_silent(deployment, away, tunes=tunes, also=[*shared, *reload])
+    refuse_silent(deployment, away, tunes=tunes, also=[*shared, *masked, *reload])
     replacement = plan_replacement(deployment, own, reports)
     running = running_units(deployment, own, looked.units)
     other = [] if replaces else find_other_release(deployment, replacement, running)
     unfit = find_unfit(deployment, beside(looked.scene, running, own), tunes=tunes)
-    refuse_together([*shared, *other, *reload, *unfit])
+    refuse_together([*shared, *other, *masked, *reload, *unfit])
     _say_unusable_libraries(deployment, found)
     _say_unfinished(deployment, reports)
     return Judged(

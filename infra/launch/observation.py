@@ -40,6 +40,7 @@ class ProcessStatus:
             None where the host of rank 0, which alone knows it, cannot be asked; so are its restarts.
         restarts: how often its group was restarted by itself; a router, how often it was by systemd.
         devices: those that it holds; of these three, None where its host cannot be asked and never was.
+        is_masked: somebody forbade systemd to start its unit.
         group: its group as the watchers have it, None for a router and for what was never handed over.
         is_watched: its host's watcher runs and was handed the host's ranks; None where that cannot be asked.
         ended: of a router, how its start before ended, "" where nobody has seen it.
@@ -56,6 +57,7 @@ class ProcessStatus:
     epoch: int | None
     restarts: int | None
     devices: tuple[int, ...] | None
+    is_masked: bool
     group: GroupState | None
     is_watched: bool | None
     ended: str
@@ -189,6 +191,7 @@ def status_row(
         epoch=0 if group is None else group.epoch,
         restarts=state.restarts if group is None else group.restarts,
         devices=devices,
+        is_masked=state.is_masked,
         group=group,
         is_watched=is_watched,
         ended="",
@@ -269,6 +272,7 @@ def _out_of_reach(host: str, error: InfraError) -> ProcessStatus:
         epoch=None,
         restarts=None,
         devices=None,
+        is_masked=False,
         group=None,
         is_watched=None,
         ended="",

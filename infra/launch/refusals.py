@@ -8,7 +8,7 @@ from infra.errors import InfraError, PrerequisiteError
 from infra.launch.deployment import Deployment
 from infra.launch.name_lists import listed
 from infra.launch.replacement import Replacement
-from infra.launch.unit_states import UnitState
+from infra.launch.unit_states import UnitState, unmask_command
 
 
 class SeveralRefusals(PrerequisiteError):
@@ -64,6 +64,26 @@ def find_other_release(
         f"starts it anew, `fab down --stack {stack}` stops all of it."
     )
     return [PrerequisiteError(f"stack {stack}", what, fix)]
+
+
+def find_masked(units: Mapping[str, UnitState]) -> list[PrerequisiteError]:
+    """Units that systemd was forbidden to start: one refusal for each host.
+
+    Args:
+        units: the deployment's, by process id.
+    """
+    masked: dict[str, list[str]] = {}
+    for state in units.values():
+        if state.is_masked:
+            masked.setdefault(state.host, []).append(state.unit)
+    return [
+        PrerequisiteError(
+            host,
+            f"Somebody masked units, so systemd would not start them there: {', '.join(names)}.",
+            f"`{unmask_command(host, names)}`, then again.",
+        )
+        for host, names in masked.items()
+    ]
 
 
 def find_hurtful_reload(

@@ -56,6 +56,11 @@ class UnitState:
     log_tail: tuple[str, ...]
 
     @property
+    def is_masked(self) -> bool:
+        """Whether somebody forbade systemd to start it; it may run still."""
+        return self.load_state == "masked"
+
+    @property
     def has_ended(self) -> bool:
         """Whether it does not run and will not by itself."""
         return self.load_state == "not-found" or self.active_state in {"failed", "inactive"}
@@ -109,10 +114,18 @@ def units_request(
     return {**request, "log_lines": log_lines}
 
 
+def unmask_command(host: str, units: Sequence[str]) -> str:
+    """What has systemd start units again that somebody masked: until the next boot, or for good; either or both."""
+    names = " ".join(units)
+    return f"ssh {host} 'sudo systemctl unmask {names}; sudo systemctl unmask --runtime {names}'"
+
+
 def why_ended(state: UnitState) -> str:
     """One sentence: how a process ended, and the line of its log that says why."""
     if state.load_state == "not-found":
         return f"the unit {state.unit} is not installed"
+    if state.is_masked and state.active_state == "inactive":
+        return f"the unit {state.unit} is masked"
     how = f"it ended with exit code {state.exit_status}"
     if state.result in {"signal", "core-dump"}:
         how = f"it was ended by signal {state.exit_status}"

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from infra.errors import NotReady
 from infra.launch.observation import UNKNOWN, ProcessStatus, group_states, unwatched
 from infra.launch.supervision import FAILED, MEETS, STOPS, GroupState
+from infra.launch.unit_states import unmask_command
 from infra.remote.failures import HostFailure, LostConnection, OverTime, Unreachable
 
 # How `awaited` in infra/agent/group/rules.py and `_left` in infra/agent/group/part.py put it.
@@ -76,22 +77,26 @@ def _group_line(state: GroupState, rows: Sequence[ProcessStatus], again: str) ->
     waits = any(not row.ready for row in own)
     if not state.words and not waits:
         return ""
-    line = f"{state.group}, epoch {state.epoch}: {state.words or 'not ready'}."
+    line = f"{state.group}, epoch {state.epoch}: {(state.words or 'not ready').removesuffix('.')}."
     if any(row.is_watched is False for row in own):
         return line  # what is said of its hosts is the way out
-    way_out = _way_out(state, again, waits=waits)
+    way_out = _way_out(state, again, waits=waits, unmasks=_unmask(own))
     return f"{line} {way_out}" if way_out else line
 
 
-def _way_out(state: GroupState, again: str, *, waits: bool) -> str:
+def _way_out(state: GroupState, again: str, *, waits: bool, unmasks: str) -> str:
+    """What to type, or that nothing is to be typed; `unmasks` has systemd start units again that are masked."""
     if state.phase == FAILED:
         role = state.group.partition("/")[0]
+        more = unmasks or f"`fab logs {again} --role {role}` says more"
         return (
-            f"Nobody starts it again but you: `fab logs {again} --role {role}` says more; "
+            f"Nobody starts it again but you: {more}; "
             f"when that is mended, `{_restart(state, again)}`."
         )
     if state.phase == MEETS:
         return f"Until then nobody would start it again. `fab up {again}` has it watched, and says what is in the way."
+    if unmasks:
+        return f"Somebody masked a unit of it; until that is undone it does not start: {unmasks}."
     if state.phase == STOPS:
         return _while_stopped(state, again)
     if waits:
@@ -118,6 +123,15 @@ def _while_stopped(state: GroupState, again: str) -> str:
         )
     when = f", {state.pause_s:g} s after its end" if state.pause_s else ""
     return f"It starts again by itself{when}: nothing to type."
+
+
+def _unmask(rows: Sequence[ProcessStatus]) -> str:
+    """What to type where units of processes that are not ready are masked, "" where none is."""
+    masked: dict[str, list[str]] = {}
+    for row in rows:
+        if row.is_masked and not row.ready:
+            masked.setdefault(row.host, []).append(row.unit)
+    return ", ".join(f"`{unmask_command(host, units)}`" for host, units in masked.items())
 
 
 def _restart(state: GroupState, again: str) -> str:

@@ -27,6 +27,7 @@ show) shift 4; first=1
       echo StateChangeTimestampMonotonic=1000000;;
     gone*) echo LoadState=not-found; echo ActiveState=inactive; echo SubState=dead
       echo StateChangeTimestampMonotonic=0;;
+    masked*) echo LoadState=masked; echo ActiveState=inactive; echo SubState=dead;;
     *) echo LoadState=loaded; echo ActiveState=active; echo SubState=running; echo Result=success
       echo ExecMainStatus=0; echo MainPID=42; echo NRestarts=0; echo StateChangeTimestampMonotonic=2;;
     esac
@@ -163,6 +164,14 @@ def test_lines_of_a_running_unit_come_when_asked_for(
 ) -> None:
     assert units(host, action="status", units=["a.service"])[0]["log_tail"] == []
     assert units(host, action="status", units=["a.service"], log_lines=1)[0]["log_tail"] == ["two"]
+
+
+def test_a_unit_that_cannot_have_started_has_no_last_words(
+    host: StubbornHost, asked: Callable[[], list[str]]
+) -> None:
+    """journald keeps those of starts before it was masked, or taken away."""
+    for unit in ("masked.service", "gone.service"):
+        assert units(host, action="status", units=[unit], log_lines=9)[0]["log_tail"] == []
 
 
 def test_a_unit_that_is_not_there_says_so(

@@ -388,13 +388,19 @@ def test_a_disk_that_is_full_keeps_ranks_from_being_started_and_not_from_being_s
 
 def test_a_unit_that_systemd_does_not_start_is_named_until_it_does(serving: Site) -> None:
     before, unit = serving.record(), f"moe-{STACK}-engine@0.service"
+    unmasks = f"sudo systemctl unmask {unit}; sudo systemctl unmask --runtime {unit}"
     serving.sh(HOSTS[1], f"systemctl mask --runtime {unit}")
     try:
         serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main {unit}")
         said = f"{HOSTS[1]}: systemctl start: Failed to start {unit}: Unit {unit} is masked."
         serving.until(lambda: serving.record()["why"] == said, 20.0)
+        serving.status_says(5, said, f"`ssh {HOSTS[1]} '{unmasks}'`")
+        code, _, err = serving.fab("up")
+        assert code == 3, err
+        assert f"{HOSTS[1]}: Somebody masked units, so systemd would not start them" in err
+        assert f"there: {unit}. `ssh {HOSTS[1]} '{unmasks}'`" in err
     finally:
-        serving.sh(HOSTS[1], f"systemctl unmask --runtime {unit}")
+        serving.sh(HOSTS[1], unmasks)
     assert serving.serves_again(before["epoch"])["why"] == said
 
 

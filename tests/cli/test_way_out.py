@@ -97,6 +97,20 @@ def test_what_is_waited_for_in_passing_needs_nobody(running: Running) -> None:
     assert line.endswith("It starts again by itself, 1 s after its end: nothing to type.")
 
 
+@pytest.mark.parametrize("phase", ["run", "stop", "failed"])
+def test_a_masked_unit_is_to_be_unmasked(running: Running, phase: str) -> None:
+    unit = f"moe-{STACK}-engine@2.service"
+    why = f"decode-1: systemctl start: Failed to start {unit}: Unit {unit} is masked."
+    if phase == "failed":
+        why = f"given up after 5 restarts in a row; {why}"
+    running[1].unit("decode-1/2").load_state = "masked"
+    (line,), _ = told_of(running, phase=phase, why=why)
+    unmasks = f"sudo systemctl unmask {unit}; sudo systemctl unmask --runtime {unit}"
+    assert f"`ssh decode-1 '{unmasks}'`" in line
+    assert "nothing to type" not in line
+    assert (f"`fab restart {AGAIN} --role decode --replica 0`" in line) is (phase == "failed")
+
+
 def test_ranks_that_load_again_need_nobody(running: Running) -> None:
     running[1].silent.add("decode-1/2")
     (line,), after = told_of(running, ended="", phase="run", why=DIED, restarts=1, epoch=2)

@@ -41,12 +41,15 @@ class FakeUnit:
     """One unit of a scripted host."""
 
     process: Process
+    load_state: str = "loaded"
     active_state: str = "inactive"
     result: str = "success"
     exit_status: int = 0
     since: str | None = None
     log: list[str] = field(default_factory=list)
     started_at: float | None = None
+    # What systemctl says of a start that it does not take, "" where it does.
+    not_taken: str = ""
 
     @property
     def is_engine(self) -> bool:
@@ -55,7 +58,7 @@ class FakeUnit:
     def row(self, name: str, log_lines: int) -> dict[str, object]:
         return {
             "unit": name,
-            "load_state": "loaded",
+            "load_state": self.load_state,
             "active_state": self.active_state,
             "sub_state": "running" if self.active_state == "active" else "dead",
             "result": self.result,
@@ -213,13 +216,15 @@ class ScriptedFleet:
     def _units(self, host: str, request: Mapping[str, object]) -> Report:
         names, action = request["units"], request["action"]
         assert isinstance(names, list)
-        rows = []
+        rows, said = [], []
         for name in names:
             unit = self.units.get((host, name))
             if unit is None:
                 rows.append({**_foreign_unit(name), **self.foreign_units.get((host, name), {})})
                 continue
-            if action == "start" and unit.active_state != "active":
+            if action == "start" and unit.not_taken:
+                said.append(unit.not_taken)
+            elif action == "start" and unit.active_state != "active":
                 unit.active_state, unit.started_at = "active", self.clock.at
                 started = self.on_start.get(unit.process.id)
                 if started is not None:
@@ -229,7 +234,7 @@ class ScriptedFleet:
             rows.append(unit.row(name, int(str(request.get("log_lines") or 0))))
         if request.get("beside") and host in self.stopped:
             self._watch(host)
-        return {"units": rows, "message": None, **self._look(host, request)}
+        return {"units": rows, "message": "\n".join(said) or None, **self._look(host, request)}
 
     def _groups(self, host: str, request: Mapping[str, object]) -> Report:
         action = request["action"]

@@ -198,6 +198,47 @@ def test_a_unit_that_fails_is_named_with_its_reason_at_once(catalog: Catalog) ->
     assert deployment.clock.now() - begun < 2
 
 
+def test_masked_units_are_refused_with_all_else_before_anything_changes(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    for process in ("decode-1/0", "decode-1/2", "router/0"):
+        fleet.unit(process).load_state = "masked"
+    fleet.wrong_items["decode-3", "weights:kimi-k2.5-nvfp4"] = ("failed", "it does not exist")
+    with pytest.raises(PrerequisiteError) as caught:
+        bring_up(deployment, {}, tunes=False)
+    units = f"moe-{STACK}-engine@0.service moe-{STACK}-engine@2.service"
+    text = str(caught.value)
+    assert (
+        f"decode-1: Somebody masked units, so systemd would not start them there: {units.replace(' ', ', ')}."
+        in text
+    )
+    assert (
+        f"`ssh decode-1 'sudo systemctl unmask {units}; sudo systemctl unmask --runtime {units}'`"
+        in text
+    )
+    assert f"`ssh prefill-0 'sudo systemctl unmask moe-{STACK}-router@0.service; " in text
+    assert "decode-3: weights:kimi-k2.5-nvfp4" in text
+    assert not any(fleet.files.values())
+
+
+@pytest.mark.parametrize("process", ["decode-1/2", "router/0"])
+def test_what_systemctl_says_of_a_start_that_it_does_not_take_is_told_and_no_older_word(
+    catalog: Catalog, process: str
+) -> None:
+    deployment, fleet, said = make_deployment(STACK, catalog)
+    unit = fleet.unit(process)
+    unit.not_taken = "Failed to start it: Bad unit file.\nSee the status."
+    unit.log = ["RuntimeError: of last week"]
+    with pytest.raises(NotReady) as caught:
+        bring_up(deployment, {}, tunes=False)
+    host = unit.process.host
+    assert str(caught.value).startswith(
+        f"{host}: Systemd does not take the start: Failed to start it: Bad unit file. See the status. "
+    )
+    assert f"`ssh {host} systemctl status 'moe-{STACK}-*'`" in caught.value.fix
+    assert "last week" not in str(caught.value)
+    assert any("started" in line for line in said) is (process == "router/0")
+
+
 def test_the_first_of_several_failures_stands_in_front(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     fleet.end("decode-0/0", ["ValueError: late"], since="2026-11-20T14:00:05.000Z")

@@ -64,6 +64,8 @@ def test_the_line_that_says_why(lines: list[str], expected: str) -> None:
         ({"result": "signal", "exit_status": 9}, "it was ended by signal 9"),
         ({"result": "oom-kill"}, "systemd ended it (oom-kill)"),
         ({"load_state": "not-found", "active_state": "inactive"}, "is not installed"),
+        ({"load_state": "masked", "active_state": "inactive", "exit_status": 0}, "is masked"),
+        ({"load_state": "masked", "log_tail": ("ValueError: x",)}, "exit code 1: ValueError: x"),
         (
             {"active_state": "inactive", "result": "success", "exit_status": 0},
             "it ended with exit code 0",

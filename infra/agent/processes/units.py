@@ -30,6 +30,7 @@ PROPERTIES = (
     "StateChangeTimestampMonotonic",
     "InvocationID",
 )
+LOADED = "loaded"
 DEFAULT_S = 60.0
 SHOW_S = 15.0
 TAIL_S = 5.0
@@ -103,8 +104,11 @@ def _row(host: Host, unit: str, shown: Dict[str, str], log_lines: int) -> Dict[s
 def _tail(host: Host, unit: str, shown: Dict[str, str], num_lines: int) -> List[str]:
     """The last lines of the unit's latest start: what an earlier one said is no word about this one.
 
-    Why there are none, when journald does not say.
+    A unit that systemd does not load has made no start that it would not know. Why there are none, when journald does
+    not say.
     """
+    if not shown.get("InvocationID") and shown.get("LoadState") != LOADED:
+        return []
     try:
         said = read_starts(host, {unit: shown.get("InvocationID", "")}, num_lines, TAIL_S)
     except Refused as error:
