@@ -424,6 +424,26 @@ def test_up_hands_over_anew_what_ended_while_its_watchers_were_off(
     assert all(serving.is_running(host) for host in HOSTS)
 
 
+def test_a_start_that_systemd_does_not_take_is_told_in_its_own_words(serving: Site) -> None:
+    unit = f"moe-{STACK}-engine@0.service"
+    bad = f"/etc/systemd/system/{unit}.d"
+    for host in HOSTS:
+        serving.lab.write_file(host, CONFIG, serving.installed[host])
+        serving.sh(host, f"systemctl disable --now {WATCH}")
+    serving.kill_rank()
+    serving.until(lambda: not serving.is_running(HOSTS[1]))
+    setting = f"mkdir {bad} && printf '[Service]\nType=none\nExecStart=\n' > {bad}/x.conf"
+    serving.sh(HOSTS[1], f"{setting} && systemctl daemon-reload")
+    code, _, err = serving.fab("up")
+    assert code == 5, err
+    said = f"Failed to start {unit}: Unit {unit} has a bad unit file setting."
+    assert f"{HOSTS[1]}: Systemd does not take the start: {said}" in err
+    assert "started 2 engine processes" not in err
+    serving.sh(HOSTS[1], f"rm -r {bad}; systemctl daemon-reload")
+    code, _, err = serving.fab("up")
+    assert code == 0, err
+
+
 def test_what_is_taken_back_is_not_started_by_anybody(serving: Site) -> None:
     for host in HOSTS:
         serving.lab.write_file(host, CONFIG, serving.installed[host])
