@@ -104,7 +104,7 @@ def _row(host: Host, unit: str, shown: Dict[str, str], log_lines: int) -> Dict[s
 def _tail(host: Host, unit: str, shown: Dict[str, str], num_lines: int) -> List[str]:
     """The last lines of the unit's latest start: what an earlier one said is no word about this one.
 
-    A unit that systemd does not load has made no start that it would not know. Why there are none, when journald does
+    One that is masked or gone, and of which systemd knows no start, has none. Why there are none, when journald does
     not say.
     """
     if not shown.get("InvocationID") and shown.get("LoadState") != LOADED:
