@@ -40,6 +40,7 @@ def watch_document(plan: Plan, host: str) -> str:
         "stack": plan.stack,
         "release": plan.hash,
         "host": host,
+        "runtime": plan.runtime,
         "router": _router(plan, routers[0]) if routers else None,
         "groups": [_group(plan, name, host) for name in groups_on(plan, host)],
         "limits": dict(LIMITS),

@@ -14,6 +14,7 @@ from infra.remote.failures import HostFailure, LostConnection, OverTime, Unreach
 # How `awaited` in infra/agent/group/rules.py and `_left` in infra/agent/group/part.py put it.
 _SILENT = re.compile(r"(\S+) (?:is silent|has not been heard of)$")
 _HELD = re.compile(r"(\S+): port (\d+)\b.* is held$")
+_OUTLIVED = re.compile(r"^(\S+): .*\bprocess (\d+) \(.*\) of \S+ has outlived its unit\b")
 _MAY_BE_DEAD = (Unreachable, LostConnection, OverTime)
 
 
@@ -120,6 +121,13 @@ def _while_stopped(state: GroupState, again: str) -> str:
         return (
             f"It starts again by itself as soon as that is free: `ssh {host} sudo ss -Hltnp 'sport = :{port}'` "
             "says who holds it."
+        )
+    outlived = [match for reason in state.waits_for if (match := _OUTLIVED.search(reason))]
+    if outlived:
+        host, pid = outlived[0][1], outlived[0][2]
+        return (
+            f"It starts again by itself as soon as that process has ended: `ssh {host} sudo cat /proc/{pid}/stack` "
+            f"says what it waits for; where `ssh {host} sudo kill -9 {pid}` does nothing, only a reboot ends it."
         )
     when = f", {state.pause_s:g} s after its end" if state.pause_s else ""
     return f"It starts again by itself{when}: nothing to type."

@@ -35,6 +35,7 @@ CONFIG: dict[str, object] = {
     "stack": "s",
     "release": "r",
     "host": "h",
+    "runtime": "docker",
     "router": None,
     "groups": [],
     "limits": dict.fromkeys(LIMITS.split(), 1.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -57,6 +58,8 @@ class Systemd(Host):
         self.refuses: dict[str, Finished] = {}
 
     def run(self, argv: list[str], *_limits: object) -> Finished:
+        if argv[0] != "systemctl":
+            return Finished(1, "", f"{argv[0]}: there is nothing")
         self.asked.append(argv[1])
         return self.refuses.get(argv[1], Finished(0, "", ""))
 
@@ -112,12 +115,18 @@ def make_part(
     members = ["h0", "h1"] if leader == "h0" else ["h1", "h0"]
     group = Group("decode/0", leader, ("192.0.2.1", 14000), members, {UNIT: "h1/0"}, [], [])
     patience, counters = Patience(1.0, 1.0, 1.0), Counters("r", ("g",))
-    config = Config("s", "r", "h1", [group], None, LIMITS, patience, counters)
+    config = Config("s", "r", "h1", "docker", [group], None, LIMITS, patience, counters)
     own = OwnRecord(epoch=4, adopting=False, invocations={UNIT: "first"}, ended=ended)
     save_record(host, "s", "decode/0", Record(own, Memory(4, RUN, 0, 0, "", 0.0)))
     units = Units(host, [UNIT])
     units.take({UNIT: Unit(state, "", 0, "first")}, NOW)
     return Part(host, config, group, units, NOW), units
+
+
+def settle(part: Part) -> None:
+    """Wait until it is known that nothing has outlived the units."""
+    part.settle(NOW)
+    until(lambda: part.own(NOW).state == STOPPED)
 
 
 def shown(host: Host) -> Mapping[str, object]:
@@ -129,8 +138,8 @@ def shown(host: Host) -> Mapping[str, object]:
 def test_a_start_that_systemd_has_not_taken_is_no_stop(tmp_path: Path) -> None:
     host = Systemd(tmp_path)
     part, units = make_part(host, "inactive")
+    settle(part)
     part.heard = (Order(5, RUN), NOW)
-    assert part.own(NOW).state == STOPPED
     (start,) = part.act(NOW)
     part.heard = (Order(5, STOP), NOW + 1)
     late = NOW + 3 * QUEUED_S
@@ -221,6 +230,44 @@ def test_evidence_that_is_not_kept_in_time_holds_up_no_start(
     assert host.asked[-1] == "start"
 
 
+def test_a_process_that_outlives_its_unit_holds_up_the_start_and_uses_up_none(
+    tmp_path: Path,
+) -> None:
+    """A rank in a wedged driver: its devices are not free before it has ended."""
+    texts = {
+        "cgroup": f"0::/moe_infra.slice/moe_infra-s.slice/{UNIT}",
+        "stat": stat_of(40, "python3", "D"),
+        "comm": "python3",
+    }
+    (tmp_path / "proc/40").mkdir(parents=True)
+    for name, text in texts.items():
+        (tmp_path / "proc/40" / name).write_text(text)
+    host = Systemd(tmp_path)
+    part, units = make_part(host, "failed", leader="h1", ended=False)
+    units.take({UNIT: Unit("failed", "was ended by signal 9", 0, "first")}, NOW)
+    part.hear_member("h0", Own(RUNNING, 4), NOW)
+    assert part.order == Order(4, STOP)
+    said = "h1/0 was ended by signal 9; process 40 (python3) of h1/0 has outlived its unit"
+    part.settle(NOW)
+    until(lambda: part.own(NOW + 5).fault == said)
+    for later in (8.0, 100.0, 2000.0):
+        part.settle(NOW + later)
+        part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + later)
+        assert part.own(NOW + later).state == CLEARING
+    part.show(NOW + 2000)
+    row = shown(host)
+    assert (row["phase"], row["attempts"], row["why"]) == (
+        STOP,
+        1,
+        "h1: h1/0 was ended by signal 9",
+    )
+    assert row["waits_for"] == [f"h1: {said}"]
+    shutil.rmtree(tmp_path / "proc/40")
+    until(lambda: part.own(NOW + 2000).state == STOPPED)
+    part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + 2000)
+    assert part.order == Order(5, RUN)
+
+
 @pytest.mark.parametrize("order", [Order(4, STOP), Order(4, RUN, age_s=10.1)])
 def test_a_full_disk_keeps_no_rank_from_being_stopped(tmp_path: Path, order: Order) -> None:
     """It is told to, or rank 0's host is lost; then nothing is started while the disk takes nothing."""
@@ -254,6 +301,7 @@ def test_a_full_disk_keeps_no_rank_from_being_stopped(tmp_path: Path, order: Ord
 def test_a_start_that_the_disk_does_not_take_is_none(tmp_path: Path) -> None:
     host = Systemd(tmp_path)
     part, _ = make_part(host, "inactive")
+    settle(part)
     part.heard = (Order(5, RUN), NOW)
     with full_disk():
         assert not part.act(NOW)
@@ -318,6 +366,7 @@ def test_a_start_begins_once_when_a_slow_disk_has_taken_it(tmp_path: Path) -> No
     """However slow it is each time: what it has taken at last is not written anew."""
     host = Systemd(tmp_path)
     part, _ = make_part(host, "inactive")
+    settle(part)
     with slow_disk() as (may_go_on, written):
         for later in (0.0, 0.1, 5.0):
             part.heard = (Order(5, RUN), NOW + later)
@@ -390,6 +439,7 @@ def test_a_start_that_systemd_does_not_take_is_named_and_not_awaited(
     part, units = make_part(host, "failed")
     units.take({UNIT: Unit("failed", "was ended by signal 15", 0, "first")}, NOW)
     host.refuses["start"] = done
+    settle(part)
     part.heard = (Order(5, RUN), NOW)
     for deed in part.act(NOW):
         deed()

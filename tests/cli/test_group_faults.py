@@ -386,6 +386,41 @@ def test_a_disk_that_is_full_keeps_ranks_from_being_started_and_not_from_being_s
             serving.sh(host, f"systemctl start {WATCH}")
 
 
+def test_a_process_that_outlives_its_container_is_named_and_uses_up_no_restart(
+    serving: Site,
+) -> None:
+    """In its control group, with a device open, as one that waits in a driver; somebody who watches devices is none."""
+    before, host = serving.record(), HOSTS[1]
+    container = f"moe-{STACK}-engine-0"
+    group = (
+        "/sys/fs/cgroup/left/docker-$(docker inspect --format '{{.Id}}' " + container + ").scope"
+    )
+    hold = "exec sleep 600 3</dev/davinci0"
+    alone = ">/dev/null 2>&1 & echo $!"
+    watches = serving.sh(host, f"setsid sh -c '{hold}' {alone}").strip()
+    join = f'group={group}; mkdir -p "$group"; export group; '
+    pid = serving.sh(host, f"{join}setsid sh -c 'echo $$ >$group/cgroup.procs; {hold}' {alone}")
+    pid = pid.strip()
+    try:
+        serving.until(lambda: "docker-" in serving.sh(host, f"cat /proc/{pid}/cgroup"))
+        serving.kill_rank()
+        view = f"cat /run/moe-infra/groups/{STACK}/*.json"
+        ended = f"{HOSTS[1]}/0 was ended by signal 9"
+        waits = f"{host}: {ended}; process {pid} (sleep) of {host}/0 has outlived its unit"
+        serving.until(lambda: json.loads(serving.sh(HOSTS[0], view)).get("waits_for") == [waits])
+        serving.status_says(5, f"it waits for {waits}.", f"`ssh {host} sudo cat /proc/{pid}/stack`")
+        time.sleep(4)  # in which five starts would fail
+        assert not any(serving.is_running(one) for one in HOSTS)
+        during = serving.record()
+        assert (during["phase"], during["epoch"]) == ("stop", before["epoch"])
+        serving.sh(host, f"kill {pid}")
+        row = serving.serves_again(before["epoch"])
+        assert row["why"] == f"{host}: {ended}"
+        assert (row["epoch"], row["restarts"]) == (before["epoch"] + 1, before["restarts"] + 1)
+    finally:
+        serving.sh(host, f"kill {pid} {watches}")
+
+
 def test_a_unit_that_systemd_does_not_start_is_named_until_it_does(serving: Site) -> None:
     before, unit = serving.record(), f"moe-{STACK}-engine@0.service"
     unmasks = f"sudo systemctl unmask {unit}; sudo systemctl unmask --runtime {unit}"

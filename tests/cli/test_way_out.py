@@ -91,6 +91,20 @@ def test_a_port_that_is_held_is_asked_about(running: Running) -> None:
     assert "`ssh decode-1 sudo ss -Hltnp 'sport = :7101'`" in line
 
 
+@pytest.mark.parametrize("before", ["", "decode-1/2 was ended by signal 9; "])
+def test_a_process_that_has_outlived_its_unit_is_looked_at(running: Running, before: str) -> None:
+    fault = f"{before}process 4711 (python3) of decode-1/2 has outlived its unit, and 2 more"
+    (line,), _ = told_of(
+        running,
+        phase="stop",
+        why=DIED,
+        waits_for=list(waits(Own("clearing", 3, fault=fault), 100.0)),
+    )
+    assert f"it waits for decode-1: {fault}. It starts again by itself as soon as" in line
+    assert "`ssh decode-1 sudo cat /proc/4711/stack`" in line
+    assert "`ssh decode-1 sudo kill -9 4711`" in line
+
+
 def test_what_is_waited_for_in_passing_needs_nobody(running: Running) -> None:
     reasons = waits(Own(RUNNING, 3), 100.0)
     (line,), _ = told_of(running, phase="stop", why=DIED, waits_for=list(reasons), pause_s=1.0)

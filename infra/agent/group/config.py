@@ -46,11 +46,17 @@ class Router(NamedTuple):
 
 
 class Config(NamedTuple):
-    """What one watcher looks after; `router` is None where none runs."""
+    """What one watcher looks after.
+
+    Args:
+        runtime: what runs the ranks: `docker`, `podman` or `native`.
+        router: None where none runs.
+    """
 
     stack: str
     release: str
     host: str
+    runtime: str
     groups: List[Group]
     router: Optional[Router]
     limits: Limits
@@ -72,6 +78,7 @@ def read_config(path: str) -> Config:
         stack=document["stack"],
         release=document["release"],
         host=document["host"],
+        runtime=document["runtime"],
         groups=[
             Group(
                 name=row["name"],

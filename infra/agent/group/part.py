@@ -9,6 +9,7 @@ from .evidence import Ended, keep, processes_of
 from .kept_record import KeptRecord
 from .progress import Track, judge, new_track
 from .record import UNWRITTEN, Document, Record, drop_wish, read_wish, save_view, told_of
+from .remains import Remains
 from .rules import (
     ADOPT,
     BEGIN,
@@ -66,6 +67,7 @@ class Part:
         own = self._record.own
         self._owes_evidence = not own.ended and not own.adopting
         self._keeper: Optional[Tuple[float, threading.Event]] = None
+        self._remains = Remains(host, group.units, config.runtime, self._rouse)
         self._shown: Document = {}
         self._unshown = ""
         # A watcher that begins anew in an epoch has as long to hear of it as one that lost the host of rank 0.
@@ -175,8 +177,11 @@ class Part:
             self._note(self._record.own.epoch)
         state = state_of_units([self._units.units[name] for name in self._names])
         if state != STOPPED:
+            self._remains.forget()
             return
         self._stopping = None
+        if self._queued is None:
+            self._remains.look(now)
         if self._owes_evidence and self._queued is None:
             self._owes_evidence = False
             self._kept.keep(
@@ -256,6 +261,7 @@ class Part:
         before = {name: self._units.units[name].invocation for name in self._names}
         self._queued, self._not_taken = (now, before), ""
         self._stopping, self._owes_evidence = None, True
+        self._remains.forget()
         self.tracks = {url: new_track(now) for url in self._group.metrics}
         self._say("starting epoch {}".format(epoch))
         return True
@@ -318,7 +324,7 @@ class Part:
         return ""
 
     def _left(self, now: float, fault: str) -> Tuple[str, str]:
-        """Whether anything of units that have ended is in a start's way: evidence, ports that are held, the disk."""
+        """Whether anything of units that have ended is in a start's way: evidence, ports, processes, the disk."""
         if self._keeper is not None:
             begun, is_kept = self._keeper
             if not is_kept.is_set() and now - begun < KEEP_S:
@@ -329,8 +335,10 @@ class Part:
         held = held_ports(self._host, self._group.ports)
         if held:
             return CLEARING, "port {} is held".format(", ".join(str(port) for port in held))
-        if self._kept.refused:
-            return CLEARING, "; ".join(filter(None, [fault, self._kept.refused]))
+        survivors = self._remains.words(now)
+        left = survivors or self._kept.refused
+        if left or survivors is None:
+            return CLEARING, "; ".join(filter(None, [fault, left]))
         return STOPPED, fault
 
     def _keep_evidence(self, now: float) -> None:
@@ -371,6 +379,10 @@ class Part:
             self._say(said)
         self._unshown = said
         return not said
+
+    def _rouse(self) -> None:
+        """Something is known that was not: said from another thread."""
+        self.wake()
 
     def _say(self, words: str) -> None:
         print("{}: {}".format(self._group.name, words), flush=True)

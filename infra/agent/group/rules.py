@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional, Sequence, Tuple
 ADOPT, RUN, STOP, FAILED = "adopt", "run", "stop", "failed"
 # What the units of a group on one host are together.
 RUNNING, PARTIAL, CHANGING = "running", "partial", "changing"
-# They have ended: evidence is still being kept or a port is held; nothing is left.
+# They have ended: evidence is still being kept, a port is held or a process has outlived them; nothing is left.
 CLEARING, STOPPED = "clearing", "stopped"
 # What a host does.
 NOTHING, BEGIN, END, KILL, TAKE_OVER = "nothing", "start", "stop", "kill", "adopt"

@@ -1,0 +1,184 @@
+"""What has outlived an epoch on this host: processes of its units and containers that have not ended.
+
+systemd and the runtimes kill all that is in the control group of a unit or a container; what is still in one when the
+unit has ended waits in the kernel, or frees memory. A device is free at the latest when its process has ended.
+"""
+
+import os
+import re
+import shutil
+import threading
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+from ..facts.stuck import parse_state
+from ..host import Host, Refused
+from ..processes.unit_processes import container_of
+
+NATIVE = "native"
+INSPECT_S = 5.0
+# How soon the end of what was found is seen; how soon a runtime is asked again that did not answer.
+CHECK_S, AGAIN_S = 0.1, 1.0
+# A look that takes longer than a runtime may is not waited for: what it would find is not known.
+LOOK_S = 8.0
+START_TIME_FIELD = 19
+DEAD = ("Z", "X", "")
+# The id of a container in the name of its control group.
+CONTAINER = re.compile("[0-9a-f]{64}")
+
+
+class Survivor(NamedTuple):
+    """A process that has outlived its unit.
+
+    Args:
+        pid: its id.
+        started: when it was started, in clock ticks since boot; ids are used again.
+        program: its name as the kernel has it.
+        unit: whose it is.
+    """
+
+    pid: int
+    started: str
+    program: str
+    unit: str
+
+
+class Remains:
+    """What is left of a group's units on this host once they have ended; looked for in a thread until it is nothing.
+
+    Args:
+        host: this one.
+        units: process id by unit.
+        runtime: `docker`, `podman` or `native`.
+        wake: called from that thread when there is something new.
+    """
+
+    def __init__(
+        self, host: Host, units: Dict[str, str], runtime: str, wake: Callable[[], object]
+    ) -> None:
+        """Nothing is looked for yet."""
+        self._host, self._units, self._runtime, self._wake = host, units, runtime, wake
+        self._look: Optional[_Look] = None
+        self._begun = 0.0
+
+    def forget(self) -> None:
+        """The units run, or are about to."""
+        if self._look is not None:
+            self._look.is_over.set()
+            self._look = None
+
+    def look(self, now: float) -> None:
+        """The units have ended: look, unless that is done already."""
+        if self._look is None:
+            self._look, self._begun = _Look(self._host, self._units, self._runtime), now
+            thread = threading.Thread(target=self._look.run, args=(self._wake,), daemon=True)
+            thread.start()
+
+    def words(self, now: float) -> Optional[str]:
+        """What is left, "" for nothing; None while it is not known."""
+        known = None if self._look is None else self._look.words
+        is_late = self._look is not None and now - self._begun >= LOOK_S
+        return "" if known is None and is_late else known
+
+
+class _Look:
+    """One look, which goes on until nothing is left or it is over.
+
+    Attributes:
+        words: what is left, None before it is known.
+        is_over: nobody wants to know any more.
+    """
+
+    def __init__(self, host: Host, units: Dict[str, str], runtime: str) -> None:
+        self._host, self._units, self._runtime = host, units, runtime
+        self.words: Optional[str] = None
+        self.is_over = threading.Event()
+
+    def run(self, wake: Callable[[], object]) -> None:
+        """Until nothing is left, or it is over; runs in a thread."""
+        while not self.is_over.is_set():
+            try:
+                found = find_survivors(self._host, list(self._units), self._runtime)
+            except Refused as error:
+                self.words = str(error)
+                wake()
+                self.is_over.wait(AGAIN_S)
+                continue
+            except OSError:  # there is no /proc to look into
+                found = []
+            self.words = self._named(found)
+            wake()
+            if not found:
+                return
+            # who has ended may have left a child: it is looked anew when all have
+            while found and not self.is_over.wait(CHECK_S):
+                found = [one for one in found if _start_of(self._host, one.pid) == one.started]
+                self.words = self._named(found) or self.words
+
+    def _named(self, found: List[Survivor]) -> str:
+        if not found:
+            return ""
+        first, others = found[0], len(found) - 1
+        words = "process {} ({}) of {} has outlived its unit".format(
+            first.pid, first.program, self._units[first.unit]
+        )
+        return "{}, and {} more".format(words, others) if others else words
+
+
+def find_survivors(host: Host, units: List[str], runtime: str) -> List[Survivor]:
+    """Every process in the control groups of units that have ended, and of their containers.
+
+    Nothing is read that a process which waits in the kernel may have locked, and a runtime is asked only where a
+    process is in any container.
+
+    Raises:
+        Refused: the runtime does not answer.
+    """
+    pids = sorted(int(name) for name in os.listdir(host.path("/proc")) if name.isdecimal())
+    groups = {pid: _text(host, "/proc/{}/cgroup".format(pid)) for pid in pids}
+    marks = {"/" + unit: unit for unit in units}
+    if runtime != NATIVE and any(map(CONTAINER.search, groups.values())):
+        marks.update(_container_ids(host, units, runtime))
+    found = []
+    for pid, group in groups.items():
+        unit = next((marks[mark] for mark in marks if mark in group), None)
+        started = _start_of(host, pid) if unit is not None else ""
+        if unit is not None and started:
+            program = _text(host, "/proc/{}/comm".format(pid)).strip()
+            found.append(Survivor(pid, started, program, unit))
+    return found
+
+
+def _container_ids(host: Host, units: List[str], runtime: str) -> Dict[str, str]:
+    """The unit by the id of its container, which is part of its control group's name; of those that are there."""
+    if shutil.which(runtime) is None:
+        return {}
+    names = {str(container_of(unit)): unit for unit in units}
+    argv = [runtime, "inspect", "--type", "container", "--format", "{{.Name}} {{.Id}}", *names]
+    done = host.run(argv, INSPECT_S)
+    if done.exit_code is None:
+        raise Refused("{}: what is left of its containers is not known".format(done.last_words))
+    rows = [line.strip().lstrip("/").split(" ") for line in done.stdout.splitlines()]
+    return {row[1]: names[row[0]] for row in rows if row[0] in names and len(row) > 1 and row[1]}
+
+
+def _start_of(host: Host, pid: int) -> str:
+    """When a process was started, "" when it has ended; one whose first thread has ended lives on in the others."""
+    text = _text(host, "/proc/{}/stat".format(pid))
+    if parse_state(text)[0] in DEAD and len(_tasks(host, pid)) <= 1:
+        return ""
+    fields = text.rpartition(")")[2].split()
+    return fields[START_TIME_FIELD] if len(fields) > START_TIME_FIELD else ""
+
+
+def _tasks(host: Host, pid: int) -> List[str]:
+    try:
+        return os.listdir(host.path("/proc/{}/task".format(pid)))
+    except OSError:
+        return []
+
+
+def _text(host: Host, path: str) -> str:
+    try:
+        return host.read_bytes(path).decode("utf-8", "replace")
+    except OSError:  # it has ended
+        return ""
