@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from infra.errors import StackError
@@ -18,6 +19,8 @@ from infra.tasks.choice import chosen_name, taken_choice
 from infra.tasks.command_words import ENTRIES
 from infra.tasks.options import Options
 
+# What stands for the address of any of the hosts that share a finding.
+ANY_HOST = "HOST"
 # A task and what stands between it and its stack: words of the same command.
 _COMMAND = r"(?P<before>\bfab (?P<task>[a-z-]+)(?: (?!fab |--stack )[^\s`]+)* )--stack "
 _NAME_ENDS = r"(?![\w/-]|\.\w)"
@@ -31,8 +34,12 @@ def completed(options: Options, text: str) -> str:
     """
 
     def with_place(found: re.Match[str]) -> str:
-        host = options.reached.get(found["host"])
-        return found[0] if host is None else _ssh(host, options.text("ssh-config"))
+        config, name = options.text("ssh-config"), found["host"]
+        if name != ANY_HOST:
+            host = options.reached.get(name)
+            return found[0] if host is None else _ssh(host, config)
+        ways = {_ssh(replace(each, address=ANY_HOST), config) for each in options.reached.values()}
+        return ways.pop() if len(ways) == 1 else found[0]
 
     return _SSH.sub(with_place, _with_choice(options, text))
 

@@ -140,6 +140,19 @@ def test_commands_on_hosts_reach_them_as_the_inventory_says(
     assert told == f"`ssh {words} sudo kill 7`, `ssh decode-1 ls`, `ssh {words}`"
 
 
+@pytest.mark.parametrize(
+    ("user", "words"), [("ubuntu", "-J ops@192.0.2.99 ubuntu@HOST"), ("root", "HOST")]
+)
+def test_a_command_for_any_of_several_hosts_has_what_is_the_same_for_all(
+    user: str, words: str
+) -> None:
+    chosen = options()
+    way = replace(PLAIN, user="ubuntu", ssh_arguments=("-J", "ops@192.0.2.99"))
+    other = replace(way, address="192.0.2.8", user=user)
+    chosen.reached.update({"decode-0": way, "decode-1": other})
+    assert completed(chosen, "ssh HOST sudo ls") == f"ssh {words} sudo ls"
+
+
 def test_hosts_that_are_named_are_reached_with_the_named_ssh_config() -> None:
     chosen = Options({"hosts": "decode-0", "ssh-config": "own"}, reached={"decode-0": PLAIN})
     assert completed(chosen, "ssh decode-0 ls") == "ssh -F own 192.0.2.7 ls"
