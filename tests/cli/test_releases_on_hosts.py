@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from infra.inventory.ansible_file import read_inventory
 from infra.launch.fleet import SshFleet, SystemClock, ask_all
 from infra.launch.lease import Claim, leased, this_owner
+from infra.rehearsal.lab.client import Lab
 from infra.remote.connecting import SshOptions
-from tests.cli.rack import HOSTS, STACK, Rack, kept_rack
+from tests.cli.rack import HOSTS, STACK, Rack, end, kept_rack, until_said
 from tests.naming import in_time
 
 # Real sshd, systemd and engines on three simulated hosts: each call of `fab` takes seconds.
@@ -39,14 +42,44 @@ all:
         spare-0:
           ansible_host: 192.0.2.3
 """
+TWO_MORE = """\
+        unified-2:
+          ansible_host: 192.0.2.4
+        unified-3:
+          ansible_host: 192.0.2.5
+    spare:
+"""
+# The lab's names of the same machines: two that a group is on, and the spare one.
+GROUP, SPARE = ("unified-3", "unified-4"), "unified-2"
+
+
+def groups(number: int) -> list[str]:
+    """The stack with so many groups of two hosts each, behind a router."""
+    sets = (f"roles.unified.replicas={number}", "router.name=vllm-router")
+    return [word for one in sets for word in ("--set", one)]
 
 
 @pytest.fixture(scope="module")
-def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
-    with kept_rack("--set", "roles.unified.data_parallel=6") as (ssh_config, _, lab):
-        inventory = tmp_path_factory.mktemp("rack") / "inventory.yml"
-        inventory.write_text(INVENTORY.format(ssh_config=ssh_config))
-        yield Rack(inventory, ssh_config, lab)
+def lab_and_config() -> Iterator[tuple[Lab, str]]:
+    with kept_rack(*groups(3)) as (ssh_config, _, lab):
+        yield lab, ssh_config
+
+
+@pytest.fixture(scope="module")
+def rack(lab_and_config: tuple[Lab, str], tmp_path_factory: pytest.TempPathFactory) -> Rack:
+    """A group's hosts, and a spare one."""
+    lab, ssh_config = lab_and_config
+    inventory = tmp_path_factory.mktemp("rack") / "inventory.yml"
+    inventory.write_text(INVENTORY.format(ssh_config=ssh_config))
+    return Rack(inventory, ssh_config, lab)
+
+
+@pytest.fixture
+def wide(rack: Rack, tmp_path: Path) -> Rack:
+    """The hosts of two groups, and the same spare one."""
+    inventory = tmp_path / "wide.yml"
+    inventory.write_text(rack.inventory.read_text().replace("    spare:\n", TWO_MORE))
+    return Rack(inventory, rack.ssh_config, rack.lab)
 
 
 @pytest.mark.fault
@@ -118,6 +151,45 @@ def test_a_full_disk_is_named_and_leaves_nothing_half_done(rack: Rack, full: str
         rack.ssh(host, f"sudo umount {full}; sudo rmdir --ignore-fail-on-non-empty {full}")
     again = rack.fab("up")  # there is space now
     assert again.returncode == 0, again.stderr
+
+
+def starts(rack: Rack, hosts: Sequence[str]) -> list[str]:
+    """systemd's id of the start of each host's engine, and of the router on the first one."""
+    units = f"moe-{STACK}-engine@0 moe-{STACK}-router@0"
+    return [rack.ssh(host, f"systemctl show -p InvocationID --value {units}") for host in hosts]
+
+
+@pytest.mark.fault
+def test_whoever_stays_is_not_touched_by_a_replacement_that_is_killed_and_gone_on_with(
+    rack: Rack, wide: Rack
+) -> None:
+    """A machine of the second group is replaced, and replaced back. It lives, and is cleared when it leaves."""
+    two = groups(2)
+    assert rack.fab("down").returncode == 0
+    machines = (*HOSTS, *GROUP, SPARE)
+    before, text = [wide.left(host) for host in machines], wide.inventory.read_text()
+    done = wide.fab("up", *two)
+    assert done.returncode == 0, done.stderr
+    stay, leave = starts(wide, HOSTS), starts(wide, GROUP)
+    done = wide.fab("replace-host", "unified-3", "spare-0", *two, "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["id"]: row for row in json.loads(done.stdout)["processes"]}
+    assert {row["ready"] for row in rows.values()} == {True}
+    assert starts(wide, HOSTS) == stay
+    assert not set(starts(wide, GROUP)) & set(leave)
+    assert wide.left(GROUP[1]) == before[3]
+    killed = wide.begin("replace-host", "unified-3", "spare-0", *two)
+    until_said(killed, "stopping unified")
+    assert end(killed, signal.SIGKILL).code == -signal.SIGKILL
+    assert wide.inventory.read_text() == text  # it stands where it stood before both
+    assert wide.left(SPARE) != before[4]
+    done = wide.fab("up", *two, "--replace")
+    assert done.returncode == 0, done.stderr
+    assert wide.fab("status", *two).returncode == 0
+    assert starts(wide, HOSTS) == stay
+    assert wide.left(SPARE) == before[4]
+    assert wide.fab("down").returncode == 0
+    assert [wide.left(host) for host in machines] == before
 
 
 @pytest.mark.fault
