@@ -4,20 +4,18 @@ import contextlib
 import importlib
 import json
 import os
-import select
 import sys
 import threading
-import time
 import zlib
-from typing import Any, Callable, Dict, List, Optional, cast
+from typing import Any, Callable, Dict, List, cast
 
+from .asker import Asker, Watch
 from .host import Host, Refused, mending
 from .item import NotCarried
-from .lease import RENEW_S, LeaseRefused, keep_lease, release_lease, renew_lease
+from .lease import LeaseRefused, keep_lease, release_lease
 
 SCHEMA_VERSION = 1
 MARKER = "moe-infra-report"
-OVER_TIME = "moe-infra:over-time"
 OPERATIONS = {
     "state": ".state.operation",
     "units": ".processes.units",
@@ -39,9 +37,6 @@ OPERATIONS = {
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
 STREAMS = {"logs": ".journal.operation", "evidence": ".processes.evidence"}
 STREAM = "moe-infra-stream"
-# Whoever reads a stream says so in between: a peer that is silent for so long is gone.
-PULSE_LIMIT_S = 90.0
-PULSE_BYTES = 1024
 # How long an agent waits for the next request before it goes; whoever asks later starts another.
 IDLE_LIMIT_S = 300.0
 BAD_STATES = ("failed", "blocked")
@@ -68,11 +63,12 @@ def main(arguments: List[str]) -> int:
     if arguments in (["framed"], ["piped"]):
         request = _read_frame()
         _leave_group()
-        watched = [0] if arguments == ["framed"] else []
-        streams = request.get("operation") in STREAMS
-        _start_watch(host, watched, _seconds(request), request.get("lease"), has_pulse=streams)
-        _write_framed(answer_stream(request, host) if streams else answer(request, host))
-        os._exit(0)  # the watch sits in a read of standard input that must not be waited for
+        asker = _asker(request, is_heard=arguments == ["framed"])
+        watch = Watch(host, asker)
+        report = answer_stream(request, host) if asker.is_stream else answer(request, host)
+        watch.end()
+        _write_framed(report)
+        os._exit(0)
     if arguments:
         with open(arguments[0], encoding="utf-8") as stream:
             report = answer(json.load(stream), host)
@@ -84,16 +80,16 @@ def main(arguments: List[str]) -> int:
 
 def _take_turn() -> bool:
     """Answer the next request; False when there is none."""
-    request = _read_frame()
+    request = _next_frame()
     if not request:
         return False
     _learn(request.pop("modules", None))
     host = Host(os.environ.get("MOE_INFRA_ROOT", ""))
-    end_watch = _start_watch(host, [0], _seconds(request), request.get("lease"), has_pulse=False)
+    watch = Watch(host, _asker(request, is_heard=True))
     report = answer(request, host)
-    end_watch()
+    watch.end()
     _write_framed(report)
-    return bool(select.select([0], [], [], IDLE_LIMIT_S)[0])
+    return True
 
 
 def _learn(modules: object) -> None:
@@ -191,10 +187,28 @@ def failure(what: str, fix: str) -> Report:
     return {"schema_version": SCHEMA_VERSION, "error": {"what": what, "fix": fix}}
 
 
-def _read_frame() -> Report:
-    """The request, empty where there is none; bytes that follow it stand in its `body`, as many as it announces."""
+def _next_frame() -> Report:
+    """The next request; the agent goes when none begins for a while."""
+    idle = threading.Timer(IDLE_LIMIT_S, os._exit, [0])
+    idle.daemon = True
+    idle.start()
+    return _read_frame(idle.cancel)
+
+
+def _read_frame(begin: Callable[[], None] = lambda: None) -> Report:
+    """The request, empty where there is none; bytes that follow it stand in its `body`, as many as it announces.
+
+    Line breaks before it are signs of life that came when the request before it was answered.
+
+    Args:
+        begin: called when it begins to come.
+    """
     stream = sys.stdin.buffer
-    length = int(stream.readline() or 0)
+    line = stream.readline()
+    while line == b"\n":
+        line = stream.readline()
+    begin()
+    length = int(line or 0)
     if not length:
         return {}
     request = cast(Report, json.loads(zlib.decompress(stream.read(length)).decode("utf-8")))
@@ -214,62 +228,15 @@ def _leave_group() -> None:
         os.setsid()
 
 
-def _seconds(request: Report) -> Optional[float]:
-    deadline = request.get("deadline_s")
-    return float(str(deadline)) if deadline is not None else None
-
-
-def _start_watch(
-    host: Host, watched: List[int], deadline_s: Optional[float], lease: object, *, has_pulse: bool
-) -> Callable[[], None]:
-    """End with everything that was started when nobody waits any more, or when the time is over.
-
-    As long as somebody waits, the lease that came with the request is renewed.
-
-    Args:
-        host: whose programs are ended.
-        watched: descriptors that stay silent while somebody waits.
-        deadline_s: how long the answer may take, None without a limit.
-        lease: the one that came with the request.
-        has_pulse: whether standard input tells now and then that somebody still reads.
-
-    Returns:
-        Ends the watch: the request is answered.
-    """
-    answered, end_watch = os.pipe()
-    end = None if deadline_s is None else time.monotonic() + deadline_s
-
-    def watch() -> None:
-        heard = time.monotonic()
-        while True:
-            ends = ([] if end is None else [end]) + ([heard + PULSE_LIMIT_S] if has_pulse else [])
-            pause = max(min(ends) - time.monotonic(), 0.0) if ends else None
-            if isinstance(lease, dict):
-                pause = RENEW_S if pause is None else min(RENEW_S, pause)
-            readable, _, _ = select.select([*watched, answered], [], [], pause)
-            if answered in readable:
-                return
-            if readable and has_pulse and os.read(0, PULSE_BYTES):
-                heard = time.monotonic()
-                continue
-            if readable or (ends and time.monotonic() >= min(ends)):
-                break
-            if isinstance(lease, dict) and not lease.get("release"):
-                renew_lease(host, lease)
-        if not readable:
-            os.write(2, (OVER_TIME + "\n").encode("ascii"))
-        host.end_children()
-        os._exit(1)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-
-    def end_it() -> None:
-        os.close(end_watch)
-        watcher.join()
-        os.close(answered)
-
-    return end_it
+def _asker(request: Report, *, is_heard: bool) -> Asker:
+    deadline, lease = request.get("deadline_s"), request.get("lease")
+    is_held = isinstance(lease, dict) and not lease.get("release")
+    return Asker(
+        is_heard=is_heard,
+        deadline_s=float(str(deadline)) if deadline is not None else None,
+        lease=cast(Report, lease) if is_held else None,
+        is_stream=request.get("operation") in STREAMS,
+    )
 
 
 def _verdict(report: Report) -> int:

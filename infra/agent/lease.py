@@ -1,7 +1,7 @@
 """The lease of a stack on this host: who is changing the deployment, and until when nobody else may.
 
 It is a file below /run, so a reboot ends it. Its age is measured by this host's own monotonic clock, so no two
-clocks are ever compared. Every request of its holder renews it, and so does the agent while it works for the holder.
+clocks are ever compared. Every request of its holder renews it, and so does every sign of life while the agent works.
 """
 
 import contextlib
@@ -16,6 +16,9 @@ from .host import Host, Refused
 
 LEASE_FOLDER = "/run/moe-infra/leases"
 TTL_S = 20.0
+# What an agent does for a holder that is silent has ended by the time that anybody else may go on.
+SILENCE_S = 18.0
+# How often it is renewed for a holder that cannot give signs of life.
 RENEW_S = 5.0
 ANYBODY = "*"
 OWNER_KEYS = ("operator", "machine", "process", "started", "command")
@@ -59,12 +62,17 @@ def keep_lease(host: Host, lease: Document) -> None:
         _write(handle, dict(kept, renewed=now))
 
 
-def renew_lease(host: Host, lease: Document) -> None:
-    """Renew a lease that is still its asker's; anything else is left to the asker's next request."""
-    with contextlib.suppress(OSError), _opened(host, str(lease["stack"])) as handle:
-        found = _read(handle)
-        if found is not None and _is_own(found, lease):
+def renew_lease(host: Host, lease: Document) -> bool:
+    """Renew a lease that is still its asker's; whether it is, as far as can be told."""
+    try:
+        with _opened(host, str(lease["stack"])) as handle:
+            found = _read(handle)
+            if found is None or not _is_own(found, lease):
+                return False
             _write(handle, dict(found, renewed=time.monotonic()))
+    except OSError:  # it grows old; the asker's next request says why
+        pass
+    return True
 
 
 def release_lease(host: Host, lease: Document) -> None:

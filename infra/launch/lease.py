@@ -1,7 +1,8 @@
 """Holds the lease of a stack on its hosts while a command changes the deployment.
 
 The lease travels in the requests that the command makes anyway. One extra request per host gives it back, and a host
-that has not been asked for a while is asked for nothing but the renewal. Nobody ever waits for a lease while holding
+that has not been asked for a while is asked for nothing but the renewal. While a host works on a request, the signs of
+life of whoever waits for it (`remote/exchange.py`) renew it as well. Nobody ever waits for a lease while holding
 another, so two operators cannot block each other.
 """
 
@@ -12,6 +13,7 @@ import getpass
 import os
 import platform
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,6 +131,7 @@ class LeasedFleet:
     Args:
         since: host → when this side first knew that it holds the lease there.
         contacts: host → when it was last asked.
+        renewed: hosts that are being asked for nothing but the renewal.
         touched: hosts that may hold the lease; they are told to give it back.
     """
 
@@ -138,6 +141,7 @@ class LeasedFleet:
     token: str = field(default_factory=lambda: os.urandom(8).hex())
     since: dict[str, float] = field(default_factory=dict)
     contacts: dict[str, float] = field(default_factory=dict)
+    renewed: set[str] = field(default_factory=set)
     touched: set[str] = field(default_factory=set)
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
@@ -164,12 +168,19 @@ class LeasedFleet:
 
     @contextlib.contextmanager
     def renewing(self) -> Iterator[None]:
-        """Renew the lease on hosts that nobody asks for a while, until the block ends."""
+        """Renew the lease on hosts that nobody asks for a while, until the block ends.
+
+        No host waits for another one that does not answer.
+        """
         over = threading.Event()
+        renewals: list[threading.Thread] = []
 
         def renew() -> None:
             while not over.wait(LOOK_S):
-                self.renew_idle()
+                renewals[:] = [one for one in renewals if one.is_alive()]
+                for host in self.idle_hosts():
+                    renewals.append(threading.Thread(target=self.renew, args=[host], daemon=True))
+                    renewals[-1].start()
 
         thread = threading.Thread(target=renew, name="lease", daemon=True)
         thread.start()
@@ -177,23 +188,36 @@ class LeasedFleet:
             yield
         finally:
             over.set()
-            thread.join(LOOK_S)
+            end = time.monotonic() + LOOK_S
+            for one in (thread, *renewals):
+                one.join(max(end - time.monotonic(), 0.0))
 
-    def renew_idle(self) -> None:
-        """Renew the lease on the hosts that have not been asked for a while.
+    def idle_hosts(self) -> list[str]:
+        """The hosts that have not been asked for a while; whoever asks for them renews the lease there."""
+        now, since = self.clock.now(), dict(self.since)
+        idle = sorted(
+            host
+            for host in since.keys() - self.renewed
+            if now - self.contacts[host] > RENEW_AFTER_S
+        )
+        self.renewed.update(idle)
+        return idle
+
+    def renew(self, host: str) -> None:
+        """Renew the lease on a host.
 
         It may be given back meanwhile. So the renewal says since when the lease is held, and a host where it has gone
         refuses: it never takes one.
         """
-        now, since = self.clock.now(), dict(self.since)
-        idle = [host for host in since if now - self.contacts[host] > RENEW_AFTER_S]
-        self.contacts.update(dict.fromkeys(idle, now))
-        requests = {
-            host: self._leased({"operation": "lease"}, since[host], takes=None) for host in idle
-        }
-        if requests:
-            # what a host says here, the next real request to it meets again
-            self.fleet.ask(requests, timeout_s=RENEWAL_LIMIT_S)
+        try:
+            since = self.since.get(host)
+            if since is not None:
+                self.contacts[host] = self.clock.now()
+                request = self._leased({"operation": "lease"}, since, takes=None)
+                # what a host says here, the next real request to it meets again
+                self.fleet.ask({host: request}, timeout_s=RENEWAL_LIMIT_S)
+        finally:
+            self.renewed.discard(host)
 
     def _ask_leased(
         self, requests: Mapping[str, Request], timeout_s: float, takes: Mapping[str, str]

@@ -9,7 +9,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Literal, cast
 
-from infra.agent.conversation import MARKER, OVER_TIME
+from infra.agent.asker import ABANDONED, OVER_TIME
+from infra.agent.conversation import MARKER
 from infra.errors import HostsFailed
 from infra.remote.agent_modules import whole_program
 from infra.remote.failures import (
@@ -51,6 +52,12 @@ _NOT_ALLOWED = ("not in the sudoers file", "not allowed to", "may not run sudo")
 _WRONG_PASSWORD = b"incorrect password attempt"
 # By what the host says: the kind of failure, the fact, the fix.
 _ANSWERS: tuple[tuple[tuple[str, ...], type[HostsFailed], str, str], ...] = (
+    (
+        (ABANDONED,),
+        LostConnection,
+        "the host has heard nothing of this command for a while, or its lease was taken; it ended what it did.",
+        "Run the command again: it goes on from what it finds.",
+    ),
     (
         (OVER_TIME,),
         OverTime,

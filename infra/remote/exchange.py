@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import time
 from collections.abc import Callable
@@ -14,6 +15,10 @@ from infra.remote.pulse import Pulse
 CHUNK_BYTES = 1 << 18
 # While standard input waits for the peer's window, nothing wakes the poll: look again after this.
 SENDING_POLL_S = 0.02
+# How often a command whose input is held open is told that somebody waits: three may be lost in the time that a
+# lease is given (`agent/lease.py`).
+SIGN_S = 5.0
+SIGN = b"\n"
 NO_STATUS = -1
 # What a shell would say of SIGKILL; which signal it was is not known.
 KILLED = 137
@@ -33,7 +38,8 @@ class Exchange:
         Args:
             channel: of a command that runs.
             reply: for a program that asks before it reads on; see `outcome.Host.run`.
-            hold_stdin: leave standard input open when everything is sent.
+            hold_stdin: leave standard input open when everything is sent, and write a line break to it now and
+                then as a sign of life.
         """
         self._channel = channel
         self._pulse = Pulse(channel.get_transport())
@@ -41,6 +47,7 @@ class Exchange:
         self._unsent = memoryview(b"")
         self._hold_stdin = hold_stdin
         self._stderr: list[bytes] = []
+        self._said_at = 0.0
         channel.settimeout(None)
 
     def finish(self, said: bytes, deadline: float) -> Outcome:
@@ -70,6 +77,7 @@ class Exchange:
         self._unsent = memoryview(said)
         self._stderr.clear()
         self._pulse = Pulse(channel.get_transport())
+        self._said_at = time.monotonic()
         self._send()
         poll = select.poll()
         poll.register(channel.fileno(), select.POLLIN)
@@ -86,6 +94,8 @@ class Exchange:
             if self._unsent:
                 self._send()
                 left = min(left, SENDING_POLL_S)
+            if self._hold_stdin:
+                left = min(left, self._give_sign())
             next_look_s = self._pulse.check()
             if not got:
                 poll.poll(min(left, next_look_s or left) * 1000)
@@ -128,10 +138,30 @@ class Exchange:
         while not is_whole and self._channel.recv_ready():
             is_whole = take(self._channel.recv(CHUNK_BYTES))
             got = True
-        if got and self._reply is not None:
-            said = self._reply(b"".join(self._stderr))
-            if said is None:
-                self._reply = None
-            else:
-                self._unsent = memoryview(bytes(self._unsent) + said)
+        if got:
+            self._answer()
         return got, is_whole
+
+    def _answer(self) -> None:
+        """Send what a program that has said something is to read next."""
+        if self._reply is None:
+            return
+        said = self._reply(b"".join(self._stderr))
+        if said is None:
+            self._reply = None
+        else:
+            self._unsent = memoryview(bytes(self._unsent) + said)
+
+    def _give_sign(self) -> float:
+        """Tell the command that somebody waits, when it is time; returns seconds until the next time.
+
+        One that may still ask for something would take the line break for the answer.
+        """
+        now = time.monotonic()
+        if now - self._said_at >= SIGN_S:
+            self._said_at = now
+            self._answer()
+            if self._reply is None and not self._unsent and self._channel.send_ready():
+                with contextlib.suppress(OSError):  # it has ended; what is left is read next
+                    self._channel.send(SIGN)
+        return self._said_at + SIGN_S - now

@@ -68,7 +68,7 @@ class Host(Protocol):
             stdin: what the command reads; secrets belong here.
             timeout_s: limit of the command, connecting apart.
             hold_stdin: leave standard input open until the command ends, so that its end of file
-                means that nobody waits any more.
+                means that nobody waits any more; line breaks in between say that somebody does.
             reply: for a program that asks before it reads on: called when it has said something; what it raises
                 ends the command. Needs `hold_stdin`.
 

@@ -8,7 +8,7 @@ from infra.spec.load import PROJECT
 from tests.fab_process import FAB, run_fab
 from tests.needed import need_lab
 
-__all__ = ["FAB", "begin", "need_lab", "run"]
+__all__ = ["FAB", "begin", "need_lab", "run", "run_elsewhere"]
 
 
 def run(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
@@ -24,6 +24,11 @@ def run(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[st
         check=False,
         timeout=timeout_s,
     )
+
+
+def run_elsewhere(*words: str) -> subprocess.CompletedProcess[str]:
+    """The same on a machine of another name: whether processes of this one live cannot be told from there."""
+    return run("unshare", "--uts", "sh", "-c", 'hostname elsewhere; exec "$0" "$@"', *words)
 
 
 def begin(*words: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str]:

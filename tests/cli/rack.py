@@ -15,10 +15,12 @@ import pytest
 
 from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import Lab
-from tests.cli.commands import FAB, begin, need_lab, run
+from tests.cli.commands import FAB, begin, need_lab, run, run_elsewhere
 
 STACK = "a2-2n-dp4tp4"
 HOSTS = ("unified-0", "unified-1")
+# The agent's lease: as long a machine that has vanished keeps others away.
+LEASE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class Rack:
 
     def fab(self, *words: str) -> subprocess.CompletedProcess[str]:
         return run(*self.words(*words))
+
+    def fab_elsewhere(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return run_elsewhere(*self.words(*words))
 
     def begin(self, *words: str) -> subprocess.Popen[str]:
         return begin(*self.words(*words))

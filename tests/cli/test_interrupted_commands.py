@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 from infra.launch.preflight.group_collectives.adding_up import MARK
 from tests.cli.rack import (
     HOSTS,
+    LEASE_S,
     SLOW,
     SLOW_S,
     STACK,
@@ -140,6 +142,101 @@ def mute_systemd(rack: Rack) -> Iterator[None]:
     finally:
         for host in HOSTS:
             rack.lab.run(host, ["rm", SYSTEMCTL])
+
+
+# A docker whose images come as long as somebody wants, and are there from then on.
+DOCKER = "/usr/local/sbin/docker"
+GATE, ALL_FACTS = "/root/gate", "/root/host.json"
+PULLS = f"""#!/bin/sh
+[ "$1" = pull ] || exec /usr/local/bin/docker "$@"
+while [ -e {GATE} ]; do sleep 0.1; done
+cp {ALL_FACTS} {FACTS}
+"""
+
+
+@contextmanager
+def lacking_image(rack: Rack) -> Iterator[None]:
+    """Hosts without the engine's image; none comes while the gate is there."""
+    kept = [rack.lab.read_file(host, FACTS) for host in HOSTS]
+    for host, facts in zip(HOSTS, kept, strict=True):
+        rack.lab.write_file(host, GATE, b"")
+        rack.lab.write_file(host, ALL_FACTS, facts)
+        rack.lab.write_file(host, FACTS, json.dumps({**json.loads(facts), "images": []}).encode())
+        rack.lab.write_file(host, DOCKER, PULLS.encode(), 0o755)
+    try:
+        yield
+    finally:
+        for host, facts in zip(HOSTS, kept, strict=True):
+            rack.lab.write_file(host, FACTS, facts)
+            rack.lab.run(host, ["rm", "-f", GATE, ALL_FACTS, DOCKER])
+
+
+def pulling(rack: Rack) -> list[str]:
+    """Hosts on which an image is being pulled."""
+    return [
+        host
+        for host in HOSTS
+        if any(DOCKER in argv and "pull" in argv for _, argv in rack.lab.processes(host))
+    ]
+
+
+def test_up_that_is_killed_or_freezes_while_it_pulls_an_image_is_gone_on_with(rack: Rack) -> None:
+    """A host that works for long keeps the lease of whoever lives, and of nobody else."""
+    found = [rack.left(host) for host in HOSTS]
+    with lacking_image(rack):
+        killed = rack.begin("up")
+        until(lambda: pulling(rack) == list(HOSTS))
+        check_end(rack, end(killed, KILL), (KILL,))
+        assert not pulling(rack)
+        assert [rack.left(host) for host in HOSTS] == found
+        gone = rack.begin("up")
+        until(lambda: pulling(rack) == list(HOSTS))
+        begun = time.monotonic()
+        until(lambda: time.monotonic() > begun + LEASE_S + AT_ONCE_S, 2 * LEASE_S)
+        assert pulling(rack) == list(HOSTS)
+        refused = rack.fab_elsewhere("up")
+        assert refused.returncode == 3, refused.stderr
+        assert f"holds stack {STACK} with `fab up` since 20" in refused.stderr
+        gone.send_signal(signal.SIGSTOP)
+        try:
+            frozen = time.monotonic()
+            until(lambda: not pulling(rack), LEASE_S)
+            until(lambda: time.monotonic() > frozen + LEASE_S)
+            for host in HOSTS:
+                rack.lab.run(host, ["rm", GATE])
+            done = rack.fab_elsewhere("up")
+            assert done.returncode == 0, done.stderr
+        finally:
+            gone.send_signal(signal.SIGCONT)
+        before = starts(rack)
+        _, said = gone.communicate(timeout=30)
+    assert gone.returncode == 4, said
+    assert "The lease was lost" in said
+    assert starts(rack) == before
+    assert rack.fab("status").returncode == 0
+    assert rack.fab("down").returncode == 0
+    assert [rack.left(host) for host in HOSTS] == found
+
+
+def test_a_replacement_that_is_killed_while_it_stops_groups_is_gone_on_with(rack: Rack) -> None:
+    found = [rack.left(host) for host in HOSTS]
+    edited = ("--set", "roles.unified.max_num_seqs=9")
+    assert rack.fab("up").returncode == 0
+    changes = json.loads(rack.fab("diff", *edited, "--json").stdout)["changes"]
+    release = next(row["before"] for row in changes if row["what"] == "release")
+    for wanted, is_there in (((*edited, "--replace"), edited), (("--release", release), ())):
+        before = starts(rack)
+        killed = rack.begin("up", *wanted)
+        until_said(killed, "stopping unified")
+        check_end(rack, end(killed, KILL), (KILL,))
+        assert rack.fab("status").returncode == 5
+        done = rack.fab("up", *wanted, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["ok"] is True
+        assert not set(starts(rack)) & set(before)
+        assert rack.fab("diff", *is_there).returncode == 0
+    assert rack.fab("down").returncode == 0
+    assert [rack.left(host) for host in HOSTS] == found
 
 
 @contextmanager

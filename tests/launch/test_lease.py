@@ -3,6 +3,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +14,8 @@ import pytest
 
 from infra.agent.lease import LeaseRefused, keep_lease, release_lease, renew_lease
 from infra.errors import HostsFailed, PrerequisiteError
+from infra.launch import lease
+from infra.launch.fleet import Answers, Request
 from infra.launch.lease import (
     Claim,
     LeasedFleet,
@@ -243,14 +249,22 @@ def test_a_renewal_that_comes_after_the_lease_was_given_back_takes_none(tmp_path
     ann = holder_of(fleet, ANN)
     look(ann)
 
-    class GivenBack(dict[str, float]):
-        def update(self, *_: object, **__: object) -> None:
-            ann.release()
+    class GivesBack(WaitingClock):
+        """A clock that is asked in that moment."""
 
-    ann.contacts = GivenBack(dict.fromkeys(HOSTS, -1e9))
-    ann.renew_idle()
-    assert [request["operation"] for _, request in fleet.asked[-3:]] == ["lease"] * 3
-    assert leases(fleet) == []
+        def now(self) -> float:
+            ann.release()
+            return super().now()
+
+    for name in HOSTS:
+        look(ann)
+        ann.clock = GivesBack()
+        ann.renew(name)
+        ann.clock = WaitingClock()
+        asked, request = fleet.asked[-1]
+        assert (asked, request["operation"]) == (name, "lease")
+        assert "held_s" in str(request["lease"])  # the renewal, and not the end
+        assert leases(fleet) == []
     look(holder_of(fleet, BOB))
 
 
@@ -261,12 +275,63 @@ def test_a_host_that_nobody_asks_is_renewed(tmp_path: Path) -> None:
     for name in HOSTS:
         age(fleet, name, 19.0)
     ann.contacts["decode-0"] -= 6.0
-    ann.renew_idle()
+    assert ann.idle_hosts() == ["decode-0"]
+    ann.renew("decode-0")
     for name in HOSTS:
         age(fleet, name, 1.5)
     taken = LeasedFleet(fleet, replace(claim_of(BOB), hosts=HOSTS[1:]), WaitingClock())
     look(taken, HOSTS[1:])
     assert holders(fleet) == ["ann@desk", "bob@rack", "bob@rack"]
+
+
+class PartlyHung:
+    """Hosts of which one does not answer as long as somebody wants; `asked` counts how often each was asked."""
+
+    def __init__(self, fleet: AgentFleet, hung: str) -> None:
+        self.fleet, self.hung, self.answers = fleet, hung, threading.Event()
+        self.asked: Counter[str] = Counter()
+        self.answers.set()
+
+    def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        self.asked.update(list(requests))
+        answers = self.fleet.ask(requests, timeout_s=timeout_s)
+        if self.hung in requests:
+            assert self.answers.wait(10)
+        return answers
+
+
+def wait_for(asked: Counter[str], host: str, times: int) -> None:
+    end = time.monotonic() + 5
+    while asked[host] < times:
+        assert time.monotonic() < end, asked
+        time.sleep(0.01)
+
+
+class HandClock(WaitingClock):
+    """A clock that somebody moves."""
+
+    time_s = 0.0
+
+    def now(self) -> float:
+        return self.time_s
+
+
+def test_no_renewal_waits_for_a_host_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "LOOK_S", 0.01)
+    fleet, clock = PartlyHung(AgentFleet(tmp_path), HOSTS[0]), HandClock()
+    with leased(fleet, claim_of(ANN), clock) as held:
+        look(held)
+        fleet.asked.clear()
+        fleet.answers.clear()
+        try:
+            for times in (1, 2):
+                clock.time_s += 6.0
+                wait_for(fleet.asked, HOSTS[2], times)
+            assert fleet.asked == {HOSTS[0]: 1, HOSTS[1]: 2, HOSTS[2]: 2}
+        finally:
+            fleet.answers.set()
 
 
 def test_a_last_request_that_fails_gives_the_lease_back_all_the_same(tmp_path: Path) -> None:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from infra.agent.bundle import program
+from infra.agent.host import Host
+from infra.agent.lease import keep_lease
+from infra.launch.lease import Owner, lease_document
 from infra.remote import agent_modules as modules
-from infra.remote import agent_session
+from infra.remote import agent_session, exchange
 from infra.remote.agent_modules import agent_modules
 from infra.remote.agent_session import AgentSession, _ReportReader
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import AgentFailed, LostConnection, OverTime
 from infra.remote.host import SshHost
+from infra.remote.sudo import PROMPT, STARTED, Dialogue, SudoPassword
 from tests.remote.loopback_sshd import Sshd, inventory_host
 from tests.remote.opened import open_host
 
@@ -57,14 +63,44 @@ def slow(tmp_path: Path) -> dict[str, object]:
     return {"operation": "read", "paths": [str(tmp_path / "pipe")]}
 
 
-def impatient_program(_: object) -> bytes:
-    """The agent as it travels, but that it waits only a moment for its next request."""
-    texts = dict(agent_modules(READ))
-    text = texts["conversation"]
-    texts["conversation"] = text.replace("IDLE_LIMIT_S = 300.0", "IDLE_LIMIT_S = 0.2")
-    assert texts["conversation"] != text
-    packed = zlib.compress(program(texts).encode())
-    return b"%d\n" % len(packed) + packed
+def program_with(**changes: tuple[str, str]) -> Callable[[object], bytes]:
+    """The agent as it travels to somebody who reads, with other words in some of its modules."""
+
+    def packed(_: object) -> bytes:
+        texts = dict(agent_modules(READ))
+        for module, (words, others) in changes.items():
+            assert words in texts[module]
+            texts[module] = texts[module].replace(words, others)
+        text = zlib.compress(program(texts).encode())
+        return b"%d\n" % len(text) + text
+
+    return packed
+
+
+# One that waits only a moment for its next request.
+IMPATIENT = program_with(conversation=("IDLE_LIMIT_S = 300.0", "IDLE_LIMIT_S = 0.2"))
+
+
+@pytest.fixture
+def leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Where the agent's leases lie. A holder may be silent for a second there."""
+    text = agent_modules(READ)["lease"]
+    changed = text.replace("/run/moe-infra/leases", f"{tmp_path}/run/moe-infra/leases")
+    changed = changed.replace("SILENCE_S = 18.0", "SILENCE_S = 1.0")
+    assert changed.count(str(tmp_path)) == changed.count("SILENCE_S = 1.0") == 1
+    monkeypatch.setattr(agent_session, "agent_program", program_with(lease=(text, changed)))
+    return Host(str(tmp_path))
+
+
+def lease_of(operator: str, **keys: object) -> dict[str, object]:
+    owner = Owner(operator=operator, machine="", process=1, started="")
+    return {**lease_document("s", operator, owner, "fab up"), "takes": None, "held_s": None, **keys}
+
+
+def holder(leases: Host) -> dict[str, object]:
+    found = json.loads(leases.read_bytes("/run/moe-infra/leases/s.json"))
+    assert isinstance(found, dict)
+    return found
 
 
 def wait_until_gone(process: int) -> None:
@@ -194,13 +230,78 @@ def test_who_asks_meanwhile_has_an_agent_of_his_own(
 
 
 def test_an_idle_agent_goes_by_itself(opened: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_session, "agent_program", impatient_program)
+    monkeypatch.setattr(agent_session, "agent_program", IMPATIENT)
     session = AgentSession(opened)
     first = agent_id(session)
     wait_until_gone(first)
     wait_until_heard(session)
     monkeypatch.undo()
     assert is_there(agent_id(session))
+
+
+def test_signs_of_life_that_come_too_late_for_one_request_are_no_part_of_the_next(
+    opened: SshHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "SIGN_S", 0.0)
+    monkeypatch.setattr(agent_session, "agent_program", IMPATIENT)
+    session = AgentSession(opened)
+    first = agent_id(session)
+    assert {agent_id(session) for _ in range(20)} == {first}
+    wait_until_gone(first)
+
+
+def test_a_sudo_that_may_still_ask_is_given_no_sign_of_life(
+    opened: SshHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "SIGN_S", 0.05)
+    dialogue = Dialogue("loop-0", SudoPassword("open sesame"), b"the rest\n")
+    asks = f"sleep 0.5; printf {PROMPT} >&2; read -r word; sleep 0.5; echo {STARTED} >&2"
+    script = f"{asks}; read -r more; echo $word, $more"
+    done = opened.run(script, timeout_s=LIMIT_S, hold_stdin=True, reply=dialogue.reply)
+    assert done.stdout == b"open sesame, the rest\n"
+
+
+def test_a_long_request_of_somebody_who_lives_keeps_the_lease(
+    opened: SshHost, slow: dict[str, object], leases: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "SIGN_S", 0.2)
+    session = AgentSession(opened)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(session.ask, {**slow, "lease": lease_of("ann")}, timeout_s=LIMIT_S)
+        for _ in range(20):
+            time.sleep(0.1)
+            assert not waits.done()
+        assert time.monotonic() - float(str(holder(leases)["renewed"])) < 1
+        (pipe,) = cast("list[str]", slow["paths"])
+        Path(pipe).write_text("done")
+        assert waits.result()["files"] == {pipe: "done"}
+
+
+def test_a_long_request_of_somebody_who_is_silent_ends_before_others_may_go_on(
+    opened: SshHost, slow: dict[str, object], leases: Host
+) -> None:
+    """Nobody has hung up: a machine that lost its power does not."""
+    session = AgentSession(opened)
+    first, begun = agent_id(session), time.monotonic()
+    with pytest.raises(LostConnection, match="has heard nothing of this command"):
+        session.ask({**slow, "lease": lease_of("ann")}, timeout_s=LIMIT_S)
+    assert time.monotonic() - begun < 3
+    assert float(str(holder(leases)["renewed"])) < begun + 0.9
+    wait_until_gone(first)
+
+
+def test_a_request_whose_lease_was_taken_ends(
+    opened: SshHost, slow: dict[str, object], leases: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "SIGN_S", 0.2)
+    session = AgentSession(opened)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(session.ask, {**slow, "lease": lease_of("ann")}, timeout_s=LIMIT_S)
+        time.sleep(0.7)
+        keep_lease(leases, lease_of("bob", takes="*"))
+        with pytest.raises(LostConnection, match="its lease was taken"):
+            waits.result()
+    assert holder(leases)["operator"] == "bob"
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])
