@@ -113,7 +113,7 @@ def test_whoever_asks_for_strict_checking_gets_it(sshd: Sshd, arguments: tuple[s
 def test_a_tunnel_that_cannot_be_opened_is_quoted(sshd: Sshd, arguments: tuple[str, ...]) -> None:
     with pytest.raises(Unreachable, match="i-0aaaaaaaaaaaaaaaa is not connected") as caught:
         contact(sshd, arguments, "i-0aaaaaaaaaaaaaaaa")
-    assert caught.value.fix.startswith("Try it by hand: aws ssm start-session")
+    assert caught.value.fix.startswith("Try it by hand: `aws ssm start-session")
 
 
 @pytest.mark.parametrize(
