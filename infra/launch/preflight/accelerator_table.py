@@ -213,6 +213,7 @@ ACCELERATOR_CHECKS: Mapping[str, Check] = {
         wanted="devices of different hosts answer each other",
         find=ascend_checks.find_lost_pings,
         applies=ascend_checks.ascend_network_hosts,
+        needs=ascend_needs.addresses,
         depth="full",
     ),
     "group-collective": Check(

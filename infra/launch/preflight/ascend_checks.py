@@ -113,23 +113,6 @@ def find_lost_pings(scene: Scene) -> Iterator[Trouble]:
             observed=f"device {', '.join(map(str, numbers))}: no answer from the same device of {', '.join(peers)}",
             fix=f"See VLAN, address and gateway of both: ssh {name} cat /etc/hccn.conf",
         )
-    yield from _unpinged(scene)
-
-
-def _unpinged(scene: Scene) -> Iterator[Trouble]:
-    """Devices that pinged nobody: the address of their peer's was not told, or the hosts were not asked."""
-    pinged = {(name, device) for name, device, _ in scene.pings}
-    for name in ascend_network_hosts(scene):
-        silent = [i for i in range(scene.plan.host(name).num_devices) if (name, i) not in pinged]
-        if silent and name not in scene.away:
-            numbers = ", ".join(str(device) for device in silent)
-            address = "-vnic" if has_super_pod(scene, name) else "-ip"
-            yield Trouble(
-                host=name,
-                severity="warn",
-                observed=f"cannot be told of device {numbers}: the address of its peer's is not known",
-                fix=f"On every host: sudo {ascend.HCCN_TOOL} -i {silent[0]} {address} -g",
-            )
 
 
 def _device_network_fault(host: ObservedHost, index: int, accelerator: Accelerator) -> str | None:

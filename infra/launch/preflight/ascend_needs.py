@@ -32,6 +32,11 @@ def gateways(scene: Scene, host: str) -> Iterator[Answer]:
     yield from _of_devices(scene, host, "gateway", lambda told: ascend.shows_gateway(told.all_text))
 
 
+def addresses(scene: Scene, host: str) -> Iterator[Answer]:
+    """The address of each device: without it no peer's can ping it."""
+    yield from _of_devices(scene, host, "address", printed(ascend.parse_address, is_there))
+
+
 def detection(scene: Scene, host: str) -> Iterator[Answer]:
     """The address that each device asks to know of its network's health."""
     yield from _of_devices(scene, host, "netdetect", printed(ascend.shows_detection))

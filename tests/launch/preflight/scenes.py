@@ -47,7 +47,7 @@ def _healthy(stack: str, catalog: Catalog, sets: tuple[str, ...]) -> Scene:
         hosts[host.name] = read_observed(
             host.name, report, sent_s=999.9, received_s=1000.1, also={"state": state}
         )
-    return replace(scene, hosts=hosts, pings=_pings(plan, hosts))
+    return replace(scene, hosts=hosts)
 
 
 def tell(scene: Scene, host: str, command: str, stdout: str, exit_code: int | None = 0) -> Scene:
@@ -216,15 +216,6 @@ def amd_processes(num: int, **pids: int) -> str:
 def _fabric_manager(*, is_there: bool) -> str:
     states = ("loaded", "active") if is_there else ("not-found", "inactive")
     return "Id=nvidia-fabricmanager.service\nLoadState={}\nActiveState={}\n".format(*states)
-
-
-def _pings(plan: Plan, hosts: Mapping[str, object]) -> dict[tuple[str, int, str], float | None]:
-    """Every device pings its peer's without a loss."""
-    return {
-        (name, device, f"{name} 29.0.0.{device}"): 0.0
-        for name in hosts
-        for device in range(plan.host(name).num_devices)
-    }
 
 
 def _items(plan: Plan) -> list[dict[str, object]]:

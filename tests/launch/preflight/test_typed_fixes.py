@@ -34,7 +34,7 @@ def arrives(command: str, folder: Path) -> list[str]:
 def test_a_fix_with_quotes_arrives_whole(catalog: Catalog, tmp_path: Path) -> None:
     scene = tell(healthy("h200-tp8", catalog), HOST, "own-name", "127.0.1.1 STREAM x\n")
     downed = {f"{CARDS}/mlx5_0/ports/1/counters/link_downed": "9\n"}
-    scene = change(scene, HOST, files={**port("mlx5_0"), **downed})
+    scene = change(scene, HOST, files={**scene.hosts[HOST].files, **port("mlx5_0"), **downed})
     fixes = {one.check: one.fix or "" for one in judge(scene) if one.severity != "pass"}
     assert {check: arrives(fix.partition("; ")[0], tmp_path) for check, fix in fixes.items()} == {
         "own-name": ["sed", "-i", r"s/^127.0.1.1\b/192.0.2.1/", "/etc/hosts"],

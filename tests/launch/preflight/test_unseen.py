@@ -192,8 +192,9 @@ def test_a_clock_that_no_tool_tells_of_is_told(catalog: Catalog) -> None:
 def test_devices_that_could_not_be_pinged_are_told(catalog: Catalog) -> None:
     scene = healthy(A3, catalog)
     host = next(iter(scene.hosts))
-    pings = {key: lost for key, lost in scene.pings.items() if key[:2] != (host, 3)}
-    assert troubles(replace(scene, pings=pings)) == [("warn", host, "device-ping")]
+    found = judge(tell(scene, host, "ascend.address.3", "vnic address 29.0.0.3\n"))
+    (told,) = (one for one in found if (one.host, one.check) == (host, "device-ping"))
+    assert told.observed.startswith("cannot be told of device 3: hccn_tool prints what cannot be")
 
 
 def test_a_label_that_is_spelt_otherwise_disables_no_check_in_silence(catalog: Catalog) -> None:
