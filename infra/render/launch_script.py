@@ -95,16 +95,14 @@ def shell_command(words: Sequence[str]) -> str:
 
 def prepend_wrapper(env_prepend: Mapping[str, str]) -> list[str]:
     """A shell that puts values before what is there already, then becomes its arguments; [] for none."""
-    if not env_prepend:
-        return []
-    return ["/bin/sh", "-c", f'{_prepending(env_prepend, "; ")}; exec "$@"', "sh"]
+    return _wrapper(_prepending(env_prepend))
 
 
 def _in_container(
     stack: str, process: Process, launch: ContainerLaunch, credentials: Sequence[Credential]
 ) -> list[str]:
     name = container_name(stack, process)
-    wrapper = prepend_wrapper(process.env_prepend)
+    wrapper = _wrapper([*_held_values(credentials), *_prepending(process.env_prepend)])
     options, command = image_and_command(
         launch.image, launch.entrypoint, [*wrapper, *process.argv], is_wrapped=bool(wrapper)
     )
@@ -118,16 +116,13 @@ def _in_container(
     words += [f"--env-file={process_folder(stack, process)}/environment"]
     for variable, value in odd_variables(process.env).items():
         words += ["--env", f"{variable}={value}"]
-    # A variable without a value is taken from this script's environment: no secret in any argument.
-    words += [
-        f"--env={credential.variable}" for credential in credentials if credential.holds == "value"
-    ]
     text = "exec " + shell_command(words) + " \\\n  $parent"
+    # Whoever may ask the runtime sees a container's variables: they name secrets' files, and hold none.
     for credential in credentials:
+        target = _mounted(credential)
+        source = f"$CREDENTIALS_DIRECTORY/{credential.name}"
+        text += f' \\\n  --mount "type=bind,source={source},target={target},readonly"'
         if credential.holds == "path":
-            target = f"{CONTAINER_SECRETS}/{credential.name}"
-            source = f"$CREDENTIALS_DIRECTORY/{credential.name}"
-            text += f' \\\n  --mount "type=bind,source={source},target={target},readonly"'
             text += f" \\\n  --env={credential.variable}={target}"
     if options:
         text += f" \\\n  {shell_command(options)}"
@@ -137,6 +132,28 @@ def _in_container(
         *_parent_slice(launch.runtime, stack_slice(stack)),
         f"{text} \\\n  {shell_command(command)}",
     ]
+
+
+def _wrapper(lines: Sequence[str]) -> list[str]:
+    """A shell that does this, then becomes its arguments; [] for nothing to do."""
+    if not lines:
+        return []
+    return ["/bin/sh", "-c", "; ".join([*lines, 'exec "$@"']), "sh"]
+
+
+def _held_values(credentials: Sequence[Credential]) -> list[str]:
+    """Shell lines inside a container that give the process the secrets that it takes as variables alone."""
+    return [
+        f"{credential.variable}=$(cat {_mounted(credential)}) || exit {NO_CREDENTIAL_EXIT}; "
+        f"export {credential.variable}"
+        for credential in credentials
+        if credential.holds == "value"
+    ]
+
+
+def _mounted(credential: Credential) -> str:
+    """The file of a secret inside a container."""
+    return f"{CONTAINER_SECRETS}/{credential.name}"
 
 
 def _parent_slice(runtime: ContainerRuntime, name: str) -> list[str]:
@@ -154,23 +171,23 @@ def _in_environment(
     lines = [f"PATH={shlex.quote(launch.environment + '/bin')}:$PATH", "export PATH"]
     for variable, value in odd_variables(process.env).items():
         lines.append(f"export {variable}={shlex.quote(value)}")
-    lines += [
-        f'export {credential.variable}="$CREDENTIALS_DIRECTORY/{credential.name}"'
-        for credential in credentials
-        if credential.holds == "path"
-    ]
-    if process.env_prepend:
-        lines.append(_prepending(process.env_prepend, "\n"))
+    for credential in credentials:
+        path = f'"$CREDENTIALS_DIRECTORY/{credential.name}"'
+        if credential.holds == "path":
+            lines.append(f"export {credential.variable}={path}")
+        else:
+            lines += [f"{credential.variable}=$(cat {path})", f"export {credential.variable}"]
+    lines += _prepending(process.env_prepend)
     guard = f"command -v {program} >/dev/null || {{ echo {shlex.quote(missing)} >&2; exit {NOT_INSTALLED_EXIT}; }}"
     return [*lines, guard, "exec " + shell_command(process.argv)]
 
 
-def _prepending(env_prepend: Mapping[str, str], separator: str) -> str:
+def _prepending(env_prepend: Mapping[str, str]) -> list[str]:
     """Shell lines that put each value before what the variable holds already."""
-    return separator.join(
+    return [
         _proven_preload(value) if name == PRELOAD else _export(name, value)
         for name, value in env_prepend.items()
-    )
+    ]
 
 
 def _export(name: str, value: str) -> str:
@@ -192,12 +209,9 @@ def _proven_preload(value: str) -> str:
 
 
 def _credential_guard(credential: Credential) -> str:
-    """Refuse to start without a secret that the stack asks for; a value goes into the environment."""
+    """Refuse to start without a secret that the stack asks for."""
     path = f'"$CREDENTIALS_DIRECTORY/{credential.name}"'
     message = shlex.quote(
         f"moe-infra: the credential {credential.name} is missing: not started without it"
     )
-    guard = f"test -s {path} || {{ echo {message} >&2; exit {NO_CREDENTIAL_EXIT}; }}"
-    if credential.holds == "path":
-        return guard
-    return f"{guard}\n{credential.variable}=$(cat {path})\nexport {credential.variable}"
+    return f"test -s {path} || {{ echo {message} >&2; exit {NO_CREDENTIAL_EXIT}; }}"

@@ -14,7 +14,7 @@ from pathlib import Path
 # Both write and read Python's own literals: loading `json` takes longer than all else that they do.
 _RUNTIME = f"""#!{sys.executable} -IS
 import os, sys
-words, options, variables = sys.argv[1:], [], {{}}
+words, options, variables, mounts = sys.argv[1:], [], {{}}, {{}}
 log = open(os.environ["RUNTIME_LOG"], "a")
 log.write(ascii(words) + "\\n"), log.close()
 if words[0] == "info":
@@ -28,6 +28,9 @@ while words[0].startswith("-"):
         value = words.pop(0)
     if name == "--entrypoint":
         entrypoint = [value]
+    if name == "--mount":
+        fields = dict(field.partition("=")[::2] for field in value.split(","))
+        mounts[fields["target"]] = fields["source"]
     if name == "--env":
         key, has_value, given = value.partition("=")
         variables[key] = given if has_value else os.environ[key]
@@ -37,6 +40,10 @@ while words[0].startswith("-"):
                 key, _, given = line.rstrip("\\n").partition("=")
                 variables[key] = given
 image, command = words[0], entrypoint + words[1:]
+for target, source in mounts.items():
+    # nothing is mounted here: what a shell of the container reads, it reads where it lies
+    if command[1:2] == ["-c"]:
+        command[2] = command[2].replace(target, source)
 inside = dict(eval(os.environ["IMAGE_ENVIRONMENT"]), **variables)
 inside["PATH"] = os.environ["PATH"]
 inside["SAID"] = os.environ["SAID"]

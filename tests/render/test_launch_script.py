@@ -233,7 +233,40 @@ def test_a_key_reaches_the_process_and_no_argument(runtime: FakeRuntime, tmp_pat
     assert said.env["HF_TOKEN_PATH"] == "/run/secrets/hf_token"
     run = runtime.calls()[-1]
     assert "hunter2" not in " ".join(run)
-    assert f"type=bind,source={tmp_path}/hf_token,target=/run/secrets/hf_token,readonly" in run
+    for name in ("hf_token", "api_key"):
+        assert f"type=bind,source={tmp_path}/{name},target=/run/secrets/{name},readonly" in run
+    # a variable of the container, with or without a value here, is what `docker inspect` shows
+    assert [word for word in run if "VLLM_API_KEY" in word] == [run[run.index("-c") + 1]]
+
+
+def test_a_runtimes_client_has_no_key_in_its_environment(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    (tmp_path / "api_key").write_text("hunter2\n")
+    process = a_process(("vllm", "serve"))
+    script = launch_script("s", process, a_container(), (KEY,))
+    client = f'#!/bin/sh\nenv > {tmp_path}/seen\nexec {runtime.bin}/docker "$@"\n'
+    (tmp_path / "podman").write_text(client)
+    (tmp_path / "podman").chmod(0o755)
+    said = runtime.run(
+        script.replace("exec docker", f"exec {tmp_path}/podman"),
+        environment_file=(f"{process_folder('s', process)}/environment", ""),
+        env={"CREDENTIALS_DIRECTORY": str(tmp_path)},
+    )
+    assert said.env["VLLM_API_KEY"] == "hunter2"
+    assert "hunter2" not in (tmp_path / "seen").read_text()
+
+
+def test_a_native_process_takes_the_key_from_the_credential(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    (tmp_path / "api_key").write_text("hunter2\n")
+    venv = tmp_path / "venv"
+    runtime.add_program("vllm", venv / "bin")
+    launch = NativeLaunch(environment=str(venv), package="vllm==1")
+    script = launch_script("s", a_process(("vllm", "serve")), launch, (KEY,))
+    said = runtime.run(script, env={"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert said.env["VLLM_API_KEY"] == "hunter2"
 
 
 def test_devices_follow_the_vendor() -> None:
