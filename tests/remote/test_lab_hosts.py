@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -150,9 +151,8 @@ def test_a_knob_that_refuses_and_one_that_sticks(lab: Lab, plain: SshHost) -> No
     assert rows["governor"]["state"] == "changed"
 
 
-@pytest.mark.fault
-def test_tuning_survives_a_reboot(lab: Lab, plain: SshHost) -> None:
-    state(plain, "apply")
+def reboot(lab: Lab, plain: SshHost) -> None:
+    """Boot anew, until the tuning has been applied."""
     boots = next(one.boots for one in lab.status() if one.name == "plain")
     plain.run("sudo systemctl reboot", timeout_s=10)
     lab.wait_reboot("plain", boots, BOOT_LIMIT_S)
@@ -164,7 +164,43 @@ def test_tuning_survives_a_reboot(lab: Lab, plain: SshHost) -> None:
         if shown[0]["active_state"] == "active":
             break
         time.sleep(0.1)
+
+
+@pytest.mark.fault
+def test_tuning_survives_a_reboot(lab: Lab, plain: SshHost) -> None:
+    state(plain, "apply")
+    reboot(lab, plain)
     assert set(states(state(plain, "check")).values()) == {"ok"}
+
+
+# What TuneD does at boot: it sets its own profile's governor, a while after it has been started.
+TUNED = f"""[Unit]
+Description=Stand-in of TuneD
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh -c 'sleep 1; for f in {GOVERNOR}; do echo powersave > $f; done'
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@pytest.mark.fault
+def test_tuning_outlives_a_service_that_sets_the_same_at_boot(lab: Lab, plain: SshHost) -> None:
+    unit = "/etc/systemd/system/tuned.service"
+    made = f"printf %s {shlex.quote(TUNED)} > {unit} && systemctl enable -q tuned"
+    assert lab.run("plain", ["sh", "-c", made]).returncode == 0
+    try:
+        row = state(plain, "apply")["governor"]
+        assert row["state"] == "changed"
+        assert "`sudo tuned-adm off` leaves it to us" in row["why"]
+        reboot(lab, plain)
+        waited = "until systemctl is-active -q tuned; do sleep 0.1; done"
+        assert lab.run("plain", ["timeout", "10", "sh", "-c", waited]).returncode == 0
+        assert set(states(state(plain, "check")).values()) == {"ok"}
+    finally:
+        gone = f"systemctl disable -q --now tuned; rm -f {unit}; systemctl daemon-reload"
+        lab.run("plain", ["sh", "-c", gone])
 
 
 def test_units_start_stop_and_tell_their_last_words(plain: SshHost) -> None:

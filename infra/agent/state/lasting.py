@@ -5,6 +5,7 @@ from typing import Dict, List, Set
 from ..host import Host
 from ..item import parse_item
 from .declared import all_together
+from .overwriters import overwriters_here, overwritten
 from .persistence import Pair, overruled, overrulers, persistent_items
 from .rollback import Record
 from .steps import Step, observe
@@ -21,16 +22,18 @@ def persistent_steps(
         record: of the host's tuning; what it declares decides.
         steps: items that are observed already.
         permission: what waits for a drain is not left to the next boot.
-        notes: by id, gets what other files do to our sysctls.
+        notes: by id, gets what other files do to our sysctls, and other services to our knobs.
     """
     pairs = _lasting_pairs(host, record, steps, permission)
-    found = overrulers(host)
+    found, others = overrulers(host), overwriters_here(host)
     shadowed: Set[str] = set()
     for item, reading in pairs:
         note = overruled(item, reading, found)
         if note is not None:
             notes[item.id] = note
             shadowed.add(item.id)
+        elif reading.wanted is not None and overwritten(item, others):
+            notes[item.id] = overwritten(item, others)
     return [observe(host, document) for document in persistent_items(pairs, shadowed)]
 
 

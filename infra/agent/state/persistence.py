@@ -12,6 +12,7 @@ from ..host import Host
 from ..item import Item, Reading
 from ..kinds.kernel_knobs import RESERVED_PORTS, sysctl_path
 from ..kinds.table import modules_of
+from .overwriters import OVERWRITERS
 
 SYSCTL_FILE = "/etc/sysctl.d/60-moe-infra.conf"
 UNIT = "moe-infra-tuning.service"
@@ -77,7 +78,7 @@ def unit_text(items: List[Item]) -> str:
     """The unit that applies what sysctl.d cannot hold, before anything of ours starts.
 
     Args:
-        items: that it applies; it waits for what they need to be there.
+        items: that it applies; it waits for what they need to be there, and for services that would overwrite them.
     """
     text = """\
 [Unit]
@@ -100,7 +101,7 @@ WantedBy=multi-user.target
         NEEDED_TARGETS[kind] for kind in sorted({item.kind for item in items} & set(NEEDED_TARGETS))
     ]
     after = ["systemd-sysctl.service", "sys-kernel-debug.mount", "local-fs.target"]
-    after += [target for target, _ in needed]
+    after += [*sorted(OVERWRITERS), *(target for target, _ in needed)]
     wants = "".join("Wants={}\n".format(wanted) for _, wanted in needed if wanted)
     return HEAD + text.format(
         after=" ".join(after),
