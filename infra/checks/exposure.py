@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from infra.checks.view import Finding, PlanView
+from infra.engines.credentials import credentials_of
 from infra.plan.process import Process
 
 MOVING = ("main", "master", "latest", "HEAD")
@@ -56,6 +57,16 @@ def router_has_engines_key(view: PlanView) -> Iterator[Finding]:
             what = f"{guarded.id} asks for a key ({asked}), and the router has no OPENAI_API_KEY to send."
             fix = "Declare the key as secrets.api_key: engines and router then share it."
             yield Finding(field="secrets.api_key", what=what, fix=fix, process=router.id)
+
+
+def key_is_taken(view: PlanView) -> Iterator[Finding]:
+    """A declared API key is one that the engine takes: SGLang's stands on its command line, for `ps` to show."""
+    engine = view.plan.engine.name
+    taken = {credential.name for credential in credentials_of(engine, view.plan.secrets)}
+    if "api_key" in view.plan.secrets and "api_key" not in taken:
+        what = f"{engine} takes a key as --api-key alone, which every user of a host sees: api_key is given to nobody."
+        fix = "Remove secrets.api_key, and have a proxy before the endpoints ask clients for a key."
+        yield Finding(field="secrets.api_key", what=what, fix=fix)
 
 
 def public_router_guarded(view: PlanView) -> Iterator[Finding]:

@@ -77,6 +77,18 @@ STACK_CASES: Mapping[str, StackCase] = {
         right=("weights.storage=local", "weights.load_target_s=600"),
         says="load_target_s is 60",
     ),
+    "mapped-weights": StackCase(
+        stack="h200-sglang-tp8",
+        broken=("weights.storage=fsx-lustre",),
+        right=("weights.storage=local",),
+        says="SGLang maps the files of fsx-lustre, and they come page by page",
+    ),
+    "key-not-taken": StackCase(
+        stack="h200-sglang-tp8",
+        broken=("secrets.api_key.env=A_KEY",),
+        right=("secrets.hf_token.env=A_TOKEN",),
+        says="sglang takes a key as --api-key alone",
+    ),
 }
 
 MANIFEST_CASES: Mapping[str, ManifestCase] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.checks import derived, exposure, patience
+from infra.checks import derived, exposure, loading, patience
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
 
@@ -30,6 +30,13 @@ OPERATION_RULES: Mapping[str, Rule] = {
         source="infra/catalog/figures/loading.yaml",
         check=patience.storage_meets_target,
     ),
+    "mapped-weights": Rule(
+        severity="warning",
+        source="sgl-project/sglang#37806 (28 MiB/s on Lustre, 704 GiB in 43 s read ahead); vllm-project/vllm#24469, "
+        "#37673, #39422; infra/catalog/packages/",
+        releases=loading.MAPPING,
+        check=loading.far_weights_are_read_whole,
+    ),
     "media-path": Rule(
         severity="warning",
         source="vllm multimodal/media/connector.py@0.22.1; vLLM-Ascend guide Kimi-K2.5",
@@ -47,6 +54,11 @@ OPERATION_RULES: Mapping[str, Rule] = {
     ),
     "router-key": Rule(
         severity="warning", source="vllm-router 0.1.17 (run)", check=exposure.router_has_engines_key
+    ),
+    "key-not-taken": Rule(
+        severity="warning",
+        source="infra/engines/credentials.py; sglang, sglang-router 0.3.2 (run)",
+        check=exposure.key_is_taken,
     ),
     "public-address": Rule(
         severity="warning",
