@@ -251,7 +251,11 @@ class StackSpec(_Section):
     )
     engine: Engine = Field(description="The engine and its pinned release.")
     platform: Platform = Field(description="Where it runs.")
-    runtime: Runtime = Field(default="docker", description="How a process is wrapped on its host.")
+    runtime: Runtime = Field(
+        default="docker",
+        description="How a process is wrapped on its host; native: from a virtual environment that you have made, of "
+        "which the program and the package's version are looked at, and nothing more.",
+    )
     placement: Placement = Field(
         default="dedicated",
         description="dedicated: each replica on hosts of its own, named <role>-<n>; shared: replicas and roles packed "
