@@ -8,7 +8,8 @@ from pathlib import Path
 from infra.catalog.load import Catalog
 from infra.launch.preflight.table import judge
 from tests.launch.preflight.scenes import change, healthy, tell
-from tests.launch.preflight.test_declared_network import CARDS, port
+from tests.launch.preflight.test_declared_network import CARDS
+from tests.launch.preflight.test_rdma import port
 
 HOST = "unified-0"
 # As the real ones do: ssh joins its words to one line for the host's shell, and sudo takes what that makes of it.
