@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -113,6 +114,7 @@ class TableProgram(Program):
         try:
             super().execute()
         except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # else a second one would leave with 1
             print("Interrupted.", file=sys.stderr)
             sys.stdout.flush()
             sys.stderr.flush()

@@ -292,6 +292,34 @@ def test_an_interrupt_leaves_with_130(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
+IMPATIENT = """
+import os, signal, sys
+from infra.tasks.program import table_program
+from invoke.program import Program
+
+class Pressed:
+    def write(self, text):
+        os.kill(os.getpid(), signal.SIGINT)
+        return os.write(2, text.encode())
+    def flush(self):
+        pass
+
+def interrupt(self):
+    raise KeyboardInterrupt
+
+Program.execute = interrupt
+sys.stderr = Pressed()
+table_program().run(["fab", "stacks"])
+"""
+
+
+def test_a_second_interrupt_while_the_first_one_leaves_changes_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPATIENT], cwd=PROJECT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
+
+
 def test_without_a_terminal_there_is_no_colour_and_the_next_command_is_last() -> None:
     done = fab("plan", "--stack", "h200-tp8")
     assert done.returncode == 0
