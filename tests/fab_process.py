@@ -62,7 +62,8 @@ def run_fab(
         asking.connect(_only_server())
         text = json.dumps(request).encode() + b"\n"
         sent = socket.send_fds(asking, [text], [out.fileno(), err.fileno()])
-        asking.sendall(text[sent:])
+        if sent < len(text):  # else it may have been answered by now, and nobody listens
+            asking.sendall(text[sent:])
         with asking.makefile("r") as answers:
             pid = int(answers.readline())
             asking.settimeout(timeout_s)

@@ -9,19 +9,22 @@ from typing import Dict, Iterable, List, Match
 
 PACKAGE = "moe_agent"
 _DOCSTRING = re.compile(r'(\A|:\n *)("""[\s\S]*?""")$', re.MULTILINE)
+_INDENTATION = re.compile(r"^(?: {4})+", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^ *|  )# .*$", re.MULTILINE)
-_IMPORTED = re.compile(r"^ *from (\.+)([\w.]*) import (\(|[\w, ]+)", re.MULTILINE)
+_IMPORTED = re.compile(r"^[ \t]*from (\.+)([\w.]*) import (\(|[\w, ]+)", re.MULTILINE)
 WATCHER = "group.watch"
+# Around the text of a module; none holds them.
+QUOTES = "'" * 3
 
 TITLE = "# The host agent of moe-infra: all of its modules in one file, and an importer for them."
-# Runs on any Python 3, so that one that is too old can still say so.
+# Runs on any Python 3, so that one that is too old can still say so; indented so that it is carried as it stands.
 PROGRAM = """\
 {title}
 import sys
 
 if sys.version_info < (3, 6):
-    sys.stderr.write("moe-infra:old-python %d.%d\\n" % sys.version_info[:2])
-    sys.exit(1)
+ sys.stderr.write("moe-infra:old-python %d.%d\\n" % sys.version_info[:2])
+ sys.exit(1)
 
 from importlib.machinery import ModuleSpec
 
@@ -30,26 +33,26 @@ SOURCES = {sources}
 
 
 class Importer(object):
-    sources = SOURCES
+ sources = SOURCES
 
-    def find_spec(self, name, path=None, target=None):
-        if name == PACKAGE:
-            return ModuleSpec(name, self, origin="moe-infra", is_package=True)
-        own = name[len(PACKAGE) + 1 :]
-        if not name.startswith(PACKAGE + ".") or own not in SOURCES:
-            return None
-        is_package = any(each.startswith(own + ".") for each in SOURCES)
-        return ModuleSpec(name, self, origin="moe-infra", is_package=is_package)
+ def find_spec(self, name, path=None, target=None):
+  if name == PACKAGE:
+   return ModuleSpec(name, self, origin="moe-infra", is_package=True)
+  own = name[len(PACKAGE) + 1 :]
+  if not name.startswith(PACKAGE + ".") or own not in SOURCES:
+   return None
+  is_package = any(each.startswith(own + ".") for each in SOURCES)
+  return ModuleSpec(name, self, origin="moe-infra", is_package=is_package)
 
-    def create_module(self, spec):
-        return None
+ def create_module(self, spec):
+  return None
 
-    def get_source(self, name):
-        return SOURCES[name[len(PACKAGE) + 1 :] or "__init__"]
+ def get_source(self, name):
+  return SOURCES[name[len(PACKAGE) + 1 :] or "__init__"]
 
-    def exec_module(self, module):
-        text = self.get_source(module.__name__)
-        exec(compile(text, "<%s>" % module.__name__, "exec"), module.__dict__)
+ def exec_module(self, module):
+  text = self.get_source(module.__name__)
+  exec(compile(text, "<%s>" % module.__name__, "exec"), module.__dict__)
 
 
 sys.meta_path.insert(0, Importer())
@@ -66,10 +69,12 @@ def program(sources: Dict[str, str], main: str = "conversation") -> str:
         sources: text by module name (`host`, `group.rules`), with `__init__` and the packages (`group`).
         main: the module whose `main` is run.
     """
-    literal = json.dumps(sources, sort_keys=True, indent=0)
+    rows = [
+        '"{}": r{}{}{},\n'.format(name, QUOTES, sources[name], QUOTES) for name in sorted(sources)
+    ]
     text = PROGRAM.replace("{title}", TITLE).replace("{package}", json.dumps(PACKAGE))
     text = text.replace("{main}", main)
-    return text.replace("{sources}", literal)
+    return text.replace("{sources}", "{{\n{}}}".format("".join(rows)))
 
 
 def needed(sources: Dict[str, str], roots: Iterable[str]) -> Dict[str, str]:
@@ -118,7 +123,7 @@ def _own_sources() -> Dict[str, str]:
 
 def sources_in(folder: str) -> Dict[str, str]:
     """The agent's modules as they lie in a folder, as they are carried."""
-    return {name: without_comments(text) for name, text in texts_in(folder).items()}
+    return {name: condensed(text) for name, text in texts_in(folder).items()}
 
 
 def texts_in(folder: str) -> Dict[str, str]:
@@ -141,8 +146,8 @@ def _module_name(package: str, stem: str) -> str:
 
 
 @lru_cache(maxsize=None)
-def without_comments(text: str) -> str:
-    """A module without docstrings and comments: a third less to carry, and every line keeps its number.
+def condensed(text: str) -> str:
+    """A module without docstrings and comments, indented with tabs: a third less to carry, every line keeps its number.
 
     It knows how this package is written, not Python: `tests/agent/test_bundle.py` compares what is left.
     """
@@ -150,4 +155,7 @@ def without_comments(text: str) -> str:
     def blank(found: Match[str]) -> str:
         return found.group(1) + "pass" + "\n" * found.group(2).count("\n")
 
-    return _DOCSTRING.sub(blank, _COMMENT.sub("", text))
+    def tabs(found: Match[str]) -> str:
+        return "\t" * (len(found.group(0)) // 4)
+
+    return _INDENTATION.sub(tabs, _DOCSTRING.sub(blank, _COMMENT.sub("", text)))

@@ -139,7 +139,8 @@ def framed_request(request: Mapping[str, object]) -> bytes:
     following = body if isinstance(body, bytes) else b""
     told = {key: value for key, value in request.items() if key != "body"}
     sizes = {"body_bytes": len(following)} if following else {}
-    text = zlib.compress(json.dumps({"schema_version": 1, **told, **sizes}).encode())
+    document = {"schema_version": 1, **told, **sizes}
+    text = zlib.compress(json.dumps(document, separators=(",", ":")).encode())
     return b"%d\n" % len(text) + text + following
 
 

@@ -8,7 +8,7 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from infra.agent.bundle import WATCHER, needed, program, texts_in, without_comments
+from infra.agent.bundle import WATCHER, condensed, needed, program, texts_in
 from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.state.parts import all_parts, parts_of
 
@@ -94,7 +94,7 @@ def _carried(roots: tuple[str, ...]) -> dict[str, str]:
 @functools.cache
 def _text(name: str) -> str:
     """A module as it travels."""
-    return without_comments(_texts()[name])
+    return condensed(_texts()[name])
 
 
 @functools.cache

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from infra.agent.bundle import (
+    QUOTES,
+    condensed,
     needed,
     program,
     sources_in,
     texts_in,
     watcher_program,
-    without_comments,
 )
 from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.files import read_file
@@ -86,7 +87,7 @@ def test_an_operation_runs_with_what_it_needs_alone(operation: str, tmp_path: Pa
 )
 def test_what_is_carried_of_a_module_is_its_statements_on_their_lines(path: Path) -> None:
     text = path.read_text()
-    carried = without_comments(text)
+    carried = condensed(text)
     wanted = ast.parse(text)
     for node in ast.walk(wanted):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
@@ -95,8 +96,9 @@ def test_what_is_carried_of_a_module_is_its_statements_on_their_lines(path: Path
             node.body[0] = ast.Pass()
     assert ast.dump(ast.parse(carried)) == ast.dump(wanted)
     assert carried.count("\n") == text.count("\n")
-    assert re.search(r"^ *# ", carried, re.MULTILINE) is None
-    assert without_comments(carried) == carried
+    assert re.search(r"^\s*# ", carried, re.MULTILINE) is None
+    assert QUOTES not in carried
+    assert condensed(carried) == carried
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.agent.bundle import needed, program, texts_in, without_comments
+from infra.agent.bundle import condensed, needed, program, texts_in
 from infra.agent.state.parts import all_parts
 from infra.catalog.load import Catalog
 from infra.plan.process import Plan
@@ -34,6 +34,6 @@ def tuning_objects(
         image=runnable_image(plan.engine.image),
         access=pod_access(catalog.accelerator(plan.hosts[0].accelerator)),
         program=texts["node_tuning"],
-        agent=program({name: without_comments(text) for name, text in modules.items()}),
+        agent=program({name: condensed(text) for name, text in modules.items()}),
     )
     return tuning_documents(tuning, facts)
