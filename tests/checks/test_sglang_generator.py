@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from infra.catalog.load import Catalog
 from infra.checks.judge import judge_stack
 from infra.plan.compile import compile_stack
@@ -23,6 +25,7 @@ GENERATOR = parse_yaml(
 )
 
 
+@pytest.mark.slow
 def test_eighty_selections_are_accepted_and_the_others_refused(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     for hardware, quantization in itertools.product(

@@ -218,6 +218,7 @@ def test_a_plugin_is_asked_in_the_environment_of_what_it_sits_on(
     assert set(scratch.wheels) == {"vllm-1-py3-none-any.whl", "plugin-2-py3-none-any.whl"}
 
 
+@pytest.mark.slow
 def test_the_routers_own_parser_and_constructor_answer(catalog: Catalog, tmp_path: Path) -> None:
     scratch = Scratch(python=Path(sys.executable), folders=(), wheels={})
     urls = ("--worker-urls", "http://192.0.2.1:8000")
@@ -249,6 +250,7 @@ def test_the_routers_own_parser_and_constructor_answer(catalog: Catalog, tmp_pat
     assert len(said) == 2  # nothing was asked again
 
 
+@pytest.mark.slow
 def test_what_a_release_leaves_in_its_temporary_folder_goes(
     catalog: Catalog, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def run(python: Path, *words: str) -> subprocess.CompletedProcess[str]:
     ("ending", "code", "said"),
     [("SystemExit(32)", 32, ""), ("SystemExit", 0, ""), ("ValueError('no')", 1, "Traceback")],
 )
+@pytest.mark.slow
 def test_a_program_runs_as_in_a_python_of_its_own(
     python: Path, tmp_path: Path, ending: str, code: int, said: str
 ) -> None:
