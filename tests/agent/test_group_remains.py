@@ -121,6 +121,41 @@ def test_what_is_left_is_looked_for_until_all_of_it_has_ended(host: StubbornHost
     assert len(woken) >= 3
 
 
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "waits"])
+def test_a_container_that_outlives_its_unit_is_removed_once(
+    host: StubbornHost,
+    monkeypatch: pytest.MonkeyPatch,
+    stand_in: Callable[[str, str], None],
+    ends: bool,
+) -> None:
+    """Nothing else would: its unit was masked, so that what systemd runs behind it was not."""
+    stand_in("docker", "")
+    put_process(host, 40, f"{SLICE}/docker-{ID}.scope", state="S")
+    asked: list[list[str]] = []
+
+    def run(argv: list[str], *_limits: object) -> Finished:
+        asked.append(argv)
+        if argv[1] == "inspect":  # a container that is gone is unknown
+            is_there = ends or len(asked) == 1
+            return Finished(0, f"/moe-s-engine-1 {ID}\n" if is_there else "", "")
+        if ends:
+            shutil.rmtree(host.path("/proc/40"))
+        return Finished(0 if ends else 1, "", "")
+
+    monkeypatch.setattr(host, "run", run)
+    remains = Remains(host, {UNIT: "h1/1"}, "docker", bool)
+    remains.look(NOW)
+    if not ends:
+        deadline = time.monotonic() + 5
+        while ["docker", "inspect"] not in [argv[:2] for argv in asked[2:]]:
+            assert time.monotonic() < deadline, asked
+            time.sleep(0.01)
+    until_said(remains, "" if ends else "process 40 (python3) of h1/1 has outlived its unit")
+    removals = [argv for argv in asked if argv[1] == "rm"]
+    assert removals == [["docker", "rm", "--force", "moe-s-engine-1"]]
+    remains.forget()
+
+
 def test_a_look_that_hangs_is_not_waited_for(host: StubbornHost, hang: Hang) -> None:
     remains = Remains(host, {UNIT: "h1/1"}, "native", bool)
     hang(Path(host.path("/proc/40/cgroup")))

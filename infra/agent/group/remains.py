@@ -1,7 +1,8 @@
 """What has outlived an epoch on this host: processes of its units and containers that have not ended.
 
 systemd and the runtimes kill all that is in the control group of a unit or a container; what is still in one when the
-unit has ended waits in the kernel, or frees memory. A device is free at the latest when its process has ended.
+unit has ended waits in the kernel, or frees memory. A device is free at the latest when its process has ended. A
+container whose removal behind its unit did not come about (the unit was masked, the runtime was busy) is removed here.
 """
 
 import os
@@ -15,7 +16,7 @@ from ..host import Host, Refused
 from ..processes.unit_processes import container_of
 
 NATIVE = "native"
-INSPECT_S = 5.0
+INSPECT_S, REMOVE_S = 5.0, 30.0
 # How soon the end of what was found is seen; how soon a runtime is asked again that did not answer.
 CHECK_S, AGAIN_S = 0.1, 1.0
 # A look that takes longer than a runtime may is not waited for: what it would find is not known.
@@ -34,12 +35,14 @@ class Survivor(NamedTuple):
         started: when it was started, in clock ticks since boot; ids are used again.
         program: its name as the kernel has it.
         unit: whose it is.
+        is_contained: whether it is in the unit's container, and not in its own control group.
     """
 
     pid: int
     started: str
     program: str
     unit: str
+    is_contained: bool
 
 
 class Remains:
@@ -95,9 +98,11 @@ class _Look:
 
     def run(self, wake: Callable[[], object]) -> None:
         """Until nothing is left, or it is over; runs in a thread."""
+        known: Dict[str, str] = {}
+        is_removed = False
         while not self.is_over.is_set():
             try:
-                found = find_survivors(self._host, list(self._units), self._runtime)
+                found = find_survivors(self._host, list(self._units), self._runtime, known)
             except Refused as error:
                 self.words = str(error)
                 wake()
@@ -109,6 +114,12 @@ class _Look:
             wake()
             if not found:
                 return
+            contained = sorted({one.unit for one in found if one.is_contained})
+            if contained and not is_removed:
+                is_removed = True
+                names = [str(container_of(unit)) for unit in contained]
+                self._host.run([self._runtime, "rm", "--force", *names], REMOVE_S)
+                continue
             # who has ended may have left a child: it is looked anew when all have
             while found and not self.is_over.wait(CHECK_S):
                 found = [one for one in found if _start_of(self._host, one.pid) == one.started]
@@ -124,27 +135,38 @@ class _Look:
         return "{}, and {} more".format(words, others) if others else words
 
 
-def find_survivors(host: Host, units: List[str], runtime: str) -> List[Survivor]:
+def find_survivors(
+    host: Host, units: List[str], runtime: str, known: Optional[Dict[str, str]] = None
+) -> List[Survivor]:
     """Every process in the control groups of units that have ended, and of their containers.
 
     Nothing is read that a process which waits in the kernel may have locked, and a runtime is asked only where a
     process is in any container.
+
+    Args:
+        host: this one.
+        units: of the group.
+        runtime: `docker`, `podman` or `native`.
+        known: units by the ids of containers that were found before; those that are found now are added.
 
     Raises:
         Refused: the runtime does not answer.
     """
     pids = sorted(int(name) for name in os.listdir(host.path("/proc")) if name.isdecimal())
     groups = {pid: _text(host, "/proc/{}/cgroup".format(pid)) for pid in pids}
-    marks = {"/" + unit: unit for unit in units}
+    containers = {} if known is None else known
     if runtime != NATIVE and any(map(CONTAINER.search, groups.values())):
-        marks.update(_container_ids(host, units, runtime))
+        containers.update(_container_ids(host, units, runtime))
+    marks = {"/" + unit: unit for unit in units}
+    marks.update(containers)
     found = []
     for pid, group in groups.items():
-        unit = next((marks[mark] for mark in marks if mark in group), None)
+        mark = next((each for each in marks if each in group), "")
+        unit = marks.get(mark)
         started = _start_of(host, pid) if unit is not None else ""
         if unit is not None and started:
             program = _text(host, "/proc/{}/comm".format(pid)).strip()
-            found.append(Survivor(pid, started, program, unit))
+            found.append(Survivor(pid, started, program, unit, mark in containers))
     return found
 
 
