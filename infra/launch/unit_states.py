@@ -31,6 +31,7 @@ _ERROR_LEVEL = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^fatal|^error", re.IGNO
 # What only warns may name an error that it has got over: vLLM's limit of open files, an answer of 500.
 _MILD_LEVEL = re.compile(r"^(?:\([^)]*\)\s*)?(?:DEBUG|INFO|WARNING):?\s")
 SERVING = ("Application startup complete", "Uvicorn running on", "The server is fired up")
+_EXITED = re.compile(r"Main process exited, code=exited, status=(\d+)")
 MAX_WORDS = 300
 
 
@@ -126,13 +127,20 @@ def why_ended(state: UnitState) -> str:
         return f"the unit {state.unit} is not installed"
     if state.is_masked and state.active_state == "inactive":
         return f"the unit {state.unit} is masked"
-    how = f"it ended with exit code {state.exit_status}"
+    how = f"it ended with exit code {_exit_code(state)}"
     if state.result in {"signal", "core-dump"}:
         how = f"it was ended by signal {state.exit_status}"
     elif state.result in {"oom-kill", "timeout", "resources"}:
         how = f"systemd ended it ({state.result})"
     line = error_line(state.log_tail)
     return f"{how}: {line}" if line else how
+
+
+def _exit_code(state: UnitState) -> int:
+    """Of the latest end; where systemd has begun the next start, its own line knows it and the unit does not."""
+    told = [found[1] for line in state.log_tail if (found := _EXITED.search(line))]
+    is_begun = state.result == "exit-code" and state.exit_status == 0
+    return int(told[-1]) if is_begun and told else state.exit_status
 
 
 def error_line(log_tail: Sequence[str]) -> str:

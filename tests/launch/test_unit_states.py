@@ -57,6 +57,9 @@ def test_the_line_that_says_why(lines: list[str], expected: str) -> None:
     assert error_line(lines) == expected
 
 
+EXITED = "Main process exited, code=exited, status=3/NOTIMPLEMENTED"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -69,6 +72,10 @@ def test_the_line_that_says_why(lines: list[str], expected: str) -> None:
         (
             {"active_state": "inactive", "result": "success", "exit_status": 0},
             "it ended with exit code 0",
+        ),
+        (  # systemd has begun to start it again, and knows of the end itself only how it counts
+            {"exit_status": 0, "log_tail": (f"moe-x.service: {EXITED}", "moe-x.service: Failed.")},
+            "it ended with exit code 3",
         ),
     ],
 )
