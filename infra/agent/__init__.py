@@ -17,7 +17,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                await_s                                     and what `groups` reports of that stack, once those that
                                                            it awaits have met
     probe      probes [{id, steps}], parallel            {"probes": [{id, steps: [{status, body, elapsed_s, error}]}]}
-    listening  ports                                     {"listening": [{port, address, pid, command}]}
+    listening  ports                                     {"listening": [{port, address, inode, pid, command}]}
     read       paths                                     {"files": {path: text or null}}
     identity                                             {"architecture", "cpu_implementer", "cpu_part", "cpu_vendor",
                                                            "is_virtual", "pci_devices", "device_files", "drivers"}

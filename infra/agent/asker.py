@@ -77,7 +77,7 @@ class Watch:
             if self._answered in readable:
                 return None
             if readable:
-                if not os.read(0, PULSE_BYTES):
+                if not _heard():
                     return self._leave("")
                 self._heard = time.monotonic()
             why = self._why_over()
@@ -114,3 +114,11 @@ class Watch:
             os.write(2, (why + "\n").encode("ascii"))
         self._host.end_children()
         os._exit(1)
+
+
+def _heard() -> bytes:
+    """Signs of life, none at the end of standard input."""
+    try:
+        return os.read(0, PULSE_BYTES)
+    except OSError:  # a socket whose other end was closed before it was read empty
+        return b""

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import json
 import os
+import select
 import sys
 import threading
 import zlib
@@ -66,8 +67,8 @@ def main(arguments: List[str]) -> int:
         asker = _asker(request, is_heard=arguments == ["framed"])
         watch = Watch(host, asker)
         report = answer_stream(request, host) if asker.is_stream else answer(request, host)
+        _write(_framed(report))  # which blocks where nobody reads
         watch.end()
-        _write_framed(report)
         os._exit(0)
     if arguments:
         with open(arguments[0], encoding="utf-8") as stream:
@@ -86,9 +87,12 @@ def _take_turn() -> bool:
     _learn(request.pop("modules", None))
     host = Host(os.environ.get("MOE_INFRA_ROOT", ""))
     watch = Watch(host, _asker(request, is_heard=True))
-    report = answer(request, host)
+    framed = _framed(answer(request, host))
+    # Behind the last byte the next request may come, which is not the watch's to read.
+    place = -2 if len(framed) > select.PIPE_BUF else 0
+    _write(framed[:place])
     watch.end()
-    _write_framed(report)
+    _write(framed[place:])
     return True
 
 
@@ -216,10 +220,14 @@ def _read_frame(begin: Callable[[], None] = lambda: None) -> Report:
     return dict(request, body=stream.read(int(str(following)))) if following else request
 
 
-def _write_framed(report: Report) -> None:
+def _framed(report: Report) -> bytes:
     """A marker line with the length, so that a login's noise before or after it does no harm."""
     text = json.dumps(report).encode("ascii")
-    sys.stdout.buffer.write("\n{} {}\n".format(MARKER, len(text)).encode("ascii") + text + b"\n")
+    return "\n{} {}\n".format(MARKER, len(text)).encode("ascii") + text + b"\n"
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 

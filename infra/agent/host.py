@@ -159,24 +159,31 @@ class Host:
             with self._guard:
                 self._cleanups.remove(argv)
 
-    def end_children(self) -> None:
-        """Kill every program that is still running, with its children, and clean up behind them."""
+    def end_children(self) -> "List[subprocess.Popen[bytes]]":
+        """Kill every program that is still running, with its children; returns what cleans up behind them.
+
+        The agent must not wait for that: until it ends itself it may go on with what somebody else may do by then.
+        """
         with self._guard:
             self._is_ending = True
             for pid in self._children:
                 _kill_group(pid)
             cleanups = list(self._cleanups)
+        begun = []
         for argv in cleanups:
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            with contextlib.suppress(OSError):
+                limited = ["timeout", "-s", "KILL", str(CLEAN_S), *argv]
                 nowhere = subprocess.DEVNULL
-                subprocess.run(
-                    argv,
-                    stdin=nowhere,
-                    stdout=nowhere,
-                    stderr=nowhere,
-                    timeout=CLEAN_S,
-                    check=False,
+                begun.append(
+                    subprocess.Popen(
+                        limited,
+                        stdin=nowhere,
+                        stdout=nowhere,
+                        stderr=nowhere,
+                        start_new_session=True,
+                    )
                 )
+        return begun
 
     def _start(
         self, argv: List[str], environment: Optional[Dict[str, str]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from infra.errors import NotReady
@@ -107,10 +107,9 @@ def _also(deployment: Deployment, secrets: Mapping[str, Secret], gate: Gate | No
 
 def _start_and_prove(deployment: Deployment, found: Look) -> Served:
     begun = deployment.clock.now()
-    _make_ready(deployment, found)
+    found_running = _make_ready(deployment, found)
     units = _start_engines(deployment)
-    hosts = len(deployment.units("engine"))
-    deployment.say(f"started {len(units)} engine processes on {hosts} hosts")
+    deployment.say(_what_was_started(units.values(), found_running))
     readiness = Readiness(deployment, begun=begun, units=units)
     proofs = readiness.wait()
     took = clock_text(deployment.clock.now() - begun)
@@ -132,22 +131,29 @@ def _start_and_prove(deployment: Deployment, found: Look) -> Served:
     return Served(units=look.units, proofs=proofs, through_router=answer, groups=look.groups)
 
 
-def _make_ready(deployment: Deployment, look: Look) -> None:
+def _make_ready(deployment: Deployment, look: Look) -> set[str]:
     """What runs whole and is watched is left alone; anything else is taken from the watchers, and its parts stopped.
 
     Watchers that were stopped or disabled remember what they watched last, and would end what is started now.
+
+    Returns:
+        The processes that run, and are left running.
     """
     engines = deployment.engines()
-    if all(look.units[process.id].is_running for process in engines) and look.is_watched:
-        return
-    if look.holding:
+    is_whole = look.is_watched and all(look.units[process.id].is_running for process in engines)
+    if look.holding and not is_whole:
         take_back(deployment)
         look = look_at(deployment)
-    _stop_parts(deployment, look.units)
+    stopped = set() if is_whole else _stop_parts(deployment, look.units)
+    return {process.id for process in engines if look.units[process.id].is_running} - stopped
 
 
-def _stop_parts(deployment: Deployment, states: Mapping[str, UnitState]) -> None:
-    """Stop what is left of groups of which a part has ended: a rank that starts alone hangs the others."""
+def _stop_parts(deployment: Deployment, states: Mapping[str, UnitState]) -> set[str]:
+    """Stop what is left of groups of which a part has ended: a rank that starts alone hangs the others.
+
+    Returns:
+        The processes that were stopped.
+    """
     groups: dict[str, list[Process]] = {}
     for process in deployment.engines():
         groups.setdefault(process.group, []).append(process)
@@ -165,6 +171,7 @@ def _stop_parts(deployment: Deployment, states: Mapping[str, UnitState]) -> None
     }
     limit = STOP_S + deployment.limits.ask_s
     ask_all(deployment.fleet, requests, timeout_s=limit)
+    return left
 
 
 def _start_engines(deployment: Deployment) -> dict[str, UnitState]:
@@ -188,3 +195,18 @@ def _start_engines(deployment: Deployment) -> dict[str, UnitState]:
     }
     refuse_not_taken(deployment, reports, states.values())
     return states
+
+
+def _what_was_started(units: Collection[UnitState], found_running: Collection[str]) -> str:
+    """How many engine processes were started, and how many run since before.
+
+    Args:
+        units: of all engines.
+        found_running: the processes that were left running.
+    """
+    hosts = {unit.host for unit in units if unit.process not in found_running}
+    started = f"started {len(units) - len(found_running)} engine processes on {len(hosts)} hosts"
+    if not found_running:
+        return started
+    left = f"{len(found_running)} engine processes run already and are left running"
+    return f"{started}; {left}" if hosts else left

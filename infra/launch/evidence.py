@@ -213,7 +213,7 @@ def read_findings(found: Sequence[HostEvidence]) -> Findings:
             elif name.startswith(RANKS) and name.endswith("/" + JOURNAL):
                 process = name.split("/")[1].replace("_", "/")
                 begun += [at for at in (run_begun(lines),) if at]
-                failure = journal_failure(process, lines)
+                failure = journal_failure(process, each.host, lines)
                 findings.ranks += [failure] if failure is not None else []
                 findings.last_lines[process] = lines[-1] if lines else ""
     findings.begun = min(begun, default="")

@@ -13,7 +13,7 @@ from infra.launch.port_holders import Misplaced
 from infra.launch.unit_states import UnitState, own_reason, why_ended
 from infra.plan.endpoints import RankEndpoint
 from infra.plan.process import Process
-from infra.render.host_paths import unit_name
+from infra.render.host_paths import unit_name, watch_unit
 
 MAX_NAMED = 5
 _NAMED_RANK = re.compile(r"\b(?:engine|data parallel rank:?) (\d+)\b")
@@ -46,6 +46,8 @@ def refuse_not_taken(
 ) -> None:
     """Refuse to wait for units that systemd does not even begin to start.
 
+    What it says of the watcher, which is started beside them, is no word about them: who watches is asked later.
+
     Args:
         deployment: whose.
         reports: what hosts said of a start, by host.
@@ -54,15 +56,18 @@ def refuse_not_taken(
     Raises:
         NotReady: in systemctl's own words, there are some.
     """
-    idle = {state.host for state in started if state.has_ended}
-    said = {
-        host: " ".join(str(report["message"]).split())
-        for host, report in reports.items()
-        if report.get("message") and host in idle
-    }
+    stack = deployment.plan.stack
+    idle: dict[str, list[str]] = {}
+    for state in started:
+        if state.has_ended:
+            idle.setdefault(state.host, []).append(state.unit)
+    said: dict[str, str] = {}
+    for host, units in idle.items():
+        message = str(reports.get(host, {}).get("message") or "")
+        if text := _of_units(message, units, watch_unit(stack)):
+            said[host] = text
     if not said:
         return
-    stack = deployment.plan.stack
     told = [f"{host}: {text}" if len(said) > 1 else text for host, text in said.items()]
     raise NotReady(
         listed(list(said), MAX_NAMED),
@@ -71,6 +76,16 @@ def refuse_not_taken(
         f"`fab up --stack {stack}` starts what does not run, its group as one, and goes on; "
         f"`fab down --stack {stack}` stops the rest.",
     )
+
+
+def _of_units(message: str, units: Sequence[str], other: str) -> str:
+    """What systemctl says in one line, without the lines that name only another unit than these."""
+    lines = [
+        line
+        for line in message.splitlines()
+        if other not in line or any(unit in line for unit in units)
+    ]
+    return " ".join(" ".join(lines).split())
 
 
 def misplaced_process(deployment: Deployment, found: Misplaced) -> NotReady:

@@ -23,6 +23,8 @@ _KERNEL = re.compile(
     r"NVRM: Xid|SXid|Out of memory: Killed|oom-kill:|amdgpu.*(?:GPU reset|ring .* timeout|RAS)"
     r"|pcieport .*: (?:Uncorrected|Fatal)|davinci.*(?:fault|error)|link down|lost carrier|I/O error"
 )
+# It has ended a process and nothing else: a start mends that, as it mends no device.
+_KILL = re.compile(r"Out of memory: Killed|oom-kill:")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,6 +35,7 @@ class Failure:
         at: ISO time in UTC, microseconds; in the order of the text.
         place: the process, or `kernel of HOST`.
         line: what it says.
+        host: where.
         began: when the run that failed began; of a process.
         again: when the process's next run began, "" for none and for kernels.
     """
@@ -40,17 +43,19 @@ class Failure:
     at: str
     place: str
     line: str
+    host: str = field(compare=False)
     began: str = field(default="", compare=False)
     again: str = field(default="", compare=False)
 
 
-def journal_failure(process: str, lines: Sequence[str]) -> Failure | None:
+def journal_failure(process: str, host: str, lines: Sequence[str]) -> Failure | None:
     """The first line of the last run that failed: an error of its own, else of its end; None without one.
 
     A group that fails starts again by itself: its last run may well be a good one.
 
     Args:
         process: whose journal it is.
+        host: where it runs; a router's name does not tell.
         lines: stamp and text, oldest first.
     """
     stamped = _stamped(lines)
@@ -61,15 +66,15 @@ def journal_failure(process: str, lines: Sequence[str]) -> Failure | None:
             for at, text in stamped[begin:end]:
                 if tells(text):
                     again = stamped[end][0] if end < len(stamped) else ""
-                    line = plain(text)[:MAX_WORDS]
-                    return Failure(at, process, line, began=stamped[begin][0], again=again)
+                    line, began = plain(text)[:MAX_WORDS], stamped[begin][0]
+                    return Failure(at, process, line, host, began=began, again=again)
     return None
 
 
 def kernel_failures(host: str, lines: Iterable[str]) -> list[Failure]:
     """The kernel's lines that tell of broken hardware or killed processes, oldest first."""
     return [
-        Failure(at.replace(",", "."), f"kernel of {host}", text[:MAX_WORDS])
+        Failure(at.replace(",", "."), f"kernel of {host}", text[:MAX_WORDS], host)
         for at, text in _stamped(lines)
         if _KERNEL.search(text)
     ]
@@ -80,7 +85,8 @@ def first_failure(
 ) -> Failure | None:
     """The first failure of the latest incident.
 
-    Of an incident before is what had been started again before the run began that failed last.
+    Of an incident before is what had been started again before the run began that failed last, and what the kernel
+    of its host had said by then; that of a device only where no process of that host fails by now.
 
     Args:
         ranks: at most one of each process.
@@ -91,11 +97,21 @@ def first_failure(
     if not ranks:
         return min((each for each in kernels if each.at >= begun), default=None)
     latest = max(ranks)
-    is_over = {each for each in ranks if each.again and each.again < latest.began}
+    over = {each for each in ranks if each.again and each.again < latest.began}
+    fail = {each.host for each in ranks if each not in over}
+    again: dict[str, str] = {}
+    for each in over:
+        again[each.host] = max(each.again, again.get(each.host, ""))
+    over |= {
+        each
+        for each in kernels
+        if each.at < again.get(each.host, "")
+        and (each.host not in fail or _KILL.search(each.line) is not None)
+    }
     return min(
         each
         for each in (*ranks, *kernels)
-        if each not in is_over and _moment(latest) - _moment(each) <= timedelta(seconds=INCIDENT_S)
+        if each not in over and _moment(latest) - _moment(each) <= timedelta(seconds=INCIDENT_S)
     )
 
 

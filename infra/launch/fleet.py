@@ -106,11 +106,8 @@ class SshFleet:
                     host.close()
 
         limit = MAX_OPENINGS if self._asks_once else None
-        try:
-            results = run_on_all(hosts, ask, limit=limit)
-        except BaseException:
-            self._options.resources.openings.send_away()
-            raise
+        send_away = self._options.resources.openings.send_away
+        results = run_on_all(hosts, ask, limit=limit, before_closing=send_away)
         answers: Answers = {}
         for name, result in results.items():
             answers[name] = result.error if result.error is not None else result.unwrap()

@@ -1,9 +1,10 @@
 """Holds the lease of a stack on its hosts while a command changes the deployment.
 
 The lease travels in the requests that the command makes anyway. One extra request per host gives it back, and a host
-that has not been asked for a while is asked for nothing but the renewal. While a host works on a request, the signs of
-life of whoever waits for it (`remote/exchange.py`) renew it as well. Nobody ever waits for a lease while holding
-another, so two operators cannot block each other.
+whose last request lies back for a while is asked for nothing but the renewal: others may be at work for long. On a host
+that is at work itself, the signs of life of whoever waits for it (`remote/exchange.py`) renew it, and nothing is sent
+for that (`remote/agent_session.py`). Nobody ever waits for a lease while holding another, so two operators cannot
+block each other.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ FORCE = "lease"
 # The agent's lease lasts 20 s: three renewals may be lost.
 RENEW_AFTER_S = 5.0
 LOOK_S = 1.0
+# How long the end waits for renewals that are on their way.
+END_S = 1.0
 RENEWAL_LIMIT_S = 15.0
 RELEASE_LIMIT_S = 15.0
 # Of two that met, the one that got the first host goes on as soon as the other has given up.
@@ -130,7 +133,7 @@ class LeasedFleet:
 
     Args:
         since: host → when this side first knew that it holds the lease there.
-        contacts: host → when it was last asked.
+        contacts: host → when its last request was made or, later, all answers to it had come.
         renewed: hosts that are being asked for nothing but the renewal.
         touched: hosts that may hold the lease; they are told to give it back.
     """
@@ -167,18 +170,21 @@ class LeasedFleet:
         self.since.clear()
 
     @contextlib.contextmanager
-    def renewing(self) -> Iterator[None]:
-        """Renew the lease on hosts that nobody asks for a while, until the block ends.
+    def renewing(self, look_s: float = LOOK_S) -> Iterator[None]:
+        """Renew the lease on hosts whose last request lies back for a while, until the block ends.
 
         No host waits for another one that does not answer.
+
+        Args:
+            look_s: how often it is looked for such hosts.
         """
         over = threading.Event()
         renewals: list[threading.Thread] = []
 
         def renew() -> None:
-            while not over.wait(LOOK_S):
+            while not over.wait(look_s):
                 renewals[:] = [one for one in renewals if one.is_alive()]
-                for host in self.idle_hosts():
+                for host in self.due_hosts():
                     renewals.append(threading.Thread(target=self.renew, args=[host], daemon=True))
                     renewals[-1].start()
 
@@ -188,20 +194,24 @@ class LeasedFleet:
             yield
         finally:
             over.set()
-            end = time.monotonic() + LOOK_S
+            end = time.monotonic() + END_S
             for one in (thread, *renewals):
                 one.join(max(end - time.monotonic(), 0.0))
 
-    def idle_hosts(self) -> list[str]:
-        """The hosts that have not been asked for a while; whoever asks for them renews the lease there."""
+    def due_hosts(self) -> list[str]:
+        """The hosts whose last request lies back for a while; whoever asks for them renews the lease there.
+
+        Some of them may be at work on it still: who of those that were asked together has answered is known to those
+        who speak with them alone.
+        """
         now, since = self.clock.now(), dict(self.since)
-        idle = sorted(
+        due = sorted(
             host
             for host in since.keys() - self.renewed
             if now - self.contacts[host] > RENEW_AFTER_S
         )
-        self.renewed.update(idle)
-        return idle
+        self.renewed.update(due)
+        return due
 
     def renew(self, host: str) -> None:
         """Renew the lease on a host.

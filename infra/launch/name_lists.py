@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 MAX_NAMED = 3
 
@@ -11,6 +11,11 @@ def listed(names: Sequence[str], most: int = MAX_NAMED) -> str:
     """The first of several names, and how many more there are: `a, b, c and 4 more`."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def numbered(indices: Iterable[int]) -> str:
+    """All of several numbers, of devices for one: `0, 3, 5`."""
+    return ", ".join(map(str, indices))
 
 
 def clauses(told: Sequence[str], most: int = MAX_NAMED) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.launch.fleet import Report, rows_of
 
@@ -31,7 +31,9 @@ _ERROR_LEVEL = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b|^fatal|^error", re.IGNO
 # What only warns may name an error that it has got over: vLLM's limit of open files, an answer of 500.
 _MILD_LEVEL = re.compile(r"^(?:\([^)]*\)\s*)?(?:DEBUG|INFO|WARNING):?\s")
 SERVING = ("Application startup complete", "Uvicorn running on", "The server is fired up")
-_EXITED = re.compile(r"Main process exited, code=exited, status=(\d+)")
+# systemd's own words: `moe-s-router@0.service: Main process exited, code=exited, status=3/NOTIMPLEMENTED`.
+_EXITED = re.compile(r"^\S+: Main process exited, code=(exited|killed|dumped), status=(\d+)")
+_FAILED = re.compile(r"^\S+: Failed with result '([a-z-]+)'")
 MAX_WORDS = 300
 
 
@@ -40,6 +42,7 @@ class UnitState:
     """One process as its host's systemd has it.
 
     Args:
+        restarts: how often systemd has started it again by itself.
         since: ISO time of the last change, None when there was none.
         log_tail: the last lines of its log, oldest first; () when not asked for.
     """
@@ -65,6 +68,11 @@ class UnitState:
     def has_ended(self) -> bool:
         """Whether it does not run and will not by itself."""
         return self.load_state == "not-found" or self.active_state in {"failed", "inactive"}
+
+    @property
+    def has_begun_again(self) -> bool:
+        """Whether systemd has started it again by itself: how it had ended only its log tells."""
+        return self.restarts > 0 and self.is_running and self.result == "success"
 
     @property
     def is_running(self) -> bool:
@@ -127,7 +135,12 @@ def why_ended(state: UnitState) -> str:
         return f"the unit {state.unit} is not installed"
     if state.is_masked and state.active_state == "inactive":
         return f"the unit {state.unit} is masked"
-    how = f"it ended with exit code {_exit_code(state)}"
+    if state.has_begun_again:
+        ended = _as_it_ended(state)
+        if ended is None:
+            return f"systemd has started it again, {state.restarts} times by now"
+        state = ended
+    how = f"it ended with exit code {state.exit_status}"
     if state.result in {"signal", "core-dump"}:
         how = f"it was ended by signal {state.exit_status}"
     elif state.result in {"oom-kill", "timeout", "resources"}:
@@ -136,11 +149,18 @@ def why_ended(state: UnitState) -> str:
     return f"{how}: {line}" if line else how
 
 
-def _exit_code(state: UnitState) -> int:
-    """Of the latest end; where systemd has begun the next start, its own line knows it and the unit does not."""
-    told = [found[1] for line in state.log_tail if (found := _EXITED.search(line))]
-    is_begun = state.result == "exit-code" and state.exit_status == 0
-    return int(told[-1]) if is_begun and told else state.exit_status
+def _as_it_ended(state: UnitState) -> UnitState | None:
+    """A process that has begun again as its log has its latest end; None where that lies further back."""
+    tail = state.log_tail
+    ends = [(i, found) for i, line in enumerate(tail) if (found := _EXITED.match(line))]
+    if not ends:
+        return None
+    end, exited = ends[-1]
+    begin = ends[-2][0] + 1 if len(ends) > 1 else 0
+    told = [found[1] for line in tail[end:] if (found := _FAILED.match(line))]
+    result = told[0] if told else "exit-code" if exited[1] == "exited" else "signal"
+    said = tail[begin:end]
+    return replace(state, result=result, exit_status=int(exited[2]), log_tail=said)
 
 
 def error_line(log_tail: Sequence[str]) -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.errors import Differs, HostsFailed, NotReady
 from infra.inventory.book import match_hosts
-from infra.inventory.hosts import Inventory
+from infra.inventory.hosts import Inventory, InventoryHost
 from infra.launch.bring_up import start
 from infra.launch.deployment import Deployment, Limits
 from infra.launch.fleet import SshFleet, SystemClock, ask_all, rows_of
 from infra.launch.host_tuning import TuningOrder, count_of, tune
 from infra.launch.installation import install, state_request
+from infra.launch.observation import observe
 from infra.launch.proof.verification import verify
 from infra.launch.secret import Secret
 from infra.plan.endpoints import read_endpoints
@@ -126,11 +127,18 @@ class Operator:
             if wrong:
                 words = "; ".join(f"{c.process} {c.check}: {c.detail}" for c in wrong[:MAX_NAMED])
                 what = f"{len(wrong)} of {len(checks)} checks failed: {words}."
-                raise error("the deployment", what, LOOK)
+                raise error("the deployment", what + self._restarts(), LOOK)
         capabilities = ", ".join(self.deployment.plan.capabilities)
         unknown = sum(check.ok is None for check in checks)
         rest = f", {unknown} tell nothing" if unknown else ""
         return f"{len(checks) - unknown} checks passed ({capabilities}){rest}"
+
+    def _restarts(self) -> str:
+        """What the watchers know of groups that they have restarted; with the hosts it is gone."""
+        stack, hosts = self.deployment.plan.stack, list(self.deployment.states)
+        rows = observe(self.deployment.fleet, hosts, stack, timeout_s=self.deployment.limits.ask_s)
+        groups = {row.group.group: row.group.words for row in rows if row.group is not None}
+        return "".join(f" {name}: {words}." for name, words in groups.items() if words)
 
 
 @contextlib.contextmanager
@@ -169,3 +177,16 @@ def operator_at_work(
         yield Operator(deployment, secrets, catalog)
     finally:
         fleet.close()
+
+
+def ways_in(inventory: Inventory, ssh_arguments: tuple[str, ...]) -> dict[str, InventoryHost]:
+    """The hosts by name, each as the lab's own ssh_config has it: its name says all, whatever the stack says of it.
+
+    Args:
+        inventory: the hosts.
+        ssh_arguments: words that name that ssh_config.
+    """
+    return {
+        host.name: replace(host, address=host.name, user=None, ssh_arguments=ssh_arguments)
+        for host in inventory.hosts
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from infra.catalog.load import Catalog
 from infra.checks.judge import judge_plan, judge_stack
 from infra.errors import InfraError, Problem, ProblemsFound, StackError
 from infra.inventory.ansible_file import read_inventory
+from infra.inventory.hosts import InventoryHost
 from infra.plan.compile import address_book, analyse_stack, compile_plan, compile_stack
 from infra.plan.process import Plan
 from infra.rehearsal.breaking import Installed, files_of, parse_break, spoil
@@ -22,7 +23,7 @@ from infra.rehearsal.in_pods import InPods, of_the_cluster
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import explain
 from infra.rehearsal.lent_programs import compile_lent_programs
-from infra.rehearsal.operating import Operator, operator_at_work
+from infra.rehearsal.operating import Operator, operator_at_work, ways_in
 from infra.rehearsal.pulumi_project import write_stack
 from infra.rehearsal.real_engines import engine_environment, has_real_engines, look
 from infra.rehearsal.report import (
@@ -46,6 +47,7 @@ from infra.spec.load import LoadedStack
 from infra.spec.stack import KUBERNETES
 
 Say = Callable[[str], None]
+Reach = Callable[[Mapping[str, InventoryHost]], None]
 
 HOSTS_READY_S = 60.0
 LAST_LINES = 10
@@ -91,13 +93,19 @@ class StepFailed(InfraError):
 
 @dataclass(slots=True)
 class Rehearsal:
-    """One rehearsal while it runs. Steps fill `report`; the lab's folder holds everything that is written."""
+    """One rehearsal while it runs. Steps fill `report`; the lab's folder holds everything that is written.
+
+    Args:
+        say: told about progress.
+        reach: told the hosts as soon as there are some, by the plan's names, and how each is reached.
+    """
 
     wishes: Wishes
     lab: Lab
     catalog: Catalog
     report: Report
     say: Say
+    reach: Reach
     resources: contextlib.ExitStack
     plan: Plan | None = None
     operator: Operator | None = None
@@ -291,6 +299,7 @@ class Rehearsal:
         compile_lent_programs(plan, self.catalog)
         self.lab.boot(simulate_hosts(plan, self.catalog, self.wishes.pace))
         self.report.ssh_config = str(self.lab.ssh_config)
+        self.reach(ways_in(read_inventory(self.inventory_path()), self._ssh_arguments()))
         for notice in self.lab.notices:
             self._detail(notice)
         statuses = self.lab.wait_ready(HOSTS_READY_S)

@@ -31,21 +31,24 @@ _NVIDIA_MODULE = "NVRM version: NVIDIA UNIX Open Kernel Module for a rehearsal"
 _DRIVERS = {"nvidia": "580.95.05", "amd": "6.14.14", "ascend": "25.2.0", "cpu": "0"}
 
 
-# A clock service and its verdict: the lab's hosts share the machine's clock, which none of them may set.
+# A clock service and its verdict: the lab's hosts share the machine's clock, which none of them may set. All else is
+# the machine's own tool's to refuse.
 _CLOCK = {
     "/usr/lib/systemd/system/chrony.service": LabFile(
         content=b"[Service]\nType=exec\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
     ),
     "/usr/local/bin/timedatectl": LabFile(
-        content=b"#!/bin/sh\necho NTPSynchronized=yes\n", mode=0o755
+        content=b'#!/bin/sh\ncase "$*" in show|"show -p NTPSynchronized") echo NTPSynchronized=yes ;; '
+        b'*) exec /usr/bin/timedatectl "$@" ;; esac\n',
+        mode=0o755,
     ),
 }
-# Simulated hosts have no kernel of their own, and so no log of it; all else is read from their journal.
+# Simulated hosts have no kernel of their own, and so no log of it: words that may ask for it go to the stand-in.
 _KERNEL_LOG = {
     "/usr/local/bin/journalctl": LabFile(
-        content=b'#!/bin/sh\nfor word; do\n  test "$word" = -k || continue\n'
-        b'  echo "$(date -u +%FT%T.%6N+00:00) $(uname -n) kernel: Linux version 6 (moe-infra rehearsal stand-in)"\n'
-        b'  exit\ndone\nexec /usr/bin/journalctl "$@"\n',
+        content=b"#!/bin/sh\nfor word; do\n  case $word in -k*|-[!-]*k*|--dm*) "
+        + f'exec {standins.KERNEL_LOG} "$@"'.encode()
+        + b' ;; esac\ndone\nexec /usr/bin/journalctl "$@"\n',
         mode=0o755,
     ),
 }
@@ -138,6 +141,7 @@ def _started_units(plan: Plan, accelerator: Accelerator) -> tuple[str, ...]:
         standins.COUNTERS_UNIT: accelerator.vendor not in ("cpu", "ascend"),
         standins.FABRIC_MANAGER_UNIT: accelerator.fabric.kind == "nvlink"
         and not accelerator.fabric_spans_hosts,
+        standins.IMEX_UNIT: accelerator.fabric.kind == "nvlink" and accelerator.fabric_spans_hosts,
     }
     return tuple(unit for unit, is_started in starts.items() if is_started)
 

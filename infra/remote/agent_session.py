@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
+from typing import TypeGuard, cast
 
 from infra.agent.conversation import IDLE_LIMIT_S
 from infra.errors import InfraError
@@ -50,6 +50,7 @@ class AgentSession:
         self._carried: set[str] = set()
         self._used_at = 0.0
         self._busy = threading.Lock()
+        self._in_work: Mapping[str, object] = {}
         self._is_settled = threading.Event()
         self._is_settled.set()
         self._refusal: InfraError | None = None
@@ -57,14 +58,18 @@ class AgentSession:
     def ask(self, request: Mapping[str, object], *, timeout_s: float) -> dict[str, object]:
         """The agent's report on a request; see `call_agent`.
 
-        Somebody who asks while another request is in work has an agent of his own.
+        Somebody who asks while another request is in work has an agent of his own; who would renew nothing but the
+        lease of that one needs none: its signs of life do.
         """
         self._is_settled.wait()
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise refusal
         if not self._busy.acquire(blocking=False):
+            if self._is_renewed(request):
+                return {"schema_version": 1, "lease": True}
             return call_agent(self._host, request, timeout_s=timeout_s, password=self._password)
+        self._in_work = request
         try:
             return without_error(self._host.name, self._answered(request, timeout_s))
         except BaseException:
@@ -73,6 +78,7 @@ class AgentSession:
             raise
         finally:
             self._used_at = time.monotonic()
+            self._in_work = {}
             self._busy.release()
 
     @property
@@ -84,12 +90,14 @@ class AgentSession:
         """What starts the agent before anything is asked, with what requests of some operations need.
 
         From now on whoever asks waits until that has been called and has ended. Why it could not start the agent is
-        the answer to the first request.
+        the answer to the first request; an interrupt before it is called (`Openings.send_away`) is one.
         """
         self._is_settled.clear()
+        line = self._host.line
 
         def start() -> None:
             try:
+                self._host.open(line)
                 self._answered(preparation(operations), PREPARE_S)
             except InfraError as error:
                 self._refusal = error
@@ -100,6 +108,14 @@ class AgentSession:
                 self._is_settled.set()
 
         return start
+
+    def _is_renewed(self, request: Mapping[str, object]) -> bool:
+        """Whether a request is for nothing but a lease that the signs of life of the one in work renew."""
+        wanted, held = request.get("lease"), self._in_work.get("lease")
+        if request.keys() != {"operation", "lease"} or not _is_held(wanted) or not _is_held(held):
+            return False
+        talk = self._talk
+        return wanted["token"] == held["token"] and talk is not None and talk.gives_signs
 
     def _answered(self, request: Mapping[str, object], timeout_s: float) -> dict[str, object]:
         try:
@@ -172,6 +188,11 @@ class AgentSession:
         if dialogue is not None and self._password is not None:
             judge_dialogue(dialogue, self._password, outcome)
         raise failure_of(self._host.name, outcome)
+
+
+def _is_held(lease: object) -> TypeGuard[Mapping[str, object]]:
+    """Whether a request's lease is neither given back nor taken from somebody."""
+    return isinstance(lease, Mapping) and not lease.get("release") and not lease.get("takes")
 
 
 class _ReportReader:

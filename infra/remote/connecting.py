@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import shlex
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -18,13 +17,14 @@ from infra.errors import InfraError
 from infra.remote.corrections import CORRECTIONS
 from infra.remote.failures import HostKeyChanged, HostKeyUnknown, LoginRefused, Unreachable
 from infra.remote.known_hosts import (
+    AnyOf,
     KnownHosts,
     KnownKey,
     fingerprint,
     known_name,
     parse_key_line,
-    read_known_hosts,
     usable_keys,
+    way_to_forget,
 )
 from infra.remote.login import PromptTransport
 from infra.remote.pulse import HeardWire, Wire
@@ -227,8 +227,11 @@ def _trust(client: paramiko.SSHClient, target: SshTarget, resources: Resources) 
         known = tuple(key for file in files for key in file.find(target.host_key_name))
         remembered_in = files[0] if target.accept_new and files else None
     name = known_name(target.host, target.port)
+    by_type: dict[str, list[paramiko.PKey]] = {}
     for key in usable_keys(known):
-        client.get_host_keys().add(name, key.get_name(), key)
+        by_type.setdefault(key.get_name(), []).append(key)
+    for key_type, keys in by_type.items():
+        client.get_host_keys().add(name, key_type, AnyOf(keys))
     revoked = {key.blob for key in known if key.is_revoked}
     client.set_missing_host_key_policy(_Policy(target, revoked, remembered_in))
 
@@ -296,13 +299,6 @@ def _silent(target: SshTarget) -> Unreachable:
     return Unreachable(target.name, what, "The host is frozen or overloaded: look at its console.")
 
 
-def _forgets(target: SshTarget) -> str:
-    """What has every file forget the host's key that knows it; ssh-keygen itself only looks into the user's own."""
-    name = target.host_key_name
-    files = [path for path in target.known_hosts_files if read_known_hosts(path).find(name)]
-    return " && ".join(f"ssh-keygen -R '{name}' -f {shlex.quote(str(path))}" for path in files)
-
-
 def _translated(target: SshTarget, error: Exception) -> Exception:
     """Our error for paramiko's."""
     place = f"{target.host} port {target.port}"
@@ -317,7 +313,8 @@ def _translated(target: SshTarget, error: Exception) -> Exception:
                 "If the host was installed anew, correct moe.host_key; else somebody is in between."
             )
         else:
-            fix = f"If the host was installed anew, {COMPARE}, then `{_forgets(target)}`."
+            forget = way_to_forget(target.host_key_name, target.known_hosts_files)
+            fix = f"If the host was installed anew, {COMPARE}, then {forget}."
         return HostKeyChanged(target.name, what, fix)
     if (
         isinstance(error, paramiko.AuthenticationException)

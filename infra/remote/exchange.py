@@ -48,7 +48,13 @@ class Exchange:
         self._hold_stdin = hold_stdin
         self._stderr: list[bytes] = []
         self._said_at = 0.0
+        self._is_awaited = False
         channel.settimeout(None)
+
+    @property
+    def gives_signs(self) -> bool:
+        """Whether the command is told now and then that somebody waits: it is, and has been sent everything."""
+        return self._is_awaited and self._hold_stdin and self._reply is None and not self._unsent
 
     def finish(self, said: bytes, deadline: float) -> Outcome:
         """Until the command has ended.
@@ -73,8 +79,15 @@ class Exchange:
             TimeoutError: the deadline passed first.
             EOFError: the peer gives no sign of life.
         """
-        channel = self._channel
         self._unsent = memoryview(said)
+        self._is_awaited = True
+        try:
+            return self._heard(deadline, take)
+        finally:
+            self._is_awaited = False
+
+    def _heard(self, deadline: float, take: Take) -> bool:
+        channel = self._channel
         self._stderr.clear()
         self._pulse = Pulse(channel.get_transport())
         self._said_at = time.monotonic()

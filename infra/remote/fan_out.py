@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from infra.errors import InfraError
 from infra.remote.failures import HostFailure
 
+# How soon an interrupt is met that the wait for hosts has missed.
+WAKE_S = 0.5
 T = TypeVar("T")
 
 
@@ -54,17 +56,26 @@ class Result(Generic[T]):
         return self.value  # type: ignore[return-value]
 
 
+def _nothing() -> None:
+    """Stands for the `close` of hosts that hold no connection, and for whoever need not know of an end."""
+
+
 def run_on_all(
-    hosts: Sequence[H], function: Callable[[H], T], *, limit: int | None = None
+    hosts: Sequence[H],
+    function: Callable[[H], T],
+    *,
+    limit: int | None = None,
+    before_closing: Callable[[], None] = _nothing,
 ) -> dict[str, Result[T]]:
     """What the function gives for every host, in the hosts' order; one failing leaves the others alone.
 
-    The function bounds its own time. An error that is not ours is a bug and is raised when all have ended.
+    The function bounds its own time. An error that is not ours is a bug and is raised at once.
 
     Args:
         hosts: each with a name of its own.
         function: runs in a thread for each host.
         limit: how many hosts at once; None for all of them, which hosts that wait for each other need.
+        before_closing: called first of all after an interrupt or a bug; the hosts that have a `close` are closed then.
     """
     if not hosts:
         return {}
@@ -75,10 +86,13 @@ def run_on_all(
         futures: dict[str, Future[Result[T]]] = {
             host.name: pool.submit(_one, host, function) for host in hosts
         }
+        _await(futures.values())
         return {name: future.result() for name, future in futures.items()}
     except BaseException:
-        # after Ctrl-C: what has not begun never does, and what waits for a host is told that nobody cares
+        # After Ctrl-C: with a limit, what has not begun never does; without one all have. Closing takes its time for
+        # each host that is being connected to, so whoever waits for something else has to know before it begins.
         pool.shutdown(wait=False, cancel_futures=True)
+        before_closing()
         for host in hosts:
             getattr(host, "close", _nothing)()
         raise
@@ -95,8 +109,13 @@ def failures_of(results: Mapping[str, Result[T]]) -> tuple[HostFailure, ...]:
     )
 
 
-def _nothing() -> None:
-    """Stands for the `close` of hosts that hold no connection."""
+def _await(futures: Iterable[Future[Result[T]]]) -> None:
+    """Until all have ended, or one with a bug; an interrupt that another thread took ends no wait, so none is long."""
+    left = set(futures)
+    while left:
+        done, left = wait(left, WAKE_S, FIRST_EXCEPTION)
+        for one in done:
+            one.result()
 
 
 def _one(host: H, function: Callable[[H], T]) -> Result[T]:

@@ -43,21 +43,37 @@ class SshHost:
         """The inventory's name."""
         return self.target.name
 
-    def open(self) -> PromptTransport:
+    @property
+    def line(self) -> int:
+        """The line for a connection (`Openings`) as it is now."""
+        return self._options.resources.openings.line
+
+    def open(self, line: int | None = None) -> PromptTransport:
         """The live connection; made when there is none, as soon as a place to open it in is free.
+
+        Args:
+            line: the one that was there when whoever wants it began, None for now.
 
         Raises:
             HostsFailed: by its subclass, why that is not possible.
         """
+        openings = self._options.resources.openings
+        line = openings.line if line is None else line
         with self._guard:
             if (standing := self._standing()) is not None:
                 return standing
         # the guard is free while this waits in line: whoever hangs up need not
-        with self._options.resources.openings.place(self.name), self._guard:
+        with openings.place(self.name, line), self._guard:
             if (standing := self._standing()) is not None:
                 return standing
-            self._connection = connect(self.target, self._options)
-            made: PromptTransport = self._connection.transport
+            connection = connect(self.target, self._options)
+            try:
+                openings.judge(self.name, line)
+            except Unreachable:  # `close` did not wait for the greeting
+                connection.close()
+                raise
+            self._connection = connection
+            made: PromptTransport = connection.transport
             return made
 
     def run(
@@ -82,7 +98,8 @@ class SshHost:
 
     def stream(self, command: str, *, stdin: bytes = b"", reply: Reply | None = None) -> SshStream:
         """Start a command whose output is read while it runs; see `outcome.Host`."""
-        return SshStream(self._started(command, window_bytes=WINDOW_BYTES), stdin, reply)
+        channel = self._started(command, window_bytes=WINDOW_BYTES)
+        return SshStream(channel, self._options.resources.signs, stdin, reply)
 
     def talk(self, command: str, *, reply: Reply | None = None) -> SshTalk:
         """Start a command that is spoken with in turns; see `outcome.Host`."""
@@ -141,12 +158,13 @@ class SshHost:
         self, ask: Callable[[PromptTransport], paramiko.Channel]
     ) -> paramiko.Channel:
         """A channel; a connection that died while it was idle is replaced once: nothing was asked yet."""
+        line = self.line
         try:
-            return ask(self.open())
+            return ask(self.open(line))
         except (paramiko.SSHException, EOFError, OSError):
             self.close()
         try:
-            return ask(self.open())
+            return ask(self.open(line))  # not where it was an interrupt that hung up
         except (paramiko.SSHException, EOFError, OSError) as error:
             what = f"it lets nobody ask anything: {error or type(error).__name__}."
             raise Unreachable(self.name, what, "Look at sshd there (MaxSessions, load).") from error

@@ -8,8 +8,10 @@ import contextlib
 import fnmatch
 import hashlib
 import hmac
+import os
+import shlex
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +40,30 @@ class KnownKey:
     is_revoked: bool
 
 
+class AnyOf(paramiko.PKey):
+    """Keys of one type, any of which a host may show, as OpenSSH has it; paramiko knows one of each type."""
+
+    def __init__(self, keys: Sequence[paramiko.PKey]) -> None:
+        """Stand for these; for words, for the first."""
+        self._keys = tuple(keys)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is one of them."""
+        return any(key == other for key in self._keys)
+
+    def __hash__(self) -> int:
+        """Of all of them."""
+        return hash(self._keys)
+
+    def get_name(self) -> str:
+        """Their type."""
+        return self._keys[0].get_name()
+
+    def asbytes(self) -> bytes:
+        """The first one's public key."""
+        return self._keys[0].asbytes()
+
+
 class KnownHosts:
     """The keys of a known_hosts file, and those that were added since; plain names are found without scanning."""
 
@@ -47,7 +73,7 @@ class KnownHosts:
         self._by_name: dict[str, list[KnownKey]] = {}
         self._patterns: list[KnownKey] = []
         for key in keys:
-            if any(name.startswith(("|", "!")) or "*" in name or "?" in name for name in key.names):
+            if _is_pattern(key) or any(name.startswith("|") for name in key.names):
                 self._patterns.append(key)
             else:
                 for name in key.names:
@@ -87,23 +113,7 @@ class KnownHosts:
 
 def parse_known_hosts(text: str) -> tuple[KnownKey, ...]:
     """The lines of a known_hosts file; comments, authorities and lines that are none are skipped."""
-    keys = []
-    for line in text.splitlines():
-        fields = line.split()
-        marker = fields.pop(0) if fields and fields[0] in _MARKERS else ""
-        if len(fields) < _NUM_FIELDS or fields[0].startswith("#") or marker == "@cert-authority":
-            continue
-        blob = _decoded(fields[2])
-        if blob is not None:
-            keys.append(
-                KnownKey(
-                    names=tuple(fields[0].split(",")),
-                    key_type=fields[1],
-                    blob=blob,
-                    is_revoked=marker == "@revoked",
-                )
-            )
-    return tuple(keys)
+    return tuple(key for _, key in _numbered(text))
 
 
 def parse_key_line(line: str) -> KnownKey | None:
@@ -117,10 +127,35 @@ def parse_key_line(line: str) -> KnownKey | None:
 
 def read_known_hosts(path: Path) -> KnownHosts:
     """The keys of a file; one that is not there holds none."""
-    try:
-        return KnownHosts(parse_known_hosts(path.read_text(encoding="utf-8", errors="replace")))
-    except FileNotFoundError:
-        return KnownHosts(())
+    return KnownHosts(parse_known_hosts(_text(path)))
+
+
+def way_to_forget(name: str, files: Iterable[Path]) -> str:
+    """What has every file forget a host's keys that knows one, in words, with the commands between backticks.
+
+    `ssh-keygen -R` takes out a whole line, be it about other hosts, too, and leaves keys that are revoked. It writes
+    the file anew, so that it must be allowed to write in its folder.
+
+    Args:
+        name: the host's name in such files (`known_name`).
+        files: known_hosts files.
+    """
+    commands: list[str] = []
+    by_hand: list[str] = []
+    for path in files:
+        numbered = _numbered(_text(path))
+        lines = [(n, k) for n, k in numbered if not k.is_revoked and KnownHosts((k,)).find(name)]
+        shared = [",".join(key.names) for _, key in lines if _is_pattern(key)]
+        if shared:
+            places = " and ".join(f"line {number}" for number, _ in lines)
+            whose = " and ".join(shared)
+            by_hand.append(f"correct {places} of {path} by hand: {whose} is about other hosts, too")
+        elif lines:
+            sudo = "" if os.access(path.parent, os.W_OK) else "sudo "
+            commands.append(f"{sudo}ssh-keygen -R '{name}' -f {shlex.quote(str(path))}")
+    steps = [f"`{' && '.join(commands)}`"] if commands else []
+    # a file that has been put right since it was read needs nothing
+    return ", then ".join([*steps, *by_hand]) or "try again"
 
 
 def usable_keys(known: Iterable[KnownKey]) -> tuple[paramiko.PKey, ...]:
@@ -158,11 +193,44 @@ def fingerprint(blob: bytes) -> str:
     return f"SHA256:{digest}"
 
 
+def _text(path: Path) -> str:
+    """The text of a file; of one that is not there, none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _numbered(text: str) -> Iterator[tuple[int, KnownKey]]:
+    """The keys of a known_hosts file with the numbers of their lines, from one."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        fields = line.split()
+        marker = fields.pop(0) if fields and fields[0] in _MARKERS else ""
+        if len(fields) < _NUM_FIELDS or fields[0].startswith("#") or marker == "@cert-authority":
+            continue
+        blob = _decoded(fields[2])
+        if blob is not None:
+            yield (
+                number,
+                KnownKey(
+                    names=tuple(fields[0].split(",")),
+                    key_type=fields[1],
+                    blob=blob,
+                    is_revoked=marker == "@revoked",
+                ),
+            )
+
+
 def _decoded(text: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         return None
+
+
+def _is_pattern(key: KnownKey) -> bool:
+    """Whether a line is about whatever hosts its names cover."""
+    return any(name.startswith("!") or "*" in name or "?" in name for name in key.names)
 
 
 def _matches(patterns: tuple[str, ...], name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the connections of one run share: parsed files, loaded keys, one connection per bastion, places to open in."""
+"""What the connections of one run share: parsed files, loaded keys, bastions, places to open in, signs of life."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import paramiko
 
 from infra.remote.known_hosts import KnownHosts, read_known_hosts
 from infra.remote.openings import Openings
+from infra.remote.signs import SIGN_S, Signs
 from infra.remote.ssh_config import SshConfigFile
 
 T = TypeVar("T")
@@ -19,12 +20,17 @@ T = TypeVar("T")
 class Resources:
     """Everything is made once, by whoever comes first; the others wait for it.
 
-    `openings` has the places in which connections to hosts are opened.
+    `openings` has the places in which connections to hosts are opened; `signs` go to commands whose output is read.
     """
 
-    def __init__(self) -> None:
-        """Start with nothing."""
+    def __init__(self, sign_s: float = SIGN_S) -> None:
+        """Start with nothing.
+
+        Args:
+            sign_s: seconds between two signs of life.
+        """
         self.openings = Openings()
+        self.signs = Signs(sign_s)
         self._guard = threading.Lock()
         self._locks: dict[object, threading.Lock] = {}
         self._made: dict[object, object] = {}

@@ -31,6 +31,11 @@ class SshTalk:
         """Whether the command has ended, or its connection was lost."""
         return bool(self._channel.eof_received or self._channel.closed)
 
+    @property
+    def gives_signs(self) -> bool:
+        """Whether the command hears that somebody waits for its answer, which it owes."""
+        return self._exchange.gives_signs
+
     def turn(self, said: bytes, *, timeout_s: float, take: Take) -> Outcome | None:
         """Say something and hear the answer; how the command ended where there is none."""
         deadline = time.monotonic() + timeout_s

@@ -67,6 +67,17 @@ def device_options(runtime: ContainerRuntime, devices: DeviceAccess) -> list[str
     return words
 
 
+def label_options(devices: DeviceAccess | None) -> list[str]:
+    """What lets a container read the host's files that it is given where SELinux enforces.
+
+    Both runtimes leave a container alone that shares the host's IPC (moby daemon/create.go, generateSecurityOpt; podman
+    pkg/specgen/generate/security_linux.go, setLabelOpts), as those of engines do. `:z` instead would write a label to
+    each file of the weights, and has none to write where a credential lies.
+    """
+    shares_ipc = devices is not None and devices.access.ipc_host
+    return [] if shares_ipc else ["--security-opt", "label=disable"]
+
+
 def mount_options(mounts: Sequence[Mount]) -> list[str]:
     """Bind mounts, the first of each target; a missing source is an error, not an empty folder."""
     words: list[str] = []

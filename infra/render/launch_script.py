@@ -15,6 +15,7 @@ from infra.render.container import (
     device_options,
     image_and_command,
     isolation_options,
+    label_options,
     mount_options,
 )
 from infra.render.environment_file import odd_variables
@@ -112,7 +113,7 @@ def _in_container(
     words += ["--log-driver=none", "--pull=never", *isolation_options()]
     if launch.devices is not None:
         words += device_options(launch.runtime, launch.devices)
-    words += mount_options(launch.mounts)
+    words += [*label_options(launch.devices), *mount_options(launch.mounts)]
     words += [f"--env-file={process_folder(stack, process)}/environment"]
     for variable, value in odd_variables(process.env).items():
         words += ["--env", f"{variable}={value}"]

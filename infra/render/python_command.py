@@ -9,6 +9,7 @@ from infra.render.container import (
     device_options,
     image_and_command,
     isolation_options,
+    label_options,
     mount_options,
 )
 from infra.render.launch_script import ContainerLaunch, NativeLaunch, prepend_wrapper
@@ -43,7 +44,7 @@ def python_command(
     given += isolation_options()
     if launch.devices is not None:
         given += device_options(launch.runtime, launch.devices)
-    given += mount_options(launch.mounts)
+    given += [*label_options(launch.devices), *mount_options(launch.mounts)]
     for key, value in env.items():
         given += ["--env", f"{key}={value}"]
     return (*given, *options, *command)

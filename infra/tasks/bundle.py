@@ -9,17 +9,18 @@ from pathlib import Path
 
 from infra.errors import HostsFailed, StackError
 from infra.launch.evidence import HostEvidence, collect, knows_stack, write_archive
+from infra.launch.first_failure import Failure
 from infra.remote.failures import HostFailure, failure_table
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
-from infra.tasks.output import SCHEMA_VERSION, Output
+from infra.tasks.output import SCHEMA_VERSION, AsWritten, Output
 from infra.tasks.recorded_hosts import open_recorded
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
 
 def run(options: Options, output: Output) -> int:
     """Write the archive and name the first failure; 4 when a host's evidence is not whole, 2 for an unknown stack."""
-    with open_recorded(options) as reached:
+    with open_recorded(options, output) as reached:
         target = _target(options, reached.name)
         output.message(f"collecting from {len(reached.hosts)} hosts, at most a minute")
         with tempfile.TemporaryDirectory(prefix="moe-infra-bundle-") as folder:
@@ -32,31 +33,46 @@ def run(options: Options, output: Output) -> int:
                 what = f"{target} cannot be written: {error.strerror}."
                 raise StackError("--to", what, "Name a file that can be: --to PATH.") from error
     first, failures = findings.first, _failures(found)
+    missing = {failure.host: failure.error.what for failure in failures}
     output.document(
         {
             "schema_version": SCHEMA_VERSION,
             "stack": reached.name,
             "ok": not failures,
             "file": str(target),
-            "first_failure": None
-            if first is None
-            else {"time": first.at, "process": first.place, "line": first.line},
-            "missing": {failure.host: failure.error.what for failure in failures},
+            "first_failure": document_of(first),
+            "missing": missing,
         }
     )
-    if len(failures) == len(found):
-        output.data("No host gave its evidence, so nothing is known of a failure.")
-    elif first is None:
-        which = "of those that came " if failures else ""
-        output.data(f"No line {which}tells of a failure.")
-    else:
-        output.data(f"First failure: {first.at} {first.place}: {first.line}")
+    output.data(told_of(first, len(failures), len(found)))
     output.data(f"{target}: begin with {reached.name}/summary.md")
     if failures:
         output.message(output.toned("The evidence of these hosts is missing or not whole:", "bad"))
         output.message(failure_table(failures))
     output.next_command(f"fab status {same_choice(options)}")
     return HostsFailed.exit_code if failures else 0
+
+
+def document_of(first: Failure | None) -> dict[str, object] | None:
+    """The first failure in the task's document."""
+    if first is None:
+        return None
+    return {"time": first.at, "process": first.place, "line": AsWritten(first.line)}
+
+
+def told_of(first: Failure | None, num_missing: int, num_hosts: int) -> str:
+    """The first failure in a line.
+
+    Args:
+        first: None where no line tells of one.
+        num_missing: how many hosts' evidence did not come whole.
+        num_hosts: of how many.
+    """
+    if num_missing == num_hosts:
+        return "No host gave its evidence, so nothing is known of a failure."
+    if first is None:
+        return f"No line {'of those that came ' if num_missing else ''}tells of a failure."
+    return AsWritten(f"First failure: {first.at} {first.place}: {first.line}")
 
 
 def _target(options: Options, stack: str) -> Path:

@@ -56,7 +56,7 @@ def chosen_release(options: Options, catalog: Catalog, output: Output) -> Chosen
     """
     wanted = options.text("release")
     if wanted is not None:
-        return kept_release(options, wanted)
+        return kept_release(options, wanted, output)
     compiled = compile_for_hosts(options, catalog)
     refuse_problems(compiled, catalog, output)
     inventory = needed_inventory(options, compiled.plan.stack)
@@ -80,12 +80,15 @@ def spare_hosts(
     }
 
 
-def kept_release(options: Options, wanted: str, away: Container[str] = ()) -> ChosenRelease:
+def kept_release(
+    options: Options, wanted: str, output: Output, away: Container[str] = ()
+) -> ChosenRelease:
     """A release that hosts keep, by its hash or the beginning of it.
 
     Args:
         options: of the task.
         wanted: the beginning of its hash.
+        output: of the task.
         away: hosts of the inventory that need not be asked: they are known not to answer.
 
     Raises:
@@ -94,7 +97,7 @@ def kept_release(options: Options, wanted: str, away: Container[str] = ()) -> Ch
     name = chosen_name(options)
     inventory = needed_inventory(options, name)
     entries = {host.name: host for host in inventory.hosts}
-    with open_fleet(options, entries) as fleet:
+    with open_fleet(options, entries, output) as fleet:
         asked = [entry for entry in entries if entry not in away]
         kept = find_kept(fleet, asked, (name, wanted), timeout_s=Limits().ask_s)
     plan = kept.plan

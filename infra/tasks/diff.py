@@ -23,7 +23,7 @@ def run(options: Options, output: Output) -> int:
     """Print every change, grouped over what changes alike; 6 when there is one, 4 when a host cannot be asked."""
     catalog = Catalog()
     chosen = chosen_release(options, catalog, output)
-    with open_fleet(options, chosen.reached) as opened:
+    with open_fleet(options, chosen.reached, output) as opened:
         fleet = AnsweringFleet(opened)
         deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
         deployment = replace(deployment, forces=options.words("force"))

@@ -16,7 +16,7 @@ from infra.tasks.wrong_choice import refuse_wrong_choice
 
 def run(options: Options, output: Output) -> int:
     """Take down what is recorded on the hosts; nothing there is fine, and 4 when a host was out of reach."""
-    with open_recorded(options, changes="fab down") as reached:
+    with open_recorded(options, output, changes="fab down") as reached:
         pace = Pace(limits=Limits(), clock=SystemClock(), say=output.message)
         try:
             done = take_down(reached.fleet, reached.hosts, reached.name, pace)

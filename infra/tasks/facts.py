@@ -22,7 +22,7 @@ def run(options: Options, output: Output) -> int:
     """Look at every host, print what it is, and record what the plan depends on; 4 when a host is away."""
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
-    with open_fleet(options, compiled.book.hosts) as fleet:
+    with open_fleet(options, compiled.book.hosts, output) as fleet:
         answering = AnsweringFleet(fleet)
         deployment, _ = make_deployment(compiled, catalog, answering, output)
         scene = look(deployment, catalog, "full", {}).scene

@@ -17,7 +17,7 @@ from infra.launch.logs.stream import HostLog
 from infra.remote.failures import failure_table
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
-from infra.tasks.output import SCHEMA_VERSION, Output
+from infra.tasks.output import SCHEMA_VERSION, AsWritten, Output
 from infra.tasks.recorded_hosts import ReachedStack, open_recorded
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
@@ -30,7 +30,7 @@ def run(options: Options, output: Output) -> int:
     """Print the lines; with --follow, go on until interrupted. 4 when a host's are missing, 5 when nothing is there."""
     query = _query(options, output)
     judge_query(query)
-    with open_recorded(options) as reached:
+    with open_recorded(options, output) as reached:
         merge = LogMerge(_host_logs(reached, query, output))
         shown = _Shown(output, reached.name)
         try:
@@ -133,7 +133,7 @@ class _Shown:
         if self._output.wants_json:
             self._write_json(texts)
         else:
-            self._output.data("\n".join(texts))
+            self._output.data(AsWritten("\n".join(texts)))
         self._num_lines += len(texts)
 
     def end(self, *, ok: bool, missing: dict[str, str]) -> None:

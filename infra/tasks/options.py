@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from infra.errors import StackError
 
 if TYPE_CHECKING:  # half of the tasks speak to no host, and start without what speaks SSH
-    from infra.inventory.hosts import InventoryHost
     from infra.remote.early_agents import EarlyAgents
 
 OptionKind = Literal["text", "number", "switch", "words", "pair"]
@@ -41,12 +40,10 @@ class Options:
     Args:
         given: by name.
         early: agents of the task's hosts that are being started already, None for none.
-        reached: the hosts that the task reaches, by the names that it calls them; filled when it begins to.
     """
 
     given: Mapping[str, object]
     early: EarlyAgents | None = None
-    reached: dict[str, InventoryHost] = field(default_factory=dict)
 
     def text(self, name: str) -> str | None:
         """The value of a `text` option.

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TextIO
 
 from infra.errors import InfraError, Problem, ProblemsFound
 from infra.remote.failures import HostFailure, SeveralHostsFailed
+from infra.tasks.completion import Completion
 
 SCHEMA_VERSION = 1
 Tone = Literal["good", "bad", "warn", "dim", "bold"]
 _CODES: Mapping[Tone, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
+
+
+class AsWritten(str):
+    """What a program on a host has written: shown as it stands, since a command in it is nobody's advice."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,19 +29,20 @@ class Output:
     Args:
         wants_json: one document on standard output, and nothing else there.
         has_colour: whether a person reads it on a terminal that shows colour.
-        complete: makes the commands in a text such that they can be typed as they stand; every word goes through it.
+        complete: makes the commands in a text such that they can be typed as they stand; every word goes through it but
+            those of hosts (`AsWritten`).
     """
 
     wants_json: bool
     has_colour: bool
-    complete: Callable[[str], str]
+    complete: Completion
     stdout: TextIO
     stderr: TextIO
 
     def data(self, text: str) -> None:
         """Lines for people who asked for data; with `--json` they are left out."""
         if not self.wants_json:
-            print(self.complete(text), file=self.stdout, flush=True)
+            print(_completed(text, self.complete), file=self.stdout, flush=True)
 
     def document(self, document: Mapping[str, object]) -> None:
         """The task's one JSON document; printed only with `--json`."""
@@ -45,7 +53,7 @@ class Output:
 
     def message(self, text: str) -> None:
         """A line about the work: progress, a warning, a failure."""
-        print(self.complete(text), file=self.stderr, flush=True)
+        print(_completed(text, self.complete), file=self.stderr, flush=True)
 
     def next_command(self, text: str) -> None:
         """The last line for a person: what to type next."""
@@ -99,8 +107,10 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _completed(value: object, complete: Callable[[str], str]) -> object:
-    """A value of a document with every text in it completed."""
+def _completed(value: object, complete: Completion) -> object:
+    """A value of a document with every text in it completed that is not a host's own."""
+    if isinstance(value, AsWritten):
+        return value
     if isinstance(value, str):
         return complete(value)
     if isinstance(value, Mapping):

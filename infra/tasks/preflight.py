@@ -44,7 +44,7 @@ def run(options: Options, output: Output) -> int:
     refuse_problems(compiled, catalog, output)
     path = facts_path(inventory_path(options, compiled.plan.stack))
     recorded = recorded_facts(options, compiled.plan.stack, compiled.book.hosts)
-    with open_fleet(options, compiled.book.hosts) as fleet:
+    with open_fleet(options, compiled.book.hosts, output) as fleet:
         answering = AnsweringFleet(fleet)
         deployment, _ = make_deployment(compiled, catalog, answering, output)
         scene = look(deployment, catalog, "full", recorded).scene

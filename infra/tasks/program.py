@@ -13,7 +13,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, NoReturn
 
 from invoke.collection import Collection
@@ -26,13 +25,13 @@ from invoke.tasks import Task
 from infra.errors import InfraError, PrerequisiteError, StackError
 from infra.spec.stack_files import stack_names
 from infra.tasks.command_words import ENTRIES, pairs_as_one_word, refuse_lost_words
+from infra.tasks.completion import Completion
 from infra.tasks.option_conflicts import judge_options
 from infra.tasks.options import Option, Options
 from infra.tasks.output import Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
 
-MARKS = ("--stack ", "ssh ")  # of commands about a stack, and on a host
 INTERRUPTED = 130
 BUG = 1
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -183,7 +182,7 @@ def make_output(options: Options) -> Output:
     return Output(
         wants_json=options.is_on("json"),
         has_colour=sys.stderr.isatty() and sys.stdout.isatty() and not plain,
-        complete=partial(_completed, options),
+        complete=Completion(lambda: options),
         stdout=sys.stdout,
         stderr=sys.stderr,
     )
@@ -214,15 +213,6 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
         raise Exit(code=BUG) from None
     if code:
         raise Exit(code=code)
-
-
-def _completed(options: Options, text: str) -> str:
-    if not any(mark in text for mark in MARKS):
-        return text
-    # Most of what tasks say is no command, and what chooses a stack takes longer to load than many a task.
-    from infra.tasks.typable import completed  # noqa: PLC0415
-
-    return completed(options, text)
 
 
 def _first_contact(entry: Entry, options: Options) -> contextlib.AbstractContextManager[Options]:

@@ -15,6 +15,7 @@ from infra.remote.ssh_target import SshDefaults
 from infra.spec.stack_files import find_stack
 from infra.tasks.choice import chosen_name, needed_inventory
 from infra.tasks.options import Options
+from infra.tasks.output import Output
 from infra.tasks.sudo_password import sudo_password
 
 
@@ -35,14 +36,24 @@ class ReachedStack:
 
 @contextlib.contextmanager
 def open_fleet(
-    options: Options, hosts: Mapping[str, InventoryHost], *, asks_once: bool = False
+    options: Options,
+    hosts: Mapping[str, InventoryHost],
+    output: Output,
+    *,
+    asks_once: bool = False,
 ) -> Iterator[SshFleet]:
     """The hosts over SSH; their connections are closed in the end, or after each answer.
+
+    Args:
+        options: of the task.
+        hosts: by the names that the task calls them.
+        output: of the task; commands on these hosts are completed there from here on.
+        asks_once: each connection is closed after one answer.
 
     Raises:
         StackError: a host's ssh arguments are wrong, or the password for sudo is not to be had.
     """
-    options.reached.update(hosts)
+    output.complete.reach(hosts)
     early = options.early if options.early is not None and options.early.are_waiting else None
     chosen = _ssh_options(options) if early is None else early.options
     fleet = SshFleet(hosts, chosen, asks_once=asks_once, early=early)
@@ -98,11 +109,14 @@ def holding_lease(
 
 
 @contextlib.contextmanager
-def open_recorded(options: Options, *, changes: str | None = None) -> Iterator[ReachedStack]:
+def open_recorded(
+    options: Options, output: Output, *, changes: str | None = None
+) -> Iterator[ReachedStack]:
     """The hosts of a stack's inventory, for tasks that act on what is recorded there.
 
     Args:
         options: of the task.
+        output: of the task.
         changes: the command, when it changes the deployment: it then holds the lease.
 
     Raises:
@@ -113,7 +127,7 @@ def open_recorded(options: Options, *, changes: str | None = None) -> Iterator[R
         find_stack(options.text("file") or name)
     inventory = needed_inventory(options, name)
     hosts = {host.name: host for host in inventory.hosts}
-    with open_fleet(options, hosts) as fleet:
+    with open_fleet(options, hosts, output) as fleet:
         reached = ReachedStack(name=name, hosts=tuple(hosts), fleet=fleet, streams=fleet)
         if changes is None:
             yield reached

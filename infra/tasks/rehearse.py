@@ -11,7 +11,6 @@ from infra.catalog.load import Catalog
 from infra.errors import StackError
 from infra.plan.imported import read_plan
 from infra.rehearsal.folders import new_folder, remove_forgotten_folders
-from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.registry import LabEntry
 from infra.rehearsal.lab.starting import list_labs, open_lab, stop_lab
 from infra.rehearsal.real_engines import are_processors, has_real_engines
@@ -27,10 +26,10 @@ from infra.rehearsal.report import (
 from infra.rehearsal.simulated_hosts import Pace
 from infra.spec.nearest import nearest
 from infra.tasks.choice import same_choice
+from infra.tasks.completion import Completion
 from infra.tasks.options import Options
-from infra.tasks.output import SCHEMA_VERSION, Output, table
+from infra.tasks.output import SCHEMA_VERSION, AsWritten, Output, table
 from infra.tasks.stack_options import chosen_stack
-from infra.tasks.typable import completed
 
 # Five minutes of an engine are six seconds; a load of half an hour is a third of a second.
 PACE = Pace(time_scale=0.02, load_seconds=0.3)
@@ -71,7 +70,8 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
     name = wishes.stack.name if wishes.stack else wishes.plan.stack if wishes.plan else ""
     report = Report(stack=name)
     # What is found wrong is found on the rehearsal's own hosts: never on those of the stack's own inventory.
-    output = replace(output, complete=lambda text: completed(_on_its_hosts(options, report), text))
+    completion = Completion(lambda: _on_its_hosts(options, report))
+    output = replace(output, complete=completion)
     catalog = Catalog()
     is_real = are_processors(_accelerators(wishes), catalog)
     simulated = "hosts are" if is_real else "hosts, devices, engines and cloud are"
@@ -84,7 +84,9 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
     code = 0
     with open_lab(new_folder()) as lab, contextlib.ExitStack() as resources:
         report.id = lab.id
-        rehearsal = Rehearsal(wishes, lab, catalog, report, output.message, resources)
+        rehearsal = Rehearsal(
+            wishes, lab, catalog, report, output.message, completion.reach, resources
+        )
         try:
             rehearsal.run()
             _print_report(rehearsal, output)
@@ -96,7 +98,7 @@ def _rehearse(wishes: Wishes, options: Options, output: Output) -> int:
         if options.is_on("keep") and lab.directory.is_dir():  # a lab that could not boot has gone
             keep_record(report, lab.directory)
             lab.keep()
-            _print_ways_in(lab, report, options, output)
+            _print_ways_in(rehearsal, options, output)
     output.document(report.document())
     return code
 
@@ -119,7 +121,8 @@ def _print_failure(rehearsal: Rehearsal, error: StepFailed, output: Output) -> N
     for process, lines in rehearsal.last_words(error.cause.where).items():
         output.message(f"{process} said last:")
         for line in lines:
-            output.message(f"  {line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + ' …'}")
+            shown = line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + " …"
+            output.message(AsWritten(f"  {shown}"))
 
 
 def _print_report(rehearsal: Rehearsal, output: Output) -> None:
@@ -150,10 +153,13 @@ def _on_its_hosts(options: Options, report: Report) -> Options:
     return Options({**options.given, "inventory": report.inventory or None})
 
 
-def _print_ways_in(lab: Lab, report: Report, options: Options, output: Output) -> None:
+def _print_ways_in(rehearsal: Rehearsal, options: Options, output: Output) -> None:
+    lab, report = rehearsal.lab, rehearsal.report
     output.message(f"\nKept as {lab.id}.")
     if report.ssh_config:
-        output.message(f"Hosts: ssh -F {report.ssh_config} NAME")
+        first, *others = (host.name for host in rehearsal.current_plan().hosts)
+        more = f", and so the other {len(others)}" if others else ""
+        output.message(f"Hosts: `ssh {first}`{more}.")
     kubeconfig = report.pulumi_env.get("KUBECONFIG")
     if kubeconfig:
         output.message(

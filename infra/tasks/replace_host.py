@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from infra.launch.bring_up import bring_up
 from infra.launch.observation import status_document
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
 from infra.plan.compile import CompiledStack, compile_stack
+from infra.spec.nearest import nearest
 from infra.tasks.choice import inventory_path, needed_inventory, same_choice
 from infra.tasks.judging import refuse_problems
 from infra.tasks.options import Options
@@ -65,7 +67,7 @@ def _carry_out(
     reached = {leaving: replace(edit.gone, name=leaving), **compiled.book.hosts}
     recorded = recorded_facts(options, plan.stack, compiled.book.hosts)
     with (
-        open_fleet(options, reached) as opened,
+        open_fleet(options, reached, output) as opened,
         holding_lease(
             options, "fab replace-host", opened, plan.stack, tuple(compiled.book.hosts)
         ) as fleet,
@@ -89,11 +91,11 @@ def _carry_out(
                 gate=Gate(catalog=catalog, recorded=recorded),
             )
         except (HostsFailed, NotReady) as error:
-            output.message(_state_of(edit, same_choice(options)))
+            output.message(_state_of(edit, options))
             again = same_choice(options)
             return tell_unfinished(deployment, output, error, has_begun=begun.is_so, again=again)
         except KeyboardInterrupt:
-            output.message(_state_of(edit, same_choice(options)))
+            output.message(_state_of(edit, options))
             raise
     rows = served_rows(deployment, served)
     output.document(status_document(plan.stack, rows))
@@ -145,11 +147,27 @@ def _writer(path: Path, edit: Edit, output: Output) -> Callable[[], None]:
     return write
 
 
-def _state_of(edit: Edit, again: str) -> str:
-    """Whether inventory and hosts agree, after a failure."""
+def _state_of(edit: Edit, options: Options) -> str:
+    """Which machine a failure is about, under the name that stays, and whether inventory and hosts agree after it."""
+    again, new = same_choice(options), options.needed("new")
     path = Path(str(edit.inventory.path))
-    if path.read_text(encoding="utf-8") != edit.text:
-        return "The inventory is as it was."
-    return (
-        f"The inventory says already: {edit.words}. `fab up {again} --replace` goes on from there."
-    )
+    if path.read_text(encoding="utf-8") == edit.text:
+        return f"The inventory says already: {edit.words}. `fab up {again} --replace` goes on from there."
+    old, gone = edit.gone.name, edit.gone.address
+    meant = f"{old} is the machine that was to come, {new}, in all that is said here; {gone} stays."
+    words = [meant, "The inventory is as it was."]
+    others = [host for host in edit.inventory.hosts if host.name != old]
+    if not any(host.address == gone for host in others) and not _is_address(new):
+        names = [host.name for host in others]
+        words.append(
+            f"It has no host {new}, so that is taken for an address. {nearest(new, names)}"
+        )
+    return " ".join(words).rstrip()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -36,13 +36,13 @@ def run(options: Options, output: Output) -> int:
     """Restart the release that the hosts hold, whatever the stack file says by now; 4 when a host is out of reach."""
     selection, ready_s = _selection(options), options.number("timeout")
     catalog = Catalog()
-    release, failures = _recorded_release(options)
-    chosen = kept_release(options, release, {failure.host for failure in failures})
+    release, failures = _recorded_release(options, output)
+    chosen = kept_release(options, release, output, {failure.host for failure in failures})
     stack, hosts = chosen.plan.stack, tuple(chosen.hosts)
     away = _in_plan(options, chosen, failures)
     answering = [host for host in hosts if host not in away]
     with (
-        open_fleet(options, chosen.reached) as opened,
+        open_fleet(options, chosen.reached, output) as opened,
         holding_lease(options, "fab restart", opened, stack, answering) as fleet,
     ):
         limits = Limits() if ready_s is None else Limits(ready_s=ready_s)
@@ -92,13 +92,13 @@ def _selection(options: Options) -> Selection:
     )
 
 
-def _recorded_release(options: Options) -> tuple[str, tuple[HostFailure, ...]]:
+def _recorded_release(options: Options, output: Output) -> tuple[str, tuple[HostFailure, ...]]:
     """The one release that all hosts hold which can be asked, and why others of the inventory cannot.
 
     Raises:
         PrerequisiteError: there is none, or two: a restart would mix them.
     """
-    with open_recorded(options) as reached:
+    with open_recorded(options, output) as reached:
         recorded, away = read_reached(
             reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s
         )

@@ -14,7 +14,7 @@ from infra.launch.images.archive import read_archive
 from infra.launch.images.presence import ImageOnHost, bring_images, unequal_images
 from infra.launch.images.sending import Sending, plan_sending, send_and_load
 from infra.launch.staging.checkpoints import deep_check, end_stagings, stage
-from infra.launch.staging.order import Outcome, Staging
+from infra.launch.staging.order import Outcome, Staging, mount_step
 from infra.launch.staging.plan import SHARED_STORAGE, Checkpoint, giga
 from infra.plan.compile import CompiledStack
 from infra.plan.weights_origin import source_host
@@ -37,7 +37,7 @@ def run(options: Options, output: Output) -> int:
     sending, states = _planned_sending(options, compiled, host_states(compiled, catalog))
     checkpoints = chosen_checkpoints(compiled, catalog, options.text("source"))
     hosts = _hosts(options, compiled, checkpoints)
-    with open_fleet(options, hosts) as fleet:
+    with open_fleet(options, hosts, output) as fleet:
         staging = open_staging(compiled, fleet, output)
         staging = replace(staging, addresses={n: host.service_address for n, host in hosts.items()})
         if options.is_on("stop"):
@@ -131,6 +131,18 @@ def bad_images(images: Sequence[ImageOnHost]) -> list[str]:
     return bad
 
 
+def way_out(bad: Sequence[Outcome], again: str) -> str:
+    """What to type when weights or images are not there.
+
+    Args:
+        bad: weights that are not.
+        again: the options that choose the same stack and inventory.
+    """
+    blind = [one.host for one in bad if one.is_unseen]
+    steps = [mount_step(blind)] if blind else []
+    return ", then ".join([*steps, f"fab stage-weights {again}"])
+
+
 def _hosts(
     options: Options, compiled: CompiledStack, checkpoints: Sequence[Checkpoint]
 ) -> dict[str, InventoryHost]:
@@ -205,7 +217,7 @@ def _report(
     if not bad and not wrong and not (is_check and changed):
         output.next_command(f"fab up {again}")
         return 0
-    output.next_command(f"fab stage-weights {again}")
+    output.next_command(way_out(bad, again))
     if is_check and all(one.state in {"damaged", "missing"} for one in bad):
         return Differs.exit_code
     return HostsFailed.exit_code

@@ -37,7 +37,7 @@ def run(options: Options, output: Output) -> int:
     if watches and output.wants_json:
         what = "--json prints one document, --watch never ends."
         raise StackError("command line", what, "Leave one of them out.")
-    with open_recorded(options) as reached:
+    with open_recorded(options, output) as reached:
         if watches:
             _watch(reached, options, output)
         rows = observe(reached.fleet, reached.hosts, reached.name, timeout_s=Limits().ask_s)

@@ -67,7 +67,7 @@ def run(options: Options, output: Output) -> int:
         with_diff=options.is_on("diff"),
         timeout_s=Limits().ask_s,
     )
-    with _chosen(options, order) as chosen:
+    with _chosen(options, order, output) as chosen:
         try:
             rows, lost = tune_reached(chosen.fleet, chosen.states, order)
         except KeyboardInterrupt:
@@ -101,9 +101,9 @@ def run(options: Options, output: Output) -> int:
 
 
 @contextmanager
-def _chosen(options: Options, order: TuningOrder) -> Iterator[Chosen]:
+def _chosen(options: Options, order: TuningOrder, output: Output) -> Iterator[Chosen]:
     if options.text("hosts") is not None:
-        with _named(options, order) as chosen:
+        with _named(options, order, output) as chosen:
             yield chosen
         return
     if options.text("profile") is not None:
@@ -117,7 +117,7 @@ def _chosen(options: Options, order: TuningOrder) -> Iterator[Chosen]:
     compiled = compile_for_hosts(options, catalog)
     states = host_states(compiled, catalog, render=tuning_state)
     choice = ProfileChoice(profile=compiled.plan.tuning, why=f"stack {compiled.plan.stack}")
-    with open_fleet(options, compiled.book.hosts, asks_once=True) as fleet:
+    with open_fleet(options, compiled.book.hosts, output, asks_once=True) as fleet:
         yield Chosen(
             stack=compiled.plan.stack,
             fleet=fleet,
@@ -129,7 +129,7 @@ def _chosen(options: Options, order: TuningOrder) -> Iterator[Chosen]:
 
 
 @contextmanager
-def _named(options: Options, order: TuningOrder) -> Iterator[Chosen]:
+def _named(options: Options, order: TuningOrder, output: Output) -> Iterator[Chosen]:
     """Hosts of -H: no stack, no inventory; the profile follows from what each host is."""
     for name in _OF_STACKS:
         if options.given.get(name):
@@ -138,7 +138,7 @@ def _named(options: Options, order: TuningOrder) -> Iterator[Chosen]:
     text = options.needed("hosts")
     hosts = named_hosts(text, options.words("identity"))
     catalog = Catalog()
-    with open_fleet(options, hosts) as fleet:
+    with open_fleet(options, hosts, output) as fleet:
         away: tuple[HostFailure, ...] = ()
         if order.mode == "rollback":
             profiles: dict[str, ProfileChoice] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,18 +28,23 @@ _NAME_ENDS = r"(?![\w/-]|\.\w)"
 _SSH = re.compile(r"\bssh (?P<host>[\w.@:-]+)(?=[ `])")
 
 
-def completed(options: Options, text: str) -> str:
-    """The text with every command about the stack of a task's options, or on one of its hosts, as it is to be typed.
+def completed(options: Options, hosts: Mapping[str, InventoryHost], text: str) -> str:
+    """A text with every command about a task's stack, or on one of its hosts, as it is to be typed.
 
     A command about another stack stays as it is, and so does one that has the words already.
+
+    Args:
+        options: of the task; they choose the stack.
+        hosts: those that the task has begun to reach, by the names that it calls them.
+        text: what it says.
     """
 
     def with_place(found: re.Match[str]) -> str:
         config, name = options.text("ssh-config"), found["host"]
         if name != ANY_HOST:
-            host = options.reached.get(name)
+            host = hosts.get(name)
             return found[0] if host is None else _ssh(host, config)
-        ways = {_ssh(replace(each, address=ANY_HOST), config) for each in options.reached.values()}
+        ways = {_ssh(replace(each, address=ANY_HOST), config) for each in hosts.values()}
         return ways.pop() if len(ways) == 1 else found[0]
 
     return _SSH.sub(with_place, _with_choice(options, text))

@@ -29,7 +29,7 @@ def run(options: Options, output: Output) -> int:
     chosen = chosen_release(options, catalog, output)
     recorded = recorded_facts(options, chosen.plan.stack, chosen.hosts)
     with (
-        open_fleet(options, chosen.reached) as opened,
+        open_fleet(options, chosen.reached, output) as opened,
         holding_lease(options, "fab up", opened, chosen.plan.stack, tuple(chosen.hosts)) as fleet,
     ):
         deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)

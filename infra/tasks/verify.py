@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from infra.catalog.load import Catalog
 from infra.engines.capabilities import CAPABILITIES
@@ -14,8 +14,9 @@ from infra.launch.proof.host_drift import Check
 from infra.launch.proof.verification import verify
 from infra.launch.proof.watchers import WATCHED
 from infra.launch.staging.checkpoints import deep_check
-from infra.launch.staging.order import Outcome
+from infra.launch.staging.order import Outcome, mount_step
 from infra.plan.compile import CompiledStack
+from infra.plan.router import ROUTER_ID
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table, with_failures
@@ -32,7 +33,7 @@ def run(options: Options, output: Output) -> int:
     catalog = Catalog()
     compiled = compile_for_hosts(options, catalog)
     timeout_s = options.number("timeout") or REQUEST_S
-    with open_fleet(options, compiled.book.hosts) as opened:
+    with open_fleet(options, compiled.book.hosts, output) as opened:
         fleet = AnsweringFleet(opened)
         deployment, secrets = make_deployment(compiled, catalog, fleet, output)
         checks = verify(deployment, secrets, timeout_s, catalog)
@@ -58,7 +59,8 @@ def run(options: Options, output: Output) -> int:
         output.next_command(f"fab verify {again}")
         return HostsFailed.exit_code
     if any(not check.is_drift for check in wrong):
-        output.next_command(f"fab status {again}")
+        groups = {process.id: process.group for process in compiled.plan.processes}
+        output.next_command(serving_way_out(wrong, groups, again))
         return NotReady.exit_code
     if wrong:
         output.next_command(way_out(wrong, again))
@@ -76,6 +78,31 @@ def _deep_checks(
     return deep_rows(outcomes), {one.host: one.error for one in outcomes if one.error is not None}
 
 
+def serving_way_out(wrong: Sequence[Check], groups: Mapping[str, str], again: str) -> str:
+    """What to type when something does not serve.
+
+    Ranks that take a question and give no answer look well in `fab status`, and nobody else restarts them while
+    nothing is asked of them: their evidence is read first, for a restart ends it. Where a question is refused nobody
+    listens (yet), which `fab status` tells.
+
+    Args:
+        wrong: what fails.
+        groups: of each process, `<role>/<replica>`, or the router's id.
+        again: the options that choose the same stack and inventory.
+    """
+    failing = [one for one in wrong if not one.is_drift]
+    hung = dict.fromkeys(groups[one.process] for one in failing if one.mend == "restart")
+    others = {groups[one.process] for one in failing} - {*hung, ROUTER_ID}
+    if not hung or others:
+        return f"fab status {again}"
+    chosen = [""]
+    if set(groups.values()) - {*hung, ROUTER_ID}:
+        named = [group.partition("/") for group in hung]
+        chosen = [f" --role {role} --replica {replica}" for role, _, replica in named]
+    steps = [f"fab bundle {again}", *(f"fab restart {again}{which}" for which in chosen)]
+    return ", then ".join(steps)
+
+
 def way_out(wrong: Sequence[Check], again: str) -> str:
     """What to type when hosts differ.
 
@@ -83,9 +110,9 @@ def way_out(wrong: Sequence[Check], again: str) -> str:
         wrong: what differs.
         again: the options that choose the same stack and inventory.
     """
-    if all(check.check == WATCHED for check in wrong):
-        return f"fab up {again}"
-    mends = {check.mend for check in wrong}
+    # what serves is handed to its watchers while it serves: for them alone nothing is stopped
+    is_unwatched = any(check.check == WATCHED for check in wrong)
+    mends = {check.mend for check in wrong if check.check != WATCHED}
     stops = bool(mends & {"start", "drain", "reboot"})
     steps = [f"fab down {again}"] if stops else []
     if mends & {"tune", "drain", "reboot"}:
@@ -94,8 +121,14 @@ def way_out(wrong: Sequence[Check], again: str) -> str:
     if "reboot" in mends:
         hosts = dict.fromkeys(check.process for check in wrong if check.mend == "reboot")
         steps.append(f"reboot {', '.join(hosts)}")
-    steps += [f"fab stage-weights {again}"] if "stage" in mends else []
-    steps += [f"fab up {again}"] if stops else []
+    blind = [check.process for check in wrong if check.mend == "mount"]
+    steps += [mount_step(blind)] if blind else []
+    # what such a host lacks lies on the mount
+    stages = any(check.mend == "stage" and check.process not in blind for check in wrong)
+    steps += [f"fab stage-weights {again}"] if stages else []
+    steps += [f"fab up {again}"] if stops or is_unwatched else []
+    if blind and len(steps) == 1:
+        steps.append(f"fab verify {again} --deep")
     return ", then ".join(steps)
 
 
@@ -108,7 +141,7 @@ def deep_rows(outcomes: Sequence[Outcome]) -> list[Check]:
             ok=None if one.error is not None else one.ok,
             detail=one.why,
             is_drift=True,
-            mend="stage",
+            mend="mount" if one.is_unseen else "stage",
         )
         for one in outcomes
     ]

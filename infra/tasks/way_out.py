@@ -11,10 +11,11 @@ from infra.launch.supervision import FAILED, MEETS, STOPS, GroupState
 from infra.launch.unit_states import unmask_command
 from infra.remote.failures import HostFailure, LostConnection, OverTime, Unreachable
 
-# How `awaited` in infra/agent/group/rules.py and `_left` in infra/agent/group/part.py put it.
+# How `awaited` in infra/agent/group/rules.py, `_left` in infra/agent/group/part.py and remains.py beside it put it.
 _SILENT = re.compile(r"(\S+) (?:is silent|has not been heard of)$")
 _HELD = re.compile(r"(\S+): port (\d+)\b.* is held$")
 _OUTLIVED = re.compile(r"^(\S+): .*\bprocess (\d+) \(.*\) of \S+ has outlived its unit\b")
+_UNTOLD = re.compile(r"^(\S+): .*: what is left of (\w+)'s containers is not known")
 _MAY_BE_DEAD = (Unreachable, LostConnection, OverTime)
 
 
@@ -128,6 +129,13 @@ def _while_stopped(state: GroupState, again: str) -> str:
         return (
             f"It starts again by itself as soon as that process has ended: `ssh {host} sudo cat /proc/{pid}/stack` "
             f"says what it waits for; where `ssh {host} sudo kill -9 {pid}` does nothing, only a reboot ends it."
+        )
+    untold = [match for reason in state.waits_for if (match := _UNTOLD.search(reason))]
+    if untold:
+        host, runtime = untold[0][1], untold[0][2]
+        return (
+            f"It starts again by itself as soon as {runtime} answers there: `ssh {host} sudo {runtime} ps` says why it "
+            "does not."
         )
     when = f", {state.pause_s:g} s after its end" if state.pause_s else ""
     return f"It starts again by itself{when}: nothing to type."

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.processes import evidence
+from infra.agent.processes import card_counters, evidence
 from infra.agent.processes.card_counters import CardCounters
 from infra.agent.processes.evidence import stream
 from infra.agent.processes.masking import Mask
@@ -115,6 +115,33 @@ def test_what_rdma_cards_count_is_in_the_archive_twice_and_by_how_much_it_has_gr
     assert lines == [
         "mlx5_0/ports/1/counters/port_rcv_data 18446744073709551615 18446744073709551615 +0",
         "mlx5_0/ports/1/hw_counters/out_of_sequence 12 15 +3",
+    ]
+
+
+def test_a_card_that_does_not_answer_is_named_and_hides_no_other(
+    host: StubbornHost, hang: Hang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one the firmware is dead already, of the other it dies between the looks."""
+    monkeypatch.setattr(card_counters, "LOOK_S", 0.3)
+    folders = [f"/sys/class/infiniband/mlx5_{card}/ports/1" for card in range(3)]
+    for folder in folders:
+        host.put(f"{folder}/counters/port_rcv_data", "5\n")
+        host.put(f"{folder}/hw_counters/np_cnp_sent", "7\n")
+    hang(Path(host.path(f"{folders[0]}/hw_counters/np_cnp_sent")))
+    begun = time.monotonic()
+    cards = CardCounters(host, begun + TOLD_S)
+    host.put(f"{folders[2]}/hw_counters/np_cnp_sent", "9\n")
+    hang(Path(host.path(f"{folders[1]}/counters/port_rcv_data")))
+    first, second, _, *lines = cards.again().splitlines()
+    assert time.monotonic() - begun < TOLD_S / 2
+    assert first == "mlx5_0: no answer within 0.3 s"
+    assert second == "mlx5_1: no answer within 0.3 s"
+    assert lines == [
+        "mlx5_0/ports/1/counters/port_rcv_data 5 - -",
+        "mlx5_1/ports/1/counters/port_rcv_data 5 - -",
+        "mlx5_1/ports/1/hw_counters/np_cnp_sent 7 - -",
+        "mlx5_2/ports/1/counters/port_rcv_data 5 5 +0",
+        "mlx5_2/ports/1/hw_counters/np_cnp_sent 7 9 +2",
     ]
 
 

@@ -66,6 +66,24 @@ def test_commands_run_at_the_same_time(host: StubbornHost, stand_in: StandIn) ->
     assert [told["stdout"] for told in report["commands"].values()] == [f"{n}\n" for n in range(8)]
 
 
+def test_those_of_a_queue_run_one_after_another(host: StubbornHost, stand_in: StandIn) -> None:
+    """Of each queue one holds the lock of its device at a time; of two queues both do."""
+    stand_in(
+        "one-at-a-time",
+        'mkdir "$0.$1" || exit 9; for i in 1 2 3 4 5; do sleep 0.05; '
+        'ls -d "$0".[01] | wc -l; done | sort -n | tail -n 1; rmdir "$0.$1"',
+    )
+    asked = [
+        {"id": f"{n}", "argv": ["one-at-a-time", str(n % 2)], "timeout_s": 5, "queue": f"d{n % 2}"}
+        for n in range(6)
+    ]
+    report = ask(host, commands=asked)["commands"]
+    assert [told["exit_code"] for told in report.values()] == [0] * 6, report
+    assert "2\n" in {told["stdout"] for told in report.values()}
+    together = ask(host, commands=[{**one, "queue": ""} for one in asked])["commands"]
+    assert 9 in {told["exit_code"] for told in together.values()}
+
+
 def test_the_report_stays_below_a_megabyte(host: StubbornHost, stand_in: StandIn) -> None:
     stand_in("chatty", "head -c 600000 /dev/zero | tr '\\0' x")
     asked = [{"id": str(n), "argv": ["chatty"], "timeout_s": 5} for n in range(6)]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.agent.group import remains
 from infra.agent.group.remains import LOOK_S, Remains, find_survivors
-from infra.agent.host import Finished, Refused
+from infra.agent.host import Refused
 from tests.agent.stubborn_host import StubbornHost
 
 NOW = 1000.0
@@ -18,6 +19,7 @@ UNIT = "moe-s-engine@1.service"
 SLICE = "/moe_infra.slice/moe_infra-s.slice"
 ID, OTHER_ID = "5e" * 32, "0f" * 32
 Hang = Callable[[Path], None]
+StandIn = Callable[[str, str], None]
 
 
 def put_process(host: StubbornHost, pid: int, group: str, *tasks: str, state: str = "D") -> None:
@@ -30,10 +32,10 @@ def put_process(host: StubbornHost, pid: int, group: str, *tasks: str, state: st
 
 
 @pytest.fixture
-def docker(stand_in: Callable[[str, str], None]) -> None:
-    """It has a container of the unit, and says of another name that there is none."""
-    shown = f"/moe-s-engine-1 {ID}"
-    stand_in("docker", f"echo '{shown}'; echo; echo 'Error: No such object: x' >&2; exit 1")
+def docker(stand_in: StandIn) -> None:
+    """It has a container of the unit, one that failed before is among them, and one of another group's unit."""
+    shown = f"moe-s-engine-1 {ID}\nmoe-s-engine-11 {OTHER_ID}"
+    stand_in("docker", f'[ "$1" = ps ] && echo "{shown}"')
 
 
 @pytest.mark.usefixtures("docker")
@@ -73,93 +75,106 @@ def test_a_process_has_ended_when_its_last_thread_has(
     assert bool(find_survivors(host, [UNIT], "native")) == counts
 
 
-def test_a_runtime_that_does_not_answer_is_said(
-    host: StubbornHost, monkeypatch: pytest.MonkeyPatch, stand_in: Callable[[str, str], None]
+UNREACHED = (
+    "Cannot connect to the Docker daemon at unix:///run/docker.sock. Is the docker daemon running?"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (f"echo '{UNREACHED}' >&2; exit 1", UNREACHED),
+        ("echo 'Error: database is locked' >&2; exit 125", "Error: database is locked"),
+        ("exit 125", "exit code 125"),
+        ("", "docker: No such file or directory"),  # its package is being replaced
+    ],
+)
+def test_what_is_left_is_not_known_while_the_runtime_does_not_say(
+    host: StubbornHost,
+    monkeypatch: pytest.MonkeyPatch,
+    stand_in: StandIn,
+    program: str,
+    said: str,
 ) -> None:
-    stand_in("podman", "exit 0")
+    """Its containers may run on, and hold devices: as docker's do with `live-restore` while it is replaced."""
+    if program:
+        stand_in("docker", program)
+    else:
+        monkeypatch.setenv("PATH", "/nowhere")
     put_process(host, 40, f"/machine.slice/libpod-{OTHER_ID}.scope")
-    silent = Finished(None, "", "podman did not answer within 5 s and was killed")
-    monkeypatch.setattr(host, "run", lambda *_: silent)
-    with pytest.raises(Refused, match=r"podman did not answer .* of its containers is not known"):
-        find_survivors(host, [UNIT], "podman")
+    with pytest.raises(Refused) as refused:
+        find_survivors(host, [UNIT], "docker")
+    assert str(refused.value) == f"{said}: what is left of docker's containers is not known"
     assert find_survivors(host, [UNIT], "native") == []
     put_process(host, 40, "/system.slice/cron.service")
-    assert find_survivors(host, [UNIT], "podman") == []  # nobody is in any container
+    assert find_survivors(host, [UNIT], "docker") == []  # nobody is in any container
 
 
-def test_a_runtime_that_is_not_installed_has_no_containers(
-    host: StubbornHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    put_process(host, 40, f"{SLICE}/{UNIT}")
-    put_process(host, 41, f"/machine.slice/crio-{OTHER_ID}.scope")
-    assert [one.pid for one in find_survivors(host, [UNIT], "docker")] == [40]
-
-
-def until_said(remains: Remains, words: str) -> None:
+def until_said(left: Remains, words: str) -> None:
     deadline = time.monotonic() + 5
-    while remains.words(NOW) != words:
-        assert time.monotonic() < deadline, remains.words(NOW)
+    while left.words(NOW) != words:
+        assert time.monotonic() < deadline, left.words(NOW)
         time.sleep(0.01)
 
 
 def test_what_is_left_is_looked_for_until_all_of_it_has_ended(host: StubbornHost) -> None:
     woken: list[bool] = []
-    remains = Remains(host, {UNIT: "h1/1"}, "native", lambda: woken.append(True))
+    left = Remains(host, {UNIT: "h1/1"}, "native", lambda: woken.append(True))
     put_process(host, 40, f"{SLICE}/{UNIT}")
     put_process(host, 41, f"{SLICE}/{UNIT}")
-    remains.look(NOW)
-    until_said(remains, "process 40 (python3) of h1/1 has outlived its unit, and 1 more")
+    left.look(NOW)
+    until_said(left, "process 40 (python3) of h1/1 has outlived its unit, and 1 more")
     shutil.rmtree(host.path("/proc/40"))
-    until_said(remains, "process 41 (python3) of h1/1 has outlived its unit")
+    until_said(left, "process 41 (python3) of h1/1 has outlived its unit")
     put_process(host, 42, f"{SLICE}/{UNIT}")  # a child that 41 leaves behind
     shutil.rmtree(host.path("/proc/41"))
-    until_said(remains, "process 42 (python3) of h1/1 has outlived its unit")
+    until_said(left, "process 42 (python3) of h1/1 has outlived its unit")
     host.put("/proc/42/stat", "42 (python3) S 1" + " 0" * 17 + " 99 0\n")  # its id is used again
     host.put("/proc/42/cgroup", "0::/system.slice/cron.service\n")
-    until_said(remains, "")
+    until_said(left, "")
     assert len(woken) >= 3
 
 
-@pytest.mark.parametrize("ends", [True, False], ids=["ends", "waits"])
-def test_a_container_that_outlives_its_unit_is_removed_once(
-    host: StubbornHost,
-    monkeypatch: pytest.MonkeyPatch,
-    stand_in: Callable[[str, str], None],
-    ends: bool,
+def test_a_container_that_runs_on_behind_its_unit_is_killed_until_it_has_ended_and_kept(
+    host: StubbornHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_in: StandIn
 ) -> None:
-    """Nothing else would: its unit was masked, so that what systemd runs behind it was not."""
-    stand_in("docker", "")
+    """Nobody else would: its unit was masked, so that what systemd runs behind it was not."""
+    monkeypatch.setattr(remains, "KILL_AGAIN_S", 0.05)
+    asked, process = tmp_path / "asked", Path(host.path("/proc/40"))
     put_process(host, 40, f"{SLICE}/docker-{ID}.scope", state="S")
-    asked: list[list[str]] = []
+    put_process(host, 41, f"{SLICE}/docker-{OTHER_ID}.scope", state="S")
+    kills = (
+        f"echo kill $2 $3 >> {asked}; grep -c kill {asked} | grep -q 3 && rm -r {process}; exit 1"
+    )
+    stand_in(
+        "docker",
+        f'case "$1" in ps) echo moe-s-engine-1 {ID};; kill) {kills};; *) echo "$1" >> {asked};; esac',
+    )
+    left = Remains(host, {UNIT: "h1/1"}, "docker", bool)
+    left.look(NOW)
+    until_said(left, "process 40 (python3) of h1/1 has outlived its unit")
+    until_said(left, "")
+    assert asked.read_text().splitlines() == [f"kill {ID}"] * 3
 
-    def run(argv: list[str], *_limits: object) -> Finished:
-        asked.append(argv)
-        if argv[1] == "inspect":  # a container that is gone is unknown
-            is_there = ends or len(asked) == 1
-            return Finished(0, f"/moe-s-engine-1 {ID}\n" if is_there else "", "")
-        if ends:
-            shutil.rmtree(host.path("/proc/40"))
-        return Finished(0 if ends else 1, "", "")
 
-    monkeypatch.setattr(host, "run", run)
-    remains = Remains(host, {UNIT: "h1/1"}, "docker", bool)
-    remains.look(NOW)
-    if not ends:
-        deadline = time.monotonic() + 5
-        while ["docker", "inspect"] not in [argv[:2] for argv in asked[2:]]:
-            assert time.monotonic() < deadline, asked
-            time.sleep(0.01)
-    until_said(remains, "" if ends else "process 40 (python3) of h1/1 has outlived its unit")
-    removals = [argv for argv in asked if argv[1] == "rm"]
-    assert removals == [["docker", "rm", "--force", "moe-s-engine-1"]]
-    remains.forget()
+def test_a_runtime_that_is_down_is_asked_until_it_says_what_is_left(
+    host: StubbornHost, stand_in: StandIn
+) -> None:
+    stand_in("docker", f"echo '{UNREACHED}' >&2; exit 1")
+    put_process(host, 40, f"{SLICE}/docker-{ID}.scope")
+    left = Remains(host, {UNIT: "h1/1"}, "docker", bool)
+    left.look(NOW)
+    until_said(left, f"{UNREACHED}: what is left of docker's containers is not known")
+    stand_in("docker", f"echo moe-s-engine-1 {ID}")
+    until_said(left, "process 40 (python3) of h1/1 has outlived its unit")
+    shutil.rmtree(host.path("/proc/40"))
+    until_said(left, "")
 
 
 def test_a_look_that_hangs_is_not_waited_for(host: StubbornHost, hang: Hang) -> None:
-    remains = Remains(host, {UNIT: "h1/1"}, "native", bool)
+    left = Remains(host, {UNIT: "h1/1"}, "native", bool)
     hang(Path(host.path("/proc/40/cgroup")))
-    assert remains.words(NOW) is None  # nobody has looked
-    remains.look(NOW)
-    assert remains.words(NOW + LOOK_S - 0.1) is None
-    assert remains.words(NOW + LOOK_S) == ""
+    assert left.words(NOW) is None  # nobody has looked
+    left.look(NOW)
+    assert left.words(NOW + LOOK_S - 0.1) is None
+    assert left.words(NOW + LOOK_S) == ""

@@ -23,8 +23,9 @@ def test_an_agent_that_ends_kills_cleans_up_and_starts_nothing_more(tmp_path: Pa
     worker.start()
     while not host._children:
         time.sleep(0.01)
-    host.end_children()
+    cleanups = host.end_children()
     worker.join(5.0)
+    assert [each.wait(5.0) for each in cleanups] == [0]
     assert [done.exit_code for done in ended] == [-9]
     assert mark.exists()
     assert host.run(["true"]).exit_code is None
@@ -34,7 +35,7 @@ def test_what_ends_well_needs_no_cleaning(tmp_path: Path) -> None:
     host, mark = Host(), tmp_path / "cleaned"
     with host.cleaning(["touch", str(mark)]):
         assert host.run(["true"]).exit_code == 0
-    host.end_children()
+    assert host.end_children() == []
     assert not mark.exists()
 
 

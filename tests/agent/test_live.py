@@ -74,6 +74,7 @@ def test_a_containers_engine_tells_what_it_has(running: StubbornHost, engine: in
     assert row["libraries"] == {"/some/where/libc.so.6": True, "/lib/libjemalloc.so.2": False}
     assert row["image"] == "sha256:1"
     assert row["lines"] == ["NCCL INFO Using network Socket"]
+    assert row["stopped"] == []
     assert row["limits"] == {
         "Max stack size": [67108864, -1],
         "Max open files": [20000, 20000],
@@ -104,6 +105,15 @@ def test_the_image_under_its_name_is_told_by_its_id(
     assert running.ask("live", processes=[], image=image)["image_ids"] == [f"sha256:{digits}"]
     stand_in("docker", "exit 1")
     assert running.ask("live", processes=[], image=image)["image_ids"] == []
+
+
+@pytest.mark.parametrize(("state", "is_named"), [("T", True), ("t", False), ("S", False)])
+def test_a_process_that_a_signal_has_stopped_is_named(
+    running: StubbornHost, engine: int, state: str, is_named: bool
+) -> None:
+    """A tracer's stop is over in a moment: py-spy makes one."""
+    running.put(f"/proc/{engine}/stat", f"{engine} (python3) {state} 1 40 40 0 -1 4194560 0 0\n")
+    assert ask(running, libraries=[])["stopped"] == ([engine] if is_named else [])
 
 
 def test_what_does_not_run_has_nothing(

@@ -20,7 +20,9 @@ def test_a_listener_is_named_with_its_process() -> None:
         port = server.getsockname()[1]
         request = {"schema_version": 1, "operation": "listening", "ports": [port, 1]}
         rows = answer(request, Host())["listening"]
+        inode = os.fstat(server.fileno()).st_ino
     assert isinstance(rows, list)
+    assert rows[0]["inode"] == str(inode), "of two looks it tells whether one socket was seen"
     assert [(row["port"], row["address"], row["pid"]) for row in rows] == [
         (port, "127.0.0.1", os.getpid())
     ]

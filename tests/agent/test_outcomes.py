@@ -89,6 +89,30 @@ def test_a_second_apply_writes_no_record_and_a_rollback_leaves_none(untuned: Stu
     left(untuned, found)
 
 
+def test_what_was_taken_back_is_not_lost_while_another_owner_is_there(
+    untuned: StubbornHost,
+) -> None:
+    ask(untuned, "apply", [sysctl("vm.swappiness", "0")], "b")
+    ask(untuned, "apply", DRAINED, "a", allow=["drain"])
+    ask(untuned, "rollback", [], "a")
+    assert untuned.read_bytes(BALANCING) == b"1\n"
+    assert last(untuned, DRAINED, "a") is None
+    ask(untuned, "apply", DRAINED, "a")
+    assert last(untuned, DRAINED, "a") == "blocked"
+    untuned.put(SWAPPINESS, "60\n")
+    assert last(untuned, [sysctl("vm.swappiness", "0")], "b") == "ok", "of what is wanted it stays"
+
+
+def test_what_was_taken_back_is_not_lost_where_something_else_stays(untuned: StubbornHost) -> None:
+    ask(untuned, "apply", [*DRAINED, sysctl("vm.swappiness", "0")], allow=["drain"])
+    untuned.put(SWAPPINESS, "30\n")
+    rows = ask(untuned, "rollback", [])
+    assert rows["kernel.numa_balancing"]["state"] == "changed"
+    assert rows["vm.swappiness"]["state"] == "blocked", "somebody else has changed it"
+    ask(untuned, "apply", DRAINED)
+    assert last(untuned, DRAINED) == "blocked"
+
+
 def test_a_record_of_an_older_agent_tells_nothing(untuned: StubbornHost) -> None:
     ask(untuned, "apply", DRAINED, allow=["drain"])
     record = Path(untuned.path(RECORD))

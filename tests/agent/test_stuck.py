@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from infra.agent.facts.command_lines import LIMIT_S
 from infra.agent.facts.stuck import stuck_processes
 from tests.agent.stubborn_host import StubbornHost
 
@@ -37,6 +42,23 @@ def test_one_that_ran_in_between_ended_or_came_back_is_not(host: StubbornHost) -
     put_thread(host, 41, "D")
     assert stuck_processes(host, lambda _: put_thread(host, 41, "D", switches=8)) == []
     assert stuck_processes(host, lambda _: put_thread(host, 41, "S")) == []
+
+
+def test_one_that_does_not_let_its_command_line_be_read_is_told_all_the_same(
+    host: StubbornHost, hang: Callable[[Path], None]
+) -> None:
+    """Its memory is locked, as in a wedged driver."""
+    put_thread(host, 41, "D")
+    put_thread(host, 42, "D")
+    host.put("/proc/40/comm", "npu-smi\n")
+    hang(Path(host.path("/proc/40/cmdline")))
+    begun = time.monotonic()
+    rows = stuck_processes(host, lambda _: None)
+    assert time.monotonic() - begun < 2 * LIMIT_S
+    assert [(row["task"], row["command"]) for row in rows] == [
+        (41, "[npu-smi] (no answer)"),
+        (42, "[npu-smi] (no answer)"),
+    ]
 
 
 def test_the_kernel_s_own_threads_may_wait(host: StubbornHost) -> None:

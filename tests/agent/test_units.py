@@ -28,6 +28,10 @@ show) shift 4; first=1
     gone*) echo LoadState=not-found; echo ActiveState=inactive; echo SubState=dead
       echo StateChangeTimestampMonotonic=0;;
     masked*) echo LoadState=masked; echo ActiveState=inactive; echo SubState=dead;;
+    again*) echo LoadState=loaded; echo ActiveState=active; echo SubState=running; echo Result=success
+      echo NRestarts=2; echo InvocationID=2b;;
+    once*) echo LoadState=loaded; echo ActiveState=active; echo SubState=running; echo Result=success
+      echo NRestarts=0; echo InvocationID=2b;;
     *) echo LoadState=loaded; echo ActiveState=active; echo SubState=running; echo Result=success
       echo ExecMainStatus=0; echo MainPID=42; echo NRestarts=0; echo StateChangeTimestampMonotonic=2;;
     esac
@@ -164,6 +168,17 @@ def test_lines_of_a_running_unit_come_when_asked_for(
 ) -> None:
     assert units(host, action="status", units=["a.service"])[0]["log_tail"] == []
     assert units(host, action="status", units=["a.service"], log_lines=1)[0]["log_tail"] == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "start"),
+    [("again.service", "-u again.service"), ("once.service", "_SYSTEMD_INVOCATION_ID=2b")],
+)
+def test_what_systemd_has_started_again_by_itself_brings_the_words_before(
+    host: StubbornHost, asked: Callable[[], list[str]], unit: str, start: str
+) -> None:
+    units(host, action="status", units=[unit], log_lines=9)
+    assert start in asked()[-1]
 
 
 def test_a_unit_that_cannot_have_started_has_no_last_words(

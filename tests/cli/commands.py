@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 from infra.spec.load import PROJECT
@@ -45,4 +46,5 @@ def begin(*words: str, stdout: int = subprocess.DEVNULL) -> subprocess.Popen[str
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
     )

@@ -15,6 +15,12 @@ from tests.naming import in_time
 FACTS = "/var/lib/moe-rehearsal/host.json"  # what stand-ins know of a host
 
 
+def set_fault(text: str) -> str:
+    """A shell command that gives a stand-in of the vendor's tool, or of the kernel, a fault."""
+    code = f"import json; p='{FACTS}'; d=json.load(open(p)); d['faults']={text}; open(p,'w').write(json.dumps(d))"
+    return f'sudo python3 -c "{code}"'
+
+
 @dataclass(frozen=True)
 class Kept:
     """A kept rehearsal: tuned hosts with nothing started."""

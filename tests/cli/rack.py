@@ -116,5 +116,11 @@ def end(started: subprocess.Popen[str], *signals: signal.Signals) -> Ended:
     for number in signals:
         started.send_signal(number)
         time.sleep(0.05)
-    _, said = started.communicate(timeout=30)
+    try:
+        _, said = started.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        had_ended = started.poll() is not None
+        started.send_signal(signal.SIGABRT)  # faulthandler says where every thread is
+        _, said = started.communicate(timeout=10)
+        raise AssertionError(f"not heeded; its process had ended: {had_ended}\n{said}") from None
     return Ended(started.returncode, said, time.monotonic() - begun)

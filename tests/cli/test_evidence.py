@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import tarfile
@@ -16,6 +17,7 @@ import pytest
 
 from infra.spec.load import PROJECT
 from tests.cli.commands import FAB, need_lab, run
+from tests.cli.kept_hosts import set_fault
 
 # Real sshd, systemd and journald on two simulated hosts: each call takes about a second.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
@@ -157,6 +159,27 @@ def test_watching_appends_only_what_has_changed(kept: Kept) -> None:
     assert watching.returncode == 130
     assert shown.count("Ctrl-C ends") == 1
     assert "\033" not in shown
+
+
+@pytest.mark.fault
+def test_what_a_kernel_has_killed_is_in_the_bundle_and_named(kept: Kept, tmp_path: Path) -> None:
+    killed = "Out of memory: Killed process 4711 (vllm) total-vm:912kB, anon-rss:905kB"
+    kept.ssh(SECOND, set_fault(str({"kernel_log": [killed]})))
+    target = tmp_path / "b.tar.gz"
+    done = kept.fab("bundle", "--to", str(target), "--json")
+    kept.ssh(SECOND, set_fault("{}"))
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)["first_failure"]
+    assert (first["process"], killed in first["line"]) == (f"kernel of {SECOND}", True)
+    logs = {}
+    with tarfile.open(target) as archive:
+        for host in (FIRST, SECOND):
+            file = archive.extractfile(f"{STACK}/{host}/host/kernel.log")
+            assert file is not None
+            logs[host] = file.read().decode().splitlines()
+    stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:?00"
+    assert re.fullmatch(f"{stamp} {SECOND} kernel: {re.escape(killed)}", logs[SECOND][-1])
+    assert [len(logs[host]) for host in (FIRST, SECOND)] == [1, 2]
 
 
 @pytest.mark.fault

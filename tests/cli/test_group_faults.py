@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from infra.errors import Differs
 from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import Lab
 from tests.cli.commands import FAB, begin, need_lab, run
@@ -186,6 +187,22 @@ def test_a_rank_that_is_killed_is_named_and_its_evidence_kept(serving: Site) -> 
         facts = json.loads(serving.lab.read_file(host, f"{folder}/facts.json"))
         assert facts["epoch"] == before["epoch"]
         assert b"startup complete" in serving.lab.read_file(HOSTS[0], f"{folder}/journal.txt")
+
+
+def test_a_frozen_rank_is_named_by_verify_and_goes_on_when_it_is_let(serving: Site) -> None:
+    """`fab status` shows nothing of it before somebody asks something of it."""
+    pids = " ".join(map(str, serving.engine_pids(HOSTS[1])))
+    serving.sh(HOSTS[1], f"kill -STOP {pids}")
+    code, checks, err = serving.fab("verify", "--timeout", "1")
+    assert code == 5, err
+    assert f"{HOSTS[1]}/0: process {pids} of it is stopped (SIGSTOP): `ssh " in checks
+    assert f"sudo kill -CONT {pids}`" in checks
+    last = err.splitlines()[-1]
+    assert last.startswith("Next: fab bundle --stack")
+    assert ", then fab restart --stack" in last
+    serving.sh(HOSTS[1], f"kill -CONT {pids}")
+    # every rank answers, and only the watchers' limits are not those of the stack; one may have begun a restart
+    serving.until(lambda: serving.fab("verify")[0] == Differs.exit_code)
 
 
 def test_a_frozen_rank_is_noticed_by_requests_that_make_no_token(serving: Site) -> None:
@@ -413,12 +430,42 @@ def test_a_process_that_outlives_its_container_is_named_and_uses_up_no_restart(
         assert not any(serving.is_running(one) for one in HOSTS)
         during = serving.record()
         assert (during["phase"], during["epoch"]) == ("stop", before["epoch"])
+        shows = "docker inspect --format '{{.State.Status}}' " + container
+        assert serving.sh(host, shows) == "exited\n"  # it is kept
         serving.sh(host, f"kill {pid}")
         row = serving.serves_again(before["epoch"])
         assert row["why"] == f"{host}: {ended}"
         assert (row["epoch"], row["restarts"]) == (before["epoch"] + 1, before["restarts"] + 1)
     finally:
         serving.sh(host, f"kill {pid} {watches}")
+
+
+def test_no_rank_is_started_beside_containers_of_a_runtime_that_is_down(serving: Site) -> None:
+    """Its daemon is replaced: clients end, and containers live on (`live-restore`)."""
+    before, host = serving.record(), HOSTS[1]
+    left = serving.engine_pids(host)
+    refuses = "Cannot connect to the Docker daemon. Is the docker daemon running?"
+    down = "/usr/local/sbin/docker"  # comes first where units look
+    program = f"#!/bin/sh\necho '{refuses}' >&2; exit 1\n"
+    serving.lab.write_file(host, down, program.encode(), 0o755)
+    try:
+        serving.kill_rank()
+        view = f"cat /run/moe-infra/groups/{STACK}/*.json"
+        ended = f"{host}/0 was ended by signal 9"
+        unknown = f"{refuses}: what is left of docker's containers is not known"
+        waits = [f"{host}: {ended}; {unknown}"]
+        serving.until(lambda: json.loads(serving.sh(HOSTS[0], view)).get("waits_for") == waits)
+        serving.status_says(5, f"it waits for {waits[0]}.", " sudo docker ps`")
+        time.sleep(4)  # in which five starts would fail
+        assert serving.engine_pids(host) == left
+        during = serving.record()
+        assert (during["phase"], during["epoch"]) == ("stop", before["epoch"])
+    finally:
+        serving.sh(host, f"rm {down}")
+    row = serving.serves_again(before["epoch"])
+    assert row["why"] == f"{host}: {ended}"
+    assert (row["epoch"], row["restarts"]) == (before["epoch"] + 1, before["restarts"] + 1)
+    assert not set(left) & set(serving.engine_pids(host))
 
 
 def test_a_unit_that_systemd_does_not_start_is_named_until_it_does(serving: Site) -> None:
@@ -429,6 +476,9 @@ def test_a_unit_that_systemd_does_not_start_is_named_until_it_does(serving: Site
         serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main {unit}")
         said = f"{HOSTS[1]}: systemctl start: Failed to start {unit}: Unit {unit} is masked."
         serving.until(lambda: serving.record()["why"] == said, 20.0)
+        assert not serving.engine_pids(
+            HOSTS[1]
+        )  # though systemd ran nothing behind a unit that is masked
         serving.status_says(5, said, f"'{unmasks}'`")
         code, _, err = serving.fab("up")
         assert code == 3, err

@@ -216,16 +216,22 @@ def test_one_damaged_shard_stops_a_start_before_anything_is_changed(rack: Rack) 
     assert root(rack, BAD, "find /etc -path '*moe-infra/*'") == ""
 
 
-def test_a_peers_firewall_is_named_when_the_start_that_it_costs_has_failed(rack: Rack) -> None:
+@pytest.mark.parametrize(
+    ("verdict", "seen"), [("drop", "timed out"), ("reject with tcp reset", "Connection refused")]
+)
+def test_a_peers_firewall_is_named_when_the_start_that_it_costs_has_failed(
+    rack: Rack, verdict: str, seen: str
+) -> None:
     table = "nft add table inet t; nft 'add chain inet t i { type filter hook input priority 0; }'"
-    root(rack, GOOD, table, "nft add rule inet t i tcp dport 12321 drop")
+    root(rack, GOOD, table, f"nft add rule inet t i tcp dport 12321 {verdict}")
     try:
         with in_time(ENGINE_S):
             done = rack.fab("up", "--timeout", "20")
     finally:
         root(rack, GOOD, "nft delete table inet t")
     said = left(done, 5, f"{BAD}/0", "sudo nft list ruleset")
-    closed = f"{GOOD}: port 12321 ({GOOD}/0's dp_rpc) cannot be reached from {BAD}: timed out. Open"
+    closed = f"{GOOD}: port 12321 ({GOOD}/0's dp_rpc) cannot be reached from {BAD}: {seen}. Open"
     assert closed in said
+    assert said.count("cannot be reached") == 1, "what is not bound yet is no closed port"
     left(rack.fab("up"), 0)
     left(rack.fab("down"), 0)

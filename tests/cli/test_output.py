@@ -2,14 +2,21 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
 from infra.errors import HostsFailed, Problem, ProblemsFound, StackError
+from infra.launch.first_failure import Failure
+from infra.launch.logs.lines import LogLines
 from infra.launch.proof.host_drift import Check
+from infra.tasks.bundle import document_of, told_of
+from infra.tasks.completion import Completion
+from infra.tasks.logs import _Shown
 from infra.tasks.options import Options
-from infra.tasks.output import Output, failure_document, table
+from infra.tasks.output import AsWritten, Output, failure_document, table
 from infra.tasks.verify import checks_table, verify_document
+from tests.cli.test_typable import PLAIN
 
 
 def an_output(
@@ -17,9 +24,21 @@ def an_output(
 ) -> tuple[Output, io.StringIO, io.StringIO]:
     out, err = io.StringIO(), io.StringIO()
     output = Output(
-        wants_json=wants_json, has_colour=has_colour, complete=str, stdout=out, stderr=err
+        wants_json=wants_json,
+        has_colour=has_colour,
+        complete=Completion(lambda: Options({})),
+        stdout=out,
+        stderr=err,
     )
+    output.complete.reach({"decode-0": replace(PLAIN, port=2222)})
     return output, out, err
+
+
+def with_place(text: str) -> str:
+    return text.replace("ssh decode-0", "ssh -p 2222 192.0.2.7")
+
+
+LOGGED = "type `ssh decode-0 ls`"
 
 
 def test_data_and_messages_go_their_own_ways() -> None:
@@ -39,6 +58,36 @@ def test_json_leaves_one_document_and_nothing_else_on_standard_output() -> None:
     output.document({"ok": True, "word": "ü"})
     assert json.loads(out.getvalue()) == {"ok": True, "word": "ü"}
     assert err.getvalue() == ""
+
+
+def test_commands_are_completed_but_not_those_that_a_host_has_written() -> None:
+    output, out, err = an_output()
+    for say in (output.data, output.message):
+        say(LOGGED)
+        say(AsWritten(LOGGED))
+    assert out.getvalue() == err.getvalue() == f"{with_place(LOGGED)}\n{LOGGED}\n"
+    output, out, _ = an_output(wants_json=True)
+    output.document({"fix": LOGGED, "rows": [{"line": AsWritten(LOGGED)}]})
+    assert json.loads(out.getvalue()) == {"fix": with_place(LOGGED), "rows": [{"line": LOGGED}]}
+
+
+@pytest.mark.parametrize("wants_json", [False, True], ids=["lines", "document"])
+def test_a_log_s_lines_are_shown_as_they_were_logged(wants_json: bool) -> None:
+    output, out, _ = an_output(wants_json=wants_json)
+    shown = _Shown(output, "s")
+    shown.show(shown.shape(LogLines([1_000_000], ["a/0"], [LOGGED])))
+    shown.end(ok=True, missing={})
+    assert LOGGED in out.getvalue()
+
+
+def test_the_first_failure_of_a_bundle_is_shown_as_it_was_logged() -> None:
+    first = Failure("2026-11-20T16:59:37.793999", "decode-0/3", LOGGED, "decode-0")
+    output, out, _ = an_output()
+    output.data(told_of(first, 0, 2))
+    assert out.getvalue() == f"First failure: {first.at} decode-0/3: {LOGGED}\n"
+    output, out, _ = an_output(wants_json=True)
+    output.document({"first_failure": document_of(first)})
+    assert json.loads(out.getvalue())["first_failure"]["line"] == LOGGED
 
 
 def test_colour_is_there_only_where_it_is_shown() -> None:

@@ -19,7 +19,7 @@ from infra.rehearsal.standins import LIBRARY
 from infra.render.host_paths import ENGINE_ENVIRONMENTS
 from infra.spec.load import PROJECT
 from tests.cli.commands import FAB, run
-from tests.cli.kept_hosts import FACTS, Kept, kept_rehearsal
+from tests.cli.kept_hosts import FACTS, Kept, kept_rehearsal, set_fault
 from tests.naming import in_time
 
 # Real sshd and systemd on two simulated hosts; each test is one or two calls of a second or three.
@@ -72,12 +72,6 @@ def rack() -> Iterator[Kept]:
         yield kept
 
 
-def set_fault(text: str) -> str:
-    """A shell command that gives a stand-in of the vendor's tool a fault."""
-    code = f"import json; p='{FACTS}'; d=json.load(open(p)); d['faults']={text}; open(p,'w').write(json.dumps(d))"
-    return f'sudo python3 -c "{code}"'
-
-
 def test_healthy_hosts_pass_and_their_facts_are_recorded_and_go_stale(ascend: Kept) -> None:
     recorded = ascend.fab("facts", "--json")
     assert recorded.returncode == 0, recorded.stderr
@@ -111,6 +105,56 @@ def test_everything_can_be_told_of_a_healthy_board_and_a_missing_tool_is_a_warni
         done = board.fab("preflight")
     assert told["gpu-diagnosis"] == ("warn", "cannot be told: there is no dcgmi")
     assert (done.returncode, "sudo dcgmi diag -r 1" in done.stdout) == (0, True)
+    stop, start = (f"sudo systemctl {verb} nvidia-persistenced" for verb in ("stop", "start"))
+    with board.changed("unified-0", stop, start):
+        told = board.told("unified-0")
+        assert "Enable persistence mode" in board.ssh("unified-0", "sudo dcgmi diag -r 1; true")
+    assert told["gpu-diagnosis"] == ("warn", "dcgmi diag -r 1: warn in software")
+
+
+def test_what_the_kernel_says_is_told_and_the_printed_commands_show_it(board: Kept) -> None:
+    """The machine's own journalctl reads it: patterns, formats, refusals and exit codes are the real ones."""
+    xid = "NVRM: Xid (PCI:0000:18:00): {}, pid=4711, name=VLLM::Worker"
+    faults = str(
+        {
+            "kernel_log": [
+                "Out of memory: Killed process 4711 (vllm)",
+                xid.format(79),
+                xid.format(48),
+            ]
+        }
+    )
+    asked = {
+        "-k -b -g XID; echo $?": ("-- No entries --", 1),
+        "-kqg 'link down|lost carrier'; echo $?": ("", 1),
+        "-k -o cat -n1; echo $?": (xid.format(48), 0),
+        "--dmesg -q -o cat -g 'out of memory'; echo $?": (
+            "Out of memory: Killed process 4711 (vllm)",
+            0,
+        ),
+        "-k --frobnicate 2>&1; echo $?": ("journalctl: unrecognized option '--frobnicate'", 1),
+        "-k -o nonsense 2>&1; echo $?": ("Unknown output format 'nonsense'.", 1),
+    }
+    with board.changed("unified-0", set_fault(faults), set_fault("{}")):
+        (found,) = board.blocking()
+        told = board.told("unified-0")
+        document = json.loads(board.fab("preflight", "--json").stdout)
+        (fix,) = (
+            one["fix"]
+            for one in document["findings"]
+            if (one["check"], one["severity"]) == ("xid", "warn")
+        )
+        shown = run("sh", "-c", fix.partition("; ")[0]).stdout
+        answers = {each: board.ssh("unified-0", f"sudo journalctl {each}") for each in asked}
+    assert (found["check"], found["observed"]) == ("xid", "Xid 79 on PCI:0000:18:00 since boot")
+    assert "Xid 48" in told["xid"][1]
+    assert re.fullmatch(
+        r"(\w{3} \d\d \d\d:\d\d:\d\d unified-0 kernel: NVRM: Xid .*: (79|48), .*\n){2}", shown
+    )
+    assert answers == {
+        each: f"{text}\n{code}\n" if text else f"{code}\n" for each, (text, code) in asked.items()
+    }
+    assert "xid" not in board.told("unified-0")
 
 
 def test_everything_can_be_told_of_healthy_trays(rack: Kept) -> None:
@@ -295,12 +339,17 @@ def test_the_tls_switch_of_one_host(ascend: Kept) -> None:
     assert "hccn_tool -i $i -tls -s enable 0" in found["fix"]
 
 
-def test_an_imex_node_that_is_not_ready(rack: Kept) -> None:
+def test_an_imex_node_that_is_not_ready_and_a_daemon_that_does_not_run(rack: Kept) -> None:
     change = set_fault("{'imex_down': ['192.0.2.2']}")
     with rack.changed("prefill-0", change, set_fault("{}")):
         found = rack.blocking("--timeout", "1")
     assert [(f["host"], f["check"]) for f in found] == [("prefill-0", "imex-domain")]
     assert "IMEX node decode-0 UNAVAILABLE" in found[0]["observed"]
+    stop, start = (f"sudo systemctl {verb} nvidia-imex" for verb in ("stop", "start"))
+    with rack.changed("decode-0", stop, start):
+        found = rack.blocking("--timeout", "1")
+    assert [(f["host"], f["check"]) for f in found] == [("decode-0", "imex-domain")]
+    assert "nvidia-imex-ctl" in found[0]["observed"]
 
 
 def test_another_nvidia_driver_and_a_broken_link(rack: Kept) -> None:

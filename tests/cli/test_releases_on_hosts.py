@@ -214,3 +214,11 @@ def test_a_dead_machine_is_replaced_under_its_name(rack: Rack) -> None:
     wrong = rack.fab("replace-host", "unified-1", "unified-0")
     assert wrong.returncode == 2
     assert "unified-0 of the same stack" in wrong.stderr
+    text = rack.inventory.read_text()
+    typo = rack.fab("replace-host", "unified-1", "spare0.invalid")
+    assert typo.returncode == 4
+    meant = "unified-1 is the machine that was to come, spare0.invalid, in all that is said here; 192.0.2.3 stays. "
+    assert f"{meant}The inventory is as it was. It has no host spare0.invalid, " in typo.stderr
+    assert "Did you mean spare-0" in typo.stderr
+    assert "unified-1: the name spare0.invalid cannot be resolved" in typo.stderr
+    assert rack.inventory.read_text() == text

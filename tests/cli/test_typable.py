@@ -14,7 +14,10 @@ import pytest
 from infra.inventory.hosts import InventoryHost
 from infra.spec.load import PROJECT
 from infra.tasks.command_words import ENTRIES
+from infra.tasks.completion import Completion
 from infra.tasks.options import Options
+from infra.tasks.program import make_output
+from infra.tasks.recorded_hosts import open_fleet
 from infra.tasks.typable import completed
 from tests.cli.quoted_commands import HOLE, Quoted, commands_of_code
 from tests.fab_process import run_fab
@@ -78,7 +81,7 @@ def takes_stack(text: str) -> bool:
     ],
 )  # fmt: skip
 def test_commands_about_the_chosen_stack_choose_it_as_it_was_chosen(text: str, told: str) -> None:
-    assert completed(options(), text) == told
+    assert completed(options(), {}, text) == told
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_commands_about_the_chosen_stack_choose_it_as_it_was_chosen(text: str, t
     ids=["file", "path", "password"],
 )
 def test_every_way_to_choose_a_stack_is_told_again(given: dict[str, object], words: str) -> None:
-    told = completed(options(**given), "fab up --stack mine")
+    told = completed(options(**given), {}, "fab up --stack mine")
     password = " --sudo-password-from env:WORD" if "sudo-password-from" in given else ""
     assert told == f"fab up {words} --inventory lab.yml --set port=8001{password}"
 
@@ -102,7 +105,7 @@ def test_every_way_to_choose_a_stack_is_told_again(given: dict[str, object], wor
     ids=["nothing", "import", "no-stack", "both"],
 )
 def test_where_no_stack_was_chosen_nothing_is_put_in_its_place(given: dict[str, object]) -> None:
-    assert completed(Options(given), "fab up --stack recipe") == "fab up --stack recipe"
+    assert completed(Options(given), {}, "fab up --stack recipe") == "fab up --stack recipe"
 
 
 @pytest.mark.parametrize("module", [name for name in printed() if printed()[name]])
@@ -113,7 +116,7 @@ def test_no_command_about_a_stack_escapes(module: str) -> None:
         if "--stack" in words:
             filled = one.text.replace(f"--stack {HOLE}", "--stack mine").replace(HOLE, "x")
             named = "--stack NAME" in filled  # a place for any stack, not one that was chosen
-            assert named or "--set port=8001" in completed(options(), filled), one
+            assert named or "--set port=8001" in completed(options(), {}, filled), one
         elif module.startswith(SPEAKING) and module not in OF_ANY_HOSTS:
             chooses = {HOLE, "--plan", "--file", "--stop"} & {*words} or "--explain" in words
             assert chooses or not any(word.startswith("--") for word in words), one
@@ -134,9 +137,10 @@ def test_no_command_about_a_stack_escapes(module: str) -> None:
 def test_commands_on_hosts_reach_them_as_the_inventory_says(
     host: dict[str, object], words: str
 ) -> None:
-    chosen = options()
-    chosen.reached["decode-0"] = replace(PLAIN, **host)  # type: ignore[arg-type]  # one field each
-    told = completed(chosen, "`ssh decode-0 sudo kill 7`, `ssh decode-1 ls`, `ssh decode-0`")
+    hosts = {"decode-0": replace(PLAIN, **host)}  # type: ignore[arg-type]  # one field each
+    told = completed(
+        options(), hosts, "`ssh decode-0 sudo kill 7`, `ssh decode-1 ls`, `ssh decode-0`"
+    )
     assert told == f"`ssh {words} sudo kill 7`, `ssh decode-1 ls`, `ssh {words}`"
 
 
@@ -146,16 +150,33 @@ def test_commands_on_hosts_reach_them_as_the_inventory_says(
 def test_a_command_for_any_of_several_hosts_has_what_is_the_same_for_all(
     user: str, words: str
 ) -> None:
-    chosen = options()
     way = replace(PLAIN, user="ubuntu", ssh_arguments=("-J", "ops@192.0.2.99"))
     other = replace(way, address="192.0.2.8", user=user)
-    chosen.reached.update({"decode-0": way, "decode-1": other})
-    assert completed(chosen, "ssh HOST sudo ls") == f"ssh {words} sudo ls"
+    hosts = {"decode-0": way, "decode-1": other}
+    assert completed(options(), hosts, "ssh HOST sudo ls") == f"ssh {words} sudo ls"
 
 
 def test_hosts_that_are_named_are_reached_with_the_named_ssh_config() -> None:
-    chosen = Options({"hosts": "decode-0", "ssh-config": "own"}, reached={"decode-0": PLAIN})
-    assert completed(chosen, "ssh decode-0 ls") == "ssh -F own 192.0.2.7 ls"
+    chosen = Options({"hosts": "decode-0", "ssh-config": "own"})
+    assert completed(chosen, {"decode-0": PLAIN}, "ssh decode-0 ls") == "ssh -F own 192.0.2.7 ls"
+
+
+def test_commands_on_hosts_are_completed_once_the_task_reaches_them_and_after_it_let_go() -> None:
+    output = make_output(options())
+    text = "`ssh decode-0 ls`, `fab up --stack mine`"
+    assert output.complete(text) == f"`ssh decode-0 ls`, `fab up {CHOICE}`"
+    whole = f"`ssh 192.0.2.7 ls`, `fab up {CHOICE}`"
+    with open_fleet(options(), {"decode-0": PLAIN}, output):
+        assert output.complete(text) == whole
+    assert output.complete(text) == whole
+
+
+def test_a_choice_that_is_made_later_is_the_one_that_is_told() -> None:
+    chosen = [options(inventory=None)]
+    complete = Completion(lambda: chosen[-1])
+    assert complete("fab up --stack mine") == "fab up --stack mine --set port=8001"
+    chosen.append(options())
+    assert complete("fab up --stack mine") == f"fab up {CHOICE}"
 
 
 def test_a_failure_names_the_stack_as_it_was_typed_in_words_and_in_the_document() -> None:

@@ -7,7 +7,9 @@ import pytest
 from infra.agent.group.rules import RUNNING, STOP, STOPPED, Limits, Member, Memory, Own, awaited
 from infra.catalog.load import Catalog
 from infra.launch.observation import ProcessStatus, observe, status_document, unwatched
+from infra.launch.proof.host_drift import Check, Mend
 from infra.remote.failures import SudoRefused, Unreachable
+from infra.tasks.verify import serving_way_out
 from infra.tasks.way_out import next_words, not_watched, out_of_reach, told
 from tests.launch.running_deployment import Running, make_running
 
@@ -105,6 +107,16 @@ def test_a_process_that_has_outlived_its_unit_is_looked_at(running: Running, bef
     assert "`ssh decode-1 sudo kill -9 4711`" in line
 
 
+@pytest.mark.parametrize("before", ["", "decode-1/2 was ended by signal 9; "])
+def test_a_runtime_that_does_not_tell_what_is_left_is_asked(running: Running, before: str) -> None:
+    said = "docker did not answer within 5 s and was killed"
+    fault = f"{before}{said}: what is left of docker's containers is not known"
+    reasons = list(waits(Own("clearing", 3, fault=fault), 100.0))
+    (line,), _ = told_of(running, phase="stop", why=DIED, waits_for=reasons)
+    assert f"it waits for decode-1: {fault}. It starts again by itself as soon as docker" in line
+    assert "`ssh decode-1 sudo docker ps`" in line
+
+
 def test_what_is_waited_for_in_passing_needs_nobody(running: Running) -> None:
     reasons = waits(Own(RUNNING, 3), 100.0)
     (line,), _ = told_of(running, phase="stop", why=DIED, waits_for=list(reasons), pause_s=1.0)
@@ -171,6 +183,50 @@ def test_what_was_not_installed_to_the_end_is_gone_on_with(running: Running) -> 
     fleet = running[1]
     fleet.unit("decode-1/2").active_state = "failed"
     assert next_words(rows_of(running), {"decode-1": "1f"}, AGAIN) == f"fab up {AGAIN}"
+
+
+def groups_of(running: Running) -> dict[str, str]:
+    return {process.id: process.group for process in running[0].plan.processes}
+
+
+def failing(process: str, mend: Mend = "start") -> Check:
+    return Check(process=process, check="chat", ok=False, detail="", is_drift=False, mend=mend)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "steps"),
+    [
+        (["decode-1/2"], [f"fab restart {AGAIN} --role decode --replica 0"]),
+        # asked through each other: a prefill rank that hangs has its partners hang
+        (
+            ["decode-1/2", "prefill-1/0", "prefill-1/1"],
+            [
+                f"fab restart {AGAIN} --role decode --replica 0",
+                f"fab restart {AGAIN} --role prefill --replica 1",
+            ],
+        ),
+        (["prefill-0/0", "decode-0/0", "prefill-1/0"], [f"fab restart {AGAIN}"]),
+    ],
+)
+def test_ranks_that_run_and_give_no_answer_are_restarted_when_their_evidence_is_kept(
+    running: Running, wrong: list[str], steps: list[str]
+) -> None:
+    """`fab status` shows nothing of them: it is not what is typed next."""
+    found = [failing(name, "restart") for name in wrong]
+    words = ", then ".join([f"fab bundle {AGAIN}", *steps])
+    groups = groups_of(running)
+    assert serving_way_out(found, groups, AGAIN) == words
+    assert serving_way_out([*found, failing("router/0")], groups, AGAIN) == words
+
+
+@pytest.mark.parametrize("others", [[], [failing("decode-1/2", "restart")]])
+@pytest.mark.parametrize("ended", ["router/0", "prefill-0/1"])
+def test_what_has_ended_or_answers_wrongly_is_told_by_status(
+    running: Running, ended: str, others: list[Check]
+) -> None:
+    words = serving_way_out([failing(ended), *others], groups_of(running), AGAIN)
+    only_ranks_hang = bool(others) and ended == "router/0"
+    assert (words == f"fab status {AGAIN}") is not only_ranks_hang
 
 
 def test_a_router_that_does_not_run_or_answer_names_its_way_out(running: Running) -> None:

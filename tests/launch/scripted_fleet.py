@@ -50,6 +50,8 @@ class FakeUnit:
     started_at: float | None = None
     # What systemctl says of a start that it does not take, "" where it does.
     not_taken: str = ""
+    # What it is when it was stopped.
+    stops_as: str = "inactive"
 
     @property
     def is_engine(self) -> bool:
@@ -73,8 +75,8 @@ class FakeUnit:
 class ScriptedFleet:
     """The hosts of one plan.
 
-    Tests change `units`, `listeners`, `wrong_items`, `live`, `lose`, `fails`, `refuses` and `on_start`, and read
-    `asked`.
+    Tests change `units`, `listeners`, `wrong_items`, `live`, `lose`, `fails`, `last`, `refuses` and `on_start`, and
+    read `asked`.
     """
 
     def __init__(self, plan: Plan, clock: FakeClock, *, load_s: float = 2.0) -> None:
@@ -94,6 +96,8 @@ class ScriptedFleet:
         self.facts: dict[str, dict[str, object]] = {}
         self.lose: list[tuple[str, str]] = []
         self.fails: dict[str, InfraError] = {}
+        # What a host answers last: what it is asked behind that fails.
+        self.last: dict[tuple[str, str], InfraError] = {}
         self.refuses: dict[tuple[str, str], Mapping[str, str]] = {}
         self.on_start: dict[str, Callable[[FakeUnit], None]] = {}
         self.silent: set[str] = set()
@@ -108,6 +112,8 @@ class ScriptedFleet:
         self.memories: dict[str, dict[str, float | None] | None] = {}
         # Hosts whose watcher was stopped, and not disabled: it acts as soon as it is started.
         self.stopped: set[str] = set()
+        # What systemctl says of a watcher that it does not start, by host.
+        self.no_watchers: dict[str, str] = {}
         self.group_rows: dict[str, Mapping[str, object]] = {}
         self.left_out: list[str] = []
         self.members: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
@@ -125,6 +131,8 @@ class ScriptedFleet:
                 answers[host] = self.fails[host]
                 continue
             answer = self._answer(host, request)
+            if (host, operation) in self.last:
+                self.fails[host] = self.last[host, operation]
             if (host, operation) in self.lose:
                 self.lose.remove((host, operation))
                 answers[host] = LostConnection(host, "the connection was lost.", "Run it again.")
@@ -230,9 +238,11 @@ class ScriptedFleet:
                 if started is not None:
                     started(unit)
             elif action == "stop":
-                unit.active_state = "inactive"
+                unit.active_state = unit.stops_as
             rows.append(unit.row(name, int(str(request.get("log_lines") or 0))))
-        if request.get("beside") and host in self.stopped:
+        if request.get("beside") and host in self.no_watchers:
+            said.append(self.no_watchers[host])
+        elif request.get("beside") and host in self.stopped:
             self._watch(host)
         return {"units": rows, "message": "\n".join(said) or None, **self._look(host, request)}
 
@@ -349,6 +359,7 @@ class ScriptedFleet:
                 "image": "sha256:1",
                 "lines": [],
                 "changes": [],
+                "stopped": [],
             }
             rows.append({**found, **self.live.get(process.id, {})})
         return {"processes": rows, "ceiling": None, "image_ids": self.image_ids}

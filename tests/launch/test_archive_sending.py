@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed, PrerequisiteError, StackError
 from infra.launch.deployment import Limits, Pace
-from infra.launch.images import sending as archive_sending
+from infra.launch.fleet import Answers, Request
 from infra.launch.images.archive import ImageArchive, read_archive
 from infra.launch.images.sending import Sending, plan_sending, send_and_load
 from infra.launch.staging.order import Staging
@@ -63,16 +63,14 @@ class Site:
 
 
 @pytest.fixture
-def site(
-    tmp_path: Path, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, stand_in_docker: Path
-) -> Site:
-    monkeypatch.setattr(archive_sending, "PIECE_BYTES", PIECE)
+def site(tmp_path: Path, catalog: Catalog, stand_in_docker: Path) -> Site:
     deployment, _, _ = make_deployment("gb200-tp4", catalog)
     reference = next(i.target for s in deployment.states.values() for i in s.of_groups("images"))
     identity = save_image(tmp_path / "image.tar", reference, layer_bytes=5 * PIECE)
     (stand_in_docker / "next").write_text(identity)
     archive = read_archive(tmp_path / "image.tar")
     sending, states = plan_sending(archive, deployment.states, "/models", is_shared=False)
+    sending = replace(sending, piece_bytes=PIECE)
     for name in states:
         (tmp_path / "hosts" / name / "models").mkdir(parents=True)
     return Site(AgentFleet(tmp_path / "hosts"), stand_in_docker, archive, identity, states, sending)
@@ -98,28 +96,28 @@ def test_it_is_sent_in_pieces_loaded_and_removed(site: Site) -> None:
     assert site.actions() == ["discard"]
 
 
-def test_a_lost_answer_is_asked_again_and_what_has_arrived_stays(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first answer to the third piece is lost, then every one: the connection is gone."""
-    ask = site.fleet.ask
-    lost: list[int] = []
+class UnsteadyFleet(AgentFleet):
+    """The first answer to the third piece is lost, and every one from the fifth on: the connection is gone."""
 
-    def unsteady(requests: Mapping[str, Mapping[str, object]], *, timeout_s: float) -> object:
-        answers = ask(requests, timeout_s=timeout_s)
+    has_lost = False
+
+    def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
+        answers = super().ask(requests, timeout_s=timeout_s)
         (host,) = requests
-        if requests[host].get("offset") == 2 * PIECE and not lost:
-            lost.append(1)
-            answers[host] = LostConnection(host, "lost.", "")
-        if int(str(requests[host].get("offset") or 0)) >= 4 * PIECE:
+        offset = int(str(requests[host].get("offset") or 0))
+        if offset >= 4 * PIECE or (offset == 2 * PIECE and not self.has_lost):
+            self.has_lost = True
             answers[host] = LostConnection(host, "lost.", "")
         return answers
 
-    with monkeypatch.context() as patched:
-        patched.setattr(AgentFleet, "ask", lambda _self, *a, **k: unsteady(*a, **k))
-        with pytest.raises(HostsFailed):
-            site.run()
-    assert lost
+
+def test_a_lost_answer_is_asked_again_and_what_has_arrived_stays(site: Site) -> None:
+    steady, site.fleet = site.fleet, UnsteadyFleet(site.fleet.root)
+    with pytest.raises(HostsFailed):
+        site.run()
+    offsets = [r["offset"] for _, r in site.fleet.asked if r.get("action") == "write"]
+    assert offsets[:4] == [0, PIECE, 2 * PIECE, 2 * PIECE]
+    site.fleet = steady
     site.said.clear()
     assert site.run() == {"changed"}
     assert any("going on after" in line for line in site.said)
@@ -143,10 +141,8 @@ def test_another_image_than_the_archives_is_a_failure(site: Site) -> None:
     assert site.run() == {"failed"}
 
 
-def test_a_disk_that_is_too_small_is_refused_before_a_byte(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archive_sending, "ROOM", 1e12)
+def test_a_disk_that_is_too_small_is_refused_before_a_byte(site: Site) -> None:
+    site.sending = replace(site.sending, archive=replace(site.archive, size_bytes=1 << 60))
     with pytest.raises(PrerequisiteError, match="No byte was sent"):
         site.run()
     assert "write" not in site.actions()

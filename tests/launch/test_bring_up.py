@@ -97,10 +97,13 @@ def test_every_kind_of_group_comes_up(stack: str, catalog: Catalog) -> None:
 def test_brought_up_again_it_changes_nothing_and_proves_again(catalog: Catalog) -> None:
     deployment, fleet, said = make_deployment(STACK, catalog)
     bring_up(deployment, {}, tunes=False)
+    assert "started 24 engine processes on 6 hosts" in said
     begun = {process.id: fleet.unit(process.id).started_at for process in deployment.plan.processes}
     said.clear()
     bring_up(deployment, {}, tunes=False)
     assert any("0 items changed" in line for line in said)
+    assert "24 engine processes run already and are left running" in said
+    assert not any("started" in line for line in said)
     assert begun == {p.id: fleet.unit(p.id).started_at for p in deployment.plan.processes}
 
 
@@ -163,6 +166,8 @@ def test_a_group_of_which_a_part_has_ended_starts_again_as_one(catalog: Catalog)
     again = {p for p in begun if fleet.unit(p).started_at != begun[p]}
     assert again == {p.id for p in deployment.engines() if p.group == "decode/0"}
     assert "decode/0 starts again as one: decode-1/1 has ended" in said
+    left = "8 engine processes run already and are left running"
+    assert f"started 16 engine processes on 4 hosts; {left}" in said
 
 
 def test_units_are_looked_at_once_a_second_while_endpoints_are_asked_more_often(
@@ -237,6 +242,27 @@ def test_what_systemctl_says_of_a_start_that_it_does_not_take_is_told_and_no_old
     assert f"`ssh {host} systemctl status 'moe-{STACK}-*'`" in caught.value.fix
     assert "last week" not in str(caught.value)
     assert any("started" in line for line in said) is (process == "router/0")
+
+
+def test_what_systemctl_says_of_a_watcher_is_no_word_about_a_process_that_ended(
+    catalog: Catalog,
+) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    unit = f"moe-{STACK}-watch.service"
+    fleet.no_watchers["decode-1"] = (
+        f"Failed to start {unit}: Unit {unit} has a bad unit file setting."
+    )
+    fleet.end("decode-1/2", ["ValueError: no such model"])
+    with pytest.raises(NotReady, match="exit code 1: ValueError: no such model") as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert caught.value.where == "decode-1/2"
+    # of both, each is told where it stands for itself
+    fleet.unit("decode-1/3").not_taken = "Failed to start that one.\nSee the status."
+    fleet.unit("decode-1/3").active_state = "inactive"
+    with pytest.raises(NotReady) as caught:
+        bring_up(deployment, {}, tunes=False)
+    said = "decode-1: Systemd does not take the start: Failed to start that one. See the status. "
+    assert str(caught.value).startswith(said)
 
 
 def test_the_first_of_several_failures_stands_in_front(catalog: Catalog) -> None:

@@ -60,19 +60,19 @@ class Answer:
 def test_the_first_error_of_the_last_run_is_a_ranks_failure() -> None:
     earlier = f"{DAY}00.000000Z ValueError: of a run before".replace("14:", "13:")
     lines = [earlier, STARTED, f"{DAY}01.000000Z INFO fine", OOM, ENDED]
-    found = journal_failure("decode-0/3", lines)
+    found = journal_failure("decode-0/3", "decode-0", lines)
     assert found is not None
     assert (found.at, found.place) == (f"{DAY}05.500000", "decode-0/3")
     assert found.line.startswith("torch.OutOfMemoryError")
 
 
 def test_an_end_without_words_is_a_failure_too() -> None:
-    found = journal_failure("a/0", [STARTED, ENDED])
+    found = journal_failure("a/0", "a", [STARTED, ENDED])
     assert found is not None
     assert "status=1/FAILURE" in found.line
     stopped = ENDED.replace("status=1/FAILURE", "status=0/SUCCESS")
-    assert journal_failure("a/0", [STARTED, stopped]) is None
-    assert journal_failure("a/0", []) is None
+    assert journal_failure("a/0", "a", [STARTED, stopped]) is None
+    assert journal_failure("a/0", "a", []) is None
 
 
 def test_a_line_that_points_at_another_is_none() -> None:
@@ -81,7 +81,7 @@ def test_a_line_that_points_at_another_is_none() -> None:
         f"{DAY}07.000000Z RuntimeError: Engine core initialization failed. See root cause above.",
         f"{DAY}08.000000Z WARNING cannot find a tuned kernel: a default is used",
     ]
-    assert journal_failure("a/0", lines) is None
+    assert journal_failure("a/0", "a", lines) is None
 
 
 def test_a_kernels_line_before_the_run_tells_nothing_of_it() -> None:
@@ -91,12 +91,12 @@ def test_a_kernels_line_before_the_run_tells_nothing_of_it() -> None:
     ]
     kernels = kernel_failures("h", lines)
     assert [failure.place for failure in kernels] == ["kernel of h"]
-    rank = journal_failure("a/0", [STARTED, OOM])
+    rank = journal_failure("a/0", "a", [STARTED, OOM])
     assert rank is not None
     first = first_failure([rank], kernels, run_begun([STARTED]))
     assert first is not None
     assert "Xid" in first.line
-    long_after = Failure("2026-11-20T15:00:00.000000", "a/0", "ValueError: another day's")
+    long_after = Failure("2026-11-20T15:00:00.000000", "a/0", "ValueError: another day's", "a")
     assert first_failure([rank, long_after], kernels, "") == long_after
     assert first_failure([], kernels, f"{DAY}03.000000") is None
     assert first_failure([], kernels, f"{DAY}00.000000") == kernels[0]
@@ -104,7 +104,7 @@ def test_a_kernels_line_before_the_run_tells_nothing_of_it() -> None:
 
 def test_a_run_that_goes_well_does_not_hide_the_one_that_failed() -> None:
     again = STARTED.replace("00.000000Z", "20.000000Z")
-    found = journal_failure("a/0", [STARTED, OOM, ENDED, again, f"{DAY}21.000000Z INFO fine"])
+    found = journal_failure("a/0", "a", [STARTED, OOM, ENDED, again, f"{DAY}21.000000Z INFO fine"])
     assert found is not None
     assert "OutOfMemory" in found.line
 
@@ -127,10 +127,52 @@ def test_what_had_been_started_again_before_is_another_incident(
     router: list[str], first: str
 ) -> None:
     failures = [
-        journal_failure("router/0", router),
-        journal_failure("a/0", run("05:00", "05:04")),
+        journal_failure("router/0", "b", router),
+        journal_failure("a/0", "a", run("05:00", "05:04")),
     ]
     found = first_failure([each for each in failures if each is not None], [], "")
+    assert found is not None
+    assert found.place == first
+
+
+KILLED = "Out of memory: Killed process 7 (vllm-router)"
+LOST = "NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("host", "at", "said", "first"),
+    [
+        ("b", "00:29", KILLED, "a/0"),  # the router, which has been started again
+        ("b", "00:29", LOST, "a/0"),  # nothing on its host fails by now
+        ("b", "03:00", KILLED, "kernel of b"),
+        ("a", "00:29", LOST, "kernel of a"),  # nothing has been started again there
+    ],
+)
+def test_what_a_kernel_said_before_the_starts_on_its_host_is_another_incident(
+    host: str, at: str, said: str, first: str
+) -> None:
+    router = [*run("00:00", "00:29"), STARTED.replace("00:00.0", "00:30.0")]
+    failures = [
+        journal_failure("router/0", "b", router),
+        journal_failure("a/0", "a", run("05:00", "05:04")),
+    ]
+    kernels = kernel_failures(host, [f"2026-11-20T14:{at}.000000+0000 {host} kernel: {said}"])
+    found = first_failure([each for each in failures if each is not None], kernels, "")
+    assert found is not None
+    assert found.place == first
+
+
+@pytest.mark.parametrize(("said", "first"), [(KILLED, "a/0"), (LOST, "kernel of a")])
+def test_a_start_on_a_host_mends_no_device_of_a_process_that_fails_there(
+    said: str, first: str
+) -> None:
+    router = [*run("00:00", "00:29"), STARTED.replace("00:00.0", "00:30.0")]
+    failures = [
+        journal_failure("router/0", "a", router),
+        journal_failure("a/0", "a", run("05:00", "05:04")),
+    ]
+    kernels = kernel_failures("a", [f"2026-11-20T14:00:29.000000+0000 a kernel: {said}"])
+    found = first_failure([each for each in failures if each is not None], kernels, "")
     assert found is not None
     assert found.place == first
 

@@ -136,8 +136,22 @@ def test_what_is_printed_brings_back_what_is_declared(
     assert way_out([check for check in checks(catalog, *rows) if check.is_wrong], AGAIN) == words
 
 
-def test_what_nobody_watches_is_handed_over_again() -> None:
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([], "fab up --stack s"),
+        ([row("changed")], "fab tune-hosts --stack s, then fab up --stack s"),
+        ([row("failed", group="weights")], "fab stage-weights --stack s, then fab up --stack s"),
+        ([row("changed", group="files")], "fab down --stack s, then fab up --stack s"),
+        (
+            [row("blocked", needs="drain", last=HELD)],
+            "fab down --stack s, then fab tune-hosts --stack s --allow drain, then fab up --stack s",
+        ),
+    ],
+    ids=["alone", "tune", "weights", "files", "drain"],
+)
+def test_what_nobody_watches_is_handed_over_again_and_stops_nothing(
+    catalog: Catalog, rows: list[dict[str, Any]], words: str
+) -> None:
     unwatched = Check(process="a", check=WATCHED, ok=False, detail="", is_drift=True)
-    assert way_out([unwatched], AGAIN) == "fab up --stack s"
-    spoilt = replace(unwatched, check="file:/etc/x")
-    assert way_out([unwatched, spoilt], AGAIN) == "fab down --stack s, then fab up --stack s"
+    assert way_out([unwatched, *checks(catalog, *rows)], AGAIN) == words

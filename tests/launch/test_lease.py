@@ -4,9 +4,9 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import pytest
 
 from infra.agent.lease import LeaseRefused, keep_lease, release_lease, renew_lease
 from infra.errors import HostsFailed, PrerequisiteError
-from infra.launch import lease
 from infra.launch.fleet import Answers, Request
 from infra.launch.lease import (
     Claim,
@@ -275,7 +274,7 @@ def test_a_host_that_nobody_asks_is_renewed(tmp_path: Path) -> None:
     for name in HOSTS:
         age(fleet, name, 19.0)
     ann.contacts["decode-0"] -= 6.0
-    assert ann.idle_hosts() == ["decode-0"]
+    assert ann.due_hosts() == ["decode-0"]
     ann.renew("decode-0")
     for name in HOSTS:
         age(fleet, name, 1.5)
@@ -290,21 +289,22 @@ class PartlyHung:
     def __init__(self, fleet: AgentFleet, hung: str) -> None:
         self.fleet, self.hung, self.answers = fleet, hung, threading.Event()
         self.asked: Counter[str] = Counter()
+        self.is_asked = threading.Condition()
         self.answers.set()
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
-        self.asked.update(list(requests))
+        with self.is_asked:
+            self.asked.update(list(requests))
+            self.is_asked.notify_all()
         answers = self.fleet.ask(requests, timeout_s=timeout_s)
         if self.hung in requests:
             assert self.answers.wait(10)
         return answers
 
-
-def wait_for(asked: Counter[str], host: str, times: int) -> None:
-    end = time.monotonic() + 5
-    while asked[host] < times:
-        assert time.monotonic() < end, asked
-        time.sleep(0.01)
+    def wait_for(self, host: str, times: int) -> None:
+        """Until a host has been asked so often."""
+        with self.is_asked:
+            assert self.is_asked.wait_for(lambda: self.asked[host] >= times, 5), self.asked
 
 
 class HandClock(WaitingClock):
@@ -316,20 +316,35 @@ class HandClock(WaitingClock):
         return self.time_s
 
 
-def test_no_renewal_waits_for_a_host_that_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "LOOK_S", 0.01)
+def test_no_renewal_waits_for_a_host_that_hangs(tmp_path: Path) -> None:
     fleet, clock = PartlyHung(AgentFleet(tmp_path), HOSTS[0]), HandClock()
-    with leased(fleet, claim_of(ANN), clock) as held:
+    held = LeasedFleet(fleet, claim_of(ANN), clock)
+    with held.renewing(look_s=0.01):
         look(held)
         fleet.asked.clear()
         fleet.answers.clear()
         try:
             for times in (1, 2):
                 clock.time_s += 6.0
-                wait_for(fleet.asked, HOSTS[2], times)
+                for host in HOSTS[1:]:
+                    fleet.wait_for(host, times)
             assert fleet.asked == {HOSTS[0]: 1, HOSTS[1]: 2, HOSTS[2]: 2}
+        finally:
+            fleet.answers.set()
+
+
+def test_who_has_answered_is_renewed_while_another_is_at_work(tmp_path: Path) -> None:
+    fleet, clock = PartlyHung(AgentFleet(tmp_path), HOSTS[0]), HandClock()
+    held = LeasedFleet(fleet, claim_of(ANN), clock)
+    with ThreadPoolExecutor(1) as pool, held.renewing(look_s=0.01):
+        look(held)
+        fleet.answers.clear()
+        waits = pool.submit(look, held)
+        try:
+            fleet.wait_for(HOSTS[2], 2)
+            clock.time_s += 6.0
+            fleet.wait_for(HOSTS[2], 3)
+            assert not waits.done()
         finally:
             fleet.answers.set()
 

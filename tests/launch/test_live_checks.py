@@ -10,7 +10,8 @@ from infra.catalog.load import Catalog
 from infra.engines.transports import Told, fallen_back, is_mixed, read_transports, sign_patterns
 from infra.launch.bring_up import bring_up
 from infra.launch.proof.host_drift import Check
-from infra.launch.proof.live import check_processes, limits_problem, read_live
+from infra.launch.proof.live import check_processes, frozen_processes, limits_problem, read_live
+from infra.launch.proof.verification import verify
 from infra.launch.transport_verdicts import judge_collective, judge_kv
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
@@ -91,6 +92,42 @@ def test_what_was_put_over_a_unit_is_named(catalog: Catalog) -> None:
     dropped = "/etc/systemd/system/moe-gb200-2p1d-engine@1.service.d/a.conf changes it"
     wrong = wrong_checks("gb200-2p1d", catalog, decode_0__1={"changes": [dropped]})
     assert [(c.process, c.check, c.detail) for c in wrong] == [("decode-0/1", "unit", dropped)]
+
+
+def test_a_rank_that_a_signal_has_stopped_is_named(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment("gb200-2p1d", catalog)
+    bring_up(deployment, {}, tunes=False)
+    assert frozen_processes(deployment, read_live(deployment)) == []
+    change(fleet, "decode-0/1", {"stopped": [85, 91]})
+    (found,) = frozen_processes(deployment, read_live(deployment))
+    assert (found.process, found.check, found.ok, found.mend) == (
+        "decode-0/1",
+        "running",
+        False,
+        "restart",
+    )
+    assert "`ssh decode-0 sudo kill -CONT 85 91`" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("error", "mend"),
+    [
+        ("timed out", "restart"),
+        # it loads, or has just ended: `fab status` tells, and a restart would only begin anew
+        ("Connection refused", "start"),
+        ("Remote end closed connection without response", "start"),
+    ],
+)
+def test_only_a_rank_that_takes_a_question_and_gives_no_answer_hangs(
+    catalog: Catalog, error: str, mend: str
+) -> None:
+    deployment, fleet, _ = make_deployment("gb200-tp4", catalog)
+    bring_up(deployment, {}, tunes=False)
+    process = deployment.engines()[0].id
+    fleet.answer_with[process] = {"status": None, "body": None, "error": error}
+    found = [one for one in verify(deployment, {}, 1.0, catalog) if one.is_wrong]
+    assert {(one.process, one.mend) for one in found if one.check == "chat"} == {(process, mend)}
+    assert {one.mend for one in found if one.process == process} == {mend}
 
 
 def test_a_group_that_fell_back_to_sockets_is_a_failure(catalog: Catalog) -> None:

@@ -16,7 +16,8 @@ from infra.launch.staging.checkpoints import deep_check, end_stagings, stage
 from infra.launch.staging.order import Staging
 from infra.launch.staging.plan import Checkpoint, wanted_checkpoints
 from infra.remote.failures import Unreachable
-from infra.tasks.verify import deep_rows
+from infra.tasks import stage_weights
+from infra.tasks.verify import deep_rows, way_out
 from tests.launch.scripted_fleet import FakeClock, make_deployment
 
 STACK = "a2-2n-dp4tp4"
@@ -127,6 +128,30 @@ def test_who_does_not_see_what_is_on_a_shared_mount_is_told(catalog: Catalog, wo
     }  # fmt: skip
     why = next(one.why for one in outcomes if one.host == "unified-1")
     assert why.startswith("unified-0 has it, and unified-1 does not see it: `ssh unified-1 findmnt")
+
+
+@pytest.mark.parametrize("work", [stage, deep_check])
+def test_a_dead_reader_of_a_shared_mount_is_met_once(catalog: Catalog, work: object) -> None:
+    assert callable(work)
+    shelves, wanted = Shelves("unified-1"), checkpoints(catalog, is_shared=True)
+    assert len(wanted) > 1
+    work(staging_at(shelves), wanted)
+    assert [host for host, _ in shelves.asked].count("unified-1") == 1
+
+
+def test_what_is_not_seen_is_mounted_and_not_staged(catalog: Catalog) -> None:
+    shelves = Shelves(empty="unified-1")
+    outcomes = deep_check(staging_at(shelves), checkpoints(catalog, is_shared=True))
+    wrong = [check for check in deep_rows(outcomes) if check.is_wrong]
+    mounts, again = "mount the weights on unified-1 as on the others", "--stack s"
+    assert way_out(wrong, again) == f"{mounts}, then fab verify --stack s --deep"
+    # the quick look at that host says of the same weights that they are not there
+    lack = replace(wrong[0], mend="stage")
+    assert way_out([lack, *wrong], again) == f"{mounts}, then fab verify --stack s --deep"
+    elsewhere = replace(lack, process="unified-0")
+    both = f"{mounts}, then fab stage-weights --stack s"
+    assert way_out([elsewhere, *wrong], again) == both
+    assert stage_weights.way_out([one for one in outcomes if not one.ok], again) == both
 
 
 def test_where_nobody_answers_nothing_is_begun(catalog: Catalog) -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from infra.catalog.load import Catalog
@@ -138,18 +136,10 @@ def test_a_clean_up_that_went_in_an_earlier_attempt_is_done(
 
 
 def test_a_process_that_does_not_stop_keeps_its_files(
-    running: tuple[Deployment, ScriptedFleet, list[str]], monkeypatch: pytest.MonkeyPatch
+    running: tuple[Deployment, ScriptedFleet, list[str]],
 ) -> None:
     deployment, fleet, _ = running
-    real = fleet._units
-
-    def stubborn(host: str, request: object) -> object:
-        report = real(host, request)  # type: ignore[arg-type]
-        if request["action"] == "stop" and host == "decode-1":  # type: ignore[index]
-            report["units"][0]["active_state"] = "deactivating"  # type: ignore[index]
-        return report
-
-    monkeypatch.setattr(fleet, "_units", stubborn)
+    fleet.unit("decode-1/0").stops_as = "deactivating"
     (failed,) = take_down(fleet, list(deployment.states), STACK, pace_of(deployment)).away
     assert (failed.host, failed.error.where) == ("decode-1", "decode-1 decode-1/0")
     assert "does not stop: it is deactivating" in failed.error.what
@@ -232,17 +222,11 @@ def test_a_damaged_record_keeps_nobody_else_up(
 
 
 def test_a_host_that_goes_away_in_the_middle_keeps_nobody_else_up(
-    running: tuple[Deployment, ScriptedFleet, list[str]], monkeypatch: pytest.MonkeyPatch
+    running: tuple[Deployment, ScriptedFleet, list[str]],
 ) -> None:
     deployment, fleet, _ = running
-    real = fleet._units
-
-    def dies(host: str, request: Mapping[str, object]) -> Mapping[str, object]:
-        if host == "prefill-1":
-            fleet.fails[host] = HostsFailed(host, f"{host} does not answer.", "Look at it.")
-        return real(host, request)
-
-    monkeypatch.setattr(fleet, "_units", dies)
+    away = HostsFailed("prefill-1", "prefill-1 does not answer.", "Look at it.")
+    fleet.last["prefill-1", "units"] = away
     done = take_down(fleet, list(deployment.states), STACK, pace_of(deployment))
     assert [one.host for one in done.away] == ["prefill-1"]
     assert {host for host, files in fleet.files.items() if files} == {"prefill-1"}

@@ -14,6 +14,8 @@ from infra.errors import HostsFailed, NotReady
 from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment
 from infra.remote.failures import Unreachable
+from infra.tasks.completion import Completion
+from infra.tasks.options import Options
 from infra.tasks.output import Output
 from infra.tasks.unfinished import Begun, tell_unfinished
 from tests.launch.scripted_fleet import FakeUnit, ScriptedFleet, make_deployment
@@ -40,8 +42,12 @@ def begun(catalog: Catalog) -> tuple[Deployment, ScriptedFleet, Begun]:
 
 def output() -> Output:
     return Output(
-        wants_json=True, has_colour=False, complete=str, stdout=io.StringIO(), stderr=io.StringIO()
-    )  # fmt: skip
+        wants_json=True,
+        has_colour=False,
+        complete=Completion(lambda: Options({})),
+        stdout=io.StringIO(),
+        stderr=io.StringIO(),
+    )
 
 
 def test_a_host_that_is_lost_on_the_way_is_told_beside_the_others(

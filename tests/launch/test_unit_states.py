@@ -57,9 +57,6 @@ def test_the_line_that_says_why(lines: list[str], expected: str) -> None:
     assert error_line(lines) == expected
 
 
-EXITED = "Main process exited, code=exited, status=3/NOTIMPLEMENTED"
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -73,16 +70,41 @@ EXITED = "Main process exited, code=exited, status=3/NOTIMPLEMENTED"
             {"active_state": "inactive", "result": "success", "exit_status": 0},
             "it ended with exit code 0",
         ),
-        (  # systemd has begun to start it again, and knows of the end itself only how it counts
-            {"exit_status": 0, "log_tail": (f"moe-x.service: {EXITED}", "moe-x.service: Failed.")},
-            "it ended with exit code 3",
-        ),
     ],
 )
 def test_how_a_process_ended(changes: dict[str, object], words: str) -> None:
     ended = state(**changes)
     assert ended.has_ended
     assert words in why_ended(ended)
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        (
+            (
+                "ValueError: of the run before",
+                "moe-s-router@0.service: Main process exited, code=exited, status=3/NOTIMPLEMENTED",
+                "moe-s-router@0.service: Failed with result 'exit-code'.",
+                "loading the tokenizer",
+                "moe-s-router@0.service: Main process exited, code=killed, status=9/KILL",
+                "moe-s-router@0.service: Failed with result 'oom-kill'.",
+                "moe-s-router@0.service: Scheduled restart job, restart counter is at 2.",
+                "ValueError: of the run that goes on",
+            ),
+            "systemd ended it (oom-kill): loading the tokenizer",
+        ),
+        (
+            ("moe-s-router@0.service: Main process exited, code=killed, status=9/KILL", "up again"),
+            "it was ended by signal 9",
+        ),
+        (("up again",), "systemd has started it again, 2 times by now"),
+    ],
+)
+def test_how_a_process_had_ended_that_runs_again(tail: tuple[str, ...], words: str) -> None:
+    """What systemd says of the run that goes on is no word about the one before."""
+    again = {"active_state": "active", "sub_state": "running", "result": "success"}
+    assert why_ended(state(**again, exit_status=0, restarts=2, log_tail=tail)).startswith(words)
 
 
 def test_lines_lose_their_prefixes() -> None:

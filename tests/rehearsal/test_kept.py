@@ -23,7 +23,8 @@ defaults: {tensor_parallel: 2}
 def test_a_kept_rehearsal_is_used_from_outside_and_ended(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "small.yaml"
     file.write_text(STACK)
-    report = shell.fab("rehearse", "--file", str(file), "--keep", "--json").document
+    kept = shell.fab("rehearse", "--file", str(file), "--keep", "--json")
+    report = kept.document
     assert report["ok"] is True
     of_it = ("--file", str(file), "--inventory", report["inventory"])
 
@@ -48,7 +49,9 @@ def test_a_kept_rehearsal_is_used_from_outside_and_ended(shell: Shell, tmp_path:
     assert logs.code == 0, logs.err
     assert "Application startup complete" in logs.out
 
-    ssh = shell.run("ssh", "-F", report["ssh_config"], "prefill-0", "sudo hostname")
+    way = f"ssh -F {report['ssh_config']} prefill-0"
+    assert f"Hosts: `{way}`, and so the other 1.\n" in kept.err
+    ssh = shell.run(*way.split(), "sudo hostname")
     assert (ssh.code, ssh.out) == (0, "prefill-0\n"), ssh.err
     # a master connection would outlive this command by a minute, and hosts that go away without a word
     shell.environment["ANSIBLE_SSH_ARGS"] = "-o ControlMaster=no"
@@ -88,7 +91,9 @@ def test_the_emulated_cloud_of_a_kept_rehearsal_is_reached_with_pulumi(shell: Sh
     assert preview.code == 0, preview.out + preview.err
     for variable in report["pulumi_env"]:
         del shell.environment[variable]
-    ssh = shell.run("ssh", "-F", report["ssh_config"], "unified-0", "cat /proc/sys/vm/swappiness")
+    way = f"ssh -F {report['ssh_config']} unified-0"
+    assert f"Hosts: `{way}`.\n" in done.err
+    ssh = shell.run(*way.split(), "cat /proc/sys/vm/swappiness")
     assert (ssh.code, ssh.out) == (0, "60\n"), ssh.err  # not tuned yet
     assert shell.fab("rehearse", "--stop", report["id"]).code == 0
     shell.assert_nothing_left()

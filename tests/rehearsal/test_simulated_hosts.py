@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import subprocess
 import sys
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -53,6 +54,27 @@ def test_hosts_hold_what_containers_are_given(stack: str) -> None:
         folders = {str(parent) for path in host.files for parent in PurePosixPath(path).parents}
         given = {source.rstrip("/") for source in given_sources(scene, host.name)}
         assert given <= {*host.files, *folders}
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "says"),
+    [
+        ("show -p NTPSynchronized", 0, "NTPSynchronized=yes\n"),
+        ("--frobnicate", 1, "/usr/bin/timedatectl: unrecognized option '--frobnicate'\n"),
+        ("show -p", 1, "/usr/bin/timedatectl: option requires an argument -- 'p'\n"),
+    ],
+)
+def test_the_clock_is_asked_as_the_real_tool_is(
+    words: str, exit_code: int, says: str, tmp_path: Path
+) -> None:
+    """What is no question about the clock goes to the machine's own timedatectl, and so do mistakes."""
+    (host, *_) = simulate_hosts(compile_file("h200-tp8", catalog=CATALOG).plan, CATALOG, PACE)
+    program = tmp_path / "timedatectl"
+    program.write_bytes(host.files["/usr/local/bin/timedatectl"].content)
+    done = subprocess.run(
+        ["sh", str(program), *words.split()], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (exit_code, says)
 
 
 def test_hosts_begin_without_anything_that_the_product_installs() -> None:

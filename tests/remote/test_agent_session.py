@@ -25,6 +25,8 @@ from infra.remote.agent_session import AgentSession, _ReportReader
 from infra.remote.connecting import SshOptions
 from infra.remote.failures import AgentFailed, LostConnection, OverTime
 from infra.remote.host import SshHost
+from infra.remote.outcome import Outcome
+from infra.remote.ssh_target import resolve_target
 from infra.remote.sudo import PROMPT, STARTED, Dialogue, SudoPassword
 from tests.remote.loopback_sshd import Sshd, inventory_host
 from tests.remote.opened import open_host
@@ -275,6 +277,57 @@ def test_a_long_request_of_somebody_who_lives_keeps_the_lease(
         (pipe,) = cast("list[str]", slow["paths"])
         Path(pipe).write_text("done")
         assert waits.result()["files"] == {pipe: "done"}
+
+
+class NoOtherAgent(SshHost):
+    """A host on which nothing runs that is not spoken with in turns."""
+
+    def run(self, command: str, **_: object) -> Outcome:
+        raise AssertionError(command)
+
+
+@pytest.fixture
+def alone(sshd: Sshd, options: SshOptions) -> Iterator[SshHost]:
+    ssh_config = options.resources.ssh_config
+    host = NoOtherAgent(resolve_target(inventory_host(sshd), options.defaults, ssh_config), options)
+    yield host
+    host.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "needs_another"),
+    [
+        ({"lease": lease_of("ann", held_s=1.0)}, False),
+        ({"lease": lease_of("bob", held_s=1.0)}, True),
+        ({"lease": lease_of("ann", release=True)}, True),
+        ({"lease": lease_of("ann"), "also": []}, True),
+        ({}, True),
+    ],
+    ids=["renewal", "of-another", "release", "more", "nothing"],
+)
+def test_a_renewal_on_a_host_at_work_starts_no_other_agent(
+    alone: SshHost,
+    slow: dict[str, object],
+    leases: Host,
+    asked: dict[str, object],
+    needs_another: bool,
+) -> None:
+    session = AgentSession(alone)
+    (pipe,) = cast("list[str]", slow["paths"])
+    request = {"operation": "lease", **asked}
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(session.ask, {**slow, "lease": lease_of("ann")}, timeout_s=LIMIT_S)
+        with Path(pipe).open("w") as end:  # as soon as the agent reads it
+            if needs_another:
+                with pytest.raises(AssertionError, match="python3"):
+                    session.ask(request, timeout_s=LIMIT_S)
+            else:
+                assert session.ask(request, timeout_s=LIMIT_S)["lease"] is True
+            end.write("done")
+        assert waits.result()["files"] == {pipe: "done"}
+    assert (
+        session.ask({"operation": "lease"}, timeout_s=LIMIT_S)["lease"] is False
+    )  # the agent's word
 
 
 def test_a_long_request_of_somebody_who_is_silent_ends_before_others_may_go_on(

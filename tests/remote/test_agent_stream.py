@@ -18,8 +18,8 @@ from tests.remote.fake_host import FakeHost
 RECORD = "/etc/moe-infra/s/release.json"
 
 
-def prepared(folder: Path, journalctl: str) -> FakeHost:
-    """A host with a record of one process, and a journalctl of our own."""
+def put_record(folder: Path, journalctl: str) -> None:
+    """The record of one process below `root`, and a journalctl of our own in `bin`."""
     (folder / "bin").mkdir()
     program = folder / "bin" / "journalctl"
     program.write_text(f"#!/bin/sh\n{journalctl}\n")
@@ -28,6 +28,11 @@ def prepared(folder: Path, journalctl: str) -> FakeHost:
     record.parent.mkdir(parents=True)
     rows = [{"id": "a/0", "unit": "u.service", "role": "unified"}]
     record.write_text(json.dumps({"processes": rows}))
+
+
+def prepared(folder: Path, journalctl: str) -> FakeHost:
+    """A host with a record of one process, and a journalctl of our own."""
+    put_record(folder, journalctl)
     path = f"{folder / 'bin'}:/usr/bin:/bin"
     return FakeHost(environment={"PATH": path, "MOE_INFRA_ROOT": str(folder / "root")})
 

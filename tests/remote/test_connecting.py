@@ -92,6 +92,21 @@ def test_a_changed_key_names_the_way_out(sshd: Sshd, options: SshOptions, tmp_pa
     assert says_hello(sshd, trusting, host_key=None, ssh_arguments=words)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_host_may_show_any_of_the_keys_that_are_known_of_it(
+    sshd: Sshd, options: SshOptions, tmp_path: Path, is_first: bool
+) -> None:
+    """A key from before the host was installed anew lies in another file, or in the same one still."""
+    lines = [
+        f"[127.0.0.1]:{sshd.port} {sshd.public(name)}" for name in ("host_key", "stranger_key")
+    ]
+    words = known_hosts(tmp_path, "\n".join(lines if is_first else reversed(lines)))
+    assert says_hello(sshd, options, host_key=None, ssh_arguments=words)
+    revoked = known_hosts(tmp_path, "\n".join([*lines, f"@revoked {lines[0]}"]))
+    with pytest.raises(HostKeyChanged):
+        says_hello(sshd, SshOptions(), host_key=None, ssh_arguments=revoked)
+
+
 def test_a_revoked_key_is_refused_even_on_first_contact(sshd: Sshd, tmp_path: Path) -> None:
     line = f"@revoked [127.0.0.1]:{sshd.port} {sshd.public('host_key')}"
     words = known_hosts(tmp_path, line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -127,6 +128,44 @@ def test_an_interrupt_lets_nobody_wait_on() -> None:
         run_on_all(hosts, function)
     assert ended.wait(5)
     assert time.monotonic() - begun < 5
+
+
+def test_an_interrupt_that_another_thread_took_is_heeded() -> None:
+    """The kernel gives a signal to any thread; one that comes just before the main thread waits is like that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    over = threading.Event()
+
+    def function(_: Named) -> None:
+        time.sleep(0.2)  # the main thread waits by then
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        over.wait(10)
+
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_on_all([Named("a")], function)
+        assert time.monotonic() - begun < 5
+    finally:
+        over.set()
+        signal.signal(signal.SIGINT, before)
+
+
+def test_after_an_interrupt_those_who_wait_for_something_else_know_before_hosts_are_closed() -> (
+    None
+):
+    told: list[str] = []
+
+    @dataclass(frozen=True)
+    class Closed(Named):
+        def close(self) -> None:
+            told.append(self.name)
+
+    def interrupted(_: Closed) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_on_all([Closed("a")], interrupted, before_closing=lambda: told.append("all"))
+    assert told == ["all", "a"]
 
 
 def test_the_limit_holds() -> None:

@@ -13,7 +13,7 @@ from infra.catalog.schema import ContainerAccess, Mount
 from infra.engines.credentials import Credential
 from infra.plan.compile import compile_file
 from infra.plan.process import Process
-from infra.render.container import DeviceAccess, device_options, mount_options
+from infra.render.container import DeviceAccess, device_options, label_options, mount_options
 from infra.render.environment_file import environment_file
 from infra.render.host_paths import process_folder
 from infra.render.host_state import host_state
@@ -287,6 +287,16 @@ def test_devices_follow_the_vendor() -> None:
     ascend = ContainerAccess(per_device=("/dev/davinci{index}",), shm_size="1g", ipc_host=False)
     shown = device_options("docker", DeviceAccess(access=ascend, num_devices=2, spans_hosts=False))
     assert shown == ["--shm-size=1g", "--device", "/dev/davinci0", "--device", "/dev/davinci1"]
+
+
+def test_a_container_that_shares_no_ipc_reads_what_it_is_given_where_selinux_enforces() -> None:
+    """The runtimes leave one alone that shares it; a router's, without devices, they would confine."""
+    shared = DeviceAccess(access=ContainerAccess(gpus="all"), num_devices=8, spans_hosts=False)
+    own = dataclasses.replace(shared, access=ContainerAccess(ipc_host=False))
+    disabled = ["--security-opt", "label=disable"]
+    assert [label_options(each) for each in (shared, own, None)] == [[], disabled, disabled]
+    script = launch_script("s", a_process(("vllm", "serve")), a_container(), (KEY,))
+    assert "--security-opt label=disable" in script
 
 
 def test_mounts_are_written_as_csv_and_once_per_target() -> None:

@@ -5,6 +5,7 @@ import os
 from typing import Dict, List, Set
 
 from ..host import Host
+from .command_lines import command_lines, text_of
 
 MAX_COMMAND = 300
 MAX_HOLDERS = 256
@@ -15,15 +16,17 @@ def holders_of(host: Host, devices: List[str]) -> List[Dict[str, object]]:
     if not devices:
         return []
     wanted = {host.path(device): device for device in devices}
+    held: Dict[int, Set[str]] = {}
+    for pid in sorted(map(int, filter(str.isdigit, os.listdir(host.path("/proc"))))):
+        paths = _open_of(host.path("/proc/{}/fd".format(pid)), set(wanted))
+        if paths:
+            held[pid] = paths
+    commands = command_lines(host, list(held)[:MAX_HOLDERS])
     found: List[Dict[str, object]] = []
-    for name in sorted(filter(str.isdigit, os.listdir(host.path("/proc"))), key=int):
-        held = _open_of(host.path("/proc/{}/fd".format(name)), set(wanted))
-        if not held:
-            continue
-        command = _text(host, "/proc/{}/cmdline".format(name)).replace("\0", " ").strip()
-        group = control_group(_text(host, "/proc/{}/cgroup".format(name)))
-        for path in sorted(held):
-            row = {"device": wanted[path], "pid": int(name), "control_group": group}
+    for pid, command in commands.items():
+        group = control_group(text_of(host, "/proc/{}/cgroup".format(pid)))
+        for path in sorted(held[pid]):
+            row = {"device": wanted[path], "pid": pid, "control_group": group}
             row["command"] = command[:MAX_COMMAND]
             found.append(row)
     return found[:MAX_HOLDERS]
@@ -52,10 +55,3 @@ def _open_of(folder: str, wanted: Set[str]) -> Set[str]:
             if path in wanted:
                 found.add(path)
     return found
-
-
-def _text(host: Host, path: str) -> str:
-    try:
-        return host.read_bytes(path).decode("utf-8", "replace")
-    except OSError:  # it has ended meanwhile
-        return ""

@@ -5,6 +5,7 @@ import time
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ..host import Host
+from .command_lines import command_lines, text_of
 
 # A disk answers in less; who still waits, without having run in between, waits for something else.
 PAUSE_S = 0.5
@@ -31,15 +32,16 @@ def stuck_processes(host: Host, pause: Callable[[float], None] = time.sleep) -> 
         return []
     pause(PAUSE_S)
     second = _waiting(host)
+    stuck = sorted(one for one in first if second.get(one) == first[one])[:MAX_ROWS]
+    commands = command_lines(host, list(dict.fromkeys(thread.pid for thread in stuck)))
     rows: List[Row] = []
-    for thread in [thread for thread in first if second.get(thread) == first[thread]]:
-        folder = "/proc/{}".format(thread.pid)
-        command = _text(host, folder + "/cmdline").replace("\0", " ").strip()
-        where = _text(host, "{}/task/{}/wchan".format(folder, thread.task)).strip()
-        row: Row = {"pid": thread.pid, "task": thread.task, "command": command[:MAX_COMMAND]}
+    for thread in stuck:
+        where = text_of(host, "/proc/{}/task/{}/wchan".format(thread.pid, thread.task)).strip()
+        row: Row = {"pid": thread.pid, "task": thread.task}
+        row["command"] = commands[thread.pid][:MAX_COMMAND]
         row["where"] = "" if where == "0" else where
         rows.append(row)
-    return rows[:MAX_ROWS]
+    return rows
 
 
 def parse_state(text: str) -> Tuple[str, int]:
@@ -68,15 +70,8 @@ def _waiting(host: Host) -> Dict[Thread, int]:
         except OSError:  # it has ended meanwhile
             continue
         for task in tasks:
-            state, flags = parse_state(_text(host, "{}/{}/stat".format(folder, task)))
+            state, flags = parse_state(text_of(host, "{}/{}/stat".format(folder, task)))
             if state == WAITING and not flags & KERNEL_THREAD:
-                status = _text(host, "{}/{}/status".format(folder, task))
+                status = text_of(host, "{}/{}/status".format(folder, task))
                 found[Thread(int(name), int(task))] = parse_switches(status)
     return found
-
-
-def _text(host: Host, path: str) -> str:
-    try:
-        return host.read_bytes(path).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -6,7 +6,7 @@ import shutil
 import time
 from typing import Dict, List, NamedTuple, Set
 
-from ..facts.abandoned import within
+from ..facts.command_lines import command_lines, text_of
 from ..files import make_folders
 from ..host import Host, Refused
 from ..journal.lines import stamp
@@ -20,7 +20,7 @@ MAX_JOURNAL_BYTES = 786432
 MAX_PROCESSES = 400
 MAX_COMMAND = 200
 MAX_KEPT = 10
-STATE_FIELD, PARENT_FIELD = 1, 2
+STATE_FIELD, PARENT_FIELD = 0, 1
 # Asleep where no signal reaches it, stopped, traced, dead and not waited for: how hung processes look.
 ODD_STATES = "DTtZ"
 ASLEEP = "D"
@@ -68,66 +68,28 @@ def keep(host: Host, ended: Ended) -> str:
 
 
 def processes_of(host: Host, units: List[Unit], limit_s: float) -> List[str]:
-    """A line for each process below the units' main ones, and for each of the host that hangs.
-
-    The kernel reads a command line under a lock that a process in a wedged driver may hold for ever. What has not
-    been read by then is a program's name in brackets, as `ps` shows it; the last line names what did not answer.
-    """
-    look = _Look(host)
-    try:
-        within(limit_s, lambda: look.take({unit.pid for unit in units if unit.pid}))
-    except Refused as error:
-        return [*look.lines.values(), "({}: {})".format(look.reading, error)]
-    except OSError as error:
-        return ["({}: {})".format(look.reading, error.strerror)]
-    return list(look.lines.values())
-
-
-class _Look:
-    """What is known of processes while they are looked at.
-
-    Attributes:
-        lines: by process id, in their order.
-        reading: the file that is being read.
-    """
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.lines: Dict[int, str] = {}
-        self.reading = "/proc"
-
-    def take(self, mine: Set[int]) -> None:
-        """Look at all of the host; those that wait in the kernel come last."""
-        rows: Dict[int, List[str]] = {}
-        for name in os.listdir(self._host.path("/proc")):
-            if name.isdecimal():
-                program, _, fields = self._read(int(name), "stat").rpartition(")")
-                if fields:
-                    rows[int(name)] = [program.partition("(")[2], *fields.split()]
-        parents = {pid: int(row[PARENT_FIELD]) for pid, row in rows.items()}
-        shown = [
-            pid
-            for pid, row in sorted(rows.items())
-            if row[STATE_FIELD] in ODD_STATES or _descends(pid, mine, parents)
-        ][:MAX_PROCESSES]
-        waits = {pid: self._read(pid, "wchan") or "-" for pid in shown}
-        begins = {
-            pid: "{} {} waits in {}: ".format(pid, rows[pid][STATE_FIELD], waits[pid])
-            for pid in shown
-        }
-        self.lines = {pid: "{}[{}]".format(begins[pid], rows[pid][0]) for pid in shown}
-        for pid in sorted(shown, key=lambda pid: rows[pid][STATE_FIELD] == ASLEEP):
-            command = self._read(pid, "cmdline").replace("\0", " ").strip()[:MAX_COMMAND]
-            if command:
-                self.lines[pid] = begins[pid] + command
-
-    def _read(self, pid: int, name: str) -> str:
-        """A file of a process, "" for one that has ended."""
-        self.reading = "/proc/{}/{}".format(pid, name)
-        try:
-            return self._host.read_bytes(self.reading).decode("utf-8", "replace")
-        except OSError:
-            return ""
+    """A line for each process below the units' main ones, and for each of the host that hangs."""
+    rows: Dict[int, List[str]] = {}
+    for name in filter(str.isdecimal, os.listdir(host.path("/proc"))):
+        fields = text_of(host, "/proc/{}/stat".format(name)).rpartition(")")[2].split()
+        if fields:
+            rows[int(name)] = fields
+    parents = {pid: int(fields[PARENT_FIELD]) for pid, fields in rows.items()}
+    mine = {unit.pid for unit in units if unit.pid}
+    shown = [
+        pid
+        for pid, fields in sorted(rows.items())
+        if fields[STATE_FIELD] in ODD_STATES or _descends(pid, mine, parents)
+    ][:MAX_PROCESSES]
+    # those that wait in the kernel come last: others are read before one that does not answer
+    in_order = sorted(shown, key=lambda pid: rows[pid][STATE_FIELD] == ASLEEP)
+    commands = command_lines(host, in_order, limit_s)
+    waits = {pid: text_of(host, "/proc/{}/wchan".format(pid)) or "-" for pid in shown}
+    line = "{} {} waits in {}: {}"
+    return [
+        line.format(pid, rows[pid][STATE_FIELD], waits[pid], commands[pid][:MAX_COMMAND])
+        for pid in shown
+    ]
 
 
 def _journal(host: Host, ended: Ended) -> str:

@@ -2,13 +2,14 @@
 
 systemd and the runtimes kill all that is in the control group of a unit or a container; what is still in one when the
 unit has ended waits in the kernel, or frees memory. A device is free at the latest when its process has ended. A
-container whose removal behind its unit did not come about (the unit was masked, the runtime was busy) is removed here.
+container that runs on because its end behind its unit did not come about (the unit was masked, the runtime was busy
+or down) is killed here, and kept as every other that failed: the next start removes it.
 """
 
 import os
 import re
-import shutil
 import threading
+import time
 from typing import Callable, Dict, List, NamedTuple, Optional
 
 from ..facts.stuck import parse_state
@@ -16,7 +17,9 @@ from ..host import Host, Refused
 from ..processes.unit_processes import container_of
 
 NATIVE = "native"
-INSPECT_S, REMOVE_S = 5.0, 30.0
+LIST_S, KILL_S = 5.0, 10.0
+# After so long a container is killed again that has not ended.
+KILL_AGAIN_S = 10.0
 # How soon the end of what was found is seen; how soon a runtime is asked again that did not answer.
 CHECK_S, AGAIN_S = 0.1, 1.0
 # A look that takes longer than a runtime may is not waited for: what it would find is not known.
@@ -35,14 +38,14 @@ class Survivor(NamedTuple):
         started: when it was started, in clock ticks since boot; ids are used again.
         program: its name as the kernel has it.
         unit: whose it is.
-        is_contained: whether it is in the unit's container, and not in its own control group.
+        container: id of the unit's container that it is in, "" for the unit's own control group.
     """
 
     pid: int
     started: str
     program: str
     unit: str
-    is_contained: bool
+    container: str
 
 
 class Remains:
@@ -99,7 +102,6 @@ class _Look:
     def run(self, wake: Callable[[], object]) -> None:
         """Until nothing is left, or it is over; runs in a thread."""
         known: Dict[str, str] = {}
-        is_removed = False
         while not self.is_over.is_set():
             try:
                 found = find_survivors(self._host, list(self._units), self._runtime, known)
@@ -114,16 +116,21 @@ class _Look:
             wake()
             if not found:
                 return
-            contained = sorted({one.unit for one in found if one.is_contained})
-            if contained and not is_removed:
-                is_removed = True
-                names = [str(container_of(unit)) for unit in contained]
-                self._host.run([self._runtime, "rm", "--force", *names], REMOVE_S)
-                continue
-            # who has ended may have left a child: it is looked anew when all have
-            while found and not self.is_over.wait(CHECK_S):
-                found = [one for one in found if _start_of(self._host, one.pid) == one.started]
-                self.words = self._named(found) or self.words
+            self._await_end(found)  # who has ended may have left a child: it is looked anew then
+
+    def _await_end(self, found: List[Survivor]) -> None:
+        """Until all of these have ended, or it is over; their containers are killed until then."""
+        due = 0.0
+        while found and not self.is_over.is_set():
+            containers = sorted({one.container for one in found} - {""})
+            if containers and time.monotonic() >= due:
+                # by their ids: a name may be that of the next start
+                self._host.run([self._runtime, "kill", *containers], KILL_S)
+                due = time.monotonic() + KILL_AGAIN_S
+            found = [one for one in found if _start_of(self._host, one.pid) == one.started]
+            self.words = self._named(found) or self.words
+            if found:
+                self.is_over.wait(CHECK_S)
 
     def _named(self, found: List[Survivor]) -> str:
         if not found:
@@ -166,21 +173,26 @@ def find_survivors(
         started = _start_of(host, pid) if unit is not None else ""
         if unit is not None and started:
             program = _text(host, "/proc/{}/comm".format(pid)).strip()
-            found.append(Survivor(pid, started, program, unit, mark in containers))
+            found.append(Survivor(pid, started, program, unit, mark if mark in containers else ""))
     return found
 
 
 def _container_ids(host: Host, units: List[str], runtime: str) -> Dict[str, str]:
-    """The unit by the id of its container, which is part of its control group's name; of those that are there."""
-    if shutil.which(runtime) is None:
-        return {}
+    """The unit by the id of its container, which is part of its control group's name; of those that are there.
+
+    They are listed, so that exit code 0 tells that none is there. `docker inspect` leaves with 1 at that and where no
+    daemon answers, with much the same words ("No such object", "dial unix …: no such file or directory" of docker 29).
+    """
     names = {str(container_of(unit)): unit for unit in units}
-    argv = [runtime, "inspect", "--type", "container", "--format", "{{.Name}} {{.Id}}", *names]
-    done = host.run(argv, INSPECT_S)
-    if done.exit_code is None:
-        raise Refused("{}: what is left of its containers is not known".format(done.last_words))
-    rows = [line.strip().lstrip("/").split(" ") for line in done.stdout.splitlines()]
-    return {row[1]: names[row[0]] for row in rows if row[0] in names and len(row) > 1 and row[1]}
+    argv = [runtime, "ps", "--all", "--no-trunc", "--format", "{{.Names}} {{.ID}}"]
+    for name in names:  # of any of them; podman waits for the lock of each container that it lists
+        argv += ["--filter", "name=" + name]
+    done = host.run(argv, LIST_S)
+    if done.exit_code != 0:
+        words = "{}: what is left of {}'s containers is not known"
+        raise Refused(words.format(done.last_words, runtime))
+    rows = [line.rpartition(" ") for line in done.stdout.splitlines()]
+    return {found: names[name] for name, _, found in rows if name in names and found}
 
 
 def _start_of(host: Host, pid: int) -> str:

@@ -16,6 +16,8 @@ RUNNING, PARTIAL, CHANGING = "running", "partial", "changing"
 CLEARING, STOPPED = "clearing", "stopped"
 # What a host does.
 NOTHING, BEGIN, END, KILL, TAKE_OVER = "nothing", "start", "stop", "kill", "adopt"
+# Between who asked for a restart and the fault before it.
+BEFORE = "; before that: "
 
 
 class Limits(NamedTuple):
@@ -87,7 +89,7 @@ class Memory(NamedTuple):
         epoch: the number of its latest start.
         restarts: how often it was restarted by itself since it was handed over.
         attempts: how often in this row.
-        why: what ended the latest epoch, "" for nothing.
+        why: what ended the latest epoch, "" for nothing; of a restart that was asked for, the latest fault too.
         since: when the phase began, or when this was read from the disk.
         starting: hosts that have not begun the epoch yet; () for one that was read from the disk.
         served_since: when all hosts began to serve, None while they do not.
@@ -137,7 +139,10 @@ def lead(
         asked: who asks for a restart, "" for nobody; such a restart is not counted.
     """
     if asked:
-        return memory._replace(phase=STOP, attempts=0, why=asked, since=now, served_since=None)
+        # where the group was ever restarted by itself, the reason is kept: it is still what is to be looked for
+        fault = memory.why.rpartition(BEFORE)[2] if memory.restarts else ""
+        why = asked + BEFORE + fault if fault else asked
+        return memory._replace(phase=STOP, attempts=0, why=why, since=now, served_since=None)
     if memory.phase == FAILED:
         return memory
     if memory.phase == STOP:

@@ -4,8 +4,9 @@ import contextlib
 import os
 import re
 import socket
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, List, NamedTuple, Set, Tuple
 
+from ..facts.command_lines import command_lines
 from ..host import Host
 
 TABLES = (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6))
@@ -37,8 +38,7 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     rows = []
     for one in sorted(listeners):
         pid, command = owners.get(one.inode, (None, None))
-        row = {"port": one.port, "address": one.address, "pid": pid, "command": command}
-        rows.append(row)
+        rows.append(dict(one._asdict(), pid=pid, command=command))
     return {"schema_version": 1, "listening": rows}
 
 
@@ -65,15 +65,14 @@ def _bytes_of(address: str) -> bytes:
     return b"".join(words)
 
 
-def _owners(host: Host, inodes: Set[str]) -> Dict[str, Tuple[Optional[int], Optional[str]]]:
+def _owners(host: Host, inodes: Set[str]) -> Dict[str, Tuple[int, str]]:
     """Process and command line by socket inode; a process that ends meanwhile is skipped."""
-    owners: Dict[str, Tuple[Optional[int], Optional[str]]] = {}
-    for name in os.listdir(host.path("/proc")):
-        if not name.isdecimal():
-            continue
+    owners: Dict[str, int] = {}
+    for name in filter(str.isdecimal, os.listdir(host.path("/proc"))):
         for inode in _sockets(host.path("/proc/{}/fd".format(name))) & inodes:
-            owners.setdefault(inode, (int(name), _command(host, name)))
-    return owners
+            owners.setdefault(inode, int(name))
+    commands = command_lines(host, sorted(set(owners.values())))
+    return {inode: (pid, commands[pid][:MAX_COMMAND]) for inode, pid in owners.items()}
 
 
 def _sockets(folder: str) -> Set[str]:
@@ -89,11 +88,3 @@ def _sockets(folder: str) -> Set[str]:
             if match:
                 inodes.add(match.group(1))
     return inodes
-
-
-def _command(host: Host, pid: str) -> Optional[str]:
-    try:
-        raw = host.read_bytes("/proc/{}/cmdline".format(pid))
-    except OSError:
-        return None
-    return raw.replace(b"\0", b" ").decode("utf-8", "replace").strip()[:MAX_COMMAND]

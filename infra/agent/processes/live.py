@@ -5,6 +5,8 @@ import resource
 import time
 from typing import Dict, List, Optional, Pattern, Tuple
 
+from ..facts.command_lines import text_of
+from ..facts.stuck import parse_state
 from ..host import Host
 from ..journal.journalctl import read_entries
 from ..journal.lines import Entry
@@ -27,6 +29,7 @@ LIMITS = {
     "Max stack size": resource.RLIMIT_STACK,
 }
 UNLIMITED = -1
+STOPPED = "T"  # by a signal; a tracer's "t" is gone in a moment
 
 
 def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
@@ -47,6 +50,7 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
         if patterns and pid is not None:
             lines = _matching_lines(host, unit, patterns, starts.get(unit))
         facts = dict(_facts(host, pid, row), id=row["id"], pid=pid, lines=lines)
+        facts["stopped"] = [each for each in found[unit].pids if _is_stopped(host, each)]
         rows.append(dict(facts, image=images.get(unit), changes=changes.get(unit, [])))
     named = _named_images(host, request.get("image"))
     return {"schema_version": 1, "processes": rows, "ceiling": _ceiling(), "image_ids": named}
@@ -75,9 +79,13 @@ def _facts(host: Host, pid: Optional[int], row: Dict[str, object]) -> Dict[str, 
             str(name): _shown(variables, str(name))
             for name in (names if isinstance(names, list) else [])
         },
-        "limits": parse_limits(_text(host, "/proc/{}/limits".format(pid))),
+        "limits": parse_limits(text_of(host, "/proc/{}/limits".format(pid))),
         "libraries": _mapped(host, pid, libraries if isinstance(libraries, list) else []),
     }
+
+
+def _is_stopped(host: Host, pid: int) -> bool:
+    return parse_state(text_of(host, "/proc/{}/stat".format(pid)))[0] == STOPPED
 
 
 def _shown(variables: Dict[bytes, bytes], name: str) -> Optional[str]:
@@ -90,15 +98,8 @@ def _shown(variables: Dict[bytes, bytes], name: str) -> Optional[str]:
 
 def _mapped(host: Host, pid: int, libraries: List[object]) -> Dict[str, bool]:
     """Whether each library, by its path or file name, is in the process's memory."""
-    maps = _text(host, "/proc/{}/maps".format(pid))
+    maps = text_of(host, "/proc/{}/maps".format(pid))
     return {str(path): "/{}".format(str(path).rpartition("/")[2]) in maps for path in libraries}
-
-
-def _text(host: Host, path: str) -> str:
-    try:
-        return host.read_bytes(path).decode("utf-8", "replace")
-    except OSError:  # it has ended
-        return ""
 
 
 def _starts(host: Host, units: List[str]) -> Dict[str, float]:

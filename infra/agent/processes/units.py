@@ -104,13 +104,18 @@ def _row(host: Host, unit: str, shown: Dict[str, str], log_lines: int) -> Dict[s
 def _tail(host: Host, unit: str, shown: Dict[str, str], num_lines: int) -> List[str]:
     """The last lines of the unit's latest start: what an earlier one said is no word about this one.
 
-    One that is masked or gone, and of which systemd knows no start, has none. Why there are none, when journald does
-    not say.
+    Where systemd has made that start by itself, those of the ones before it stand in front: it keeps nothing else of
+    how the unit had ended. One that is masked or gone, and of which systemd knows no start, has none. Why there are
+    none, when journald does not say.
     """
-    if not shown.get("InvocationID") and shown.get("LoadState") != LOADED:
+    start = shown.get("InvocationID", "")
+    if not start and shown.get("LoadState") != LOADED:
         return []
+    # what it says of an end goes with the next start (systemd 252, seen on its units)
+    if _number(shown.get("NRestarts")) and shown.get("Result") == "success":
+        start = ""
     try:
-        said = read_starts(host, {unit: shown.get("InvocationID", "")}, num_lines, TAIL_S)
+        said = read_starts(host, {unit: start}, num_lines, TAIL_S)
     except Refused as error:
         return ["({})".format(error)]
     return [line for each in said for line in each.text.splitlines()][-num_lines:]

@@ -41,7 +41,7 @@ def tell_outcomes(record: Record, rows: List[Row]) -> None:
 
 
 def _noted(record: Record, rows: List[Row]) -> Outcomes:
-    """The outcomes with these rows, without those of items that nobody declares any more."""
+    """The outcomes with these rows."""
     noted = dict(record.outcomes)
     for row in rows:
         name, wanted = str(row["id"]), row["wanted"]
@@ -55,9 +55,14 @@ def _noted(record: Record, rows: List[Row]) -> Outcomes:
             noted[name] = {key: row[key] for key in ("state", "wanted", "after", "why")}
         else:  # whether it was so before is no difference: a second apply keeps the same
             noted[name] = {"state": "ok", "wanted": wanted}
+    return of_declared(record._replace(outcomes=noted))
+
+
+def of_declared(record: Record) -> Outcomes:
+    """The outcomes without those of items that nobody declares any more: what was taken back was not lost."""
     declared = {str(one.get("id")) for items in record.declared.values() for one in items}
     return {
         name: outcome
-        for name, outcome in noted.items()
+        for name, outcome in record.outcomes.items()
         if name in declared or (declared and name.startswith(KEPT_FILE))
     }

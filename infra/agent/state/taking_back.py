@@ -10,6 +10,7 @@ from ..kinds.table import KINDS
 from ..told import is_untold
 from .declared import Document, all_together, owner_words, without
 from .lasting import persistent_steps
+from .outcomes import of_declared
 from .report import Row, reason, row_of
 from .rollback import (
     HOST_SCOPE,
@@ -290,4 +291,5 @@ def _forget(host: Host, scope: str, record: Record, settled: List[Entry]) -> Non
         return
     kept = remove_empty(host, record.folders)
     needed = [folder for folder in kept if any(e.part.startswith(folder + "/") for e in left)]
-    save_record(host, scope, record._replace(entries=left, folders=needed))
+    outcomes = of_declared(record)
+    save_record(host, scope, record._replace(entries=left, folders=needed, outcomes=outcomes))

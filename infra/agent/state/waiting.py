@@ -3,12 +3,13 @@
 import os
 from typing import Dict, List, Optional
 
+from ..facts.command_lines import command_lines
 from ..host import Host, Refused
 from ..item import Item, Reading
 
 UNITS = ("moe-*-engine@*.service", "moe-*-router@*.service")
 # How the first process of every pod with engines is started (render/pod_template.py).
-POD_LAUNCHER = b"/etc/moe-infra/launch.py\0run\0"
+POD_LAUNCHER = "/etc/moe-infra/launch.py run "
 POD = "a pod"
 RUNNING_STATES = "active,activating,deactivating,reloading"
 MAX_NAMED = 3
@@ -90,13 +91,10 @@ def running_units(host: Host) -> List[str]:
 
 def running_pods(host: Host) -> List[str]:
     """The pods of ours that run on the host, of whatever stack, by the process of their launcher."""
-    found = []
-    processes = os.listdir(host.path("/proc")) if host.exists("/proc") else []
-    for name in sorted(filter(str.isdigit, processes), key=int):
-        try:
-            command = host.read_bytes("/proc/{}/cmdline".format(name))
-        except OSError:  # it has ended meanwhile
-            continue
-        if POD_LAUNCHER in command:
-            found.append("{} (process {})".format(POD, name))
-    return found
+    names = os.listdir(host.path("/proc")) if host.exists("/proc") else []
+    commands = command_lines(host, sorted(map(int, filter(str.isdigit, names))), ASK_S)
+    return [
+        "{} (process {})".format(POD, pid)
+        for pid, command in commands.items()
+        if POD_LAUNCHER in command + " "
+    ]

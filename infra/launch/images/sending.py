@@ -38,12 +38,14 @@ class Sending:
         reference: the name that the archive gives the image, as hosts call it.
         folder: where it lies on hosts meanwhile.
         is_shared: whether all hosts see one and the same folder.
+        piece_bytes: how much of it one request carries.
     """
 
     archive: ImageArchive
     reference: str
     folder: str
     is_shared: bool
+    piece_bytes: int = PIECE_BYTES
 
     def request(self, action: str, **keys: object) -> dict[str, object]:
         """A request to the agent that receives."""
@@ -177,7 +179,7 @@ def _send(sending: Sending, fleet: Fleet, host: str, pace: Pace) -> None:
     with sending.archive.path.open("rb") as stream:
         stream.seek(offset)
         while offset < size:
-            piece = stream.read(PIECE_BYTES)
+            piece = stream.read(sending.piece_bytes)
             if not piece:
                 what = f"{sending.archive.path} became shorter while it was sent."
                 raise StackError(OPTION, what, "Run it again when nobody writes to it.")

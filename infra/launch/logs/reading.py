@@ -13,6 +13,7 @@ from infra.errors import InfraError, StackError
 from infra.launch.logs.lines import LogLines, Shape, in_order
 from infra.launch.logs.stream import Batch, HostLog, RecordedId
 from infra.remote.failures import HostFailure
+from infra.remote.fan_out import WAKE_S
 from infra.render.host_paths import release_path
 
 # Batches of one host that may wait to be merged; a batch is about 1 MiB of text at most.
@@ -110,7 +111,8 @@ class LogMerge:
         A host that fails ends alone; see `failures`.
         """
         while not self._is_over():
-            self._take(None)
+            while not self._take(WAKE_S):
+                pass
             if any(source.holds_up for source in self._sources.values()):
                 ready = self._ready()
             else:
@@ -153,7 +155,7 @@ class LogMerge:
         else:
             self._arrived.put((name, None))
 
-    def _take(self, timeout_s: float | None) -> bool:
+    def _take(self, timeout_s: float) -> bool:
         """Wait for one more arrival; whether there was one."""
         try:
             name, arrived = self._arrived.get(timeout=timeout_s)

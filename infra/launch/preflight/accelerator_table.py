@@ -14,6 +14,7 @@ from infra.launch.preflight import (
     gpu_checks,
     gpu_needs,
     nvlink_checks,
+    ping_checks,
 )
 from infra.launch.preflight.group_collectives.checks import find_group_faults, hosts_of_groups
 from infra.launch.preflight.scene import Check
@@ -160,6 +161,7 @@ ACCELERATOR_CHECKS: Mapping[str, Check] = {
         wanted="link UP, net health Success, an address",
         find=ascend_checks.find_device_network_faults,
         applies=ascend_checks.ascend_network_hosts,
+        needs=ascend_needs.network,
         depth="full",
     ),
     "tls-switch": Check(
@@ -211,7 +213,7 @@ ACCELERATOR_CHECKS: Mapping[str, Check] = {
     ),
     "device-ping": Check(
         wanted="devices of different hosts answer each other",
-        find=ascend_checks.find_lost_pings,
+        find=ping_checks.find_lost_pings,
         applies=ascend_checks.ascend_network_hosts,
         needs=ascend_needs.addresses,
         depth="full",

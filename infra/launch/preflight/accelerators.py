@@ -50,6 +50,8 @@ def tool_problem(told: Told, program: str) -> str | None:
         return f"{program} hangs ({told.seconds:.0f} s without an answer): the driver is wedged"
     if told.is_missing:
         return f"there is no {program.split(' ', maxsplit=1)[0]}"
+    if told.refusal:
+        return f"{program} cannot be run: {told.refusal}"
     if told.exit_code != 0:
         return f"{program} failed with exit code {told.exit_code}: {told.last_words}"
     return None

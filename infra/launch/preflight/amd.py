@@ -60,16 +60,9 @@ def parse_uncorrected(text: str) -> dict[int, int]:
     }
 
 
-def shows_uncorrected(text: str) -> bool:
-    """Whether `amd-smi metric --ecc` tells a count of every device."""
-    entries = _entries(text)
-    return bool(entries) and len(parse_uncorrected(text)) == len(entries)
-
-
-def shows_partitions(text: str) -> bool:
-    """Whether `amd-smi static` tells of every device how it is split."""
-    gpus = parse_static(text)
-    return bool(gpus) and all(gpu.compute_partition and gpu.memory_partition for gpu in gpus)
+def count_partitions(text: str) -> int:
+    """Of how many devices `amd-smi static` tells how they are split."""
+    return sum(bool(gpu.compute_partition and gpu.memory_partition) for gpu in parse_static(text))
 
 
 def parse_asked_devices(text: str) -> frozenset[int]:
@@ -82,10 +75,9 @@ def parse_asked_devices(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def shows_xgmi_errors(text: str) -> bool:
-    """Whether `rocm-smi --showxgmierr` tells a count of every card."""
-    cards = _cards(text)
-    return bool(cards) and all(_xgmi_count(card) is not None for card in cards.values())
+def count_xgmi(text: str) -> int:
+    """Of how many cards `rocm-smi --showxgmierr` tells a count of errors."""
+    return sum(_xgmi_count(card) is not None for card in _cards(text).values())
 
 
 def parse_processes(text: str) -> tuple[tuple[int, int], ...]:

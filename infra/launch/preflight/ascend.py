@@ -8,11 +8,16 @@ from dataclasses import dataclass
 DRIVER_FILE = "/usr/local/Ascend/driver/version.info"
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 USAGE = re.compile(r"(\d+)\s*/\s*(\d+)")
-PACKET_LOSS = re.compile(r"(\d+(?:\.\d+)?)% packet loss")
+# `-ping` writes "packet loss", `-hccs_ping` "packets loss" (tool_ping_printf of hccn_tool, hicann/driver@0535417).
+PACKET_LOSS = re.compile(r"(\d+(?:\.\d+)?)% packets? loss")
 STATISTIC = re.compile(r"^\s*(\w+)\s*:\s*(\d+)\s*$", re.MULTILINE)
 LINK_DOWN = re.compile(r"\bLINK DOWN\s*$", re.MULTILINE)
 GATEWAY = r"default gateway:[ \t]*([^\s,]+)"
+# What hccn_tool says of a gateway or an address that is not set, and leaves with another code than 0 (its source:
+# hccn_tool/src/cmd.c of hicann/driver@999c25d; the 950's tool there says the same).
 NO_GATEWAY = "no gateway was preset"
+NO_ADDRESS = "no ip was preset"
+NOT_ASKED = "Init"  # a network's health without an address to ask
 DETECTION = r"netdetect address:[ \t]*(\S+)"
 NOT_SET = "0.0.0.0"  # noqa: S104 - an address that is told, none that is bound
 
@@ -134,6 +139,11 @@ def parse_address(text: str) -> str | None:
     return _after(text, r"ipaddr:[ \t]*(\S+)")
 
 
+def shows_address(text: str) -> bool:
+    """Whether that was answered: with an address, or that there is none."""
+    return parse_address(text) is not None or NO_ADDRESS in text
+
+
 def parse_mask(text: str) -> str | None:
     """The netmask of `hccn_tool -ip -g`."""
     return _after(text, r"netmask:[ \t]*(\S+)")
@@ -178,7 +188,7 @@ def parse_link_downs(text: str) -> int | None:
 
 
 def parse_loss(text: str) -> float | None:
-    """Lost packets of a ping, in percent."""
+    """Lost packets of `hccn_tool -ping -g`, or of `-hccs_ping -g`, in percent; None for anything else."""
     match = PACKET_LOSS.search(text)
     return float(match[1]) if match else None
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.catalog.schema import Accelerator
 from infra.launch.preflight import ascend
-from infra.launch.preflight.accelerators import tool_problem
 from infra.launch.preflight.observed import ObservedHost
 from infra.launch.preflight.scene import Scene, Trouble, odd_ones, unequal
 
@@ -32,6 +30,16 @@ def has_super_pod(scene: Scene, host: str) -> bool:
     return accelerator.fabric.kind == "hccs" and accelerator.fabric_spans_hosts
 
 
+def has_health(scene: Scene, host: str) -> bool:
+    """Whether a host's devices know their network's health: a die of a super-pod may have no port of its own there."""
+    return scene.accelerator(host).devices_per_card == 1
+
+
+def network_health(host: ObservedHost, index: int) -> str | None:
+    """What a device says of its network's health; None where it says nothing."""
+    return ascend.parse_health(host.text(f"ascend.net_health.{index}") or "")
+
+
 def find_sick_npus(scene: Scene) -> Iterator[Trouble]:
     """Ascend devices whose health is not OK."""
     for name in ascend_hosts(scene):
@@ -51,7 +59,7 @@ def find_device_network_faults(scene: Scene) -> Iterator[Trouble]:
     for name in ascend_network_hosts(scene):
         host = scene.hosts[name]
         for index in range(scene.plan.host(name).num_devices):
-            said = _device_network_fault(host, index, scene.accelerator(name))
+            said = _device_network_fault(host, index, has_health=has_health(scene, name))
             if said is not None:
                 yield Trouble(
                     host=name,
@@ -96,44 +104,20 @@ def find_other_super_pods(scene: Scene) -> Iterator[Trouble]:
     yield from unequal(pods, "Use hosts of one super-pod.")
 
 
-def find_lost_pings(scene: Scene) -> Iterator[Trouble]:
-    """Devices that another host's device cannot ping over their own network; peers with the same ones share a row."""
-    lost: dict[tuple[str, str], list[int]] = {}
-    for (name, device, address), percent in scene.pings.items():
-        if percent is None or percent > 0:
-            peer = address.partition(" ")[0]
-            lost.setdefault((name, peer), []).append(device)
-    alike: dict[tuple[str, tuple[int, ...]], list[str]] = {}
-    for (name, peer), devices in lost.items():
-        alike.setdefault((name, tuple(devices)), []).append(peer)
-    for (name, numbers), peers in alike.items():
-        yield Trouble(
-            host=name,
-            severity="block",
-            observed=f"device {', '.join(map(str, numbers))}: no answer from the same device of {', '.join(peers)}",
-            fix=f"See VLAN, address and gateway of both: ssh {name} cat /etc/hccn.conf",
-        )
+def _device_network_fault(host: ObservedHost, index: int, *, has_health: bool) -> str | None:
+    """What a device's tool says against it; what it does not say is no fault (`ascend_needs.network`)."""
+    link = ascend.parse_link(host.text(f"ascend.link.{index}") or "")
+    if link not in (None, "UP"):
+        return f"link {link}"
+    health = network_health(host, index) if has_health else None
+    if health not in (None, "Success") and not _is_blind(host, index, health):
+        return f"net health {health}"
+    address = host.commands.get(f"ascend.address.{index}")
+    return "no address" if address is not None and ascend.NO_ADDRESS in address.all_text else None
 
 
-def _device_network_fault(host: ObservedHost, index: int, accelerator: Accelerator) -> str | None:
-    told = host.commands.get(f"ascend.link.{index}")
-    if told is None:
-        return None
-    if (problem := tool_problem(told, "hccn_tool")) is not None:
-        return problem
-    link = ascend.parse_link(told.stdout)
-    if link != "UP":
-        return f"link {link or 'unknown'}"
-    # a die of a super-pod may have no port of its own on the RoCE network
-    if accelerator.devices_per_card == 1:
-        health = ascend.parse_health(host.text(f"ascend.net_health.{index}") or "")
-        if health != "Success" and not _is_blind(host, index):
-            return f"net health {health or 'unknown'}"
-    address = ascend.parse_address(host.text(f"ascend.address.{index}") or "")
-    return None if address else "no address"
-
-
-def _is_blind(host: ObservedHost, index: int) -> bool:
-    """Whether a device has no address to ask: its health is Init then."""
+def _is_blind(host: ObservedHost, index: int, health: str | None) -> bool:
+    """Whether a device has no address to ask, or may have none: its health is Init then."""
     detection = host.text(f"ascend.netdetect.{index}") or ""
-    return ascend.shows_detection(detection) and ascend.parse_detection(detection) is None
+    is_told = ascend.shows_detection(detection)
+    return ascend.parse_detection(detection) is None and (is_told or health == ascend.NOT_ASKED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from infra.launch.preflight import ascend, roce
+from infra.launch.preflight.ascend_checks import has_health, network_health
 from infra.launch.preflight.ascend_port_checks import COUNTED
 from infra.launch.preflight.evidence import Answer, is_there, printed
 from infra.launch.preflight.observed import Told
@@ -14,6 +15,17 @@ from infra.launch.preflight.scene import Scene
 def health(_scene: Scene, _host: str) -> Iterator[Answer]:
     """The health of each device."""
     yield Answer(command="ascend.info", is_told=printed(ascend.parse_devices))
+
+
+def network(scene: Scene, host: str) -> Iterator[Answer]:
+    """Link and address of each device, its network's health, and whether that is asked for where it says it is not."""
+    yield from _of_devices(scene, host, "link", printed(ascend.parse_link))
+    if has_health(scene, host):
+        yield from _of_devices(scene, host, "net_health", printed(ascend.parse_health))
+        for answer in detection(scene, host):
+            if network_health(scene.hosts[host], answer.device or 0) == ascend.NOT_ASKED:
+                yield answer
+    yield from _of_devices(scene, host, "address", lambda told: ascend.shows_address(told.all_text))
 
 
 def tls(scene: Scene, host: str) -> Iterator[Answer]:

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 
 from infra.engines import network_names
+from infra.launch.name_lists import numbered
 from infra.launch.preflight import ascend, roce
 from infra.launch.preflight.ascend_checks import ascend_hosts, ascend_network_hosts, has_super_pod
 from infra.launch.preflight.observed import ObservedHost
@@ -39,7 +40,7 @@ def find_wrong_gateways(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(
                 host=name,
                 severity="block",
-                observed=f"device {_numbers(devices)}: {said}",
+                observed=f"device {numbered(devices)}: {said}",
                 fix=f"ssh {name} sudo {ascend.HCCN_TOOL} -i {devices[0]} -gateway -s gateway ADDRESS",
             )
 
@@ -58,7 +59,7 @@ def find_undetected_networks(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(
                 host=name,
                 severity="warn",
-                observed=f"device {_numbers(blind)}: no detection address, so net health is not known",
+                observed=f"device {numbered(blind)}: no detection address, so net health is not known",
                 fix=f"ssh {name} sudo {ascend.HCCN_TOOL} -i {blind[0]} -netdetect -s address ADDRESS   "
                 "# the gateway's, or a peer device's",
             )
@@ -83,7 +84,7 @@ def find_other_flow_control(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(
                 host=name,
                 severity="warn",
-                observed=f"device {_numbers(devices)}: {said}",
+                observed=f"device {numbered(devices)}: {said}",
                 wanted="one lossless priority on every device, the switch's"
                 if usual == NO_FLOW_CONTROL
                 else f"{usual}, as on the other devices",
@@ -105,7 +106,7 @@ def find_port_errors(scene: Scene) -> Iterator[Trouble]:
             yield Trouble(
                 host=name,
                 severity="warn",
-                observed=f"device {_numbers(devices)}: {said}",
+                observed=f"device {numbered(devices)}: {said}",
                 fix=f"ssh {name} sudo {ascend.HCCN_TOOL} -i {devices[0]} -optical -g; see cable and transceiver.",
             )
 
@@ -235,7 +236,3 @@ def _by_words(rows: Mapping[int, str]) -> dict[str, list[int]]:
     for index, words in rows.items():
         found.setdefault(words, []).append(index)
     return found
-
-
-def _numbers(devices: list[int]) -> str:
-    return ", ".join(str(device) for device in devices)

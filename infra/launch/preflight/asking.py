@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from infra.agent.facts.operation import MAX_PARALLEL
 from infra.launch.preflight import amd, ascend, nvidia, rdma, roce
 from infra.launch.preflight.ascend_checks import has_super_pod
 from infra.launch.preflight.ascend_port_checks import hccl_ports
@@ -16,12 +13,14 @@ from infra.launch.preflight.collectives import (
     NCCL_PROGRAMS,
     collective_argv,
 )
+from infra.launch.preflight.commands import Command
 from infra.launch.preflight.device_checks import DEVICE_FILES
 from infra.launch.preflight.docker_limits import OPEN_FILES_MOST, QUESTION
 from infra.launch.preflight.firmware_checks import ASCEND_FIRMWARE
 from infra.launch.preflight.gpu_checks import FABRIC_MANAGER
 from infra.launch.preflight.host_checks import CLOCK_SOURCE
 from infra.launch.preflight.nvlink_checks import IMEX_CHANNEL, IMEX_NODES
+from infra.launch.preflight.ping_checks import ping_argv
 from infra.launch.preflight.place_checks import given_sources, written_places
 from infra.launch.preflight.port_checks import bound_ports
 from infra.launch.preflight.rail_checks import PRODUCT_NAME
@@ -34,9 +33,10 @@ from infra.render.units import LIMITS
 # A driver that answers takes seconds after boot; one that does not in this time is wedged (facts: hosts 2).
 TOOL_S = 30.0
 SMALL_S = 5.0
-# Three packets; the driver has just told the devices' addresses.
-PING_S = 10.0
-DIAGNOSIS_S = 120.0
+# One question to one device's firmware (facts: hosts 1.6); a device that is gone leaves it hanging.
+HCCN_S = 10.0
+# The first level takes seconds, the next one minutes (docs.nvidia.com, dcgmi-diag, 2026; facts: hosts 2).
+DIAGNOSIS_S = 60.0
 # journalctl's own -g needs a build with PCRE; how many lines it had tells that it could be read at all.
 KERNEL_QUESTION = (
     "journalctl -q -k -b -o short-iso --no-pager | "
@@ -66,26 +66,6 @@ GLOBS = (
     *NCCL_PROGRAMS,
     *HCCL_PROGRAMS,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One program to run on a host.
-
-    Args:
-        id: names its answer.
-        behind: what to run when it is over its time, or when nobody waits for it any more; () for nothing.
-    """
-
-    id: str
-    argv: tuple[str, ...]
-    timeout_s: float
-    behind: tuple[str, ...] = ()
-
-    def as_document(self) -> dict[str, object]:
-        """As the agent reads it."""
-        behind = {"behind": list(self.behind)} if self.behind else {}
-        return {"id": self.id, "argv": list(self.argv), "timeout_s": self.timeout_s, **behind}
 
 
 def facts_request(
@@ -137,19 +117,23 @@ def weight_folders(items: Iterable[Item]) -> dict[str, list[str]]:
 
 def imex_request() -> dict[str, object]:
     """One more look at the IMEX domain."""
-    return {"operation": "facts", "commands": [_imex().as_document()]}
+    return commands_request([_imex()])
 
 
 def collective_request(scene: Scene, host: str, program: str) -> dict[str, object]:
     """A collective over all devices of one host."""
     argv = collective_argv(scene, host, program)
-    command = Command(id="collective", argv=argv, timeout_s=COLLECTIVE_S)
-    return {"operation": "facts", "commands": [command.as_document()]}
+    return commands_request([Command(id="collective", argv=argv, timeout_s=COLLECTIVE_S)])
 
 
-def ping_request(
+def commands_request(commands: Iterable[Command]) -> dict[str, object]:
+    """Some programs of one host, and nothing else."""
+    return {"operation": "facts", "commands": [command.as_document() for command in commands]}
+
+
+def ping_commands(
     scene: Scene, host: str, addresses: Mapping[str, Mapping[int, str]]
-) -> dict[str, object]:
+) -> list[Command]:
     """Pings from each device of a host to the same device of its peers.
 
     Args:
@@ -157,22 +141,16 @@ def ping_request(
         host: who pings.
         addresses: by peer, of its devices on their own network, by index.
     """
-    topic = "-hccs_ping" if has_super_pod(scene, host) else "-ping"
-    commands = [
+    return [
         Command(
             id=f"{index} {peer} {address}",
-            argv=(ascend.HCCN_TOOL, "-i", str(index), topic, "-g", "address", address),
-            timeout_s=PING_S,
+            argv=ping_argv(scene, host, index, address),
+            timeout_s=TOOL_S,
+            queue=_device(index),
         )
         for peer, devices in addresses.items()
         for index, address in devices.items()
     ]
-    return {"operation": "facts", "commands": [command.as_document() for command in commands]}
-
-
-def pinging_s(num_peers: int, num_devices: int) -> float:
-    """How long the pings of a host take at most, in seconds: some at a time, and none is answered."""
-    return math.ceil(num_peers * num_devices / MAX_PARALLEL) * PING_S
 
 
 def _system_commands(scene: Scene, host: str) -> list[Command]:
@@ -295,10 +273,24 @@ def _ascend_commands(scene: Scene, host: str) -> list[Command]:
             "pfc": "-pfc",
         }
     return found + [
-        _tool(f"ascend.{name}.{index}", ascend.HCCN_TOOL, "-i", str(index), topic, "-g")
+        Command(
+            id=f"ascend.{name}.{index}",
+            argv=(ascend.HCCN_TOOL, "-i", str(index), topic, "-g"),
+            timeout_s=HCCN_S,
+            queue=_device(index),
+        )
         for index in range(scene.plan.host(host).num_devices)
         for name, topic in topics.items()
     ]
+
+
+def _device(index: int) -> str:
+    """The queue of what hccn_tool is asked of one device.
+
+    To several at a time it says "hccn_tool is busy", and a device from which somebody pings already is "occupied" (its
+    source, hicann/driver@999c25d; HIXL's benchmarks say not to ask at the same time).
+    """
+    return f"device {index}"
 
 
 def _device_files(scene: Scene, host: str) -> list[str]:

@@ -2,57 +2,111 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed
-from infra.launch.answering import ask_once
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Request, ask_all
-from infra.launch.preflight.dialing import planned_dials
+from infra.launch.preflight.dialing import PlannedDial, planned_dials
+from infra.launch.preflight.mutual_dials import ask_reach, reach_requests
 from infra.launch.preflight.network_checks import find_unreachable
-from infra.launch.preflight.observed import read_observed
-from infra.launch.preflight.reach_report import read_reached
+from infra.launch.preflight.observed import ObservedHost, read_observed
+from infra.launch.preflight.reach_report import DialResult, Reached, read_reached
 from infra.launch.preflight.scene import Scene
-from infra.launch.preflight.waves import REACH_S, reach_requests
+
+# How a dial ends that is dropped on its way, or answered by somebody on it: nothing comes, or ICMP's unreachable and
+# prohibited as Linux has them (net/ipv4/icmp.c icmp_err_convert, net/ipv6/icmp.c tab_unreach).
+STOPPED = frozenset(
+    {
+        "timed out",
+        "Connection timed out",
+        "No route to host",
+        "Network is unreachable",
+        "Permission denied",
+    }
+)
+# nft's and iptables' `reject` say so, too; but any kernel does where nobody listens (any more).
+REFUSED = "Connection refused"
 
 
 def closed_ports(deployment: Deployment, catalog: Catalog) -> list[str]:
-    """A sentence for each port that peers must dial and cannot, and what opens it.
+    """A sentence for each port on which somebody listens and that peers must dial and cannot, and what opens it.
 
-    Nothing where hosts cannot be asked, or no host dials another one. Who listens is not disturbed; where nobody does,
-    the agent does.
+    Engines that have not failed go on starting, and bind some of their ports when they have loaded. So unlike a
+    preflight nobody listens in their place, and only what listens already is dialled, without a word. Nor are
+    samples of a range dialled: what listens there is an engine's, on an address of its own choice.
+
+    Nothing where hosts cannot be asked, or no host dials another one.
     """
-    dials = planned_dials(deployment.plan)
+    planned = [one for one in planned_dials(deployment.plan) if one.purpose == "planned"]
+    try:
+        scene = _look(deployment, catalog, planned)
+        listening = {
+            (host, row["port"]) for host, seen in scene.hosts.items() for row in seen.listening
+        }
+        dials = [one for one in planned if (one.host, one.port) in listening]
+        if not dials:
+            return []
+        reports = ask_reach(deployment, reach_requests(scene, dials, deployment.nonce))
+        results = read_reached(dials, reports).dials
+        refused = [one.dial for one in results if one.error == REFUSED]
+        after = _look(deployment, catalog, refused)
+    except HostsFailed:
+        return []
+    closed = tuple(one for one in results if _is_stopped(one, scene, after))
+    found = find_unreachable(replace(scene, reached=Reached(dials=closed, unopened={})))
+    return [f"{one.host}: {one.observed}. {one.fix}".rstrip(".") for one in found]
+
+
+def _look(deployment: Deployment, catalog: Catalog, dials: Sequence[PlannedDial]) -> Scene:
+    """Who listens on the ports that are dialled, on every host that has one."""
     ports: dict[str, set[int]] = {}
     for dial in dials:
         ports.setdefault(dial.host, set()).add(dial.port)
     looks: dict[str, Request] = {
         host: {"operation": "listening", "ports": sorted(wanted)} for host, wanted in ports.items()
     }
-    limit = deployment.limits.ask_s
+    told = ask_all(deployment.fleet, looks, timeout_s=deployment.limits.ask_s) if looks else {}
+    return Scene(
+        plan=deployment.plan,
+        catalog=catalog,
+        depth="full",
+        hosts={
+            host: read_observed(host, {}, sent_s=0.0, received_s=0.0, also={"listening": report})
+            for host, report in told.items()
+        },
+        running=frozenset(),
+        recorded={},
+    )
+
+
+def _is_stopped(result: DialResult, before: Scene, after: Scene) -> bool:
+    """Whether somebody on the way, and not the listener's own kernel, kept a dial from connecting.
+
+    A refusal counts where one socket took what came to that address before and after the dial: it listened all the
+    while, and its kernel would not have refused. Otherwise an engine has just ended, or listens on another address.
+    """
+    if result.error != REFUSED:
+        return result.error in STOPPED
+    dial = result.dial
+    address = before.plan.host(dial.host).address
+    first, last = (_sockets(one.hosts, dial, address) for one in (before, after))
+    return bool(first & last)
+
+
+def _sockets(hosts: Mapping[str, ObservedHost], dial: PlannedDial, address: str) -> set[object]:
+    """The sockets that take what is dialled, by inode."""
+    rows = hosts[dial.host].listening
+    return {row["inode"] for row in rows if row["port"] == dial.port and _takes(row, address)}
+
+
+def _takes(row: Mapping[str, object], address: str) -> bool:
+    """Whether a listener surely takes what comes to an address: `::` may or may not take IPv4 as well."""
     try:
-        taken = ask_all(deployment.fleet, looks, timeout_s=limit) if looks else {}
-        scene = Scene(
-            plan=deployment.plan,
-            catalog=catalog,
-            depth="full",
-            hosts={
-                host: read_observed(
-                    host, {}, sent_s=0.0, received_s=0.0, also={"listening": report}
-                )
-                for host, report in taken.items()
-            },
-            running=frozenset(),
-            recorded={},
-        )
-        requests = reach_requests(scene, dials, deployment.nonce)
-        reports = ask_once(deployment.fleet, requests, timeout_s=REACH_S + limit)
-    except HostsFailed:
-        return []
-    found = find_unreachable(replace(scene, reached=read_reached(dials, reports)))
-    return [
-        f"{one.host}: {one.observed}. {one.fix}".rstrip(".")
-        for one in found
-        if one.severity == "block"
-    ]
+        dialled, own = ip_address(address), ip_address(str(row["address"]))
+    except ValueError:  # a name, which may lead anywhere
+        return False
+    return own == dialled or (own.version == dialled.version and own.is_unspecified)

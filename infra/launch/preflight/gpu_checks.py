@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from infra.catalog.schema import Accelerator
 from infra.launch.preflight import amd, ascend, linux, nvidia
@@ -158,9 +158,11 @@ def find_partitions(scene: Scene) -> Iterator[Trouble]:
 
 
 def find_memory_errors(scene: Scene) -> Iterator[Trouble]:
-    """Devices with uncorrected errors, or rows that wait to be remapped."""
+    """Devices with uncorrected errors, or rows that wait to be remapped, or none of which errors would be seen."""
     for name, host in scene.hosts.items():
-        for gpu in nvidia.parse_gpus(host.text("nvidia.gpus") or ""):
+        gpus = nvidia.parse_gpus(host.text("nvidia.gpus") or "")
+        yield from _uncounted(name, gpus)
+        for gpu in gpus:
             if gpu.ecc_uncorrected:
                 said = (
                     f"GPU {gpu.index}: {gpu.ecc_uncorrected} uncorrected memory errors since boot"
@@ -195,6 +197,19 @@ def find_memory_errors(scene: Scene) -> Iterator[Trouble]:
                     observed=said,
                     fix="Drain the host and reset the GPU.",
                 )
+
+
+def _uncounted(name: str, gpus: Iterable[nvidia.Gpu]) -> Iterator[Trouble]:
+    """GPUs that somebody has told not to look for errors of their memory."""
+    off = [str(gpu.index) for gpu in gpus if gpu.has_ecc_off]
+    if off:
+        yield Trouble(
+            host=name,
+            severity="warn",
+            observed=f"ECC is off on GPU {', '.join(off)}: errors of its memory are neither corrected nor counted",
+            wanted="ECC on",
+            fix=f"ssh {name} sudo nvidia-smi -e 1   # then a reset or a reboot; nothing to do where it is meant so",
+        )
 
 
 def find_narrow_slots(scene: Scene) -> Iterator[Trouble]:
@@ -237,7 +252,7 @@ def find_xids(scene: Scene) -> Iterator[Trouble]:
                 observed=f"Xid {number} on {', '.join(buses[:MAX_NAMED])} since boot",
                 fix="Reboot the host; have the GPU replaced when it comes again."
                 if number in XID_BLOCKS
-                else f"ssh {name} journalctl -k -b -g Xid; reset the GPU if nothing has since.",
+                else f"ssh {name} sudo journalctl -k -b -g Xid; reset the GPU if nothing has since.",
             )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from infra.launch.preflight import amd, ascend, linux, nvidia
 from infra.launch.preflight.accelerators import LISTING, Found, read_listing
 from infra.launch.preflight.device_checks import awaited_devices
-from infra.launch.preflight.evidence import Answer, FileText, is_there, printed
+from infra.launch.preflight.evidence import Answer, FileText, is_there, of_each, printed
 from infra.launch.preflight.firmware_checks import ASCEND_FIRMWARE
 from infra.launch.preflight.gpu_checks import manager_state, switch_hosts
 from infra.launch.preflight.nvlink_checks import declared_domain, rack_hosts
@@ -62,43 +62,44 @@ def computing(scene: Scene, host: str) -> Iterator[Answer]:
 def splitting(scene: Scene, host: str) -> Iterator[Answer]:
     """How devices are split."""
     if scene.accelerator(host).vendor == "nvidia":
-        yield Answer(command=GPUS, is_told=printed(nvidia.shows_modes))
+        yield of_each(GPUS, _num(scene, host), nvidia.count_modes)
     else:
-        yield Answer(command="amd.static", is_told=printed(amd.shows_partitions))
+        yield of_each("amd.static", _num(scene, host), amd.count_partitions)
 
 
 def memory_errors(scene: Scene, host: str) -> Iterator[Answer]:
     """Errors of the devices' memory."""
     if scene.accelerator(host).vendor == "nvidia":
-        yield Answer(command=GPUS, is_told=printed(nvidia.parse_gpus))
-        yield Answer(command="nvidia.rows", is_told=printed(nvidia.shows_rows))
+        yield of_each(GPUS, _num(scene, host), nvidia.count_ecc)
+        yield of_each("nvidia.rows", _num(scene, host), nvidia.count_rows)
     else:
-        yield Answer(command="amd.ecc", is_told=printed(amd.shows_uncorrected))
+        yield of_each("amd.ecc", _num(scene, host), lambda text: len(amd.parse_uncorrected(text)))
 
 
 def firmware(scene: Scene, host: str) -> Iterator[Answer | FileText]:
     """The VBIOS or firmware of the devices."""
     vendor = scene.accelerator(host).vendor
     if vendor == "nvidia":
-        yield Answer(command=QUERY, is_told=printed(nvidia.parse_vbios))
+        yield of_each(QUERY, _num(scene, host), lambda text: len(nvidia.parse_vbios(text)))
     elif vendor == "amd":
-        yield FileText(path=f"{amd.DEVICES}/*/vbios_version", reads=str.strip)
+        path = f"{amd.DEVICES}/*/vbios_version"
+        yield FileText(path=path, reads=str.strip, num=_num(scene, host))
     else:
         yield FileText(path=ASCEND_FIRMWARE, reads=ascend.parse_driver_file)
 
 
-def clock_reasons(_scene: Scene, _host: str) -> Iterator[Answer]:
+def clock_reasons(scene: Scene, host: str) -> Iterator[Answer]:
     """What holds clocks down."""
-    yield Answer(command=QUERY, is_told=printed(nvidia.shows_clock_reasons))
+    yield of_each(QUERY, _num(scene, host), nvidia.count_clock_reasons)
 
 
 def lanes(scene: Scene, host: str) -> Iterator[Answer | FileText]:
     """PCIe lanes of the devices."""
     if scene.accelerator(host).vendor == "nvidia":
-        told = printed(nvidia.parse_gpus, lambda gpus: gpus and all(gpu.pcie_width for gpu in gpus))
-        yield Answer(command=GPUS, is_told=told)
+        yield of_each(GPUS, _num(scene, host), nvidia.count_widths)
     else:
-        yield FileText(path=f"{amd.DEVICES}/*/current_link_width", reads=parse_width)
+        path = f"{amd.DEVICES}/*/current_link_width"
+        yield FileText(path=path, reads=parse_width, num=_num(scene, host))
 
 
 def kernel_log(_scene: Scene, _host: str) -> Iterator[Answer]:
@@ -137,23 +138,31 @@ def fabric_manager(scene: Scene, host: str) -> Iterator[Answer]:
         yield Answer(command=QUERY, is_told=printed(nvidia.shows_fabric))
 
 
-def links(_scene: Scene, _host: str) -> Iterator[Answer]:
+def links(scene: Scene, host: str) -> Iterator[Answer]:
     """NVLinks of each device."""
-    yield Answer(command="nvidia.nvlink", is_told=printed(nvidia.parse_links))
+    yield of_each("nvidia.nvlink", _num(scene, host), lambda text: len(nvidia.parse_links(text)))
 
 
 def diagnosis(_scene: Scene, _host: str) -> Iterator[Answer]:
-    """DCGM's diagnosis: it fails with its tests, and tells them all the same."""
+    """DCGM's diagnosis: it fails with its tests, and tells them all the same.
+
+    It needs no nv-hostengine: `diag` starts an engine of its own (NVIDIA/DCGM dcgmi/Diag.cpp, v2.1.4 to v4.6.0).
+    """
     yield Answer(
         command="nvidia.dcgm",
         is_told=lambda told: bool(nvidia.parse_diagnosis(told.stdout)),
-        by_hand="dcgmi diag -r 1   # from datacenter-gpu-manager; it wants nvidia-dcgm.service",
+        by_hand="dcgmi diag -r 1   # from datacenter-gpu-manager",
     )
 
 
-def xgmi_errors(_scene: Scene, _host: str) -> Iterator[Answer]:
+def xgmi_errors(scene: Scene, host: str) -> Iterator[Answer]:
     """Errors of the links between AMD's cards."""
-    yield Answer(command="amd.xgmi", is_told=printed(amd.shows_xgmi_errors))
+    yield of_each("amd.xgmi", _num(scene, host), amd.count_xgmi)
+
+
+def _num(scene: Scene, host: str) -> int:
+    """How many devices a host has."""
+    return scene.plan.host(host).num_devices
 
 
 def _listing(

@@ -126,14 +126,20 @@ def find_unreachable(scene: Scene) -> Iterator[Trouble]:
 
 
 def _undialled(scene: Scene) -> Iterator[Trouble]:
-    """A note of what could not be tried, for one end of it does not answer."""
+    """A note of what could not be tried: one end of it does not answer, or an engine there loads."""
     left: dict[tuple[str, str], int] = {}
+    loading: dict[tuple[str, str], set[int]] = {}
     for dial in scene.reached.undialled if scene.reached is not None else ():
         for name, peer in ((dial.caller, dial.host), (dial.host, dial.caller)):
             if peer in scene.away and name not in scene.away:
                 left[name, peer] = left.get((name, peer), 0) + 1
+        if not {dial.caller, dial.host} & set(scene.away):
+            loading.setdefault((dial.host, dial.process), set()).add(dial.port)
     for (name, peer), count in left.items():
         said = f"not dialled: {count} ports of or from {peer}, which cannot be asked"
+        yield Trouble(host=name, severity="pass", observed=said, fix="")
+    for (name, process), ports in loading.items():
+        said = f"not dialled: port {_ports(sorted(ports))}, which {process} runs for and has not opened yet"
         yield Trouble(host=name, severity="pass", observed=said, fix="")
 
 

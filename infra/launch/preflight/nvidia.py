@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 GPU_QUERY = (
     "index,uuid,name,pci.bus_id,memory.total,driver_version,pcie.link.width.current,"
-    "mig.mode.current,ecc.errors.uncorrected.volatile.total"
+    "mig.mode.current,ecc.errors.uncorrected.volatile.total,ecc.mode.current"
 )
 APP_QUERY = "pid,process_name,used_memory,gpu_uuid"
 ROW_QUERY = "gpu_uuid,remapped_rows.pending,remapped_rows.failure,remapped_rows.uncorrectable"
@@ -25,6 +25,9 @@ HEAD = re.compile(r"^GPU ([0-9A-Fa-f:.]+)$")
 VBIOS = "VBIOS Version"
 # Drivers before 535 call them throttle reasons.
 REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
+# What DCGM itself only warns of (nvvs/src/Software.cpp, v3.3.9 to v4.6.0), and an engine runs beside: a process that
+# draws, a variable of CUDA in the environment, a persistence mode that is off.
+SETTINGS = frozenset({25, 28, 29})
 VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
@@ -41,6 +44,12 @@ class Gpu:
     pcie_width: int | None
     mig: str
     ecc_uncorrected: int | None
+    ecc: str
+
+    @property
+    def has_ecc_off(self) -> bool:
+        """Whether somebody has switched off that errors of its memory are found: it has no count of them then."""
+        return self.ecc == "Disabled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +104,7 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
             pcie_width=_number(row[6]),
             mig=row[7],
             ecc_uncorrected=_number(row[8]),
+            ecc=row[9],
         )
         for row in _rows(text, len(GPU_QUERY.split(",")))
         if row[0].isdecimal()
@@ -129,28 +139,38 @@ def shows_processes(text: str) -> bool:
     return len(parse_compute_processes(text)) == _num_lines(text)
 
 
-def shows_rows(text: str) -> bool:
-    """Whether `--query-remapped-rows` was answered: every line is a device, every cell a number or `[N/A]`."""
-    cells = [cell for row in _rows(text, len(ROW_QUERY.split(","))) for cell in row[1:]]
-    is_known = all(cell.isdecimal() or cell in NOT_THERE for cell in cells)
-    return bool(cells) and is_known and len(parse_remapped_rows(text)) == _num_lines(text)
+def count_rows(text: str) -> int:
+    """Of how many devices `--query-remapped-rows` tells all: every cell is a number or `[N/A]`."""
+    return sum(
+        row[0].startswith("GPU-") and all(cell.isdecimal() or cell in NOT_THERE for cell in row[1:])
+        for row in _rows(text, len(ROW_QUERY.split(",")))
+    )
 
 
-def shows_modes(text: str) -> bool:
-    """Whether `--query-gpu` tells of each device if it is split (MIG)."""
-    return all_told(gpu.mig in MIG_MODES for gpu in parse_gpus(text))
+def count_ecc(text: str) -> int:
+    """Of how many devices `--query-gpu` tells uncorrected errors of their memory, or that nothing counts them."""
+    return sum(gpu.ecc_uncorrected is not None or gpu.has_ecc_off for gpu in parse_gpus(text))
+
+
+def count_widths(text: str) -> int:
+    """Of how many devices `--query-gpu` tells the PCIe lanes."""
+    return sum(bool(gpu.pcie_width) for gpu in parse_gpus(text))
+
+
+def count_modes(text: str) -> int:
+    """Of how many devices `--query-gpu` tells if they are split (MIG)."""
+    return sum(gpu.mig in MIG_MODES for gpu in parse_gpus(text))
 
 
 def shows_fabric(text: str) -> bool:
     """Whether `-q` has a section of the fabric, with its state, for every device."""
     sections = parse_fabric(text)
-    return len(sections) >= len(_heads(text)) and all_told(one.state for one in sections)
+    return len(sections) >= len(_heads(text)) and _all_told(one.state for one in sections)
 
 
-def shows_clock_reasons(text: str) -> bool:
-    """Whether `-q` tells of every device if hardware holds its clocks down."""
-    told = {bus for bus, line in _lines_of_gpus(text) if SLOWDOWN.match(line.strip())}
-    return bool(told) and told == set(_heads(text))
+def count_clock_reasons(text: str) -> int:
+    """Of how many devices `-q` tells if hardware holds their clocks down."""
+    return len({bus for bus, line in _lines_of_gpus(text) if SLOWDOWN.match(line.strip())})
 
 
 def parse_fabric(text: str) -> tuple[Fabric, ...]:
@@ -231,13 +251,14 @@ def parse_switch_errors(text: str) -> tuple[tuple[str, int], ...]:
 def parse_diagnosis(text: str) -> dict[str, str] | None:
     """Worst status by test of `dcgmi diag -r 1 -j`: `Pass`, `Warn`, `Fail` or `Skip`; None for anything else.
 
-    DCGM 3 writes one result per GPU, DCGM 4 a summary per test as well.
+    DCGM 3 writes one result per GPU, DCGM 4 a summary per test as well, and both write `Fail` for a warning: its
+    numbers tell.
     """
     try:
         document = json.loads(text)
         body = document.get("DCGM Diagnostic") or document["DCGM GPU Diagnostic"]
         tests = [test for category in body["test_categories"] for test in category.get("tests", ())]
-        return {str(test["name"]): _worst(_statuses(test)) for test in tests}
+        return {str(test["name"]): _softened(_worst(_statuses(test)), test) for test in tests}
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -285,7 +306,7 @@ def _lines_of_gpus(text: str) -> Iterator[tuple[str, str]]:
             yield bus, line
 
 
-def all_told(values: Iterable[object]) -> bool:
+def _all_told(values: Iterable[object]) -> bool:
     """Whether there is something, and nothing of it is empty."""
     told = list(values)
     return bool(told) and all(told)
@@ -303,6 +324,19 @@ def _statuses(test: Mapping[str, object]) -> list[str]:
     results, summary = test.get("results"), test.get("test_summary")
     found = [str(one["status"]) for one in results] if isinstance(results, list) else []
     return found + ([str(summary["status"])] if isinstance(summary, Mapping) else [])
+
+
+def _softened(status: str, test: Mapping[str, object]) -> str:
+    """A failure that is nothing but settings is a warning."""
+    results, summary = test.get("results"), test.get("test_summary")
+    told = [*(results if isinstance(results, list) else []), summary]
+    numbers = {
+        one.get("error_id")
+        for each in told
+        if isinstance(each, Mapping)
+        for one in each.get("warnings") or ()
+    }
+    return "Warn" if status == "Fail" and numbers and numbers <= SETTINGS else status
 
 
 def _worst(statuses: list[str]) -> str:

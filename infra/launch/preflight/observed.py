@@ -28,6 +28,12 @@ class Told:
         return self.exit_code is None and "did not answer" in self.stderr
 
     @property
+    def refusal(self) -> str:
+        """Why the kernel would not start it, though it is there (`Permission denied`); "" where it has run."""
+        has_run = self.exit_code is not None or self.is_missing or self.hung
+        return "" if has_run else self.last_words.rpartition(": ")[2]
+
+    @property
     def all_text(self) -> str:
         """What it wrote, however it ended."""
         return self.stdout + self.stderr

@@ -36,7 +36,7 @@ class Reached:
     """All dials, and the listeners that could not be opened by (host, port).
 
     Args:
-        undialled: planned, and one of the two hosts does not answer.
+        undialled: planned, and one of the two hosts does not answer, or an engine that loads will open the port.
     """
 
     dials: tuple[DialResult, ...]

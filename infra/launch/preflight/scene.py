@@ -49,7 +49,7 @@ class Scene:
         running: ids of the plan's processes whose units run already.
         ours: processes of an earlier release of the stack that run, by host: what they hold is free for us.
         reached: what became of the dials between hosts, None when there were none.
-        pings: packets lost between Ascend devices in percent, by (host, device, address).
+        pings: how pings between Ascend devices ended, by (host, device, "PEER ADDRESS").
         imex: the last look at the IMEX domain of each host that was polled.
         collectives: how a test over all devices of a host ended, by host, where one was run.
         group_runs: the collective of each group that spans hosts, by group, once it is known whether it is run.
@@ -66,7 +66,7 @@ class Scene:
     recorded: Mapping[str, RecordedHost]
     ours: Mapping[str, tuple[RecordedProcess, ...]] = field(default_factory=dict)
     reached: Reached | None = None
-    pings: Mapping[tuple[str, int, str], float | None] = field(default_factory=dict)
+    pings: Mapping[tuple[str, int, str], Told] = field(default_factory=dict)
     imex: Mapping[str, str] = field(default_factory=dict)
     collectives: Mapping[str, Told] = field(default_factory=dict)
     group_runs: Mapping[str, GroupRun] = field(default_factory=dict)

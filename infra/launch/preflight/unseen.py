@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from infra.launch.name_lists import listed
 from infra.launch.preflight.asking import asked_commands
-from infra.launch.preflight.evidence import Answer, FileText, why_unseen
+from infra.launch.preflight.evidence import UNSEEN, WANTED, Answer, FileText, why_unseen
+from infra.launch.preflight.finding import host_names
 from infra.launch.preflight.scene import Check, Scene, Trouble
 from infra.launch.preflight.ssh_command import ssh_command
-
-UNSEEN = "cannot be told"
-WANTED = "an answer that can be read"
 
 
 def find_unseen(scene: Scene, check: Check) -> Iterator[Trouble]:
@@ -53,11 +51,8 @@ def _trouble(scene: Scene, name: str, answers: Sequence[Answer]) -> Trouble:
     typed = first.by_hand or _typed(scene, name, first.command)
     words = typed.split("   #")[0].split()
     program = words[0].rpartition("/")[2] if words else first.command
-    devices = [one.device for one in answers if one.device is not None]
-    of = f" of device {listed([str(one) for one in devices])}" if devices else ""
-    if len(devices) > 1 and len(set(devices)) == scene.plan.host(name).num_devices:
-        of = " of any device"
-    why = why_unseen(scene.hosts[name].commands.get(first.command), program)
+    of = _of_devices(scene, name, answers) or _of_peers(scene, answers)
+    why = why_unseen(scene.hosts[name].commands.get(first.command), program, first.lacks)
     script, hash_mark, note = f"sudo {typed}".partition("   #")
     return Trouble(
         host=name,
@@ -66,6 +61,22 @@ def _trouble(scene: Scene, name: str, answers: Sequence[Answer]) -> Trouble:
         wanted=WANTED,
         fix=ssh_command(name, script) + hash_mark + note,
     )
+
+
+def _of_devices(scene: Scene, name: str, answers: Sequence[Answer]) -> str:
+    """The devices that the answers are of, "" for none."""
+    devices = [one.device for one in answers if one.device is not None]
+    if len(devices) > 1 and len(set(devices)) == scene.plan.host(name).num_devices:
+        return " of any device"
+    return f" of device {listed([str(one) for one in devices])}" if devices else ""
+
+
+def _of_peers(scene: Scene, answers: Sequence[Answer]) -> str:
+    """The peers that the answers are about, "" for none."""
+    peers = [peer for one in answers if (peer := one.command.partition(":")[2])]
+    if len(peers) > 1 and len(set(peers)) == len(scene.plan.hosts) - 1:
+        return " of any peer"
+    return f" of {host_names(peers)}" if peers else ""
 
 
 def _typed(scene: Scene, name: str, command: str) -> str:

@@ -8,37 +8,36 @@ from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
 from infra.inventory.facts_file import RecordedHost
-from infra.launch.answering import ask_once, away_of, names_of, read_each, refuse_silence
+from infra.launch.answering import ask_once, away_of, read_each, refuse_silence
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request, ask_all, reports_along
 from infra.launch.preflight import ascend, nvidia
 from infra.launch.preflight.ascend_checks import ascend_network_hosts
 from infra.launch.preflight.asking import (
+    asked_commands,
     collective_request,
+    commands_request,
     facts_request,
     imex_request,
     listening_request,
-    ping_request,
-    pinging_s,
+    ping_commands,
     weight_folders,
 )
 from infra.launch.preflight.collectives import COLLECTIVE_S, collective_program, idle_hosts
-from infra.launch.preflight.dialing import PlannedDial, planned_dials
+from infra.launch.preflight.commands import asking_s
+from infra.launch.preflight.dialing import planned_dials
 from infra.launch.preflight.group_collectives.layout import spanning_groups
 from infra.launch.preflight.group_collectives.running import run_groups
+from infra.launch.preflight.mutual_dials import dial_each_other
 from infra.launch.preflight.nvlink_checks import rack_hosts
 from infra.launch.preflight.observed import ObservedHost, Told, read_observed
 from infra.launch.preflight.ping_peers import ping_peers
-from infra.launch.preflight.reach_report import read_reached
 from infra.launch.preflight.scene import Depth, Scene
 from infra.launch.preflight.table import judge
 from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.render.release_record import Release
 from infra.render.reserved_ports import RESERVED_PORTS_ID
 
-# How long so many hosts dial each other at most. Each further one is asked later, for its request is packed here, and
-# is dialled by the others.
-REACH_S, REACH_HOSTS, FURTHER_HOST_S = 6.0, 32, 0.05
 # AWS's trays need about 45 s to agree after a boot (aws-parallelcluster#6996).
 IMEX_S = 60.0
 IMEX_PAUSE_S = 3.0
@@ -99,7 +98,7 @@ def look(
         host: _facts(deployment, scene, host, list(asked.values())) for host, asked in also.items()
     }
     sent_s = time.time()
-    limit = deployment.limits.ask_s + SLACK_S
+    limit = _looking_s(deployment, scene, requests)
     reports = ask_all(deployment.fleet, requests, timeout_s=limit)
     received_s = time.time()
     observed: dict[str, ObservedHost] = {}
@@ -155,7 +154,7 @@ def look_further(deployment: Deployment, scene: Scene, imex_s: float, join_s: fl
     dials = planned_dials(scene.plan)
     if dials:
         deployment.say(f"dialling {len(dials)} ports between {len(scene.plan.hosts)} hosts")
-        scene = _with_dials(deployment, scene, dials)
+        scene = dial_each_other(deployment, scene, dials)
     if _answering(scene, ascend_network_hosts(scene)):
         scene = _with_away(deployment, replace(scene, pings=_pings(deployment, scene)))
     if rack_hosts(scene):
@@ -164,75 +163,6 @@ def look_further(deployment: Deployment, scene: Scene, imex_s: float, join_s: fl
     scene = _with_away(deployment, replace(scene, collectives=added))
     runs = run_groups(deployment, scene, judge(scene), join_s)
     return _with_away(deployment, replace(scene, group_runs=runs))
-
-
-def reach_requests(scene: Scene, dials: Sequence[PlannedDial], token: str) -> dict[str, Request]:
-    """Who listens where, and who dials what, by host; pure.
-
-    A port on which somebody listens already is dialled without a word: it is an engine's.
-    """
-    taken = {
-        (host, int(str(row["port"])))
-        for host, seen in scene.hosts.items()
-        for row in seen.listening
-    }
-    requests: dict[str, Request] = {}
-    loaded: set[tuple[str, str]] = set()
-    callers: dict[str, dict[int, list[str]]] = {}
-    asked: dict[str, list[dict[str, object]]] = {}
-    address = {host.name: host.address for host in scene.plan.hosts}
-    for dial in dials:
-        speaks = (dial.host, dial.port) not in taken
-        loads = speaks and (dial.caller, dial.host) not in loaded
-        if speaks:
-            callers.setdefault(dial.host, {}).setdefault(dial.port, []).append(dial.caller)
-        if loads:
-            loaded.add((dial.caller, dial.host))
-        asked.setdefault(dial.caller, []).append(
-            {
-                "to": dial.host,
-                "address": address[dial.host],
-                "port": dial.port,
-                "speaks": speaks,
-                "loads": loads,
-            }
-        )
-    meeting = [host for host in address if host in callers or host in asked]
-    for host in meeting:
-        listened = sorted(callers.get(host, {}).items())
-        requests[host] = {
-            "operation": "reach",
-            "name": host,
-            "token": token,
-            "address": address[host],
-            "limit_s": _reaching_s(len(meeting)),
-            "listen": [{"port": port, "callers": names} for port, names in listened],
-            "dial": asked.get(host, []),
-        }
-    return requests
-
-
-def _reaching_s(num_hosts: int) -> float:
-    """How long hosts dial each other at most, in seconds."""
-    return REACH_S + FURTHER_HOST_S * max(0, num_hosts - REACH_HOSTS)
-
-
-def _with_dials(deployment: Deployment, scene: Scene, dials: Sequence[PlannedDial]) -> Scene:
-    requests = reach_requests(scene, _open_dials(scene, dials), deployment.nonce)
-    limit = _reaching_s(len(requests)) + SLACK_S
-    reports = ask_once(deployment.fleet, requests, timeout_s=limit)
-    scene = _with_away(deployment, scene)
-    done = _open_dials(scene, dials)
-    tried = set(done)
-    left = tuple(dial for dial in dials if dial not in tried)
-    if left:
-        deployment.say(f"{len(left)} ports of or from {names_of(scene.away)} are not dialled")
-    return replace(scene, reached=replace(read_reached(done, reports), undialled=left))
-
-
-def _open_dials(scene: Scene, dials: Sequence[PlannedDial]) -> tuple[PlannedDial, ...]:
-    """Those dials of which both ends answer."""
-    return tuple(one for one in dials if not {one.caller, one.host} & set(scene.away))
 
 
 def _with_away(deployment: Deployment, scene: Scene) -> Scene:
@@ -244,26 +174,33 @@ def _answering(scene: Scene, hosts: Iterable[str]) -> tuple[str, ...]:
     return tuple(host for host in hosts if host not in scene.away)
 
 
-def _pings(deployment: Deployment, scene: Scene) -> dict[tuple[str, int, str], float | None]:
-    """Packets lost between each device and the same device of peers, in percent; see `ping_peers`."""
+def _pings(deployment: Deployment, scene: Scene) -> dict[tuple[str, int, str], Told]:
+    """How each device's pings to the same device of peers ended; see `ping_peers`."""
     hosts = _answering(scene, ascend_network_hosts(scene))
     groups = [layout.hosts for layout in spanning_groups(scene.plan)]
     peers = ping_peers(hosts, groups)
     addresses = {host: _device_addresses(scene, host) for host in hosts}
-    requests = {
-        host: ping_request(scene, host, {peer: addresses[peer] for peer in named})
+    commands = {
+        host: ping_commands(
+            scene, host, {peer: _same_devices(addresses[peer], addresses[host]) for peer in named}
+        )
         for host, named in peers.items()
     }
-    most = max((len(addresses[host]) for host in hosts), default=0)
-    longest = pinging_s(max(map(len, peers.values()), default=0), most)
-    reports = ask_all(deployment.fleet, requests, timeout_s=longest + SLACK_S)
-    found: dict[tuple[str, int, str], float | None] = {}
+    requests = {host: commands_request(pings) for host, pings in commands.items()}
+    asking = max(map(asking_s, commands.values()), default=0.0)
+    reports = ask_all(deployment.fleet, requests, timeout_s=asking + SLACK_S)
+    found: dict[tuple[str, int, str], Told] = {}
     for host, report in reports.items():
         seen = read_observed(host, report, sent_s=0.0, received_s=0.0, also={})
         for name, told in seen.commands.items():
             index, _, where = name.partition(" ")
-            found[host, int(index), where] = ascend.parse_loss(told.stdout)
+            found[host, int(index), where] = told
     return found
+
+
+def _same_devices(theirs: Mapping[int, str], ours: Mapping[int, str]) -> dict[int, str]:
+    """The addresses of those devices that have one here, too: another cannot ping."""
+    return {index: address for index, address in theirs.items() if index in ours}
 
 
 def _device_addresses(scene: Scene, host: str) -> dict[int, str]:
@@ -329,6 +266,12 @@ def _facts(
     """What a host is asked of itself, and how much of its checkpoints is there."""
     sizes = weight_folders(deployment.states[host].items)
     return {**facts_request(scene, host, also), "sizes": sizes}
+
+
+def _looking_s(deployment: Deployment, scene: Scene, hosts: Iterable[str]) -> float:
+    """How long the first look at some hosts may take, in seconds: what is asked along, and all tools that hang."""
+    asking = max((asking_s(asked_commands(scene, host).values()) for host in hosts), default=0.0)
+    return deployment.limits.ask_s + SLACK_S + asking
 
 
 def _also(

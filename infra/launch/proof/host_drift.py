@@ -15,8 +15,9 @@ from infra.launch.secret import Secret
 from infra.render.host_state import Group
 
 DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
-# What puts a difference right: a start anew, staging, or tuning: at once, on a drained host, or with a reboot.
-Mend = Literal["start", "stage", "tune", "drain", "reboot"]
+# What puts a difference right: a start anew, staging, a mount that somebody makes, or tuning: at once, on a drained
+# host, or with a reboot. A rank that runs and gives no answer: a restart of its group.
+Mend = Literal["start", "stage", "mount", "tune", "drain", "reboot", "restart"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Check:
         ok: None where it cannot be known, or where the host never was as declared and waits or refuses; `detail`
             says why.
         is_drift: whether it is about the host rather than about serving.
-        mend: what puts it right, of a host; nearly everything is put right where it is started.
+        mend: what puts it right; nearly everything is put right where it is started.
     """
 
     process: str

@@ -39,6 +39,7 @@ class LiveProcess:
         named: ids by which its host knows the image that it would be started in now; () where that cannot be told.
         changes: what has been put over its unit, in words.
         lines: logged lines that tell a transport.
+        stopped: ids of its processes that a signal has stopped.
     """
 
     env: Mapping[str, str | None]
@@ -48,6 +49,7 @@ class LiveProcess:
     named: tuple[str, ...]
     changes: tuple[str, ...]
     lines: tuple[str, ...]
+    stopped: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,24 @@ def read_live(deployment: Deployment) -> Live:
             processes[name] = has
             ceilings[name] = _ceiling(report)
     return Live(processes=processes, ceilings=ceilings)
+
+
+def frozen_processes(deployment: Deployment, live: Live) -> list[Check]:
+    """A failed check for each running engine of which a process is stopped: its port is open, and it does nothing."""
+    return [
+        Check(
+            process=process.id,
+            check="running",
+            ok=False,
+            detail=f"process {pids} of it is stopped (SIGSTOP): `ssh {process.host} sudo kill -CONT {pids}`, "
+            "or restart its group",
+            is_drift=False,
+            mend="restart",
+        )
+        for process in deployment.engines()
+        if process.id in live.processes
+        and (pids := " ".join(map(str, live.processes[process.id].stopped)))
+    ]
 
 
 def check_processes(deployment: Deployment, catalog: Catalog, live: Live) -> list[Check]:
@@ -198,6 +218,7 @@ def _read(report: Report) -> dict[str, LiveProcess]:
             named=_texts(report.get("image_ids")),
             changes=_texts(row.get("changes")),
             lines=_texts(row.get("lines")),
+            stopped=tuple(map(int, _texts(row.get("stopped")))),
         )
     return found
 

@@ -30,6 +30,7 @@ from infra.plan.endpoints import Endpoints, RankEndpoint
 from infra.spec.stack import EngineName
 
 PROOF_TOKENS = 4
+TIMED_OUT = "timed out"  # as agent/processes/probe.py and Python's sockets say it
 FIRST_ERROR_STATUS = 400
 METRICS_S = 10.0
 
@@ -123,6 +124,11 @@ class Verdict:
     ok: bool
     is_definite: bool
     detail: str
+
+    @property
+    def has_timed_out(self) -> bool:
+        """Whether the question was taken and nothing came: nobody listens where one is refused or cut off."""
+        return not self.is_definite and self.detail == TIMED_OUT
 
 
 def partners(endpoints: Endpoints) -> dict[RankEndpoint, RankEndpoint]:

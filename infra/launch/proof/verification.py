@@ -11,7 +11,7 @@ from infra.launch.deployment import Deployment, without_hosts
 from infra.launch.fleet import ask_all
 from infra.launch.handover import Look, look_at
 from infra.launch.proof.host_drift import DRIFT_GROUPS, Check, drift
-from infra.launch.proof.live import check_processes, read_live
+from infra.launch.proof.live import check_processes, frozen_processes, read_live
 from infra.launch.proof.probing import Answered, probe_hosts, read_engine_ids, run_proofs
 from infra.launch.proof.questions import missing_from, question_for
 from infra.launch.proof.rank import Asking, build_question, error_text, is_good, partners
@@ -57,6 +57,7 @@ def verify(
     # transports are logged by a group's first requests at the latest: those are behind it now
     live = read_live(deployment)
     checks += check_processes(deployment, catalog, live)
+    units += frozen_processes(deployment, live)
     moved = {host: moved_between(before.get(host, {}), after[host]) for host in after}
     lines = {name: has.lines for name, has in live.processes.items()}
     proven = _fully_proven(deployment, units + answered)
@@ -109,12 +110,14 @@ class _Serving:
 
     Args:
         silent: what gave no answer, or cannot: it is not waited for again.
+        hung: processes with a rank that took a question and gave no answer.
         hosts: the host of each process.
     """
 
     deployment: Deployment
     timeout_s: float
     silent: dict[str, str] = field(default_factory=dict)
+    hung: set[str] = field(default_factory=set)
     hosts: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -182,7 +185,7 @@ class _Serving:
             answered.proof.rank: answered
             for answered in run_proofs(self.deployment, proofs, self.timeout_s)
         }
-        checks = []
+        checks: list[Check] = []
         for rank, reason in reasons.items():
             ok: bool | None
             ok, detail = (False, reason) if reason else _judge(capability, answers[rank])
@@ -191,9 +194,17 @@ class _Serving:
                 ok, detail = None, why
             elif rank in answers and not answers[rank].verdict.is_definite:
                 self.silent[rank.process] = f"not asked again: {detail}"
-            where = f"rank {rank.rank} of {rank.group}: {detail}"
+                if answers[rank].verdict.has_timed_out:
+                    self.hung.add(rank.process)
             checks.append(
-                Check(process=rank.process, check=capability, ok=ok, detail=where, is_drift=False)
+                Check(
+                    process=rank.process,
+                    check=capability,
+                    ok=ok,
+                    detail=f"rank {rank.rank} of {rank.group}: {detail}",
+                    is_drift=False,
+                    mend="restart" if rank.process in self.hung else "start",
+                )
             )
         return checks
 

@@ -53,7 +53,7 @@ def stage(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outcome]:
     for order in orders:
         outcomes += outcomes_of(order, standings.get(order.checkpoint.job, {}))
         if not order.seats:  # what was renamed into place just now clients of a mount may see later
-            outcomes += _unseen(staging, order)
+            outcomes += _unseen(looking, staging, order)
     return outcomes
 
 
@@ -78,7 +78,7 @@ def deep_check(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outc
     for job, order in orders.items():
         hosts = order.checkpoint.hosts
         outcomes += [checked_outcome(order, host, standings[job].get(host)) for host in hosts]
-        outcomes += _unseen(staging, order)
+        outcomes += _unseen(looking, staging, order)
     return outcomes
 
 
@@ -120,13 +120,13 @@ def _reached(
     return checkpoint, found
 
 
-def _unseen(staging: Staging, order: Order) -> list[Outcome]:
+def _unseen(looking: AnsweringFleet, staging: Staging, order: Order) -> list[Outcome]:
     """The hosts that should share a mount, and do not see what another one holds; who is away says nothing."""
     one = order.checkpoint
     others = tuple(host for host in one.readers if host not in one.hosts)
     if not others or any(order.found[host].state != "complete" for host in one.hosts):
         return []
-    seen = _look(AnsweringFleet(staging.fleet), staging, replace(one, hosts=others))
+    seen = _look(looking, staging, replace(one, hosts=others))
     states = {host: seen[host] for host in others if seen[host].error is None}
     return [
         unseen_outcome(order, host) for host, found in states.items() if found.state != "complete"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.errors import InfraError
@@ -44,6 +44,7 @@ class Outcome:
         state: complete (it was already), staged, failed, damaged or missing.
         why: what is wrong, or where it came from.
         error: why the host cannot be asked, None where it can.
+        is_unseen: whether another host holds it on a mount that this one should share: nothing is to be staged.
     """
 
     checkpoint: str
@@ -54,6 +55,7 @@ class Outcome:
     size_bytes: int
     why: str
     error: InfraError | None = None
+    is_unseen: bool = False
 
     @property
     def ok(self) -> bool:
@@ -121,7 +123,12 @@ def unseen_outcome(order: Order, host: str) -> Outcome:
         f"{holder} has it, and {host} does not see it: `ssh {host} findmnt -T {place}` tells what is mounted there; "
         "mount there what the others have"
     )
-    return _outcome(order, host, "missing", (0, 0), why)
+    return replace(_outcome(order, host, "missing", (0, 0), why), is_unseen=True)
+
+
+def mount_step(hosts: Sequence[str]) -> str:
+    """What has hosts see what others hold on a mount, as a step before the next command."""
+    return f"mount the weights on {', '.join(dict.fromkeys(hosts))} as on the others"
 
 
 def _away(order: Order, error: InfraError, host: str) -> Outcome:

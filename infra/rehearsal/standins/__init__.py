@@ -22,6 +22,8 @@ PROGRAMS_OF_VENDOR: dict[str, tuple[str, ...]] = {
     "ascend": ("npu-smi",),
     "cpu": (),
 }  # fmt: skip
+# journalctl with -k among its words, which what is installed as journalctl hands on to it.
+KERNEL_LOG = "/usr/local/libexec/moe-rehearsal/journalctl"
 HCCN_TOOL = "/usr/local/Ascend/driver/tools/hccn_tool"
 UNITS_OF_VENDOR: dict[str, tuple[str, ...]] = {
     "nvidia": (
@@ -36,6 +38,7 @@ UNITS_OF_VENDOR: dict[str, tuple[str, ...]] = {
 COUNTERS_UNIT = "moe-rehearsal-rdma.service"
 DOCKER_UNIT = "docker.service"
 FABRIC_MANAGER_UNIT = "nvidia-fabricmanager.service"
+IMEX_UNIT = "nvidia-imex.service"
 DEVICES_UNIT = "moe-rehearsal-devices.service"
 NATIVE_FOLDER = "/opt/moe-infra/venv"
 NATIVE_NAMES = ("vllm", "sglang", "python", "python3")
@@ -61,6 +64,7 @@ def standin_files(vendor: str) -> dict[str, tuple[str, int]]:
     }
     for name in PROGRAMS + PROGRAMS_OF_VENDOR[vendor]:
         files[f"/usr/local/bin/{name}"] = (stub, PROGRAM_MODE)
+    files[KERNEL_LOG] = (stub, PROGRAM_MODE)
     if vendor == "ascend":
         files[HCCN_TOOL] = (stub, PROGRAM_MODE)
         files["/usr/local/bin/hccn_tool"] = (stub, PROGRAM_MODE)

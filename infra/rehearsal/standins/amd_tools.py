@@ -74,7 +74,11 @@ def main(arguments: list[str]) -> int:
         os.write(2, f"{STANDIN_NOTICE}\n".encode())
         document: Any = [{"tool": "AMDSMI Tool", "version": VERSION, "rocm_version": ROCM_VERSION}]
     else:
-        document = _describe(host, command, options.get("-g", options.get("--gpu", "all")))
+        choice = options.get("-g", options.get("--gpu", "all"))
+        document = _describe(host, command, choice)
+        if not document:
+            os.write(2, f"Can not find a device: GPU '{choice}' Error code: -3\n".encode())
+            return 253
     if "--json" in options:
         print(format_document(document, "    "))
     else:

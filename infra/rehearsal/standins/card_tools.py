@@ -18,7 +18,9 @@ NUM_PRIORITIES = 8
 DSCPS_PER_PRIORITY = 8
 LOSSLESS = 3
 CARDS = "/sys/class/infiniband"
+INTERFACES = "/sys/class/net"
 EXIT_BAD_OPTION = 1
+EXIT_NO_STRINGS = 96
 
 
 def main(arguments: list[str]) -> int:
@@ -29,6 +31,10 @@ def main(arguments: list[str]) -> int:
     """
     host, words = read_host(), arguments[1:]
     program = os.path.basename(arguments[0])
+    if len(words) > 1 and not any(
+        os.path.exists(f"{each}/{words[1]}") for each in (CARDS, INTERFACES)
+    ):
+        return _refuse_name(program, words[1])
     if program == "mlnx_qos" and words[:1] == ["-i"] and len(words) == len(("-i", "IF")):
         return _print_lines(_priorities(host, words[1]))
     if program == "mlxlink" and words[:1] == ["-d"] and words[2:] == ["-c"]:
@@ -36,6 +42,15 @@ def main(arguments: list[str]) -> int:
     if program == "ethtool" and words[:1] == ["-S"] and len(words) == len(("-S", "IF")):
         return _print_lines(_counters(host, words[1]))
     os.write(2, f"{STANDIN_NOTICE}: {program} {' '.join(words)} is not played\n".encode())
+    return EXIT_BAD_OPTION
+
+
+def _refuse_name(program: str, name: str) -> int:
+    """Say that there is no such card or interface: ethtool.c in its words, mft's tools in the stand-in's."""
+    if program == "ethtool":
+        os.write(2, b"Cannot get stats strings information: No such device\n")
+        return EXIT_NO_STRINGS
+    os.write(2, f"{STANDIN_NOTICE}: {program}: there is no {name}\n".encode())
     return EXIT_BAD_OPTION
 
 

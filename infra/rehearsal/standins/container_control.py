@@ -205,8 +205,6 @@ def _remove(record: Record) -> None:
         _ends_within(record, REMOVAL_LIMIT_S)
     if record["status"] == "running":
         record.update(status="exited", finished_at=timestamp())
-        try:
-            write_record(record)
-        except FileNotFoundError:
+        if not write_record(record):
             return
     remove_record(record)

@@ -21,6 +21,26 @@ if TYPE_CHECKING:
     from .container_request import ContainerRequest
 
 RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
+SECURITY_OPTIONS = {
+    "docker": (
+        "label",
+        "apparmor",
+        "seccomp",
+        "no-new-privileges",
+        "systempaths",
+        "writable-cgroups",
+    ),
+    "podman": (
+        "label",
+        "apparmor",
+        "seccomp",
+        "no-new-privileges",
+        "systempaths",
+        "mask",
+        "unmask",
+        "proc-opts",
+    ),
+}
 LOG_DRIVERS = {
     "docker": [
         "json-file",
@@ -106,6 +126,9 @@ def check_settings(request: ContainerRequest, host: dict[str, Any]) -> None:
     driver = flags.last("log-driver")
     if driver and driver not in LOG_DRIVERS[request.program]:
         raise Refusal("unknown_log_driver", name=driver)
+    for option in flags.all("security-opt"):
+        if option.replace(":", "=").partition("=")[0] not in SECURITY_OPTIONS[request.program]:
+            raise Refusal("bad_security_option", option=option)
     ipc_mode = flags.last("ipc")
     if ipc_mode not in ("", "none", "host", "private", "shareable") and ":" not in ipc_mode:
         raise Refusal("bad_ipc_mode", name=ipc_mode)

@@ -196,7 +196,10 @@ def _relay(container: RunningContainer, *, passes_output: bool) -> None:
     """Copy output to the log and to this process' own streams until the first process has ended."""
     log = -1
     if container.launch.log_path:
-        log = os.open(container.launch.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            log = os.open(container.launch.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except FileNotFoundError:  # the container has been removed already
+            log = -1
     process = os.pidfd_open(container.pid)
     poller = select.poll()
     poller.register(process, select.POLLIN)

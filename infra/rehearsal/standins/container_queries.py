@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 VERSIONS = {"docker": "28.2.2", "podman": "4.9.3"}
 TEMPLATE_EXIT_CODE = 64
 SHORT_ID = 12
+FILTERS = ("name", "id", "label", "status", "ancestor")
 COMMAND_WIDTH = 20
 FOLLOW_INTERVAL_S = 0.1
 
 
-def show_containers(_program: str, flags: ParsedFlags) -> int:
+def show_containers(program: str, flags: ParsedFlags) -> int:
     """Do `ps`."""
+    for condition in flags.all("filter"):
+        _check_filter(program, condition.partition("=")[0])
     records = list_records()
     if not flags.has("all") and not flags.has("latest") and "last" not in flags.given:
         records = [record for record in records if is_running(record)]
@@ -35,8 +38,12 @@ def show_containers(_program: str, flags: ParsedFlags) -> int:
         records = records[:1]
     if "last" in flags.given:
         records = records[: int(flags.last("last"))]
-    for condition in flags.all("filter"):
-        records = [record for record in records if _matches(record, condition)]
+    conditions = flags.all("filter")
+    for key in dict.fromkeys(condition.partition("=")[0] for condition in conditions):
+        asked = [condition for condition in conditions if condition.partition("=")[0] == key]
+        # as moby's filters have it, and podman's: all labels, any of the rest
+        holds = all if key == "label" else any
+        records = [item for item in records if holds(_matches(item, each) for each in asked)]
     rows = [_container_row(record, is_full=flags.has("no-trunc")) for record in records]
     if flags.has("quiet"):
         print("".join(row["ID"] + "\n" for row in rows), end="")
@@ -185,6 +192,18 @@ def _runtimes(host: dict[str, Any]) -> list[str]:
     return [*names, "nvidia"] if host["vendor"] == "nvidia" else names
 
 
+def _check_filter(program: str, key: str) -> None:
+    """Refuse a filter that is not known, whether there are containers or not.
+
+    Words of moby api/types/filters/errors.go and of podman pkg/domain/filters/containers.go.
+    """
+    if key in FILTERS:
+        return
+    if program == "podman":
+        raise CommandFailure(f"Error: {key} is an invalid filter", 125)
+    raise CommandFailure(f"Error response from daemon: invalid filter '{key}'", 1)
+
+
 def _matches(record: Record, condition: str) -> bool:
     """Return whether a container meets one `--filter`."""
     key, _, value = condition.partition("=")
@@ -198,10 +217,7 @@ def _matches(record: Record, condition: str) -> bool:
         return label in labels and (not equals or labels[label] == wanted)
     if key == "status":
         return _state(record) == value
-    if key == "ancestor":
-        return images.split_reference(record["image"]) == images.split_reference(value)
-    text = f'invalid filter "{key}"'
-    raise CommandFailure(f"Error response from daemon: {text}", 1)
+    return images.split_reference(record["image"]) == images.split_reference(value)
 
 
 def _state(record: Record) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -51,20 +52,35 @@ def add_record(record: Record) -> None:
         os.close(turn)
 
 
-def write_record(record: Record) -> None:
-    """Store the present state of a container."""
-    write_document(record_folder(record["id"]) + "/record.json", record)
+def write_record(record: Record) -> bool:
+    """Store the present state of a container, unless another client has removed it; return whether it is there."""
+    try:
+        write_document(record_folder(record["id"]) + "/record.json", record)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def remove_record(record: Record) -> None:
-    """Forget a container, which frees its name."""
-    folder = record_folder(record["id"])
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    for path, remove in [*((f"{folder}/{name}", os.unlink) for name in names), (folder, os.rmdir)]:
+    """Forget a container, which frees its name, in one step: other clients may remove and write it meanwhile."""
+    gone = f"{run_folder()}/removed-{record['id']}"
+    try:
+        os.rename(record_folder(record["id"]), gone)
+    except FileNotFoundError:  # another client was first
+        return
+    while True:  # a client that was about to write there may still do so
+        for name in os.listdir(gone):
+            try:
+                os.unlink(f"{gone}/{name}")
+            except FileNotFoundError:
+                continue
         try:
-            remove(path)
-        except FileNotFoundError:  # another client removes it, too
-            continue
+            os.rmdir(gone)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+        else:
+            return
 
 
 def list_records() -> list[Record]:
@@ -133,7 +149,7 @@ def _age(record: Record) -> str:
 
 
 def _settle(record: Record) -> Record | None:
-    """Return a record whose process ended unseen as exited, or None when it was to leave then."""
+    """Return a record whose process ended unseen as exited, or None when it was to leave then, or has."""
     if record["status"] != "running" or is_running(record):
         return record
     if process_start(record["client_pid"]) == record["client_start"]:
@@ -142,5 +158,4 @@ def _settle(record: Record) -> Record | None:
         remove_record(record)
         return None
     record.update(status="exited", exit_code=EXIT_CODE_WHEN_UNSEEN, finished_at=timestamp())
-    write_record(record)
-    return record
+    return record if write_record(record) else None

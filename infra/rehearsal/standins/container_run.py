@@ -16,7 +16,6 @@ from .container_process import (
 from .container_records import (
     add_record,
     process_start,
-    record_folder,
     remove_record,
     timestamp,
     write_record,
@@ -28,10 +27,13 @@ from .host_state import read_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from typing import Any
 
     from .container_records import Record
     from .flag_values import GpuRequest
+else:
+    import _signal  # the C module beneath `signal`, which would import `enum`
 
 EXEC_FORMAT_EXIT_CODE = 255
 
@@ -203,7 +205,10 @@ def _start(
         started_at=timestamp(),
         variables=[f"{key}={value}" for key, value in launch.variables.items()],
     )
-    write_record(record)
+    if not write_record(record):  # removed before it ran
+        os.kill(container.pid, _signal.SIGKILL)
+        await_end(container, passes_output=False)
+        raise Refusal("container_unknown", reference=record["id"])
     return container
 
 
@@ -286,5 +291,4 @@ def _end(record: Record, exit_code: int) -> None:
         exit_code=exit_code,
         finished_at=timestamp(),
     )
-    if os.path.isdir(record_folder(record["id"])):
-        write_record(record)
+    write_record(record)

@@ -180,6 +180,12 @@ SITUATIONS: dict[str, tuple[str, str, int]] = {
         "unable to find user {name}: no matching entries in passwd file",
         126,
     ),
+    # moby daemon/daemon_unix.go, parseSecurityOpt, and podman pkg/specgenutil
+    "bad_security_option": (
+        'invalid --security-opt 2: "{option}"',
+        'invalid --security-opt 2: "{option}"',
+        125,
+    ),
     "bad_ipc_mode": ("invalid IPC mode: {name}", "invalid IPC mode {name}", 125),
     "no_command": (
         "no command specified",

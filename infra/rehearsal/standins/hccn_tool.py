@@ -1,6 +1,6 @@
 """`hccn_tool -i N -TOPIC -g`: link, health, addresses, TLS, counters and pings of one Ascend device's network.
 
-Written from Huawei's HCCN tool reference, the tool's source (its help and `-pfc`), CANN's page on link faults
+Written from Huawei's HCCN tool reference, the tool's source (help, `-pfc`, pings), CANN's page on link faults
 (`-link_stat`), and from the checks in vLLM-Ascend's prefill/decode page.
 """
 
@@ -155,15 +155,19 @@ def _ping(host: dict[str, Any], device: int, topic: str, address: str) -> int:
         return _refuse("The address of the ping is missing.")
     received = PING_COUNT if answers(host, address) else 0
     print(f"device {device} PING {address}")
-    for sequence in range(PING_COUNT):
-        text = (
-            f"recv seq={sequence},time=0.104000ms" if received else f"recv seq={sequence},time out"
-        )
-        print(text)
     lost = 100.0 * (PING_COUNT - received) / PING_COUNT
-    print(f"{PING_COUNT} packets transmitted, {received} received, {lost:.2f}% packet loss")
-    if topic == "-hccs_ping" and received:
-        print("This pkt ping success")
+    counted = f"{PING_COUNT} packets transmitted, {received} received, {lost:.2f}%"
+    if topic == "-hccs_ping":
+        for sequence in range(PING_COUNT):
+            print("This pkt ping success!" if received else "This pkt send fail!")
+            print(f"recv seq {sequence}, time = 4.120us, L1 plane check result = 0x0")
+        print(f"{counted} packets loss")
+        return 0  # whatever was lost
+    for sequence in range(PING_COUNT):
+        print(
+            f"recv seq={sequence},time=0.104000ms" if received else f"recv time out seq={sequence}"
+        )
+    print(f"{counted} packet loss")
     return 0 if received else EXIT_BAD_OPTION
 
 

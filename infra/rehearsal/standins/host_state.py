@@ -10,14 +10,14 @@ plugin_version of `runtime: native`), `control_groups` (root of the cgroup tree)
 `num_rdma_devices`, `devices_absent` (indices that do not appear), `fabric_manager_version`, `faults`. Of the
 engine's keys `network: socket` is a card that libraries do not find, `network: uncounted` one that counts nothing.
 
-Faults of one host, all optional, indices as strings because JSON has no other keys:
+Faults of one host, all optional, indices as strings because JSON has no other keys: `kernel_log` [text],
 `ecc_uncorrected` {gpu: count}, `remapped_pending` {gpu: count}, `remapped_failure` {gpu: count},
 `nvlink_inactive` {gpu: [link]}, `fabric_state` text, `imex_status` (`DEGRADED`, `DOWN`), `imex_down` [address],
 `device_health` {npu: text}, `link_down` [npu], `net_health` {npu: text}, `tls_switch` {npu: 0 or 1},
 `unreachable` [device address], `gpu_lost` [gpu], `vbios` {gpu: text}, `held_clocks` {gpu: reason}, `all_reduce_gb_s`
-number, `all_reduce_wrong` count. Of groups that add up over hosts: `collective_silent` (torch never loads),
-`collective_wrong` {device: count}, `collective_gb_s` number. Of RoCE cards: `trust` {interface: text},
-`lossless` {interface: [priority]},
+number, `all_reduce_wrong` count, `diagnosis` {gpu: [number of DCGM's error]}. Of groups that add up over hosts:
+`collective_silent` (torch never loads), `collective_wrong` {device: count}, `collective_gb_s` number. Of RoCE cards:
+`trust` {interface: text}, `lossless` {interface: [priority]},
 `discards` {interface: count}, `bit_errors` {card: rate}. Of Ascend devices' ports: `gateway` and `netdetect`
 {npu: address}, `lossless` {npu: priority}, `spoilt` {npu: count}, `link_downs` {npu: count}.
 """

@@ -1,6 +1,7 @@
 """`nvidia-imex-ctl`: the state of this node (`-q`) and of the domain (`-N`, with `-j` as JSON).
 
-The layout of the JSON was seen on a live two-node domain in a public validation suite (2026-09).
+The layout of the JSON was seen on a live two-node domain in a public validation suite (2026-09). The daemon is asked:
+where it does not run nothing is told (with what words is not on record).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import time
 
 from .documents import format_document
-from .host_state import STANDIN_NOTICE, fault, read_host
+from .host_state import STANDIN_NOTICE, fault, read_host, run_folder
 from .standin_options import BadOption, read_options
 
 TYPE_CHECKING = False
@@ -20,8 +21,10 @@ OPTIONS = {
     "-N": False, "--nodes": False, "-q": False, "--query": False, "-j": False, "--json": False, "-H": False,
     "-a": False, "--all": False, "-c": True, "-v": False, "--version": False, "-h": False, "--help": False,
 }  # fmt: skip
-NODE_CONFIGURATION = "/etc/nvidia-imex/nodes_config.cfg"
-NODES_READ = "/run/nvidia-imex/nodes"  # nvidia-imex.service copies it when it starts
+NODES_READ = (
+    "imex-nodes"  # below the run folder; nvidia-imex.service copies the list there when it starts
+)
+EXIT_NO_DAEMON = 1
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +43,11 @@ def main(arguments: list[str]) -> int:
         print(f"IMEX version is: {host['driver_version']}")
         os.write(2, f"{STANDIN_NOTICE}\n".encode())
         return 0
-    domain = describe_domain(host)
+    nodes = _nodes_read()
+    if nodes is None:
+        os.write(2, f"{STANDIN_NOTICE}: the IMEX daemon does not run\n".encode())
+        return EXIT_NO_DAEMON
+    domain = describe_domain(host, nodes)
     if "-N" in options or "--nodes" in options:
         if "-j" in options or "--json" in options:
             print(format_document(domain, "  "))
@@ -52,9 +59,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def describe_domain(host: dict[str, Any]) -> dict[str, Any]:
+def describe_domain(host: dict[str, Any], nodes: list[str]) -> dict[str, Any]:
     """Return the domain as `-N -j` prints it: every configured node, and what each sees of each."""
-    nodes = _configured_nodes(host)
     expected = host.get("imex_nodes") or []
     # a node that is not in the others' lists, or whose list differs, never gets a quorum
     broken = set(fault(host, "imex_down") or ()) | (set(nodes) ^ set(expected))
@@ -87,16 +93,14 @@ def describe_domain(host: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _configured_nodes(host: dict[str, Any]) -> list[str]:
-    """Return the addresses that the daemon has read when it started; where none has, those that it would read."""
-    for path in (NODES_READ, NODE_CONFIGURATION):
-        try:
-            with open(path, encoding="utf-8") as file:
-                lines = [line.strip() for line in file]
-        except FileNotFoundError:
-            continue
-        return [line for line in lines if line and not line.startswith("#")]
-    return list(host.get("imex_nodes") or [])
+def _nodes_read() -> list[str] | None:
+    """Return the addresses that the daemon has read when it started; None where it does not run."""
+    try:
+        with open(f"{run_folder()}/{NODES_READ}", encoding="utf-8") as file:
+            lines = [line.strip() for line in file]
+    except FileNotFoundError:
+        return None
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _print_matrix(domain: dict[str, Any]) -> None:

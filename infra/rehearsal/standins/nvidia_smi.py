@@ -40,6 +40,9 @@ OPTIONS = {
 }  # fmt: skip
 CUDA_VERSIONS = {"580": "13.0", "575": "12.9", "570": "12.8", "560": "12.6", "550": "12.4"}
 LINKS_PER_GPU = 18
+LINK_TOPICS = {"-s": "status", "--status": "status", "-e": "errors", "--errorcounters": "errors"}
+LINK_OPTIONS = {**dict.fromkeys(LINK_TOPICS, False), "-i": True, "--id": True}
+LINK_ERRORS = ("Replay", "Recovery", "CRC")
 LINK_SPEEDS = {"hopper": "26.562", "blackwell": "53.125"}
 IDLE_MEMORY_MIB = 4
 MOST_POWER_W = 1200.0
@@ -360,18 +363,30 @@ def _print_log(host: dict[str, Any], gpus: list[Gpu]) -> None:
 
 
 def _show_links(host: dict[str, Any], words: list[str]) -> int:
-    """Do `nvlink -s`."""
-    if not words or words[0] not in ("-s", "--status"):
+    """Do `nvlink -s` and `nvlink -e`."""
+    try:
+        options = read_options(words, LINK_OPTIONS)
+    except BadOption:
+        options = {}
+    topics = {LINK_TOPICS[name] for name in options if name in LINK_TOPICS}
+    if len(topics) != 1:
         print("Invalid nvlink option. Please run 'nvidia-smi nvlink -h' for help.\n")
         return EXIT_BAD_OPTION
+    gpus = _chosen_gpus(host, options.get("-i", options.get("--id", "")))
+    if not gpus:
+        print("No devices were found")
+        return EXIT_NO_DEVICE
     speed = LINK_SPEEDS[host["generation"]]
-    choice = words[words.index("-i") + 1] if "-i" in words[:-1] else ""
-    for gpu in _chosen_gpus(host, choice):
+    for gpu in gpus:
         print(f"GPU {gpu.index}: {host['product_name']} (UUID: {gpu.uuid})")
         inactive = fault_of(host, "nvlink_inactive", gpu.index, [])
         for link in range(LINKS_PER_GPU):
-            state = "<inactive>" if link in inactive else f"{speed} GB/s"
-            print(f"\t Link {link}: {state}")
+            if topics == {"status"}:
+                state = "<inactive>" if link in inactive else f"{speed} GB/s"
+                print(f"\t Link {link}: {state}")
+            elif link not in inactive:
+                for name in LINK_ERRORS:
+                    print(f"\t Link {link}: {name} Errors: 0")
     return 0
 
 

@@ -25,6 +25,8 @@ def main_of(program: str) -> Callable[[list[str]], int]:
         from .card_tools import main
     elif program == "all_reduce_perf":
         from .collective_test import main
+    elif program == "journalctl":
+        from .kernel_log import main
     elif program == "npu-smi":
         from .npu_smi import main
     elif program == "hccn_tool":

@@ -87,7 +87,7 @@ def gpus(
 ) -> str:
     """`nvidia-smi --query-gpu` of equal devices."""
     return "".join(
-        f"{i}, GPU-{i}, {name}, 0000000{i}:01:00.0, 189471, {driver}, 16, {mig}, 0\n"
+        f"{i}, GPU-{i}, {name}, 0000000{i}:01:00.0, 189471, {driver}, 16, {mig}, 0, Enabled\n"
         for i in range(num)
     )
 

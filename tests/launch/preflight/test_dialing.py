@@ -10,8 +10,8 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.launch.fleet import rows_of
 from infra.launch.preflight.dialing import PlannedDial, planned_dials, sample_ports
+from infra.launch.preflight.mutual_dials import REACH_S, reach_requests
 from infra.launch.preflight.reach_report import read_reached
-from infra.launch.preflight.waves import REACH_S, reach_requests
 from infra.plan.compile import compile_file
 from infra.plan.ports import EPHEMERAL_FIRST, EPHEMERAL_LAST
 from tests.launch.preflight.scenes import change, healthy, only, troubles

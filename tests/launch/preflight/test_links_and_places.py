@@ -271,7 +271,8 @@ def test_infiniband_s_own_counters_are_held_against_what_was_carried(
 
 
 def test_devices_of_other_firmware_are_named_beside_the_usual_one(catalog: Catalog) -> None:
-    def query(*versions: str) -> str:
+    def query(usual: str, last: str) -> str:
+        versions = [*[usual] * 7, last]
         return "".join(
             f"GPU 0:{i}\n    VBIOS Version : {version}\n" for i, version in enumerate(versions)
         )
@@ -280,10 +281,8 @@ def test_devices_of_other_firmware_are_named_beside_the_usual_one(catalog: Catal
     for host in scene.hosts:
         scene = tell(scene, host, "nvidia.query", query("97", "97"))
     assert found(scene, "device-firmware") == []
-    (mixed,) = found(
-        tell(scene, "unified-1", "nvidia.query", query("97", "97", "96")), "device-firmware"
-    )
-    assert (mixed.host, mixed.observed) == ("unified-1", "0:2 has firmware 96, the others 97")
+    (mixed,) = found(tell(scene, "unified-1", "nvidia.query", query("97", "96")), "device-firmware")
+    assert (mixed.host, mixed.observed) == ("unified-1", "0:7 has firmware 96, the others 97")
     (other,) = found(tell(scene, "unified-1", "nvidia.query", query("96", "96")), "device-firmware")
     assert other.observed == "firmware 96, while unified-0 has firmware 97"
 
@@ -316,9 +315,11 @@ def test_firmware_that_files_tell_is_compared_too(catalog: Catalog) -> None:
 
 def test_clocks_that_hardware_holds_down_are_told_and_idle_is_not(catalog: Catalog) -> None:
     text = (
-        "GPU 0:1\n    Clocks Event Reasons\n        Idle : Active\n        SW Power Cap : Active\n"
+        "GPU 0:{}\n    Clocks Event Reasons\n        Idle : Active\n        SW Power Cap : Active\n"
+        "        HW Slowdown : {}\n"
     )
-    cool, hot = (f"{text}        HW Slowdown : {word}\n" for word in ("Not Active", "Active"))
+    rest = "".join(text.format(place, "Not Active") for place in (0, *range(2, 8)))
+    cool, hot = (rest + text.format(1, word) for word in ("Not Active", "Active"))
     scene = healthy(HGX, catalog)
     assert found(tell(scene, "unified-0", "nvidia.query", cool), "held-clocks") == []
     (told,) = found(
@@ -383,6 +384,9 @@ def test_health_means_nothing_without_an_address_to_ask(catalog: Catalog) -> Non
     assert troubles(scene) == [("block", "unified-1", "device-network")]
     blind = tell(scene, "unified-1", "ascend.netdetect.3", "netdetect address: 0.0.0.0\n")
     assert troubles(blind) == [("warn", "unified-1", "device-detection")]
+    unseen = tell(scene, "unified-1", "ascend.netdetect.3", "Cmd execute failed!\n", 1)
+    told = [(one.severity, one.check) for one in judge(unseen) if one.severity != "pass"]
+    assert sorted(told) == [("warn", "device-detection"), ("warn", "device-network")]
 
 
 def test_hccl_s_own_ports_are_asked_for_free_and_reserved(catalog: Catalog) -> None:

@@ -11,6 +11,7 @@ from infra.catalog.load import Catalog
 from infra.errors import InfraError
 from infra.launch.answering import AnsweringFleet
 from infra.launch.fleet import Answers, Fleet, Request
+from infra.launch.preflight.dialing import planned_dials
 from infra.launch.preflight.finding import Finding
 from infra.launch.preflight.table import AS_WANTED, judge
 from infra.launch.preflight.waves import look, look_further
@@ -19,6 +20,7 @@ from tests.launch.preflight.scenes import healthy
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 RACK = "gb200-2p1d"
+LOADS = frozenset({"decode-0/0"})
 AWAY = Unreachable("decode-3", "192.0.2.6 port 22 refuses connections.", "Start sshd there.")
 FIX = (
     f"Start sshd there. For a machine that is gone: `fab replace-host decode-3 NEW --stack {RACK}`."
@@ -31,9 +33,11 @@ class Silenced:
     def __init__(self, fleet: Fleet, host: str) -> None:
         self._fleet = fleet
         self._host = host
+        self.asked: Mapping[str, Request] = {}
 
     def ask(self, requests: Mapping[str, Request], *, timeout_s: float) -> Answers:
         if any(request["operation"] == "reach" for request in requests.values()):
+            self.asked = requests
             answers: Answers = {host: {"dials": _dialled(one)} for host, one in requests.items()}
             if self._host in requests:
                 answers[self._host] = LostConnection(self._host, "the connection was lost.", "")
@@ -41,10 +45,14 @@ class Silenced:
         return self._fleet.ask(requests, timeout_s=timeout_s)
 
 
+def rows(request: Request, key: str) -> list[dict[str, object]]:
+    found = request[key]
+    assert isinstance(found, list)
+    return found
+
+
 def _dialled(request: Request) -> list[dict[str, object]]:
-    rows = request["dial"]
-    assert isinstance(rows, list)
-    return [{"to": row["to"], "port": row["port"], "ok": True} for row in rows]
+    return [{"to": row["to"], "port": row["port"], "ok": True} for row in rows(request, "dial")]
 
 
 def judged(
@@ -94,6 +102,38 @@ def test_a_host_that_is_away_is_one_finding_and_its_ports_alone_are_not_dialled(
     assert any(line.endswith("ports of or from decode-3 are not dialled") for line in said)
     group = {one.host: one.observed for one in found if one.check == "group-collective"}
     assert group["decode-1"] == "not run: decode-3 cannot be asked"
+
+
+def test_ports_that_an_engine_which_loads_will_open_are_left_to_it(catalog: Catalog) -> None:
+    """Somebody who listens there in its place would have it end: "address already in use"."""
+    deployment, fleet, said = make_deployment(RACK, catalog)
+    reaching = Silenced(fleet, "nobody")
+    deployment = replace(deployment, fleet=AnsweringFleet(reaching))
+    scene = look(deployment, catalog, "full", {}).scene
+    own = {
+        dial.port
+        for dial in planned_dials(scene.plan)
+        if dial.process == "decode-0/0" and dial.purpose == "planned"
+    }
+    opened, *unopened = sorted(own)
+    listening = ({"port": opened},)
+    hosts = {**scene.hosts, "decode-0": replace(scene.hosts["decode-0"], listening=listening)}
+    scene = replace(scene, hosts=hosts, running=LOADS)
+    found = judge(look_further(deployment, scene, 0.0, 1.0))
+    listens = {int(str(row["port"])) for row in rows(reaching.asked["decode-0"], "listen")}
+    dialled = {
+        int(str(row["port"]))
+        for request in reaching.asked.values()
+        for row in rows(request, "dial")
+        if row["to"] == "decode-0"
+    }
+    assert opened in dialled
+    assert not (listens | dialled) & set(unopened)
+    assert listens - own, "ports of those that do not run are tried"
+    (told,) = [one for one in found if (one.check, one.host) == ("peer-ports", "decode-0")]
+    assert told.severity == "pass"
+    assert told.observed.endswith("which decode-0/0 runs for and has not opened yet")
+    assert [line for line in said if line.endswith("ports of engines that load are not dialled")]
 
 
 def test_what_was_found_stays_when_a_host_falls_silent_in_the_middle(catalog: Catalog) -> None:

@@ -17,14 +17,15 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.inventory.book import documentation_hosts
+from infra.launch.preflight.amd import DEVICES
 from infra.launch.preflight.asking import KERNEL_QUESTION, asked_commands
+from infra.launch.preflight.evidence import UNSEEN
 from infra.launch.preflight.finding import Finding, grouped
 from infra.launch.preflight.linux import parse_kernel_lines
 from infra.launch.preflight.observed import Told
 from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.scene import Scene
 from infra.launch.preflight.table import CHECKS, judge
-from infra.launch.preflight.unseen import UNSEEN
 from tests.launch.preflight.scenes import change, healthy, missing, tell, troubles
 from tests.launch.preflight.test_links_and_places import with_cards
 
@@ -57,8 +58,8 @@ NEEDLESS = {
 }
 # What says of itself that it was not answered: engines do not start without it.
 OWN_WORDS = {
-    "accelerator-answers", "interface", "own-name", "fabric-state", "imex-domain", "device-network", "docker-limits",
-    "cgroup-driver", "service-limits",
+    "accelerator-answers", "interface", "own-name", "fabric-state", "imex-domain", "docker-limits", "cgroup-driver",
+    "service-limits",
 }  # fmt: skip
 
 
@@ -202,6 +203,40 @@ def test_devices_that_could_not_be_pinged_are_told(catalog: Catalog) -> None:
     assert told.observed.startswith("cannot be told of device 3: hccn_tool prints what cannot be")
 
 
+@pytest.mark.parametrize("family", ["route", "name"])
+def test_peers_of_whom_nothing_can_be_told_are_named(family: str, catalog: Catalog) -> None:
+    scene = healthy(A3, catalog)
+    first, *peers = scene.hosts
+    check = {"route": "route", "name": "peer-names"}[family]
+    lost = Told(exit_code=1, stdout="", stderr="Network is unreachable\n", seconds=0.1)
+
+    def observed(unknown: list[str]) -> str:
+        asked = {f"{family}:{peer}": lost for peer in unknown}
+        spoilt = change(scene, first, commands={**scene.hosts[first].commands, **asked})
+        (told,) = (one for one in judge(spoilt) if one.severity != "pass")
+        assert (told.host, told.check, told.severity) == (first, check, "warn")
+        typed = next(iter(asked_commands(scene, first)[one].argv for one in asked))
+        assert told.fix == f"ssh {first} sudo {shlex.join(typed)}"
+        return told.observed.partition(": ")[0]
+
+    assert observed(peers[:1]) == f"{UNSEEN} of {peers[0]}"
+    assert observed(peers[:2]) == f"{UNSEEN} of {peers[0]}, {peers[1]}"
+    assert observed(peers) == f"{UNSEEN} of any peer"
+
+
+def test_a_tool_that_may_not_be_run_is_told_as_such(catalog: Catalog) -> None:
+    scene = healthy(HGX, catalog)
+    host = next(iter(scene.hosts))
+    for command, program in (("nvidia.dcgm", "dcgmi"), ("nvidia.gpus", "nvidia-smi")):
+        words = f"{program}: Permission denied"
+        refused = Told(exit_code=None, stdout="", stderr=words, seconds=0.0)
+        commands = {**scene.hosts[host].commands, command: refused}
+        found = judge(change(scene, host, commands=commands))
+        told = {one.observed for one in found if one.severity != "pass"}
+        assert f"{UNSEEN}: {program} cannot be run: Permission denied" in told
+        assert not [one for one in told if "exit code" in one]
+
+
 def test_a_label_that_is_spelt_otherwise_disables_no_check_in_silence(catalog: Catalog) -> None:
     scene = healthy(A3, catalog)
     for host in scene.hosts:
@@ -251,6 +286,64 @@ def test_no_check_passes_on_a_file_that_it_did_not_read(
     told = troubles(change(scene, host, files={**kept, **spoilt}))
     is_any_word_one = text is not None and end in ("/vbios_version", "/current_clocksource")
     assert told == ([] if is_any_word_one else [("warn", host, check)])
+
+
+# (stack, command, what one device's part of the answer has, what it has instead, check)
+OF_ONE_DEVICE = [
+    (HGX, "nvidia.gpus", "16, Disabled, 0, Enabled\n", "16, Disabled, [N/A], Enabled\n", "device-memory-errors"),
+    (HGX, "nvidia.gpus", "16, Disabled, 0, Enabled\n", "16, Disabled, [Unknown Error], Enabled\n",
+     "device-memory-errors"),
+    (HGX, "nvidia.gpus", "16, Disabled, 0, Enabled\n", "[N/A], Disabled, 0, Enabled\n", "pcie-width"),
+    (HGX, "nvidia.gpus", "16, Disabled, 0, Enabled\n", "16, [Unknown Error], 0, Enabled\n", "accelerator-partition"),
+    (HGX, "nvidia.rows", "GPU-3, 0, 0, 0\n", "GPU-3, 0, [Unknown Error], 0\n", "device-memory-errors"),
+    (HGX, "nvidia.rows", "GPU-3, 0, 0, 0\n", "", "device-memory-errors"),
+    (HGX, "nvidia.query", "    VBIOS Version : 97.00\n", "    VBIOS Version : N/A\n", "device-firmware"),
+    (HGX, "nvidia.query", "        HW Slowdown : Not Active\n", "", "held-clocks"),
+    (HGX, "nvidia.nvlink", "GPU 3: x\n\t Link 0: 53.125 GB/s\n", "", "nvlink"),
+    (AMD, "amd.ecc", '"total_uncorrectable_count": 0', '"total_uncorrectable_count": "N/A"', "device-memory-errors"),
+    (AMD, "amd.xgmi", '"XGMI Error count": "0"', '"XGMI Error count": "N/A"', "xgmi"),
+    (AMD, "amd.static", '"memory_partition": "NPS1"', '"memory_partition": "N/A"', "accelerator-partition"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stack", "command", "part", "instead", "check"), OF_ONE_DEVICE)
+def test_no_check_passes_on_an_answer_that_leaves_out_one_device_of_several(
+    stack: str, command: str, part: str, instead: str, check: str
+) -> None:
+    scene = scene_of(stack)
+    host = next(iter(scene.hosts))
+    text = scene.hosts[host].commands[command].stdout
+    assert part in text
+    spoilt = text.replace(part, instead, 1)
+    found = [one for one in judge(tell(scene, host, command, spoilt)) if one.severity != "pass"]
+    assert [(one.host, one.check, one.severity) for one in found] == [(host, check, "warn")]
+    assert found[0].observed.startswith(f"{UNSEEN}: ")
+    assert found[0].observed.endswith(" tells it of 7 of 8 devices")
+
+
+@pytest.mark.parametrize(
+    ("end", "check"), [("/vbios_version", "device-firmware"), ("/current_link_width", "pcie-width")]
+)
+def test_no_check_passes_on_files_of_all_devices_but_one(end: str, check: str) -> None:
+    scene = scene_of(AMD)
+    host = next(iter(scene.hosts))
+    (first, *others) = (path for path in scene.hosts[host].files if path.endswith(end))
+    files = {path: text for path, text in scene.hosts[host].files.items() if path != first}
+    (told,) = (one for one in judge(change(scene, host, files=files)) if one.severity != "pass")
+    assert (told.host, told.check, told.severity, len(others)) == (host, check, "warn", 7)
+    assert told.observed == f"{UNSEEN}: 7 of 8 {DEVICES}/*{end} can be read"
+
+
+def test_ecc_that_is_switched_off_is_told_as_such() -> None:
+    scene = scene_of(HGX)
+    host = next(iter(scene.hosts))
+    text = scene.hosts[host].commands["nvidia.gpus"].stdout
+    off = text.replace("0, Enabled\n", "[N/A], Disabled\n", 2)
+    (told,) = (
+        one for one in judge(tell(scene, host, "nvidia.gpus", off)) if one.severity != "pass"
+    )
+    assert (told.host, told.check, told.severity) == (host, "device-memory-errors", "warn")
+    assert told.observed.startswith("ECC is off on GPU 0, 1: ")
 
 
 @pytest.mark.parametrize("way", WAYS)

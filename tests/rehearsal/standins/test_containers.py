@@ -172,6 +172,7 @@ REFUSALS = {
         125,
     ),
     "--net foo": ("network foo not found", 125),
+    "--security-opt colour=disable": ('invalid --security-opt 2: "colour=disable"', 125),
     "--user nobody-here": (
         "unable to find user nobody-here: no matching entries in passwd file",
         125,
@@ -183,6 +184,21 @@ def test_the_daemon_refuses_in_the_real_words(host_runs: HostRuns) -> None:
     runs = host_runs("nvidia", [f"docker run --rm {options} {IMAGE}" for options in REFUSALS])
     for run, (text, exit_code) in zip(runs, REFUSALS.values(), strict=True):
         assert (run.stderr, run.returncode) == (f"{DAEMON}{text}{HELP}", exit_code)
+
+
+def test_a_filter_that_is_not_known_is_refused_where_there_is_no_container(
+    host_runs: HostRuns,
+) -> None:
+    runs = host_runs(
+        "nvidia",
+        [f"{program} ps --all --filter colour=x" for program in ("docker", "podman")]
+        + ["docker ps --all --filter name=x --format '{{.ID}}'"],
+    )
+    assert [(run.stderr, run.returncode) for run in runs] == [
+        ("Error response from daemon: invalid filter 'colour'\n", 1),
+        ("Error: colour is an invalid filter\n", 125),
+        ("", 0),
+    ]
 
 
 def test_a_host_without_the_nvidia_driver_has_no_gpus(host_shell: HostShell) -> None:
@@ -357,7 +373,8 @@ def test_stopping_passes_the_signal_on_and_then_kills(host_shell: HostShell) -> 
         f"docker run -d --name soft --network host {IMAGE} stay >/dev/null\n"
         f"docker run -d --name hard --network host {IMAGE} stay stubborn >/dev/null; sleep 0.2\n"
         "docker ps --format '{{.Names}} {{.State}}'; docker stop -t 1 soft hard\n"
-        "docker ps -a --format '{{.Names}} {{.Status}}'; docker logs soft 2>&1 | tail -1; docker wait hard\n"
+        "docker ps -a -f name=soft -f name=hard --format '{{.Names}} {{.Status}}'\n"
+        "docker logs soft 2>&1 | tail -1; docker wait hard\n"
         "docker rm -f soft hard; ls -A /run/moe-rehearsal/containers",
     )
     lines = result.stdout.splitlines()

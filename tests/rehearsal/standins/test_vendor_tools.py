@@ -14,6 +14,8 @@ import pytest
 from infra.launch.preflight.nvidia import parse_diagnosis
 from infra.rehearsal.standins import (
     amd_tools,
+    card_tools,
+    collective_test,
     dcgmi,
     hccn_tool,
     npu_smi,
@@ -112,11 +114,14 @@ def test_faults_show_where_the_real_tool_shows_them(
 )
 def test_the_imex_domain_is_up_when_every_node_is(
     host_tool: HostTool,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     faults: dict[str, list[str]],
     status: str,
 ) -> None:
     host_tool("nvidia", faults=faults)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/imex-nodes").write_text("192.0.2.1\n192.0.2.2\n")
     assert nvidia_imex.main(["nvidia-imex-ctl", "-N", "-j"]) == 0
     domain = json.loads(capsys.readouterr().out)
     assert domain["status"] == status
@@ -125,36 +130,57 @@ def test_the_imex_domain_is_up_when_every_node_is(
     assert capsys.readouterr().out == "READY\n"
 
 
-def test_the_imex_daemon_knows_the_list_that_it_has_read(host_shell: HostShell) -> None:
-    """A list that is written without a restart is nobody's: the domain stays as it was."""
-    result = host_shell(
-        "nvidia",
-        "mkdir -p /etc/nvidia-imex /run/nvidia-imex\n"
-        "echo 192.0.2.1 > /run/nvidia-imex/nodes\n"
-        "printf '192.0.2.1\\n192.0.2.2\\n' > /etc/nvidia-imex/nodes_config.cfg\n"
-        "nvidia-imex-ctl -N -j; rm /run/nvidia-imex/nodes; nvidia-imex-ctl -N -j",
-    )
-    before, after = _both(result.stdout)
-    assert (before["status"], after["status"]) == ("DEGRADED", "UP")
+def test_the_imex_daemon_knows_the_list_that_it_has_read(
+    host_tool: HostTool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A list that is written without a restart is nobody's, and without a daemon there is nobody to ask."""
+    host_tool("nvidia")
+    assert nvidia_imex.main(["nvidia-imex-ctl", "-N", "-j"]) == 1
+    assert nvidia_imex.main(["nvidia-imex-ctl", "-q"]) == 1
+    assert capsys.readouterr().out == ""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/imex-nodes").write_text("192.0.2.1\n")
+    assert nvidia_imex.main(["nvidia-imex-ctl", "-N", "-j"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "DEGRADED"
 
 
-def _both(said: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two documents, one behind the other."""
-    first, end = json.JSONDecoder().raw_decode(said)
-    return first, json.loads(said[end:])
+@pytest.mark.parametrize(
+    ("changes", "exit_code", "status"),
+    [
+        ({"persistence_mode": True}, 0, "Pass"),
+        ({"persistence_mode": False}, 226, "Warn"),
+        ({"persistence_mode": True, "faults": {"diagnosis": {"1": [9]}}}, 226, "Fail"),
+        ({"persistence_mode": False, "faults": {"diagnosis": {"1": [118]}}}, 205, "Fail"),
+    ],
+)
+def test_dcgmi_tells_what_the_first_level_finds(
+    changes: dict[str, Any],
+    exit_code: int,
+    status: str,
+    host_tool: HostTool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A warning is a failure in JSON, as the real one writes it: preflight tells them apart by the errors' numbers."""
+    host_tool("nvidia", num_devices=2, **changes)
+    assert dcgmi.main(["dcgmi", "diag", "-r", "1", "-j"]) == exit_code
+    said = capsys.readouterr().out
+    assert parse_diagnosis(said) == {"software": status}
+    (test,) = json.loads(said)["DCGM Diagnostic"]["test_categories"][0]["tests"]
+    told = {one["status"] for one in (*test["results"], test["test_summary"])}
+    assert told == {"Pass" if status == "Pass" else "Fail"}
 
 
-def test_dcgmi_tells_each_test_of_the_first_level_and_refuses_others(
+def test_dcgmi_tells_people_in_a_table_and_other_levels_are_refused(
     host_tool: HostTool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    host_tool("nvidia", faults={"diagnosis": {"Inforom": "Fail"}})
-    assert dcgmi.main(["dcgmi", "diag", "-r", "1", "-j"]) != 0
-    told = parse_diagnosis(capsys.readouterr().out)
-    assert told is not None
-    assert {test for test, status in told.items() if status != "Pass"} == {"Inforom"}
-    host_tool("nvidia")
-    assert dcgmi.main(["dcgmi", "diag", "-r", "1", "-j"]) == 0
-    assert dcgmi.main(["dcgmi", "diag", "-r", "3", "-j"]) != 0
+    host_tool("nvidia", num_devices=1)
+    assert dcgmi.main(["dcgmi", "diag", "-r", "1"]) == 226
+    lines = capsys.readouterr().out.splitlines()
+    assert {len(line) for line in lines[1:]} == {78}
+    assert "| software                  | Warn                                           |" in lines
+    assert "| Warning: GPU0             | Persistence Mode: Persistence mode for GPU 0   |" in lines
+    assert dcgmi.main(["dcgmi", "diag", "-r", "3", "-j"]) == 1
+    assert dcgmi.main(["dcgmi", "discovery", "-l"]) == 1
 
 
 def test_amd_smi_prints_one_entry_per_device(
@@ -199,7 +225,7 @@ def test_npu_smi_tells_card_and_die(
         (["-net_health", "-g"], "net health status: Success"),
         (["-ip", "-g"], "ipaddr:29.2.1.4"),
         (["-vnic", "-g"], "vnic ipaddr:192.130.1.4"),
-        (["-hccs_ping", "-g", "address", "192.130.2.1"], "0.00% packet loss"),
+        (["-hccs_ping", "-g", "address", "192.130.2.1"], "0.00% packets loss"),
         (["-ping", "-g", "address", "10.0.0.1"], "100.00% packet loss"),
     ],
 )
@@ -241,3 +267,80 @@ def test_the_drivers_files_are_there_and_stay_as_they_are(
     (root / paths[-1]).write_text("changed")
     prepare_devices.main(["prepare_devices.py", str(root)])
     assert (root / paths[-1]).read_text() == "changed"
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "says"),
+    [
+        ("-b 8G -e 8G -g 8 -c 1 -n 10 -w 3", 0, "minBytes 8589934592 maxBytes 8589934592"),
+        ("--minbytes=1K -e 2M -g 8", 0, "minBytes 1024 maxBytes 2097152"),
+        ("-b 8G -e 8G -g 8 --frobnicate", 0, "invalid option '?'"),
+        ("-b 8G -e 8G -g 9", 1, "Test NCCL failure"),
+        ("-b 8G -g 8", 255, "invalid sizes"),
+        ("-b x -e 8G -g 8", 255, "invalid sizes"),
+    ],
+)
+def test_a_collective_takes_the_options_of_nccl_tests_and_no_others(
+    words: str,
+    exit_code: int,
+    says: str,
+    host_tool: HostTool,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The real one leaves with 0 behind its usage: only sums tell that it ran."""
+    host_tool("amd")
+    assert collective_test.main(["all_reduce_perf", *words.split()]) == exit_code
+    told = capfd.readouterr()
+    assert says in told.out + told.err
+    assert ("Avg bus bandwidth" in told.out) == ("minBytes" in says)
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        ("ethtool -S lo", 0),
+        ("ethtool -S nic9", 96),
+        ("mlnx_qos -i lo", 0),
+        ("mlnx_qos -i nic9", 1),
+        ("mlxlink -d mlx5_99 -c", 1),
+        ("mlnx_qos -i lo --trust dscp", 1),
+        ("ethtool", 1),
+    ],
+)
+def test_cards_that_are_not_there_tell_nothing(
+    words: str, exit_code: int, host_tool: HostTool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host_tool("amd")
+    assert card_tools.main(words.split()) == exit_code
+    assert (capsys.readouterr().out != "") == (exit_code == 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "says"),
+    [
+        ("-s", 0, "Link 17: 53.125 GB/s"),
+        ("-e -i 1", 0, "Link 17: CRC Errors: 0"),
+        ("-s --frobnicate", 2, "Invalid nvlink option"),
+        ("-s -e", 2, "Invalid nvlink option"),
+        ("-s -i 9", 6, "No devices were found"),
+        ("", 2, "Invalid nvlink option"),
+    ],
+)
+def test_nvlinks_are_told_of_the_gpus_that_are_asked_for(
+    words: str,
+    exit_code: int,
+    says: str,
+    host_tool: HostTool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    host_tool("nvidia")
+    assert nvidia_smi.main(["nvidia-smi", "nvlink", *words.split()]) == exit_code
+    assert says in capsys.readouterr().out
+
+
+def test_amd_smi_knows_no_device_that_is_not_there(
+    host_tool: HostTool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    host_tool("amd")
+    assert amd_tools.main(["amd-smi", "list", "-g", "8"]) == 253
+    assert capfd.readouterr().err == "Can not find a device: GPU '8' Error code: -3\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from infra.catalog.schema import Vendor
 from infra.engines.transport_signs import SIGNS, SPEAKS_WITH, Library
-from infra.launch.preflight.asking import Command
+from infra.launch.preflight.commands import Command
 from infra.launch.preflight.group_collectives import adding_up
 from infra.launch.preflight.group_collectives.layout import GroupLayout, Member
 from infra.launch.preflight.scene import Scene
