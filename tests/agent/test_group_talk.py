@@ -14,7 +14,7 @@ from infra.agent.group.talk import (
     LONGEST_HOLD_S,
     Bell,
     Orders,
-    Reports,
+    Question,
     TakenBack,
     Wrong,
     answer_line,
@@ -23,6 +23,7 @@ from infra.agent.group.talk import (
 )
 
 OWN = Own(PARTIAL, 4, fault="h1/0 ended", serves=True, obeys=(4, RUN))
+ASKED = Question("h1", "this boot", 7.25, 0.0, {"decode/0": OWN})
 
 
 def free_port() -> int:
@@ -35,25 +36,25 @@ def ask_soon(address: tuple[str, int], release: str) -> Orders:
     """As a member does: until the other side listens."""
     for _ in range(100):
         try:
-            return exchange(address, (release, "h1"), {"decode/0": OWN})
+            return exchange(address, release, ASKED)
         except ConnectionRefusedError:
             time.sleep(0.02)
     raise AssertionError
 
 
 def test_a_member_tells_what_it_is_and_gets_its_orders() -> None:
-    told: list[tuple[str, Reports]] = []
+    told: list[Question] = []
 
-    def answer(host: str, reports: Reports, _hold_s: float) -> Orders:
-        told.append((host, reports))
+    def answer(question: Question) -> Orders:
+        told.append(question)
         return {"decode/0": Order(5, RUN)}
 
     address = ("127.0.0.1", free_port())
     start_server(address, "this release", answer)
     assert ask_soon(address, "this release") == {"decode/0": Order(5, RUN)}
-    assert told == [("h1", {"decode/0": OWN})]
+    assert told == [ASKED]
     with pytest.raises(Wrong, match="this host holds release this relea"):
-        exchange(address, ("yesterday's", "h1"), {"decode/0": OWN})
+        exchange(address, "yesterday's", ASKED)
     assert len(told) == 1  # yesterday's report was not taken
 
 
@@ -61,7 +62,7 @@ def test_a_member_tells_what_it_is_and_gets_its_orders() -> None:
     "line", [b"", b"[]\n", b"{}\n", b'{"reports": 3}\n', b"GET / HTTP/1.1\r\n", b"\xff\n"]
 )
 def test_what_is_no_question_gets_no_order(line: bytes) -> None:
-    def answer(_host: str, _reports: Reports, _hold_s: float) -> Orders:
+    def answer(_question: Question) -> Orders:
         raise AssertionError
 
     assert "error" in json.loads(answer_line(line, "r", answer))
@@ -73,16 +74,16 @@ def test_a_side_that_does_not_answer_is_given_up_in_time() -> None:
         deaf.listen()
         begun = time.monotonic()
         with pytest.raises(OSError, match="timed out"):
-            exchange(deaf.getsockname(), ("r", "h1"), {})
+            exchange(deaf.getsockname(), "r", ASKED)
         assert time.monotonic() - begun < 4.0
 
 
 def test_a_held_question_is_answered_when_there_is_an_order() -> None:
     decided, held = threading.Event(), []
 
-    def answer(_host: str, _reports: Reports, hold_s: float) -> Orders:
-        held.append(hold_s)
-        decided.wait(hold_s)
+    def answer(question: Question) -> Orders:
+        held.append(question.hold_s)
+        decided.wait(question.hold_s)
         return {"decode/0": Order(5, RUN)}
 
     address = ("127.0.0.1", free_port())
@@ -90,15 +91,15 @@ def test_a_held_question_is_answered_when_there_is_an_order() -> None:
     ask_soon(address, "r")
     threading.Timer(0.1, decided.set).start()
     begun = time.monotonic()
-    orders = exchange(address, ("r", "h1"), {"decode/0": OWN}, (60.0, Bell()))
+    orders = exchange(address, "r", ASKED._replace(hold_s=60.0), Bell())
     assert orders == {"decode/0": Order(5, RUN)}
     assert time.monotonic() - begun < 0.9 * LONGEST_HOLD_S
     assert held == [0.0, LONGEST_HOLD_S]  # no member can have it held for longer
 
 
 def test_news_takes_a_held_question_back() -> None:
-    def answer(_host: str, _reports: Reports, hold_s: float) -> Orders:
-        time.sleep(hold_s)
+    def answer(question: Question) -> Orders:
+        time.sleep(question.hold_s)
         return {}
 
     address = ("127.0.0.1", free_port())
@@ -108,8 +109,8 @@ def test_news_takes_a_held_question_back() -> None:
     threading.Timer(0.05, bell.ring).start()
     begun = time.monotonic()
     with pytest.raises(TakenBack):
-        exchange(address, ("r", "h1"), {"decode/0": OWN}, (1.0, bell))
+        exchange(address, "r", ASKED._replace(hold_s=1.0), bell)
     assert time.monotonic() - begun < 0.5
     assert bell.silence()
     assert not bell.silence()
-    assert exchange(address, ("r", "h1"), {"decode/0": OWN}) == {}
+    assert exchange(address, "r", ASKED) == {}

@@ -70,6 +70,7 @@ class World:
     heard: list[float] = field(default_factory=lambda: [0.0] * 3)
     orders: list[tuple[Order, float]] = field(default_factory=lambda: [(Order(1, RUN), 0.0)] * 3)
     asking: list[Exchange | None] = field(default_factory=lambda: [None] * 3)
+    taken_back: list[list[Exchange]] = field(default_factory=lambda: [[] for _ in range(3)])
     bad_until: list[float] = field(default_factory=lambda: [0.0] * 3)
     frozen: list[bool] = field(default_factory=lambda: [False] * 3)
     epochs: set[int] = field(default_factory=set)
@@ -80,6 +81,7 @@ class World:
         for i in range(3):
             self._misfortune(i)
         for i in (1, 2):
+            self._hear_late(i)
             self._talk(i)
         if self._works(0):
             self._lead()
@@ -132,8 +134,17 @@ class World:
             if asking.order is not None and not is_cut:
                 self.orders[i] = (asking.order, asking.asked)
             self.asking[i] = None
-        elif self.now - asking.asked > LONGEST_EXCHANGE_S and self._works(i):
-            self.asking[i] = None
+        elif self._works(i):
+            has_news = self._report(i) != asking.report and self.chance.random() < 0.5
+            if has_news or self.now - asking.asked > LONGEST_EXCHANGE_S:
+                self.taken_back[i].append(asking)  # it may still be heard, after newer ones too
+                self.asking[i] = None
+
+    def _hear_late(self, i: int) -> None:
+        for late in self.taken_back[i]:
+            if late.arrives is not None and self.now >= late.arrives and self._works(0):
+                self.told[i], self.heard[i], late.arrives = late.report, self.now, None
+                self._lead()
 
     def _report(self, i: int) -> Own:
         order, _ = self.orders[i]

@@ -1,11 +1,12 @@
 """How the hosts of a group speak: members ask the host of rank 0, one line each way, one connection per question.
 
-{"release", "host", "hold_s", "reports": {group: {state, epoch, adopting, fault, serves, obeys}}}
+{"release", "host", "boot", "at", "hold_s", "reports": {group: {state, epoch, adopting, fault, serves, obeys}}}
 {"release", "orders": {group: {epoch, phase}}}   or   {"error"}
 
 A question may be held: the host of rank 0 answers when it has an order that the member does not obey yet, at the
 latest after `hold_s`. A member has one question on its way at a time; one with news takes the held one back, as if
-its answer had been lost, and asks anew.
+its answer had been lost, and asks anew. Connections are answered side by side, so that a later question may be heard
+first: `boot` and `at` tell which one that is.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import socket
 import socketserver
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from .rules import Order, Own
 
@@ -29,8 +30,31 @@ SERVER_QUEUE = 128
 
 Reports = Dict[str, Own]
 Orders = Dict[str, Order]
-# Of a host's name, its reports, and how long its question may be held.
-Answerer = Callable[[str, Reports, float], Orders]
+
+
+class Question(NamedTuple):
+    """What a member asks.
+
+    Attributes:
+        host: its name.
+        boot: the boot that `at` belongs to.
+        at: when its reports were taken: monotonic seconds of that boot, which go on when its watcher begins anew.
+        hold_s: how long it may be held; 0.0 for an answer at once.
+        reports: by group.
+    """
+
+    host: str
+    boot: str
+    at: float
+    hold_s: float
+    reports: Reports
+
+    def is_overtaken(self, other: "Question") -> bool:
+        """Whether another one of the same host, which has been heard already, was asked later."""
+        return self.boot == other.boot and self.at < other.at
+
+
+Answerer = Callable[[Question], Orders]
 
 
 class Wrong(Exception):
@@ -81,29 +105,29 @@ def start_server(address: Tuple[str, int], release: str, answerer: Answerer) -> 
 
 def exchange(
     address: Tuple[str, int],
-    asking: Tuple[str, str],
-    reports: Reports,
-    held: Optional[Tuple[float, Bell]] = None,
+    release: str,
+    question: Question,
+    bell: Optional[Bell] = None,
 ) -> Orders:
     """Tell the host of rank 0 what the units are; its orders.
 
     Args:
         address: where it answers.
-        asking: release and name of the host that asks.
-        reports: by group.
-        held: how long the question may be held, and what takes it back; None for an answer at once.
+        release: this host's.
+        question: what is asked.
+        bell: what takes it back; None for nothing.
 
     Raises:
         OSError: it does not answer in time.
         Wrong: it answers, and is not this release's.
         TakenBack: the bell was rung before the answer came.
     """
-    release, host = asking
-    hold_s, bell = held or (0.0, None)
     asked: Dict[str, object] = {
         "release": release,
-        "host": host,
-        "hold_s": hold_s,
+        "host": question.host,
+        "boot": question.boot,
+        "at": question.at,
+        "hold_s": question.hold_s,
         "reports": {
             group: {
                 "state": own.state,
@@ -113,12 +137,12 @@ def exchange(
                 "serves": own.serves,
                 "obeys": list(own.obeys),
             }
-            for group, own in reports.items()
+            for group, own in question.reports.items()
         },
     }
     with socket.create_connection(address, EXCHANGE_S) as wire:
         wire.sendall(_line(asked))
-        answer = _parse(_read_line(wire, hold_s, bell))
+        answer = _parse(_read_line(wire, question.hold_s, bell))
     orders = answer.get("orders")
     if answer.get("release") != release or not isinstance(orders, dict):
         raise Wrong(str(answer.get("error") or "it speaks another release's words"))
@@ -133,14 +157,19 @@ def answer_line(line: bytes, release: str, answerer: Answerer) -> bytes:
     answer: Dict[str, object]
     try:
         asked = _parse(line)
-        reports = {str(group): _read_own(row) for group, row in asked["reports"].items()}
-        name, is_ours = str(asked["host"]), asked.get("release") == release
-        hold_s = min(float(asked.get("hold_s", 0.0)), LONGEST_HOLD_S)
+        is_ours = asked.get("release") == release
+        question = Question(
+            host=str(asked["host"]),
+            boot=str(asked["boot"]),
+            at=float(asked["at"]),
+            hold_s=min(float(asked["hold_s"]), LONGEST_HOLD_S),
+            reports={str(group): _read_own(row) for group, row in asked["reports"].items()},
+        )
     except (Wrong, KeyError, TypeError, ValueError, AttributeError) as error:
         return _line({"error": "not a member's question: {!r}".format(error)})
     if not is_ours:
         return _line({"error": "this host holds release {}".format(release[:12])})
-    orders = answerer(name, reports, hold_s)
+    orders = answerer(question)
     answer = {
         group: {"epoch": order.epoch, "phase": order.phase} for group, order in orders.items()
     }

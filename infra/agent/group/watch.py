@@ -18,7 +18,7 @@ from .progress import advance, ask, load_client
 from .record import is_handed_over
 from .router import RouterWatch
 from .rules import RUNNING, Order
-from .talk import Bell, Orders, Reports, TakenBack, Wrong, exchange, start_server
+from .talk import Bell, Orders, Question, Reports, TakenBack, Wrong, exchange, start_server
 from .units import Units
 
 TICK_S = 0.1
@@ -30,6 +30,8 @@ ASK_S = 0.5
 FIRST_PAUSE_S = 0.05
 METRICS_S = 5.0
 FIRST_METRICS_S = 1.0
+
+BOOT = "/proc/sys/kernel/random/boot_id"
 
 Address = Tuple[str, int]
 
@@ -70,6 +72,7 @@ class Watcher:
             group.address: Bell() for group in config.groups if self._is_led_elsewhere(group)
         }
         self._told: Reports = {}
+        self._latest: Dict[Tuple[str, str], Question] = {}
         self._again = True
 
     def run(self) -> None:
@@ -117,21 +120,25 @@ class Watcher:
             with self._guard:
                 part.done(time.monotonic())
 
-    def answer(self, host: str, reports: Reports, hold_s: float) -> Orders:
+    def answer(self, question: Question) -> Orders:
         """On the host of rank 0: the orders for a member, which its reports have entered already.
 
-        Args:
-            host: the member.
-            reports: by group.
-            hold_s: how long to wait for an order that it does not obey yet.
+        It waits for as long as the question may be held for an order that the member does not obey yet. A question
+        that a later one has overtaken changes nothing: its member has taken it back.
         """
-        deadline = time.monotonic() + hold_s
+        deadline, reports = time.monotonic() + question.hold_s, question.reports
         with self._guard:
             now = time.monotonic()
             led = {
                 name: part for name, part in self._parts.items() if part.leads and name in reports
             }
-            changes = [part.hear_member(host, reports[name], now) for name, part in led.items()]
+            keys = [(question.host, name) for name in led]
+            if any(question.is_overtaken(self._latest.get(key, question)) for key in keys):
+                return {}
+            self._latest.update(dict.fromkeys(keys, question))
+            changes = [
+                part.hear_member(question.host, reports[name], now) for name, part in led.items()
+            ]
             if any(changes):
                 self._decided.notify_all()
             self._wake.set()
@@ -166,16 +173,17 @@ class Watcher:
     def _ask(self, address: Address) -> None:
         """Ask a host of rank 0, for ever."""
         names = [group.name for group in self._config.groups if group.address == address]
-        asking, bell, said = (self._config.release, self._config.host), self._news[address], ""
-        pause = FIRST_PAUSE_S
+        bell, said, pause = self._news[address], "", FIRST_PAUSE_S
+        boot = _boot(self._host)
         while True:
             at = time.monotonic()
             # News is told at once, and its answer awaited: only a question without any is held, and taken back.
-            held = None if bell.silence() else (ASK_S, bell)
+            hold_s = 0.0 if bell.silence() else ASK_S
             with self._guard:
                 reports = {name: self._parts[name].own(at) for name in names}
+            question = Question(self._config.host, boot, at, hold_s, reports)
             try:
-                orders = exchange(address, asking, reports, held)
+                orders = exchange(address, self._config.release, question, bell if hold_s else None)
                 words, pause = "", FIRST_PAUSE_S
             except TakenBack:
                 continue
@@ -193,7 +201,7 @@ class Watcher:
             if words:
                 bell.wait(pause - (time.monotonic() - at))
                 pause = min(pause * 2, ASK_S)
-            elif not is_news and held is not None:  # it was not held
+            elif not is_news and hold_s:  # it was not held
                 bell.wait(ASK_S - (time.monotonic() - at))
 
     def _measure(self, name: str, url: str) -> None:
@@ -221,3 +229,10 @@ class Watcher:
             if not self._is_led_elsewhere(group) and len(group.members) > 1
         }
         return sorted(found)
+
+
+def _boot(host: Host) -> str:
+    try:
+        return host.read_word(BOOT)
+    except OSError:  # then what is asked is told in order of this process alone
+        return os.urandom(8).hex()

@@ -1,0 +1,71 @@
+"""The watcher of rank 0's host: what members tell counts in the order in which they said it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from infra.agent.group.config import Config, Group
+from infra.agent.group.progress import Counters, Patience
+from infra.agent.group.record import OwnRecord, Record, save_record
+from infra.agent.group.rules import ADOPT, RUN, RUNNING, STOP, Limits, Memory, Order, Own
+from infra.agent.group.talk import Question
+from infra.agent.group.units import Unit
+from infra.agent.group.watch import Watcher
+from infra.agent.host import Finished, Host
+
+UNIT = "moe-s-engine@0.service"
+LIMITS = Limits(1.0, 60.0, 5, 600.0, 10.0, 2.0, 30.0, 2.0)
+# A member before and after it has taken over what `fab up` started.
+ADOPTING = Own(RUNNING, 4, adopting=True)
+ADOPTED = Own(RUNNING, 4, obeys=(4, ADOPT))
+
+
+class Serving(Host):
+    """A host whose only unit runs."""
+
+    def run(self, argv: list[str], *_limits: object) -> Finished:
+        return Finished(1, "", f"{argv[0]}: there is nothing")
+
+
+@pytest.fixture
+def watcher(tmp_path: Path) -> Watcher:
+    """Of h0, which has taken its own part of a group over and waits for h1."""
+    host = Serving(str(tmp_path))
+    group = Group("decode/0", "h0", ("192.0.2.1", 14000), ["h0", "h1"], {UNIT: "h0/0"}, [], [])
+    patience, counters = Patience(1.0, 1.0, 1.0), Counters("r", ("g",))
+    config = Config("s", "r", "h0", "docker", [group], None, LIMITS, patience, counters)
+    own = OwnRecord(epoch=4, adopting=False, invocations={UNIT: "first"}, ended=False)
+    save_record(host, "s", "decode/0", Record(own, Memory(4, ADOPT, 0, 0, "", time.monotonic())))
+    found = Watcher(host, config)
+    found._units.take({UNIT: Unit("active", "", 0, "first")}, time.monotonic())
+    return found
+
+
+def ask(
+    watcher: Watcher, own: Own, at: float, boot: str = "b", hold_s: float = 0.0
+) -> Order | None:
+    """What h1 is told."""
+    return watcher.answer(Question("h1", boot, at, hold_s, {"decode/0": own})).get("decode/0")
+
+
+def test_what_a_member_said_before_it_took_over_comes_late_and_ends_nothing(
+    watcher: Watcher,
+) -> None:
+    """It is read by a thread of its own, which waited behind that of the newer question."""
+    assert ask(watcher, ADOPTED, at=2.0) == Order(4, RUN)
+    assert ask(watcher, ADOPTING, at=1.0, hold_s=60.0) is None  # nobody waits for the answer
+    assert ask(watcher, ADOPTED, at=3.0) == Order(4, RUN)
+    assert ask(watcher, ADOPTING, at=4.0) == Order(4, STOP)  # this one is news
+
+
+def test_a_host_that_was_rebooted_counts_its_time_anew(watcher: Watcher) -> None:
+    assert ask(watcher, ADOPTED, at=9000.0) == Order(4, RUN)
+    assert ask(watcher, ADOPTING, at=30.0, boot="the next") == Order(4, STOP)
+
+
+def test_members_overtake_only_themselves(watcher: Watcher) -> None:
+    assert watcher.answer(Question("h2", "b", 5.0, 0.0, {"decode/0": ADOPTED}))
+    assert ask(watcher, ADOPTED, at=2.0) == Order(4, RUN)
