@@ -154,8 +154,15 @@ def test_the_clock_is_the_hosts_own(host: StubbornHost, stand_in: StandIn) -> No
 
 
 def test_busybox_prints_no_nanoseconds() -> None:
-    assert parse_date("1700000000.\n") == 1700000000.0
-    assert parse_date("1700000000.5\n") == 1700000000.5
+    assert parse_date("1700000000.\n") == (1700000000.0, 1.0)
+    assert parse_date("1700000000.5\n") == (1700000000.5, 0.0)
+
+
+def test_how_wrong_the_clock_may_be_is_told(host: StubbornHost, stand_in: StandIn) -> None:
+    stand_in("date", "echo 1700000000.; sleep 0.4")
+    clock = ask(host)["clock"]
+    assert 0.7 < clock["error_s"] < 2
+    assert abs(clock["now_s"] - 1700000000) <= clock["error_s"] + 0.3
 
 
 def test_other_operations_are_answered_along_and_their_failures_are_theirs() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from typing import Any
 
 from infra.agent.facts import reach
+from infra.agent.facts.reach import Listener
+from infra.agent.facts.wall_clock import WallClock
 from infra.agent.host import Host
 
 
@@ -39,6 +42,17 @@ def test_a_dial_is_greeted_with_name_and_clock_and_its_load_arrives() -> None:
     assert row["path_mtu"] > 1000
     assert reports["b"]["listen"] == [{"port": port, "error": None}]
     assert reports["b"]["seconds"] < 2.5, "it waited although everybody had come"
+
+
+def test_a_listener_that_could_not_tell_its_clock_well_says_so() -> None:
+    """Its machine was busy while it asked `date`: its clock is not held against it."""
+    port = free_port()
+    slow = Listener("b", "t0", WallClock(time.time() - time.monotonic() + 0.2, 0.25))
+    assert slow.open("127.0.0.1", port) is None
+    row = ask("a", dial=[dial(port)])["dials"][0]
+    slow.close()
+    assert abs(row["ahead_s"] - 0.2) < 0.1
+    assert row["error_s"] >= 0.25
 
 
 def test_nobody_listens() -> None:

@@ -75,8 +75,8 @@ class Listener:
             token, caller, load = _line(peer).split()
             if token != self.token:
                 return
-            words = "{} {} {:.6f}\n".format(GREETING, self.name, self.clock.now())
-            peer.sendall(words.encode("utf-8"))
+            words = (GREETING, self.name, self.clock.now(), self.clock.error_s)
+            peer.sendall("{} {} {:.6f} {:.6f}\n".format(*words).encode("utf-8"))
             if int(load):
                 _take(peer, int(load))
                 peer.sendall(b"whole\n")
@@ -165,12 +165,14 @@ def _speak(channel: socket.socket, listener: Listener, load: int) -> Row:
     sent = listener.clock.now()
     words = "{} {} {}\n".format(listener.token, listener.name, load)
     channel.sendall(words.encode("utf-8"))
-    greeting, name, clock = _line(channel).split()
+    told = _line(channel).split()
     heard = listener.clock.now()
-    if greeting != GREETING:
+    if told[:1] != [GREETING]:
         raise ValueError("somebody else answered")
+    _, name, clock, their_error = told
     row: Row = {"name": name, "ahead_s": round(float(clock) - (sent + heard) / 2, 6)}
-    row["error_s"] = round((heard - sent) / 2 + listener.clock.error_s, 6)
+    errors = (heard - sent) / 2, listener.clock.error_s, float(their_error)
+    row["error_s"] = round(sum(errors), 6)
     if load:
         try:
             channel.sendall(bytes(load))

@@ -1,7 +1,7 @@
 """The host's wall clock, as its own `date` tells it, tied to the monotonic clock."""
 
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Tuple
 
 from ..host import Host, Refused
 
@@ -31,20 +31,22 @@ def read_wall_clock(host: Host) -> WallClock:
     told = host.run(["date", "+%s.%N"], DATE_S)
     after = time.monotonic()
     try:
-        wall = parse_date(told.stdout)
+        wall, cut_off = parse_date(told.stdout)
     except ValueError as error:
         raise Refused("date: {}".format(told.last_words)) from error
-    return WallClock(wall - (before + after) / 2, (after - before) / 2)
+    middle, width = (before + after) / 2, after - before
+    return WallClock(wall + cut_off / 2 - middle, (width + cut_off) / 2)
 
 
-def parse_date(text: str) -> float:
-    """Seconds of `date +%s.%N`; busybox prints no nanoseconds.
+def parse_date(text: str) -> Tuple[float, float]:
+    """Seconds of `date +%s.%N`, and how much may have been cut off: busybox prints no nanoseconds.
 
     Raises:
         ValueError: it is no such number.
     """
     seconds, _, rest = text.strip().partition(".")
-    fraction = rest if rest.isdecimal() else "0"
     if not seconds.isdecimal():
         raise ValueError("{!r} is not seconds since 1970".format(text))
-    return float("{}.{}".format(seconds, fraction))
+    if not rest.isdecimal():
+        return float(seconds), 1.0
+    return float("{}.{}".format(seconds, rest)), 0.0

@@ -177,11 +177,11 @@ def read_holders(report: Report) -> tuple[Holder, ...]:
 
 
 def _clock(told: Mapping[str, object], sent_s: float, received_s: float) -> ClockReading | None:
-    """It was read at some moment between sending and receiving."""
-    now = told.get("now_s")
-    if not isinstance(now, int | float):
+    """It was read at some moment between sending and receiving, as well as the host could."""
+    now, error = told.get("now_s"), told.get("error_s")
+    if not isinstance(now, int | float) or not isinstance(error, int | float):
         return None
-    return ClockReading(at_least_s=now - received_s, at_most_s=now - sent_s)
+    return ClockReading(at_least_s=now - error - received_s, at_most_s=now + error - sent_s)
 
 
 def _told(value: object) -> Told:

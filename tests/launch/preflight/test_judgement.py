@@ -18,7 +18,7 @@ from infra.launch.preflight.finding import (
     preflight_document,
     worst_first,
 )
-from infra.launch.preflight.observed import ClockReading, Disk, Holder
+from infra.launch.preflight.observed import ClockReading, Disk, Holder, read_observed
 from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.scene import Scene, odd_ones
 from infra.launch.preflight.table import CHECKS, judge
@@ -338,6 +338,13 @@ def test_a_clock_is_held_against_a_host_only_as_far_as_it_is_certain(catalog: Ca
     assert troubles(clock(0.4, 1.5)) == [("warn", "decode-1", "clock-spread")]
     assert troubles(clock(29.0, 31.0)) == [("block", "decode-1", "clock-spread")]
     assert troubles(clock(-31.0, -29.0)) == [("block", "decode-1", "clock-spread")]
+
+
+def test_what_the_host_itself_leaves_open_of_its_clock_is_left_open() -> None:
+    """Its `date` took half a second."""
+    report = {"clock": {"now_s": 1000.0, "error_s": 0.25}}
+    host = read_observed("h", report, sent_s=998.0, received_s=999.5, also={})
+    assert host.clock == ClockReading(at_least_s=0.25, at_most_s=2.25)
 
 
 @pytest.mark.parametrize("off_s", [30.0, -30.0])
