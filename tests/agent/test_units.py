@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra.agent.journal.starts import BEGINS, read_starts
+from infra.agent.journal.starts import BEGINS, Start, read_starts
 from infra.agent.processes.units import since
 from tests.agent.stubborn_host import StubbornHost
 
@@ -123,9 +123,9 @@ def test_words_without_a_start_belong_to_the_one_that_was_named_before_them(
     said = [f"echo '{json.dumps(entry)}'" for entry in entries]
     stand_in("journalctl", "\n".join([*said, 'echo \'{"MESSAGE": "cut o\'']))
     lines = ["Starting a.service...", "hello", "hi\ufffd", "(no message)"]
-    read = read_starts(host, {"a.service": "2b"}, 20, 5.0)
+    read = read_starts(host, {"a.service": Start("2b")}, 20, 5.0)
     assert [line for each in read for line in each.text.splitlines()] == lines
-    assert read_starts(host, {"a.service": "3c"}, 20, 5.0) == []
+    assert read_starts(host, {"a.service": Start("3c")}, 20, 5.0) == []
 
 
 OWN, ABOUT = {"_SYSTEMD_UNIT": "a.service"}, {"_SYSTEMD_UNIT": "init.scope", "UNIT": "a.service"}
@@ -134,6 +134,7 @@ CLOSED = {"MESSAGE": "Failed", "INVOCATION_ID": "2b", **ABOUT}
 OTHER = {"MESSAGE": "other", "_SYSTEMD_INVOCATION_ID": "1a", **OWN}
 EARLIER = {"MESSAGE": "Started", "INVOCATION_ID": "1a", **ABOUT}
 NAMELESS = {"MESSAGE": "words", **OWN}
+MAIN = {"MESSAGE": "first words", "_PID": "12", **OWN}
 
 
 @pytest.mark.parametrize(
@@ -147,6 +148,10 @@ NAMELESS = {"MESSAGE": "words", **OWN}
             20,
             ["Failed"],
         ),  # systemd's word of another start is before them
+        # it spoke before systemd had said that it starts it
+        ([EARLIER, MAIN, BEGUN, CLOSED], 20, ["first words", "Starting", "Failed"]),
+        ([NAMELESS, MAIN, BEGUN, CLOSED], 4, ["first words", "Starting", "Failed"]),
+        ([NAMELESS, MAIN, CLOSED], 3, ["words", "first words", "Failed"]),
         ([NAMELESS, NAMELESS], 2, ["words", "words"]),  # no other start is among the last lines
         ([NAMELESS, NAMELESS], 3, []),  # nor is any of this one, whose beginning would be
     ],
@@ -159,7 +164,7 @@ def test_words_without_a_start_at_the_beginning_of_a_tail(
     told: list[str],
 ) -> None:
     stand_in("journalctl", "\n".join(f"echo '{json.dumps(entry)}'" for entry in entries))
-    said = read_starts(host, {"a.service": "2b"}, num_entries, 5.0)
+    said = read_starts(host, {"a.service": Start("2b", 12)}, num_entries, 5.0)
     assert [each.text for each in said] == told
 
 

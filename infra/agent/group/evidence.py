@@ -10,7 +10,7 @@ from ..facts.command_lines import command_lines, text_of
 from ..files import make_folders
 from ..host import Host, Refused
 from ..journal.lines import stamp
-from ..journal.starts import Said, read_starts
+from ..journal.starts import Said, Start, read_starts
 from .units import Unit
 
 FOLDER = "/var/lib/moe-infra/evidence"
@@ -95,13 +95,20 @@ def processes_of(host: Host, units: List[Unit], limit_s: float) -> List[str]:
 def _journal(host: Host, ended: Ended) -> str:
     """The words of this epoch's starts; where a start is not known, the last ones of its unit."""
     starts = {
-        unit: ended.invocations.get(unit) or now.invocation for unit, now in ended.units.items()
+        unit: _start_of(ended.invocations.get(unit, ""), now) for unit, now in ended.units.items()
     }
     try:
         said = read_starts(host, starts, JOURNAL_ENTRIES * len(starts), JOURNAL_S)
     except Refused as error:
         return "({})\n".format(error)
     return "".join(map(_line_of, said)) or "(nothing was written)\n"
+
+
+def _start_of(invocation: str, now: Unit) -> Start:
+    """The start that ended; systemd knows the main process of its latest one."""
+    if invocation in ("", now.invocation):
+        return Start(now.invocation, now.latest_pid)
+    return Start(invocation)
 
 
 def _line_of(said: Said) -> str:

@@ -13,6 +13,7 @@ PROPERTIES = (
     "Result",
     "ExecMainStatus",
     "MainPID",
+    "ExecMainPID",
     "InvocationID",
 )
 SHOW_S = 10.0
@@ -35,12 +36,14 @@ class Unit(NamedTuple):
         how: how it ended, in words; "" while it runs, not before systemd starts it again by itself.
         pid: of its main process, 0 for none.
         invocation: systemd's id of this start, "" for none.
+        latest_pid: the main process of this start, also when it has ended; 0 for none.
     """
 
     state: str
     how: str
     pid: int
     invocation: str
+    latest_pid: int = 0
 
 
 class Units:
@@ -128,12 +131,13 @@ class Units:
 def read_unit(shown: Dict[str, str]) -> Unit:
     """A unit of what `systemctl show` says of it."""
     state = shown.get("ActiveState", "unknown")
-    pid = shown.get("MainPID", "0")
+    pid, latest_pid = shown.get("MainPID", "0"), shown.get("ExecMainPID", "0")
     return Unit(
         state=state,
         how=_how_ended(shown) if state not in UP or shown.get("SubState") == WAITS else "",
         pid=int(pid) if pid.isdecimal() else 0,
         invocation=shown.get("InvocationID", ""),
+        latest_pid=int(latest_pid) if latest_pid.isdecimal() else 0,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Dict, List, Optional
 
 from ..group.operation import await_groups, look
 from ..host import Finished, Host, Refused
-from ..journal.starts import read_starts
+from ..journal.starts import Start, read_starts
 from ..services import parse_properties
 
 ACTIONS: Dict[str, List[str]] = {
@@ -26,6 +26,7 @@ PROPERTIES = (
     "Result",
     "ExecMainStatus",
     "MainPID",
+    "ExecMainPID",
     "NRestarts",
     "StateChangeTimestampMonotonic",
     "InvocationID",
@@ -108,12 +109,12 @@ def _tail(host: Host, unit: str, shown: Dict[str, str], num_lines: int) -> List[
     how the unit had ended. One that is masked or gone, and of which systemd knows no start, has none. Why there are
     none, when journald does not say.
     """
-    start = shown.get("InvocationID", "")
-    if not start and shown.get("LoadState") != LOADED:
+    start = Start(shown.get("InvocationID", ""), _number(shown.get("ExecMainPID")))
+    if not start.invocation and shown.get("LoadState") != LOADED:
         return []
     # what it says of an end goes with the next start (systemd 252, seen on its units)
     if _number(shown.get("NRestarts")) and shown.get("Result") == "success":
-        start = ""
+        start = Start("")
     try:
         said = read_starts(host, {unit: start}, num_lines, TAIL_S)
     except Refused as error:

@@ -10,16 +10,19 @@ import sys
 
 sys.path.insert(0, sys.argv[1])
 from infra.agent.host import Host
-from infra.agent.journal.starts import read_starts
+from infra.agent.journal.starts import Start, read_starts
 from infra.agent.processes.units import show_units
 
 LIMIT_S = 30.0
 
 host = Host("")
-starts = {unit: shown["InvocationID"] for unit, shown in show_units(host, sys.argv[2:]).items()}
+starts = {
+    unit: Start(shown["InvocationID"], int(shown["ExecMainPID"]))
+    for unit, shown in show_units(host, sys.argv[2:]).items()
+}
 said = read_starts(host, starts, 100 * len(starts), LIMIT_S)
 found = {
-    unit: {"start": start, "texts": [each.text for each in said if each.unit == unit]}
+    unit: {"start": start.invocation, "texts": [each.text for each in said if each.unit == unit]}
     for unit, start in starts.items()
 }
 sys.stdout.write(json.dumps(found))
