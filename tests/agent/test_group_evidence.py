@@ -14,6 +14,7 @@ from infra.agent.journal.starts import BEGINS
 from tests.agent.stubborn_host import StubbornHost
 
 A, B = "moe-s-engine@0.service", "moe-s-engine@1.service"
+MAIN = 12  # the main process of what systemd calls the latest start, "a2"
 Entry = Mapping[str, object]
 
 
@@ -34,7 +35,9 @@ def kept(
             "journalctl",
             f'case "$*" in *" _SYSTEMD_UNIT="*|*" -u "*) cat {tmp_path}/all;; *) cat {tmp_path}/named;; esac; {end}',
         )
-        units = {unit: Unit("failed", "", 0, "") for unit in invocations}
+        units = {
+            unit: Unit("failed", "", 0, start and "a2", MAIN) for unit, start in invocations.items()
+        }
         folder = keep(host, Ended("s", "decode/0", 4, "it ended", units, dict(invocations), []))
         return (Path(folder) / "journal.txt").read_text().splitlines()
 
@@ -68,6 +71,21 @@ def test_words_of_a_process_that_ended_at_once_are_kept(kept: Callable[..., list
         f"1970-01-01T00:00:01.000000Z {A}: Starting",
         f"1970-01-01T00:00:02.000000Z {A}: error: no such device",
         f"1970-01-01T00:00:03.000000Z {A}: Failed",
+    ]
+
+
+def test_first_words_of_the_latest_main_process_are_of_the_latest_start(
+    kept: Callable[..., list[str]],
+) -> None:
+    """It spoke before systemd had said that it starts it."""
+    entries = [
+        told(A, "a1", "Failed", 1),
+        {**said(A, None, "first words", 2), "_PID": str(MAIN)},
+        told(A, "a2", "Starting", 3),
+    ]
+    assert kept(entries, {A: "a2"}) == [
+        f"1970-01-01T00:00:02.000000Z {A}: first words",
+        f"1970-01-01T00:00:03.000000Z {A}: Starting",
     ]
 
 
