@@ -16,7 +16,10 @@ options:
   operation:
     description:
       - V(tune) brings the host to its tuning profile, as C(fab tune-hosts) does.
-      - V(look) refuses what C(fab up) refuses, and tells which engines run and which do not.
+      - V(look) refuses what C(fab up) refuses, and tells which engines run and which do not, and whether files are to
+        change of hosts that are watched.
+      - V(hold) has the host's watcher act no more, and still be heard by those of other hosts.
+      - V(take-back) ends the host's watcher; it takes over what runs when it is handed it again.
       - V(install) brings the host to its files and images, as C(fab up) does.
       - V(start) starts the units that do not run, all at once.
       - V(ready) waits some seconds for what C(fab status) calls ready, and fails when a process has ended.
@@ -24,7 +27,7 @@ options:
       - V(watch) has the host's watcher keep its groups alive from now on.
       - V(release) gives the lease back.
     type: str
-    choices: [tune, look, install, start, ready, prove, watch, release]
+    choices: [tune, look, hold, take-back, install, start, ready, prove, watch, release]
     required: true
   mode:
     description: Of V(tune); V(rollback) brings back what was found.

@@ -12,7 +12,7 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
                stack's tuning: what nobody wants any
                more is taken back)
     units      action start|stop|restart|status|         {"units": [{unit, load_state, active_state, sub_state,
-               enable|disable, units, beside,              result, exec_main_status, main_pid, n_restarts,
+               enable|disable, units, beside,              result, exec_main_status, main_pid, n_restarts, job,
                timeout_s, log_lines, stack, awaits,        since, log_tail}], "message": systemctl's words or null},
                await_s                                     and what `groups` reports of that stack, once those that
                                                            it awaits have met
@@ -31,9 +31,9 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     reach      name, token, address, limit_s,            {"listen": [{port, error}], "dials": [{to, port, ok, error,
                listen [{port, callers}],                  path_mtu, whole, ahead_s, error_s}]}
                dial [{to, address, port, speaks, loads}]
-    groups     action arm|disarm|forget|restart|status,  {"watch": {active, enabled}, "groups": [{group, leads,
-               stack, groups, operator, epochs,            epoch, phase, restarts, attempts, why, own, …}],
-               awaits, await_s                             "router": {process, why} of its latest end, or {}}
+    groups     action arm|hold|disarm|forget|leave-out|    {"watch": {active, enabled}, "groups": [{group, leads,
+               restart|status, stack, groups, operator,    epoch, phase, restarts, attempts, why, own, …}],
+               epochs, router, awaits, await_s             "router": {process, why} of its latest end, or {}}
     live       processes [{id, unit, names, libraries}],  {"processes": [{id, pid, env, limits, libraries, image,
                signs, image                                lines, changes}], "ceiling", "image_ids"}
     evidence   record, collect_s                           {"processes", "left_out"} behind `processes.evidence`'s tar

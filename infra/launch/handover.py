@@ -156,9 +156,22 @@ def take_back(deployment: Deployment) -> None:
     Raises:
         HostsFailed: a host cannot be asked.
     """
-    hosts = deployment.units("engine")
-    limit = deployment.limits.ask_s
+    hold_watchers(deployment)
+    hosts, limit = deployment.units("engine"), deployment.limits.ask_s
     tell_watchers(deployment.fleet, hosts, "disarm", deployment.plan.stack, timeout_s=limit)
+
+
+def hold_watchers(deployment: Deployment) -> None:
+    """Have watchers look on and speak with each other, and act no more.
+
+    All of them do before the first one ends: one that was not reached would else take the hosts of the others for lost,
+    and stop ranks that serve.
+
+    Raises:
+        HostsFailed: a host cannot be asked.
+    """
+    hosts, limit = deployment.units("engine"), deployment.limits.ask_s
+    tell_watchers(deployment.fleet, hosts, "hold", deployment.plan.stack, timeout_s=limit)
 
 
 def _awaiting(deployment: Deployment, await_s: float) -> dict[str, dict[str, object]]:

@@ -179,13 +179,21 @@ def bring_images(deployment: Deployment, judged: Judged, secrets: Mapping[str, S
     return replace(judged, found={**judged.found, **brought}, is_old=True)
 
 
+def changes_under_watchers(deployment: Deployment, judged: Judged) -> bool:
+    """Whether files are to change of hosts where a watcher may be at work."""
+    unit = f"file:{UNIT_FOLDER}/{watch_unit(deployment.plan.stack)}"
+    rows = [row for listed_rows in judged.found.values() for row in listed_rows]
+    is_there = any(row["id"] == unit and row["before"] is not None for row in rows)
+    return is_there and any(row["group"] == "files" and row["state"] != "ok" for row in rows)
+
+
 def make_way(deployment: Deployment, judged: Judged) -> None:
     """Have nobody but this command start or stop processes, and stop those of groups that change.
 
     Raises:
         HostsFailed: a host cannot be asked, or a process does not stop.
     """
-    if _may_be_watched(deployment, judged.found):
+    if changes_under_watchers(deployment, judged):
         # nobody starts or stops a group while files change; `start` hands over again
         take_back(deployment)
     _make_way(deployment, judged.replacement, judged.running)
@@ -261,16 +269,6 @@ def running_units(
     for host, report in reports.items():
         states.update(read_units(host, report, units[host]))
     return {process: state for process, state in states.items() if state.is_running}
-
-
-def _may_be_watched(
-    deployment: Deployment, found: Mapping[str, Sequence[Mapping[str, object]]]
-) -> bool:
-    """Whether files change under watchers."""
-    unit = f"file:{UNIT_FOLDER}/{watch_unit(deployment.plan.stack)}"
-    rows = [row for listed_rows in found.values() for row in listed_rows]
-    is_there = any(row["id"] == unit and row["before"] is not None for row in rows)
-    return is_there and any(row["group"] == "files" and row["state"] != "ok" for row in rows)
 
 
 def _say_unfinished(deployment: Deployment, reports: Mapping[str, Report]) -> None:

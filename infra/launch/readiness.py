@@ -49,6 +49,7 @@ CLAIM_S = 3.0
 # and the silent one's log tells which of them is wrong.
 DOUBT_S = SPLIT_LOOK_S + CLAIM_S + 1.0
 PHASE_LINES = 20
+QUEUED = "systemd on {} starts something else first, `systemctl list-jobs` there says what"
 
 
 @dataclass(slots=True)
@@ -309,6 +310,9 @@ class Readiness:
         }
         reasons.update(
             {rank.process: verdict.detail for rank, (_, verdict) in self.refusals.items()}
+        )
+        reasons.update(
+            {name: QUEUED.format(unit.host) for name, unit in self.units.items() if unit.is_waiting}
         )
         return {
             process: f"{reason} ({self.phases[process].words})"

@@ -8,7 +8,7 @@ from typing import Literal
 
 from infra.launch.fleet import Fleet, Report, ask_all, rows_of
 
-Action = Literal["arm", "disarm", "forget", "leave-out", "restart", "status"]
+Action = Literal["arm", "disarm", "forget", "hold", "leave-out", "restart", "status"]
 RUNS, FAILED, STOPS, MEETS = "run", "failed", "stop", "adopt"
 
 

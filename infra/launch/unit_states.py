@@ -35,6 +35,8 @@ SERVING = ("Application startup complete", "Uvicorn running on", "The server is 
 _EXITED = re.compile(r"^\S+: Main process exited, code=(exited|killed|dumped), status=(\d+)")
 _FAILED = re.compile(r"^\S+: Failed with result '([a-z-]+)'")
 MAX_WORDS = 300
+# A state of ours: systemd calls such a unit by how it was before.
+WAITING = "waiting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,7 @@ class UnitState:
 
     Args:
         restarts: how often systemd has started it again by itself.
+        job: what systemd is still to do with it, by number; 0 for nothing.
         since: ISO time of the last change, None when there was none.
         log_tail: the last lines of its log, oldest first; () when not asked for.
     """
@@ -56,8 +59,14 @@ class UnitState:
     result: str
     exit_status: int
     restarts: int
+    job: int
     since: str | None
     log_tail: tuple[str, ...]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether systemd has taken its start, and starts something else first: docker after a boot."""
+        return self.job != 0 and self.active_state in {"failed", "inactive"}
 
     @property
     def is_masked(self) -> bool:
@@ -67,7 +76,8 @@ class UnitState:
     @property
     def has_ended(self) -> bool:
         """Whether it does not run and will not by itself."""
-        return self.load_state == "not-found" or self.active_state in {"failed", "inactive"}
+        is_down = self.active_state in {"failed", "inactive"} and not self.is_waiting
+        return self.load_state == "not-found" or is_down
 
     @property
     def has_begun_again(self) -> bool:
@@ -77,12 +87,14 @@ class UnitState:
     @property
     def is_running(self) -> bool:
         """Whether it runs or is being started."""
-        return self.active_state in {"active", "activating", "reloading"}
+        return self.is_waiting or self.active_state in {"active", "activating", "reloading"}
 
     @property
     def state(self) -> str:
         """The state in one word, for people and documents."""
-        return "not-installed" if self.load_state == "not-found" else self.active_state
+        if self.load_state == "not-found":
+            return "not-installed"
+        return WAITING if self.is_waiting else self.active_state
 
 
 def read_units(host: str, report: Report, processes: Mapping[str, str]) -> dict[str, UnitState]:
@@ -107,6 +119,7 @@ def read_units(host: str, report: Report, processes: Mapping[str, str]) -> dict[
             result=str(row.get("result") or ""),
             exit_status=_number(row.get("exec_main_status")),
             restarts=_number(row.get("n_restarts")),
+            job=_number(row.get("job")),
             since=None if row.get("since") is None else str(row["since"]),
             log_tail=tuple(str(line) for line in tail) if isinstance(tail, list) else (),
         )

@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 
 from infra.errors import NotReady
+from infra.launch.name_lists import listed
 from infra.launch.observation import UNKNOWN, ProcessStatus, group_states, unwatched
 from infra.launch.supervision import FAILED, MEETS, STOPS, GroupState
-from infra.launch.unit_states import unmask_command
+from infra.launch.unit_states import WAITING, unmask_command
 from infra.remote.failures import HostFailure, LostConnection, OverTime, Unreachable
 
 # How `awaited` in infra/agent/group/rules.py, `_left` in infra/agent/group/part.py and remains.py beside it put it.
@@ -16,6 +17,9 @@ _SILENT = re.compile(r"(\S+) (?:is silent|has not been heard of)$")
 _HELD = re.compile(r"(\S+): port (\d+)\b.* is held$")
 _OUTLIVED = re.compile(r"^(\S+): .*\bprocess (\d+) \(.*\) of \S+ has outlived its unit\b")
 _UNTOLD = re.compile(r"^(\S+): .*: what is left of (\w+)'s containers is not known")
+LOADS = (
+    "Its ranks load; should one end or hang, they are started again by themselves: nothing to type."
+)
 _MAY_BE_DEAD = (Unreachable, LostConnection, OverTime)
 
 
@@ -82,12 +86,20 @@ def _group_line(state: GroupState, rows: Sequence[ProcessStatus], again: str) ->
     line = f"{state.group}, epoch {state.epoch}: {(state.words or 'not ready').removesuffix('.')}."
     if any(row.is_watched is False for row in own):
         return line  # what is said of its hosts is the way out
-    way_out = _way_out(state, again, waits=waits, unmasks=_unmask(own))
+    loads = (_queued(own) or LOADS) if waits else ""
+    way_out = _way_out(state, again, loads=loads, unmasks=_unmask(own))
     return f"{line} {way_out}" if way_out else line
 
 
-def _way_out(state: GroupState, again: str, *, waits: bool, unmasks: str) -> str:
-    """What to type, or that nothing is to be typed; `unmasks` has systemd start units again that are masked."""
+def _way_out(state: GroupState, again: str, *, loads: str, unmasks: str) -> str:
+    """What to type, or that nothing is to be typed.
+
+    Args:
+        state: the group.
+        again: the options that choose the same stack and inventory.
+        loads: what is said while its ranks start, "" when all are ready.
+        unmasks: has systemd start units again that are masked, "" where none is.
+    """
     if state.phase == FAILED:
         role = state.group.partition("/")[0]
         more = unmasks or f"`fab logs {again} --role {role}` says more"
@@ -101,9 +113,7 @@ def _way_out(state: GroupState, again: str, *, waits: bool, unmasks: str) -> str
         return f"Somebody masked a unit of it; until that is undone it does not start: {unmasks}."
     if state.phase == STOPS:
         return _while_stopped(state, again)
-    if waits:
-        return "Its ranks load; should one end or hang, they are started again by themselves: nothing to type."
-    return ""
+    return loads
 
 
 def _while_stopped(state: GroupState, again: str) -> str:
@@ -139,6 +149,17 @@ def _while_stopped(state: GroupState, again: str) -> str:
         )
     when = f", {state.pause_s:g} s after its end" if state.pause_s else ""
     return f"It starts again by itself{when}: nothing to type."
+
+
+def _queued(rows: Sequence[ProcessStatus]) -> str:
+    """Where systemd has the start of ranks wait, "" where it does not."""
+    hosts = list(dict.fromkeys(row.host for row in rows if row.state == WAITING))
+    if not hosts:
+        return ""
+    return (
+        f"On {listed(hosts)} systemd starts something else first, then its ranks by itself: "
+        f"`ssh {hosts[0]} systemctl list-jobs` says what."
+    )
 
 
 def _unmask(rows: Sequence[ProcessStatus]) -> str:

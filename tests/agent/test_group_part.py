@@ -35,6 +35,7 @@ from infra.agent.group.rules import (
     RUNNING,
     STOP,
     STOPPED,
+    WAITING,
     Limits,
     Memory,
     Order,
@@ -108,19 +109,30 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def make_config(leader: str = "h0") -> Config:
+    """Of h1, in a group of two hosts."""
+    members = ["h0", "h1"] if leader == "h0" else ["h1", "h0"]
+    group = Group("decode/0", leader, ("192.0.2.1", 14000), members, {UNIT: "h1/0"}, [], [])
+    patience, counters = Patience(1.0, 1.0, 1.0), Counters("r", ("g",))
+    return Config("s", "r", "h1", "docker", [group], None, LIMITS, patience, counters)
+
+
 def make_part(
     host: Host, state: str, *, leader: str = "h0", ended: bool = True
 ) -> tuple[Part, Units]:
     """A part of epoch 4 of host h1, a member, which has ended on this host."""
-    members = ["h0", "h1"] if leader == "h0" else ["h1", "h0"]
-    group = Group("decode/0", leader, ("192.0.2.1", 14000), members, {UNIT: "h1/0"}, [], [])
-    patience, counters = Patience(1.0, 1.0, 1.0), Counters("r", ("g",))
-    config = Config("s", "r", "h1", "docker", [group], None, LIMITS, patience, counters)
+    config = make_config(leader)
     own = OwnRecord(epoch=4, adopting=False, invocations={UNIT: "first"}, ended=ended)
     save_record(host, "s", "decode/0", Record(own, Memory(4, RUN, 0, 0, "", 0.0)))
     units = Units(host, [UNIT])
     units.take({UNIT: Unit(state, "", 0, "first")}, NOW)
-    return Part(host, config, group, units, NOW), units
+    return Part(host, config, config.groups[0], units, NOW), units
+
+
+def hear(part: Part, own: Own, now: float) -> None:
+    """What h0 says, and what becomes of it."""
+    part.hear_member("h0", own, now)
+    part.decide(now)
 
 
 def settle(part: Part) -> None:
@@ -153,6 +165,62 @@ def test_a_start_that_systemd_has_not_taken_is_no_stop(tmp_path: Path) -> None:
     units.take({UNIT: Unit("active", "", 0, "second")}, late + 1)
     assert part.own(late + 1).state == RUNNING
     assert part.own(late + 1).epoch == 5
+
+
+def test_a_start_that_systemd_has_wait_is_none_until_it_begins(tmp_path: Path) -> None:
+    """Docker comes first, after a boot: that may take minutes, and costs no restart."""
+    host = Systemd(tmp_path)
+    part, units = make_part(host, "inactive")
+    settle(part)
+    part.heard = (Order(5, RUN), NOW)
+    (start,) = part.act(NOW)
+    start()
+    part.done(NOW)
+    units.take({UNIT: Unit("inactive", "does not run", 0, "first", waits=True)}, NOW + 1)
+    late = NOW + 20 * QUEUED_S
+    part.settle(late)
+    assert part.own(late) == Own(WAITING, 5, serves=True, obeys=(5, RUN))
+    part.heard = (Order(5, RUN), late)
+    assert not part.act(late)
+    units.take({UNIT: Unit("active", "", 40, "second")}, late)
+    part.settle(late)
+    assert part.own(late).state == RUNNING
+    units.take({UNIT: Unit("active", "", 41, "third")}, late)
+    assert part.own(late).fault == "h1/0 was started by somebody else"
+
+
+def test_a_start_that_waits_is_taken_back_with_its_epoch(tmp_path: Path) -> None:
+    """Of a watcher that began anew meanwhile, too."""
+    (tmp_path / "proc").mkdir()
+    host = Systemd(tmp_path)
+    part, units = make_part(host, "inactive", ended=False)
+    units.take({UNIT: Unit("inactive", "does not run", 0, "", waits=True)}, NOW)
+    part.settle(NOW)
+    assert part.own(NOW).state == WAITING
+    part.heard = (Order(4, STOP), NOW)
+    for deed in part.act(NOW):
+        deed()
+    assert host.asked == ["stop"]
+    assert part.own(NOW).state != STOPPED
+
+
+def test_ranks_that_a_watcher_was_about_to_stop_when_it_ended_are_a_fault(tmp_path: Path) -> None:
+    part, _ = make_part(Systemd(tmp_path), "active")
+    part.heard = (Order(4, RUN), NOW)
+    part.settle(NOW)
+    assert part.own(NOW).fault == "its ranks were to be stopped, and run"
+
+
+def test_ranks_whose_start_a_watcher_did_not_outlive_are_known_again(tmp_path: Path) -> None:
+    host = Systemd(tmp_path)
+    _, units = make_part(host, "active")
+    own = OwnRecord(epoch=5, adopting=False, invocations={}, ended=False)
+    save_record(host, "s", "decode/0", Record(own, Memory(5, RUN, 0, 0, "", 0.0)))
+    part = Part(host, make_config(), make_config().groups[0], units, NOW)
+    part.settle(NOW)
+    assert part.own(NOW).fault == ""
+    units.take({UNIT: Unit("active", "", 0, "by hand")}, NOW)
+    assert part.own(NOW).fault == "h1/0 was started by somebody else"
 
 
 def test_a_stop_is_asked_of_systemd_once_and_after_a_look_around(tmp_path: Path) -> None:
@@ -248,14 +316,14 @@ def test_a_process_that_outlives_its_unit_holds_up_the_start_and_uses_up_none(
     host = Systemd(tmp_path)
     part, units = make_part(host, "failed", leader="h1", ended=False)
     units.take({UNIT: Unit("failed", "was ended by signal 9", 0, "first")}, NOW)
-    part.hear_member("h0", Own(RUNNING, 4), NOW)
+    hear(part, Own(RUNNING, 4), NOW)
     assert part.order == Order(4, STOP)
     said = "h1/0 was ended by signal 9; process 40 (python3) of h1/0 has outlived its unit"
     part.settle(NOW)
     until(lambda: part.own(NOW + 5).fault == said)
     for later in (8.0, 100.0, 2000.0):
         part.settle(NOW + later)
-        part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + later)
+        hear(part, Own(STOPPED, 4, obeys=(4, STOP)), NOW + later)
         assert part.own(NOW + later).state == CLEARING
     part.show(NOW + 2000)
     row = shown(host)
@@ -267,7 +335,7 @@ def test_a_process_that_outlives_its_unit_holds_up_the_start_and_uses_up_none(
     assert row["waits_for"] == [f"h1: {said}"]
     shutil.rmtree(tmp_path / "proc/40")
     until(lambda: part.own(NOW + 2000).state == STOPPED)
-    part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + 2000)
+    hear(part, Own(STOPPED, 4, obeys=(4, STOP)), NOW + 2000)
     assert part.order == Order(5, RUN)
 
 
@@ -319,11 +387,11 @@ def test_rank_0_s_host_ends_an_epoch_without_a_disk_and_begins_none(tmp_path: Pa
     ended = {UNIT: Unit("failed", "was ended by signal 9", 0, "first")}
     units.take(ended, NOW)
     with full_disk():
-        part.hear_member("h0", Own(RUNNING, 4), NOW)
+        hear(part, Own(RUNNING, 4), NOW)
         assert part.order == Order(4, STOP)
         for later in (1.0, 7.0, 8.0):  # the pause is over, evidence kept, and everybody has stopped
             part.settle(NOW + later)
-            part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + later)
+            hear(part, Own(STOPPED, 4, obeys=(4, STOP)), NOW + later)
         assert part.order == Order(4, STOP)
         part.show(NOW + 8)
     (view,) = tmp_path.glob("run/moe-infra/groups/s/*.json")
@@ -335,7 +403,7 @@ def test_rank_0_s_host_ends_an_epoch_without_a_disk_and_begins_none(tmp_path: Pa
         "h1: h1/0 was ended by signal 9",
     )
     part.settle(NOW + 9)
-    part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + 9)
+    hear(part, Own(STOPPED, 4, obeys=(4, STOP)), NOW + 9)
     assert part.order == Order(5, RUN)
     assert load_record(host, "s", "decode/0", NOW).memory.epoch == 5
 
@@ -346,11 +414,11 @@ def test_a_disk_that_is_slow_holds_up_no_stop_and_every_start(tmp_path: Path) ->
     part, units = make_part(host, "failed", leader="h1", ended=False)
     units.take({UNIT: Unit("failed", "was ended by signal 9", 0, "first")}, NOW)
     with slow_disk() as (may_go_on, written):
-        part.hear_member("h0", Own(RUNNING, 4), NOW)
+        hear(part, Own(RUNNING, 4), NOW)
         assert part.order == Order(4, STOP)
         for later in (1.0, 7.0, 8.0):  # the pause is over, evidence kept, and everybody has stopped
             part.settle(NOW + later)
-            part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + later)
+            hear(part, Own(STOPPED, 4, obeys=(4, STOP)), NOW + later)
         own = part.own(NOW + 8)
         assert (own.state, own.fault) == (CLEARING, f"h1/0 was ended by signal 9; {SLOW}")
         part.show(NOW + 8)
@@ -360,7 +428,7 @@ def test_a_disk_that_is_slow_holds_up_no_stop_and_every_start(tmp_path: Path) ->
         until(lambda: bool(written))
         part.settle(NOW + 9)
         assert part.own(NOW + 9).state == STOPPED
-        part.hear_member("h0", Own(STOPPED, 4, obeys=(4, STOP)), NOW + 9)
+        hear(part, Own(STOPPED, 4, obeys=(4, STOP)), NOW + 9)
         assert part.order == Order(5, RUN)
     assert load_record(host, "s", "decode/0", NOW).memory.epoch == 5
 
@@ -417,7 +485,7 @@ def test_a_wish_ends_the_epoch_that_was_seen_and_no_other(
 ) -> None:
     host = Systemd(tmp_path)
     part, _ = make_part(host, "active", leader="h1", ended=False)
-    part.hear_member("h0", Own(RUNNING, 4), NOW)
+    hear(part, Own(RUNNING, 4), NOW)
     wish(host, **named)
     part.decide(NOW)
     assert part.order == after

@@ -71,9 +71,18 @@ def test_loading_is_not_silence_and_has_a_limit_of_its_own() -> None:
 
 
 def test_silence_after_the_first_answer_is_a_hang() -> None:
-    track = follow((5.0, BUSY), (30.0, None))
+    track = follow((5.0, BUSY), (30.0, None), (40.0, None), (50.0, None))
     assert judge(track, 65.0, PATIENCE) == ""
     assert judge(track, 66.0, PATIENCE) == "has not answered for 60 s"
+
+
+def test_a_watcher_that_was_frozen_asks_again_before_it_judges() -> None:
+    track = follow((5.0, BUSY), (600.0, None), (605.0, None))
+    assert judge(track, 606.0, PATIENCE) == ""
+    assert judge(advance(track, None, 610.0), 610.0, PATIENCE) == "has not answered for 60 s"
+    grown = Sample({"0": 3.0}, {"0": 51.0})
+    again = advance(advance(track, grown, 610.0), None, 615.0)
+    assert judge(again, 671.0, PATIENCE) == ""
 
 
 def test_an_address_where_nobody_listens_is_no_answer() -> None:

@@ -30,9 +30,12 @@ class Systemd(Host):
         super().__init__(str(root))
         self.shown = ACTIVE
         self.asked: list[list[str]] = []
+        self.refuses_starts = False
 
     def run(self, argv: list[str], *_limits: object) -> Finished:
         self.asked.append(argv[:2])
+        if argv[1] == "start" and self.refuses_starts:
+            return Finished(1, "", "no answer")
         return Finished(0, self.shown if argv[1] == "show" else "", "")
 
 
@@ -75,6 +78,35 @@ def test_a_start_that_ended_is_told_once_and_by_its_own_reason(tmp_path: Path) -
     watch.step(30.0)
     assert told(tmp_path) == "ended with exit code 2"
     assert ["systemctl", "kill"] not in host.asked
+
+
+def test_a_start_that_systemd_did_not_take_at_boot_is_asked_for_again(tmp_path: Path) -> None:
+    host = Systemd(tmp_path)
+    host.shown, host.refuses_starts = FAILED.replace("InvocationID=7", "InvocationID="), True
+    watch = RouterWatch(host, "s", ROUTER)
+    watch.begin(10.0)
+    for now in (10.0, 12.0, 15.0):
+        watch.step(now)
+    assert host.asked.count(["systemctl", "start"]) == 2
+    host.refuses_starts = False
+    for now in (20.0, 25.0, 30.0):
+        watch.step(now)
+    assert host.asked.count(["systemctl", "start"]) == 3  # once taken, systemd owns it
+
+
+def test_a_router_that_runs_is_not_started(tmp_path: Path) -> None:
+    host = Systemd(tmp_path)
+    watch = RouterWatch(host, "s", ROUTER)
+    watch.begin(10.0)
+    watch.step(10.0)
+    assert ["systemctl", "start"] not in host.asked
+
+
+def test_an_end_that_cannot_be_shown_ends_no_watch(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("no folder")
+    host = Systemd(tmp_path)
+    host.shown = WAITS
+    RouterWatch(host, "s", ROUTER).step(10.0)
 
 
 def test_a_router_that_hangs_is_killed_and_says_so(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from infra.agent.group.config import Config, Group
 from infra.agent.group.progress import Counters, Patience
-from infra.agent.group.record import OwnRecord, Record, save_record
+from infra.agent.group.record import HANDED_OVER, OwnRecord, Record, save_record
 from infra.agent.group.rules import ADOPT, RUN, RUNNING, STOP, Limits, Memory, Order, Own
 from infra.agent.group.talk import Question
 from infra.agent.group.units import Unit
@@ -64,6 +64,20 @@ def test_what_a_member_said_before_it_took_over_comes_late_and_ends_nothing(
 def test_a_host_that_was_rebooted_counts_its_time_anew(watcher: Watcher) -> None:
     assert ask(watcher, ADOPTED, at=9000.0) == Order(4, RUN)
     assert ask(watcher, ADOPTING, at=30.0, boot="the next") == Order(4, STOP)
+
+
+def test_while_groups_are_taken_back_all_speak_and_nobody_acts(watcher: Watcher) -> None:
+    enabled = Path(watcher._host.path(HANDED_OVER.format("s")))
+    Path(watcher._host.path("/proc")).mkdir()
+    watcher.step()  # its unit is not enabled
+    ended = ADOPTED._replace(fault="h1/0 ended", obeys=(4, RUN))
+    assert ask(watcher, ended, at=2.0) == Order(4, ADOPT)
+    watcher.step()
+    assert ask(watcher, ended, at=3.0) == Order(4, ADOPT)
+    enabled.parent.mkdir(parents=True)
+    enabled.touch()
+    watcher.step()
+    assert ask(watcher, ended, at=4.0) == Order(4, STOP)
 
 
 def test_members_overtake_only_themselves(watcher: Watcher) -> None:

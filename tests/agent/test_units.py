@@ -28,6 +28,7 @@ show) shift 4; first=1
     gone*) echo LoadState=not-found; echo ActiveState=inactive; echo SubState=dead
       echo StateChangeTimestampMonotonic=0;;
     masked*) echo LoadState=masked; echo ActiveState=inactive; echo SubState=dead;;
+    queued*) echo LoadState=loaded; echo ActiveState=inactive; echo SubState=dead; echo Job=17;;
     again*) echo LoadState=loaded; echo ActiveState=active; echo SubState=running; echo Result=success
       echo NRestarts=2; echo InvocationID=2b;;
     once*) echo LoadState=loaded; echo ActiveState=active; echo SubState=running; echo Result=success
@@ -87,6 +88,11 @@ def test_all_units_are_started_by_one_call_that_does_not_wait(
     assert [(row["unit"], row["active_state"], row["main_pid"]) for row in rows] == [
         (name, "active", 42) for name in names
     ]
+
+
+def test_a_start_that_systemd_has_wait_is_told(host: StubbornHost, asked: object) -> None:
+    rows = units(host, action="status", units=["queued.service", "masked.service"])
+    assert [row["job"] for row in rows] == [17, 0]
 
 
 def test_what_does_one_thing_is_waited_for(

@@ -263,3 +263,15 @@ def test_a_host_that_may_be_dead_can_be_replaced_and_one_that_says_no_needs_not(
     assert f"`fab replace-host decode-1 NEW {AGAIN}`" in lines["decode-1"]
     assert "replace-host" not in lines["decode-2"]
     assert next_words(rows, (), AGAIN) == f"fab status {AGAIN}"
+
+
+def test_ranks_whose_start_systemd_has_wait_say_where_it_is_told_what_for(running: Running) -> None:
+    unit = running[1].unit("decode-1/2")
+    unit.active_state, unit.job = "inactive", 17
+    (line,), _ = told_of(running, ended="", phase="run", why=DIED, restarts=1, epoch=2)
+    assert line.endswith(
+        "On decode-1 systemd starts something else first, then its ranks by itself: "
+        "`ssh decode-1 systemctl list-jobs` says what."
+    )
+    (row,) = [row for row in rows_of(running) if row.id == "decode-1/2"]
+    assert (row.state, row.ready) == ("waiting", False)

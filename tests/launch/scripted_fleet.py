@@ -48,6 +48,8 @@ class FakeUnit:
     since: str | None = None
     log: list[str] = field(default_factory=list)
     started_at: float | None = None
+    # What systemd is still to do with it, 0 for nothing.
+    job: int = 0
     # What systemctl says of a start that it does not take, "" where it does.
     not_taken: str = ""
     # What it is when it was stopped.
@@ -67,6 +69,7 @@ class FakeUnit:
             "exec_main_status": self.exit_status,
             "main_pid": 0,
             "n_restarts": 0,
+            "job": self.job,
             "since": self.since,
             "log_tail": self.log[-log_lines:] if log_lines else [],
         }
@@ -250,6 +253,8 @@ class ScriptedFleet:
         action = request["action"]
         if action == "arm":
             self._watch(host)
+        elif action == "hold":
+            self.watched.discard(host)
         elif action in ("disarm", "forget"):
             self.watched.discard(host)
             self.stopped.discard(host)

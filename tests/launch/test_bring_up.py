@@ -416,6 +416,18 @@ def test_what_is_not_ready_in_time_is_named(catalog: Catalog) -> None:
     assert "of 1 min" in waits[0]
 
 
+def test_a_start_that_systemd_has_wait_is_awaited_and_named(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment("h200-tp8", catalog)
+
+    def queue(unit: FakeUnit) -> None:
+        unit.active_state, unit.job = "inactive", 17
+
+    fleet.on_start["unified-0/0"] = queue
+    with pytest.raises(NotReady) as caught:
+        bring_up(deployment, {}, tunes=False)
+    assert "systemd on unified-0 starts something else first" in caught.value.what
+
+
 def test_a_router_that_ends_is_named_with_its_reason(catalog: Catalog) -> None:
     deployment, fleet, _ = make_deployment(STACK, catalog)
     fleet.end(

@@ -19,6 +19,7 @@ def state(**changes: object) -> UnitState:
         "result": "exit-code",
         "exit_status": 1,
         "restarts": 0,
+        "job": 0,
         "since": None,
         "log_tail": (),
         **changes,
@@ -105,6 +106,23 @@ def test_how_a_process_had_ended_that_runs_again(tail: tuple[str, ...], words: s
     """What systemd says of the run that goes on is no word about the one before."""
     again = {"active_state": "active", "sub_state": "running", "result": "success"}
     assert why_ended(state(**again, exit_status=0, restarts=2, log_tail=tail)).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        ({"active_state": "inactive", "job": 17}, ("waiting", False, True)),
+        ({"active_state": "failed", "job": 17}, ("waiting", False, True)),
+        ({"active_state": "inactive"}, ("inactive", True, False)),
+        ({"active_state": "deactivating", "job": 17}, ("deactivating", False, False)),
+        ({"active_state": "inactive", "load_state": "not-found"}, ("not-installed", True, False)),
+    ],
+)
+def test_a_start_that_systemd_has_wait_has_not_ended(
+    unit: dict[str, object], expected: tuple[str, bool, bool]
+) -> None:
+    found = state(**unit)
+    assert (found.state, found.has_ended, found.is_running) == expected
 
 
 def test_lines_lose_their_prefixes() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from infra.catalog.load import Catalog
+from infra.errors import HostsFailed
 from infra.launch.bring_up import bring_up
+from infra.launch.handover import take_back
+from infra.remote.failures import Unreachable
 from tests.launch.scripted_fleet import make_deployment
 
 STACK = "gb200-2p1d"
@@ -42,3 +45,20 @@ def test_who_has_nothing_to_hand_back_is_not_asked_again_before_the_start(catalo
     bring_up(deployment, {}, tunes=False)
     asked = [host for host, _, request in fleet.asked if request.get("action") == "disarm"]
     assert sorted(asked) == sorted(deployment.units("engine"))  # once, before files are written
+
+
+def test_every_watcher_holds_before_the_first_one_ends(catalog: Catalog) -> None:
+    """One that is armed still takes hosts whose watcher has ended for lost, and stops ranks that serve."""
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    hosts = set(deployment.units("engine"))
+    fleet.asked.clear()
+    take_back(deployment)
+    told = [(request["action"], host) for host, _, request in fleet.asked]
+    assert {host for _, host in told[: len(hosts)]} == hosts
+    assert [action for action, _ in told] == ["hold"] * len(hosts) + ["disarm"] * len(hosts)
+    fleet.asked.clear()
+    fleet.fails["decode-1"] = Unreachable("decode-1", "no answer.", "Run it again.")
+    with pytest.raises(HostsFailed):
+        take_back(deployment)
+    assert {request["action"] for _, _, request in fleet.asked} == {"hold"}

@@ -1,7 +1,7 @@
 """The operation `groups`: hand groups to this host's watcher, take them back, ask for a restart, look."""
 
 import time
-from typing import Dict, List
+from typing import Callable, Dict, List
 
 from ..host import Host, Refused
 from ..services import parse_properties
@@ -23,7 +23,13 @@ from .record import (
 )
 from .rules import ADOPT, FAILED, RUN
 
-ACTIONS = ("arm", "disarm", "forget", "leave-out", "restart", "status")
+ACTIONS = ("arm", "disarm", "forget", "hold", "leave-out", "restart", "status")
+# Of what takes groups from the watcher: what becomes of what it remembers.
+TAKES_BACK: Dict[str, Callable[[Host, str], object]] = {
+    "hold": lambda _host, _stack: None,
+    "disarm": hand_over,
+    "forget": forget,
+}
 SYSTEMCTL_S = 60.0
 # How often the record of a group that is waited for is read.
 AWAIT_AGAIN_S = 0.02
@@ -39,13 +45,11 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
     unit = _unit(stack)
     if action == "arm":
         _systemctl(host, ["enable", "--now", "--no-reload", "--", unit])
-    elif action in ("disarm", "forget"):
-        if _watch(host, stack)["loaded"]:
-            _systemctl(host, ["disable", "--now", "--no-reload", "--", unit])
-        if action == "disarm":
-            hand_over(host, stack)
-        else:
-            forget(host, stack)
+    elif action in TAKES_BACK:
+        if _is_loaded(host, unit):
+            now = [] if action == "hold" else ["--now"]
+            _systemctl(host, ["disable", *now, "--no-reload", "--", unit])
+        TAKES_BACK[action](host, stack)
     elif action == "leave-out":
         router = str(request.get("router") or "")
         leave_out(host, stack, _names(request), "{} {}".format(router, _start(host, router)))
@@ -119,6 +123,20 @@ def _names(request: Dict[str, object]) -> List[str]:
 
 def _unit(stack: str) -> str:
     return "moe-{}-watch.service".format(stack)
+
+
+def _is_loaded(host: Host, unit: str) -> bool:
+    """Whether systemd knows the unit.
+
+    Raises:
+        Refused: it does not say: then the watcher may act on what it remembers.
+    """
+    if not host.has_systemd() or not host.exists("/etc/systemd/system/" + unit):
+        return False
+    answer = host.run(["systemctl", "show", "-p", "LoadState", "--value", "--", unit], SYSTEMCTL_S)
+    if answer.exit_code != 0:
+        raise Refused("systemctl show {}: {}".format(unit, answer.last_words))
+    return answer.stdout.strip() == "loaded"
 
 
 def _watch(host: Host, stack: str) -> Dict[str, object]:

@@ -17,11 +17,13 @@ from .rules import (
     CLEARING,
     END,
     KILL,
+    PARTIAL,
     RUN,
     RUNNING,
     STOP,
     STOPPED,
     TAKE_OVER,
+    WAITING,
     Member,
     Order,
     Own,
@@ -88,14 +90,15 @@ class Part:
 
     def own(self, now: float) -> Own:
         """What the units are together, as the other hosts may know it."""
-        record, units = self._record.own, [self._units.units[name] for name in self._names]
-        state, fault = state_of_units(units), ""
-        if self.is_queued(now) or self._is_doing:
+        record, state, fault = self._record.own, self._state(), ""
+        if self._is_doing or (self.is_queued(now) and state != WAITING):
             state = CHANGING
         elif state != CHANGING and not record.ended:
             known = {} if record.adopting else record.invocations
             fault = find_fault(self._names, self._units.units, self._group.units, known)
             fault = self._not_taken or fault  # else it is how they ended before
+        elif state in (RUNNING, PARTIAL) and self._stopping is None and not record.adopting:
+            fault = "its ranks were to be stopped, and run"  # by a watcher that ended before it did that
         if state == RUNNING:
             fault = fault or self._hang(now)
         elif state == STOPPED:
@@ -118,11 +121,10 @@ class Part:
             return None
         return Order(memory.epoch, memory.phase)
 
-    def hear_member(self, name: str, own: Own, now: float) -> bool:
-        """On the host of rank 0: take a member's report and decide; whether the order has changed."""
+    def hear_member(self, name: str, own: Own, now: float) -> None:
+        """On the host of rank 0: take a member's report."""
         if name in self._group.members:
             self._members[name] = (own, now)
-        return self.decide(now)
 
     def decide(self, now: float) -> bool:
         """On the host of rank 0: what becomes of the group; whether the order has changed.
@@ -175,7 +177,10 @@ class Part:
         if self._queued is not None and not self.is_queued(now):
             self._queued = None
             self._note(self._record.own.epoch)
-        state = state_of_units([self._units.units[name] for name in self._names])
+        own, state = self._record.own, self._state()
+        is_noted = own.invocations or own.adopting or own.ended
+        if state == RUNNING and self._queued is None and not is_noted:
+            self._note(own.epoch)  # started by a watcher that ended before it knew that they were
         if state != STOPPED:
             self._remains.forget()
             return
@@ -195,7 +200,7 @@ class Part:
             return False
         begun, before = self._queued
         waits = any(self._units.units[name].invocation == before[name] for name in self._names)
-        return waits and now - begun < QUEUED_S
+        return self._state() == WAITING or (waits and now - begun < QUEUED_S)
 
     def show(self, now: float) -> None:
         """Leave what `fab status` shows, when it has changed."""
@@ -217,6 +222,9 @@ class Part:
                 view[UNWRITTEN] = told_of(memory)
         if view != self._shown and self._leave(view):
             self._shown = view
+
+    def _state(self) -> str:
+        return state_of_units([self._units.units[name] for name in self._names])
 
     def _order(self, now: float) -> Optional[Order]:
         if self.leads:

@@ -5,6 +5,8 @@ from typing import Dict, NamedTuple, Optional, Tuple
 
 MAX_BYTES = 8388608
 ANSWER_S = 4.0
+# One lost answer is no hang, however long the machine was busy or asleep around it.
+MISSES = 3
 _RANK = re.compile(r'(?:engine|dp_rank)="([^"]*)"')
 
 
@@ -44,29 +46,31 @@ class Track(NamedTuple):
         answered: when it answered last, None for never.
         tokens: of its latest answer, by rank.
         moved: when each rank was idle or made progress last.
+        misses: questions without an answer since the latest one.
     """
 
     begun: float
     answered: Optional[float]
     tokens: Dict[str, float]
     moved: Dict[str, float]
+    misses: int
 
 
 def new_track(now: float) -> Track:
     """Nothing is known yet."""
-    return Track(now, None, {}, {})
+    return Track(now, None, {}, {}, 0)
 
 
 def advance(track: Track, sample: Optional[Sample], now: float) -> Track:
     """What is known after one more question; None stands for no answer."""
     if sample is None:
-        return track
+        return track._replace(misses=track.misses + 1)
     moved = {}
     for rank in sample.running:
         is_idle = sample.running[rank] <= 0
         has_grown = sample.tokens.get(rank) != track.tokens.get(rank)
         moved[rank] = now if is_idle or has_grown else track.moved.get(rank, now)
-    return Track(track.begun, now, sample.tokens, moved)
+    return Track(track.begun, now, sample.tokens, moved, 0)
 
 
 def judge(track: Track, now: float, patience: Patience) -> str:
@@ -74,7 +78,7 @@ def judge(track: Track, now: float, patience: Patience) -> str:
     if track.answered is None:
         is_late = now - track.begun > patience.first_s
         return "does not answer {:g} s after its start".format(patience.first_s) if is_late else ""
-    if now - track.answered > patience.silent_s:
+    if track.misses >= MISSES and now - track.answered > patience.silent_s:
         return "has not answered for {:g} s".format(patience.silent_s)
     for rank, moved in sorted(track.moved.items()):
         if track.answered - moved > patience.stuck_s:

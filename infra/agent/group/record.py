@@ -112,8 +112,12 @@ def is_handed_over(host: Host, stack: str) -> bool:
 
 
 def hand_over(host: Host, stack: str) -> None:
-    """Let whatever runs when the watcher starts again count as one epoch, whoever started it."""
+    """Let whatever runs when the watcher starts again count as one epoch, whoever started it.
+
+    A restart that somebody asked for before is over: `fab up` has looked at the ranks since.
+    """
     for group in known_groups(host, stack):
+        drop_wish(host, stack, group)
         record = load_record(host, stack, group, 0.0)
         save_record(
             host,

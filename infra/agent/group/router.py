@@ -5,15 +5,15 @@ from typing import NamedTuple, Optional
 
 from ..host import Host
 from .config import Router
-from .progress import fetch
-from .record import ROUTER, save_view
+from .progress import MISSES, fetch
+from .record import ROUTER, Document, save_view
 from .units import Unit, Units
 
 TICK_S = 0.25
 ASK_S = 1.0
 ANSWER_S = 3.0
-# One lost answer is no hang, however long the machine was busy or asleep around it.
-MISSES = 3
+# How soon a start is asked for again that systemd did not take.
+START_AGAIN_S = 5.0
 
 
 class Heard(NamedTuple):
@@ -53,22 +53,28 @@ class RouterWatch:
         self._heard = SILENT
         self._invocation = ""
         self._asked = 0.0
+        # when a start is to be asked for; None once systemd has taken one
+        self._starts: Optional[float] = None
         # of the start that was ended for it, and of the one whose end was noted
         self._killed = self._noted = ""
 
     def run(self) -> None:
         """Watch for ever. After a reboot nobody else starts the router."""
-        self._units.look(time.monotonic(), again=True)
-        if not self._unit.invocation:
-            refused = self._units.start([self._router.unit])
-            if refused:
-                print("{}: {}".format(self._router.process, refused), flush=True)
+        self.begin(time.monotonic())
         while True:
             self.step(time.monotonic())
             time.sleep(TICK_S)
 
+    def begin(self, now: float) -> None:
+        """Look whether the router was ever started."""
+        self._units.look(now, again=True)
+        if not self._unit.invocation:
+            self._starts = now
+
     def step(self, now: float) -> None:
         """Look, ask when it is time, and end a router that hangs."""
+        if self._starts is not None and now >= self._starts:
+            self._start(now)
         self._units.look(now, again=False)
         unit = self._unit
         if unit.invocation != self._invocation:
@@ -85,6 +91,12 @@ class RouterWatch:
             print("{}: {}".format(self._router.process, self._silence()), flush=True)
             self._units.kill([self._router.unit])
 
+    def _start(self, now: float) -> None:
+        refused = self._units.start([self._router.unit])
+        self._starts = now + START_AGAIN_S if refused else None
+        if refused:
+            print("{}: {}".format(self._router.process, refused), flush=True)
+
     @property
     def _unit(self) -> Unit:
         return self._units.units[self._router.unit]
@@ -96,7 +108,11 @@ class RouterWatch:
         self._noted = unit.invocation
         why = self._silence() if self._killed == unit.invocation else unit.how
         print("{} {}".format(self._router.process, why), flush=True)
-        save_view(self._host, self._stack, ROUTER, {"process": self._router.process, "why": why})
+        view: Document = {"process": self._router.process, "why": why}
+        try:
+            save_view(self._host, self._stack, ROUTER, view)
+        except OSError as error:
+            print("`fab status` does not show it: {}".format(error), flush=True)
 
     def _silence(self) -> str:
         return "had not answered for {:g} s".format(self._router.silent_s)

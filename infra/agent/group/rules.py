@@ -12,6 +12,8 @@ from typing import NamedTuple, Optional, Sequence, Tuple
 ADOPT, RUN, STOP, FAILED = "adopt", "run", "stop", "failed"
 # What the units of a group on one host are together.
 RUNNING, PARTIAL, CHANGING = "running", "partial", "changing"
+# systemd has been asked to start them, and starts something else first: docker after a boot, or a network.
+WAITING = "waiting"
 # They have ended: evidence is still being kept, a port is held or a process has outlived them; nothing is left.
 CLEARING, STOPPED = "clearing", "stopped"
 # What a host does.
@@ -115,6 +117,8 @@ def follow(own: Own, order: Optional[Order], limits: Limits) -> str:
     """
     if order is None and own.adopting:
         return NOTHING  # handed over, and the hosts have not met yet
+    if order is not None and order.phase == ADOPT and order.age_s > limits.lost_s:
+        return NOTHING  # nor have they as far as this host knows, and without its word nothing can begin
     if order is None or order.age_s > limits.lost_s or order.phase in (STOP, FAILED):
         return _ending(own, limits)
     if own.state in (CLEARING, STOPPED):
@@ -218,6 +222,8 @@ def _member_fault(memory: Memory, member: Member, now: float, limits: Limits) ->
     has_ended = member.own.state in (CLEARING, STOPPED) and member.own.epoch == memory.epoch
     if has_ended and member.own.fault:
         return member.own.fault  # it has begun, and nothing of it runs
+    if member.own.state == WAITING:
+        return member.own.fault or _mismatch(memory, member.own)  # however long systemd has it wait
     if member.own.state not in (RUNNING, PARTIAL) and member.host in memory.starting:
         is_late = now - memory.since > limits.start_s
         text = "its ranks were not started within {:g} s".format(limits.start_s)

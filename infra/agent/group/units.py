@@ -5,7 +5,7 @@ from typing import Dict, List, NamedTuple, Optional
 from ..host import Host
 from ..processes.listening import TABLES, parse_table
 from ..services import parse_properties
-from .rules import CHANGING, PARTIAL, RUNNING, STOPPED
+from .rules import CHANGING, PARTIAL, RUNNING, STOPPED, WAITING
 
 PROPERTIES = (
     "ActiveState",
@@ -15,6 +15,7 @@ PROPERTIES = (
     "MainPID",
     "ExecMainPID",
     "InvocationID",
+    "Job",
 )
 SHOW_S = 10.0
 ACT_S = 20.0
@@ -23,6 +24,7 @@ LOOK_S = 5.0
 # And after this long while units are on their way from one state to another.
 SOON_S = 0.2
 UP = ("active", "activating", "reloading")
+DOWN = ("inactive", "failed")
 # The SubState between an end and the start that systemd makes by itself; engines never have it.
 WAITS = "auto-restart"
 START_TIME_FIELD = 19
@@ -37,6 +39,7 @@ class Unit(NamedTuple):
         pid: of its main process, 0 for none.
         invocation: systemd's id of this start, "" for none.
         latest_pid: the main process of this start, also when it has ended; 0 for none.
+        waits: systemd has been asked to start it, and has not begun: other units come first.
     """
 
     state: str
@@ -44,6 +47,7 @@ class Unit(NamedTuple):
     pid: int
     invocation: str
     latest_pid: int = 0
+    waits: bool = False
 
 
 class Units:
@@ -117,7 +121,8 @@ class Units:
     def _is_between(self) -> bool:
         """Whether a unit is between two states."""
         return any(
-            unit.state not in ("active", "inactive", "failed") for unit in self.units.values()
+            unit.waits or unit.state not in ("active", "inactive", "failed")
+            for unit in self.units.values()
         )
 
     def _has_ended(self) -> bool:
@@ -138,6 +143,7 @@ def read_unit(shown: Dict[str, str]) -> Unit:
         pid=int(pid) if pid.isdecimal() else 0,
         invocation=shown.get("InvocationID", ""),
         latest_pid=int(latest_pid) if latest_pid.isdecimal() else 0,
+        waits=state in DOWN and bool(shown.get("Job")),
     )
 
 
@@ -148,6 +154,8 @@ def state_of_units(units: List[Unit]) -> str:
         return RUNNING
     if any(unit.state in ("deactivating", "unknown") for unit in units):
         return CHANGING
+    if any(unit.waits for unit in units):
+        return WAITING
     return PARTIAL if up else STOPPED
 
 
@@ -176,7 +184,11 @@ def find_fault(
     """
     for name in names:
         unit = units[name]
-        if unit.state not in UP and unit.state not in ("deactivating", "unknown"):
+        if (
+            unit.state not in UP
+            and unit.state not in ("deactivating", "unknown")
+            and not unit.waits
+        ):
             return "{} {}".format(processes[name], unit.how)
         if unit.state in UP and known.get(name, unit.invocation) != unit.invocation:
             return "{} was started by somebody else".format(processes[name])

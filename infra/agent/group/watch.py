@@ -74,13 +74,13 @@ class Watcher:
         self._told: Reports = {}
         self._latest: Dict[Tuple[str, str], Question] = {}
         self._again = True
+        self._holds = False
 
     def run(self) -> None:
         """Watch for ever."""
         if self._config.router is not None:
             router = RouterWatch(self._host, self._config.stack, self._config.router)
             threading.Thread(target=router.run, daemon=True).start()
-        self._units.look(time.monotonic(), again=True)
         for address in self._served():
             start_server(address, self._config.release, self.answer)
         for address in self._news:
@@ -89,12 +89,15 @@ class Watcher:
             for url in group.metrics:
                 threading.Thread(target=self._measure, args=(group.name, url), daemon=True).start()
         while True:
-            self.step()
+            self.step()  # at first the units are unknown to everybody
             self._wake.wait(TICK_S)
             self._wake.clear()
 
     def step(self) -> None:
-        """Look, decide, act. systemd is spoken to without the lock: it may be slow, and members wait for orders."""
+        """Look, decide, act. systemd is spoken to without the lock: it may be slow, and members wait for orders.
+
+        While groups are taken back, host by host, nobody decides or acts, and all speak on: no host seems lost.
+        """
         parts = list(self._parts.values())
         asked = time.monotonic()
         with self._guard:
@@ -106,11 +109,13 @@ class Watcher:
             now = time.monotonic()
             if units is not None:
                 self._units.take(units, asked)
-            for part in parts:
+            self._holds = not is_handed_over(self._host, self._config.stack)
+            for part in () if self._holds else parts:
                 part.settle(now)
                 if part.leads and part.decide(now):
                     self._decided.notify_all()
                 deeds.append((part, part.act(now)))
+            for part in parts:
                 part.show(now)
             self._tell(now)
         self._again = any(listed for _, listed in deeds)
@@ -136,9 +141,9 @@ class Watcher:
             if any(question.is_overtaken(self._latest.get(key, question)) for key in keys):
                 return {}
             self._latest.update(dict.fromkeys(keys, question))
-            changes = [
-                part.hear_member(question.host, reports[name], now) for name, part in led.items()
-            ]
+            for name, part in led.items():
+                part.hear_member(question.host, reports[name], now)
+            changes = [part.decide(now) for part in led.values() if not self._holds]
             if any(changes):
                 self._decided.notify_all()
             self._wake.set()

@@ -30,6 +30,7 @@ PROPERTIES = (
     "NRestarts",
     "StateChangeTimestampMonotonic",
     "InvocationID",
+    "Job",
 )
 LOADED = "loaded"
 DEFAULT_S = 60.0
@@ -97,6 +98,7 @@ def _row(host: Host, unit: str, shown: Dict[str, str], log_lines: int) -> Dict[s
         "exec_main_status": _number(shown.get("ExecMainStatus")),
         "main_pid": _number(shown.get("MainPID")),
         "n_restarts": _number(shown.get("NRestarts")),
+        "job": _number(shown.get("Job")),
         "since": since(shown.get("StateChangeTimestampMonotonic"), time.monotonic(), time.time()),
         "log_tail": _tail(host, unit, shown, num_lines) if num_lines else [],
     }

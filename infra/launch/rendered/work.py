@@ -14,9 +14,15 @@ from typing import Any, Literal
 
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Clock, Report, Request, ask_all, rows_of
-from infra.launch.handover import hand_over, take_back
+from infra.launch.handover import hand_over, hold_watchers, take_back
 from infra.launch.host_tuning import Allowance, TuningOrder, tune
-from infra.launch.installation import apply_state, judge_hosts, make_way, state_request
+from infra.launch.installation import (
+    apply_state,
+    changes_under_watchers,
+    judge_hosts,
+    make_way,
+    state_request,
+)
 from infra.launch.lease import Owner, is_dead, lease_document, owner_of
 from infra.launch.observation import UNKNOWN, ProcessStatus, observe
 from infra.launch.proof.router import ask_through
@@ -135,14 +141,29 @@ def tune_host(work: HostAtWork, wish: Wish) -> Result:
 
 
 def look_at_host(work: HostAtWork, wish: Wish) -> Result:
-    """Refuse what `fab up` refuses; tell which engines run here and which do not."""
+    """Refuse what `fab up` refuses; tell which engines run here and which do not, and whether files are to change."""
     deployment = part_of(work.deployment(work.fleet(wish)))
     judged = judge_hosts(deployment, work.secrets(), tunes=False, replaces=False, gate=None)
     engines = [process.id for process in deployment.engines()]
     return {
         "running": [process for process in engines if process in judged.running],
         "ended": [process for process in engines if process not in judged.running],
+        "changes_under_watchers": changes_under_watchers(deployment, judged),
     }
+
+
+def hold_host(work: HostAtWork, wish: Wish) -> Result:
+    """Have the host's watcher act no more, and still be heard by those of other hosts."""
+    if not wish.checks:
+        hold_watchers(part_of(work.deployment(work.fleet(wish))))
+    return {}
+
+
+def take_host_back(work: HostAtWork, wish: Wish) -> Result:
+    """End the host's watcher: it takes over what runs when it is handed it again."""
+    if not wish.checks:
+        take_back(part_of(work.deployment(work.fleet(wish))))
+    return {}
 
 
 def install_on_host(work: HostAtWork, wish: Wish) -> Result:
@@ -287,6 +308,8 @@ def _unit_states(
 OPERATIONS: Mapping[str, Callable[[HostAtWork, Wish], Result]] = {
     "tune": tune_host,
     "look": look_at_host,
+    "hold": hold_host,
+    "take-back": take_host_back,
     "install": install_on_host,
     "start": start_units,
     "ready": await_units,
