@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 
+
+# Hundreds of rules ask for the same few releases; texts of foreign files are bounded.
+@lru_cache(maxsize=1024)
 def version_numbers(text: str) -> tuple[int, int, int]:
     """`0.22.1rc1` as (0, 22, 1)."""
     numbers = [0, 0, 0]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,15 +45,13 @@ def options(**given: object) -> Options:
     return Options({**GIVEN, **given})
 
 
-@cache
-def printed() -> Mapping[str, tuple[Quoted, ...]]:
-    """Every command about a stack that the product can print, by module."""
-    found = {}
+def printed() -> Iterator[tuple[str, Quoted]]:
+    """Every command about a stack that the product can print, each with its module."""
     for path in sorted((PROJECT / "infra").rglob("*.py")):
-        name = str(path.relative_to(PROJECT))
-        told = commands_of_code(path.read_text(encoding="utf-8"), name)
-        found[name] = tuple(one for one in told if takes_stack(one.text))
-    return found
+        name, source = str(path.relative_to(PROJECT)), path.read_text(encoding="utf-8")
+        if "fab" in source:  # most have no such word: their trees need not be made
+            told = commands_of_code(source, name)
+            yield from ((name, one) for one in told if takes_stack(one.text))
 
 
 def takes_stack(text: str) -> bool:
@@ -108,10 +105,11 @@ def test_where_no_stack_was_chosen_nothing_is_put_in_its_place(given: dict[str, 
     assert completed(Options(given), {}, "fab up --stack recipe") == "fab up --stack recipe"
 
 
-@pytest.mark.parametrize("module", [name for name in printed() if printed()[name]])
-def test_no_command_about_a_stack_escapes(module: str) -> None:
+def test_no_command_about_a_stack_escapes() -> None:
     """A text names a task, or a command that chooses its stack where the choice can take the name's place."""
-    for one in printed()[module]:
+    found = list(printed())
+    assert len({module for module, _ in found}) > 50
+    for module, one in found:
         words = shlex.split(one.text)
         if "--stack" in words:
             filled = one.text.replace(f"--stack {HOLE}", "--stack mine").replace(HOLE, "x")
