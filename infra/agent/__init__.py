@@ -34,8 +34,9 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     groups     action arm|hold|disarm|forget|leave-out|    {"watch": {active, enabled}, "groups": [{group, leads,
                restart|status, stack, groups, operator,    epoch, phase, restarts, attempts, why, own, …}],
                epochs, router, awaits, await_s             "router": {process, why} of its latest end, or {}}
-    live       processes [{id, unit, names, libraries}],  {"processes": [{id, pid, env, limits, libraries, image,
-               signs, image                                lines, changes}], "ceiling", "image_ids"}
+    live       processes [{id, unit, names, libraries}],  {"processes": [{id, pid, env, limits, libraries,
+               signs, image                                is_silent, image, lines, changes, stopped}], "ceiling",
+                                                           "image_ids"}
     evidence   record, collect_s                           {"processes", "left_out"} behind `processes.evidence`'s tar
     lease                                                {"lease": whether one came with the request}
     prepare    operations, parts                         nothing: what requests of those operations need is loaded

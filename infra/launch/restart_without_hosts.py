@@ -9,6 +9,7 @@ from infra.launch.answering import names_of
 from infra.launch.deployment import Deployment, without_hosts
 from infra.launch.fleet import all_reports
 from infra.plan.process import Process
+from infra.remote.failures import MAY_BE_GONE
 from infra.render.supervision import groups_of
 
 
@@ -49,15 +50,18 @@ def refuse_away(
 
 def _refused(deployment: Deployment, host: str, error: InfraError, why: str) -> HostsFailed:
     what = f"{error.what} {why}, so nothing was stopped."
-    return HostsFailed(host, what, " ".join([error.fix, *_ways_out(deployment, host)]).strip())
+    return HostsFailed(
+        host, what, " ".join([error.fix, *_ways_out(deployment, host, error)]).strip()
+    )
 
 
-def _ways_out(deployment: Deployment, host: str) -> list[str]:
-    """What to type: another machine in its place, or a restart of what it has no part in."""
-    stack = deployment.plan.stack
-    ways = [
-        f"For a machine that is gone, `fab replace-host {host} NEW --stack {stack}` brings its groups up elsewhere."
-    ]
+def _ways_out(deployment: Deployment, host: str, error: InfraError) -> list[str]:
+    """What to type: another machine in the place of one that may be gone, or a restart of what it has no part in."""
+    stack, ways = deployment.plan.stack, []
+    if isinstance(error, MAY_BE_GONE):
+        ways.append(
+            f"For a machine that is gone, `fab replace-host {host} NEW --stack {stack}` brings its groups up elsewhere."
+        )
     free = _leaders(without_hosts(deployment, (host,)))
     if free:
         everyone = _leaders(deployment)

@@ -5,6 +5,7 @@ The tiny model alone is whole: real engines load it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,17 +62,23 @@ def simulate_checkpoint(checkpoint: Checkpoint, path: str, revision: str) -> Sim
         f"model-{index:05d}-of-{count:05d}.safetensors": each + (rest if index == count else 0)
         for index in range(1, count + 1)
     }
+    documents = {"config.json": _text(_config(checkpoint))}
+    if checkpoint.quantization == "w4a8":
+        documents["quant_model_description.json"] = _text({"model_quant_type": "W4A8_DYNAMIC"})
+    contents = {name: text.encode() for name, text in documents.items()}
+    rows = [
+        {"name": name, "size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in contents.items()
+    ]
+    rows += [{"name": name, "size_bytes": size} for name, size in weight_files.items()]
     manifest = {
         "schema_version": 1,
         "repository": checkpoint.repository,
         "revision": revision,
-        "files": [{"name": name, "size_bytes": size} for name, size in weight_files.items()],
+        "files": rows,
         "expert_bytes": checkpoint.expert_bytes,
     }
-    documents = {"config.json": _text(_config(checkpoint)), MANIFEST: _text(manifest)}
-    if checkpoint.quantization == "w4a8":
-        documents["quant_model_description.json"] = _text({"model_quant_type": "W4A8_DYNAMIC"})
-    contents = {name: text.encode() for name, text in documents.items()}
+    contents[MANIFEST] = _text(manifest).encode()
     return SimulatedCheckpoint(path=path, contents=contents, weight_files=weight_files)
 
 

@@ -79,6 +79,10 @@ def over_time(host: str, timeout_s: float) -> OverTime:
     return OverTime(host, what, "Look at the host, then run again.")
 
 
+# What a machine that is gone looks like; a login, a key or sudo that is refused comes from one that lives.
+MAY_BE_GONE = (Unreachable, LostConnection, OverTime)
+
+
 class HostFailure(NamedTuple):
     """One host that failed, and why."""
 

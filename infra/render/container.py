@@ -30,11 +30,15 @@ class DeviceAccess:
     spans_hosts: bool
 
 
-def isolation_options() -> list[str]:
+def isolation_options(runtime: ContainerRuntime) -> list[str]:
     """What every container of ours shares with its host."""
     words = ["--network=host"]
     for limit in ULIMITS:
         words += ["--ulimit", limit]
+    if runtime == "podman":
+        words.append(
+            "--pids-limit=-1"
+        )  # its default is 2048 threads (podman-run(1), 4.4); docker has none
     return words
 
 

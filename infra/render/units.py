@@ -64,6 +64,7 @@ def process_unit(
         f"SuccessExitStatus={STOPPED_CODES}",
         "OOMPolicy=stop",
         *LIMITS,
+        "TasksMax=infinity",  # threads of sixteen workers; systemd's default is a share of what the host can have
         "LogRateLimitIntervalSec=0",
     ]
     unit = [

@@ -10,7 +10,7 @@ from infra.launch.name_lists import listed
 from infra.launch.observation import UNKNOWN, ProcessStatus, group_states, unwatched
 from infra.launch.supervision import FAILED, MEETS, STOPS, GroupState
 from infra.launch.unit_states import WAITING, unmask_command
-from infra.remote.failures import HostFailure, LostConnection, OverTime, Unreachable
+from infra.remote.failures import MAY_BE_GONE, HostFailure
 
 # How `awaited` in infra/agent/group/rules.py, `_left` in infra/agent/group/part.py and remains.py beside it put it.
 _SILENT = re.compile(r"(\S+) (?:is silent|has not been heard of)$")
@@ -20,7 +20,6 @@ _UNTOLD = re.compile(r"^(\S+): .*: what is left of (\w+)'s containers is not kno
 LOADS = (
     "Its ranks load; should one end or hang, they are started again by themselves: nothing to type."
 )
-_MAY_BE_DEAD = (Unreachable, LostConnection, OverTime)
 
 
 def told(rows: Sequence[ProcessStatus], again: str) -> list[str]:
@@ -50,7 +49,7 @@ def not_watched(rows: Sequence[ProcessStatus], again: str) -> tuple[HostFailure,
 def out_of_reach(row: ProcessStatus, again: str) -> str:
     """The line of a host that cannot be asked."""
     line = f"Out of reach: {row.problem}"
-    if isinstance(row.problem, _MAY_BE_DEAD):
+    if isinstance(row.problem, MAY_BE_GONE):
         line += f" If it does not come back: `fab replace-host {row.host} NEW {again}`."
     return line
 
@@ -72,7 +71,8 @@ def next_words(rows: Sequence[ProcessStatus], half: Collection[str], again: str)
     for state in states:
         if state.phase == FAILED:
             return _restart(state, again)
-    if any(state.phase == STOPS for state in states):
+    is_queued = bool(waiting) and all(row.state == WAITING for row in waiting)
+    if is_queued or any(state.phase == STOPS for state in states):
         return f"fab status {again} --watch"
     return f"fab logs {again} --rank {waiting[0].id}" if waiting else f"fab verify {again}"
 
@@ -86,7 +86,7 @@ def _group_line(state: GroupState, rows: Sequence[ProcessStatus], again: str) ->
     line = f"{state.group}, epoch {state.epoch}: {(state.words or 'not ready').removesuffix('.')}."
     if any(row.is_watched is False for row in own):
         return line  # what is said of its hosts is the way out
-    loads = (_queued(own) or LOADS) if waits else ""
+    loads = (_queued(own, "its ranks") or LOADS) if waits else ""
     way_out = _way_out(state, again, loads=loads, unmasks=_unmask(own))
     return f"{line} {way_out}" if way_out else line
 
@@ -151,13 +151,13 @@ def _while_stopped(state: GroupState, again: str) -> str:
     return f"It starts again by itself{when}: nothing to type."
 
 
-def _queued(rows: Sequence[ProcessStatus]) -> str:
-    """Where systemd has the start of ranks wait, "" where it does not."""
+def _queued(rows: Sequence[ProcessStatus], them: str) -> str:
+    """Where systemd has the start of processes wait, "" where it does not."""
     hosts = list(dict.fromkeys(row.host for row in rows if row.state == WAITING))
     if not hosts:
         return ""
     return (
-        f"On {listed(hosts)} systemd starts something else first, then its ranks by itself: "
+        f"On {listed(hosts)} systemd starts something else first, then {them} by itself: "
         f"`ssh {hosts[0]} systemctl list-jobs` says what."
     )
 
@@ -185,6 +185,8 @@ def _router_line(row: ProcessStatus, again: str) -> str:
     line = f"{row.id}: {row.router_words}." if row.router_words else ""
     if row.ready or row.state == FAILED:
         return line
+    if row.state == WAITING:
+        return f"{row.id}: {_queued([row], 'it')}"
     if _wants_up(row):
         way_out = f"{row.id}: it does not run. `fab up {again}` starts it."
     elif row.is_watched:

@@ -145,6 +145,24 @@ def test_a_card_that_does_not_answer_is_named_and_hides_no_other(
     ]
 
 
+def test_what_nccl_says_of_the_ranks_job_is_there(archive: dict[str, bytes]) -> None:
+    assert archive["host/nccl-ras-28028.txt"].startswith(b"localhost:28028: ")  # nobody listens
+
+
+def test_the_network_of_each_ascend_device_is_asked_for_in_turn(
+    host: StubbornHost, stand_in: Callable[[str, str], None]
+) -> None:
+    host.put(f"{FOLDER}/release.json", json.dumps({"processes": []}))
+    for name in ("davinci0", "davinci10", "davinci2", "davinci_manager"):
+        host.put(f"/dev/{name}", "")
+    stand_in("hccn_tool", 'echo "$*"')
+    _, found = collect(host)
+    asked = [found[name] for name in found if name.startswith("host/tools/hccn-")]
+    wanted = [f"-i {n} -{topic} -g\n" for n in (0, 2, 10) for topic in ("stat", "link_stat")]
+    assert [text.decode() for text in asked] == wanted
+    assert "host/nccl-ras-28028.txt" not in found  # no process, nobody to ask
+
+
 def test_the_bundle_holds_the_counters_of_a_host_with_cards(host: StubbornHost) -> None:
     host.put(f"{FOLDER}/release.json", json.dumps({"processes": []}))
     host.put("/sys/class/infiniband/mlx5_0/ports/1/hw_counters/np_cnp_sent", "7\n")

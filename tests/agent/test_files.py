@@ -10,6 +10,7 @@ import pytest
 
 from infra.agent.files import make_folders
 from tests.agent.stubborn_host import StubbornHost
+from tests.needed import need_root
 
 ENV = "/etc/moe-infra/s/engine-0/environment"
 UNIT = "/etc/systemd/system/moe-s-engine@.service"
@@ -171,8 +172,8 @@ def test_a_folder_that_another_agent_makes_meanwhile_is_as_good(
         make_folders(str(in_the_way))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_a_file_of_somebody_else_comes_back_to_its_owner(host: StubbornHost) -> None:
+    need_root("Only root gives files away.")
     place = host.put(ENV, "B=2\n", 0o600)
     os.chown(place, 4711, 4712)
     host.state("apply", [file(content="A=1\n")])

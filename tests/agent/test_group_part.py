@@ -189,6 +189,14 @@ def test_a_start_that_systemd_has_wait_is_none_until_it_begins(tmp_path: Path) -
     assert part.own(late).fault == "h1/0 was started by somebody else"
 
 
+def test_a_rank_that_has_ended_is_a_fault_whoever_asks_for_it_again(tmp_path: Path) -> None:
+    """Somebody's `systemctl start` behind docker that comes back: the epoch has ended all the same."""
+    part, units = make_part(Systemd(tmp_path), "active", ended=False)
+    part.heard = (Order(4, RUN), NOW)
+    units.take({UNIT: Unit("failed", "was ended by signal 9", 0, "first", waits=True)}, NOW)
+    assert part.own(NOW).fault == "h1/0 was ended by signal 9"
+
+
 def test_a_start_that_waits_is_taken_back_with_its_epoch(tmp_path: Path) -> None:
     """Of a watcher that began anew meanwhile, too."""
     (tmp_path / "proc").mkdir()

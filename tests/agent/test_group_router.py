@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.agent.group.config import Router
+from infra.agent.group.record import HANDED_OVER
 from infra.agent.group.router import SILENT, Heard, RouterWatch, advance, hangs
 from infra.agent.host import Finished, Host
 
@@ -37,6 +38,14 @@ class Systemd(Host):
         if argv[1] == "start" and self.refuses_starts:
             return Finished(1, "", "no answer")
         return Finished(0, self.shown if argv[1] == "show" else "", "")
+
+
+def hand_over(root: Path) -> Path:
+    """The stack is watched here; what says so."""
+    enabled = root / HANDED_OVER.format("s").lstrip("/")
+    enabled.parent.mkdir(parents=True, exist_ok=True)
+    enabled.touch()
+    return enabled
 
 
 def told(root: Path) -> object:
@@ -80,15 +89,23 @@ def test_a_start_that_ended_is_told_once_and_by_its_own_reason(tmp_path: Path) -
     assert ["systemctl", "kill"] not in host.asked
 
 
-def test_a_start_that_systemd_did_not_take_at_boot_is_asked_for_again(tmp_path: Path) -> None:
+def test_a_start_that_systemd_did_not_take_at_boot_is_asked_for_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     host = Systemd(tmp_path)
     host.shown, host.refuses_starts = FAILED.replace("InvocationID=7", "InvocationID="), True
     watch = RouterWatch(host, "s", ROUTER)
+    enabled = hand_over(tmp_path)
     watch.begin(10.0)
     for now in (10.0, 12.0, 15.0):
         watch.step(now)
     assert host.asked.count(["systemctl", "start"]) == 2
+    assert capsys.readouterr().out.count("no answer") == 1  # said once
     host.refuses_starts = False
+    enabled.unlink()
+    watch.step(20.0)  # while groups are taken back nobody starts anything
+    assert host.asked.count(["systemctl", "start"]) == 2
+    enabled.touch()
     for now in (20.0, 25.0, 30.0):
         watch.step(now)
     assert host.asked.count(["systemctl", "start"]) == 3  # once taken, systemd owns it
@@ -114,6 +131,10 @@ def test_a_router_that_hangs_is_killed_and_says_so(tmp_path: Path) -> None:
     watch = RouterWatch(host, "s", ROUTER._replace(silent_s=0.0))
     watch.step(10.0)
     watch._heard = Heard(0.0, 2)
+    watch._asked = 0.0
+    watch.step(12.0)  # while groups are taken back nobody ends anything
+    assert ["systemctl", "kill"] not in host.asked
+    hand_over(tmp_path)
     watch._asked = 0.0
     watch.step(12.0)
     assert host.asked.count(["systemctl", "kill"]) == 1

@@ -185,6 +185,14 @@ def test_a_restart_is_counted_and_waits_longer_each_time() -> None:
     assert pause_s(40, LIMITS) == 60.0
 
 
+def test_a_start_that_systemd_had_wait_for_long_counts_as_begun() -> None:
+    """Else a host whose units are between two states for a moment would be late, and its watcher anew, too."""
+    memory = run(since=NOW - 900, starting=("h0", "h1"))
+    memory = lead(memory, members(UP, Own(WAITING, 4)), NOW, LIMITS)
+    assert (memory.phase, memory.starting) == (RUN, ())
+    assert lead(memory, members(UP, Own(CHANGING, 4)), NOW, LIMITS).phase == RUN
+
+
 def test_a_restart_that_an_operator_asks_for_is_not_counted_and_forgets_the_row() -> None:
     for memory in (run(attempts=5), run(phase=FAILED, attempts=5), stop(attempts=5)):
         after = lead(memory, members(UP, UP), NOW, LIMITS, "somebody asks")

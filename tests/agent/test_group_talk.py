@@ -68,6 +68,11 @@ def test_what_is_no_question_gets_no_order(line: bytes) -> None:
     assert "error" in json.loads(answer_line(line, "r", answer))
 
 
+def test_another_releases_words_are_told_by_their_release() -> None:
+    line = b'{"release": "another", "host": "h1", "hold_s": 0.0, "reports": {}}'
+    assert b"this host holds release this" in answer_line(line, "this", lambda _: {})
+
+
 def test_a_side_that_does_not_answer_is_given_up_in_time() -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))

@@ -11,7 +11,7 @@ from infra.agent.group.config import Config, Group
 from infra.agent.group.progress import Counters, Patience
 from infra.agent.group.record import HANDED_OVER, OwnRecord, Record, save_record
 from infra.agent.group.rules import ADOPT, RUN, RUNNING, STOP, Limits, Memory, Order, Own
-from infra.agent.group.talk import Question
+from infra.agent.group.talk import OVERTAKEN_S, Question
 from infra.agent.group.units import Unit
 from infra.agent.group.watch import Watcher
 from infra.agent.host import Finished, Host
@@ -26,7 +26,12 @@ ADOPTED = Own(RUNNING, 4, obeys=(4, ADOPT))
 class Serving(Host):
     """A host whose only unit runs."""
 
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.asked: list[str] = []
+
     def run(self, argv: list[str], *_limits: object) -> Finished:
+        self.asked.append(argv[1])
         return Finished(1, "", f"{argv[0]}: there is nothing")
 
 
@@ -49,6 +54,11 @@ def ask(
 ) -> Order | None:
     """What h1 is told."""
     return watcher.answer(Question("h1", boot, at, hold_s, {"decode/0": own})).get("decode/0")
+
+
+def hand_over(enabled: Path) -> None:
+    enabled.parent.mkdir(parents=True, exist_ok=True)
+    enabled.touch()
 
 
 def test_what_a_member_said_before_it_took_over_comes_late_and_ends_nothing(
@@ -74,10 +84,34 @@ def test_while_groups_are_taken_back_all_speak_and_nobody_acts(watcher: Watcher)
     assert ask(watcher, ended, at=2.0) == Order(4, ADOPT)
     watcher.step()
     assert ask(watcher, ended, at=3.0) == Order(4, ADOPT)
-    enabled.parent.mkdir(parents=True)
-    enabled.touch()
+    hand_over(enabled)
     watcher.step()
     assert ask(watcher, ended, at=4.0) == Order(4, STOP)
+
+
+def test_a_watcher_that_holds_carries_out_no_order_that_it_knew(watcher: Watcher) -> None:
+    host = watcher._host
+    assert isinstance(host, Serving)
+    Path(host.path("/proc")).mkdir()
+    enabled = Path(host.path(HANDED_OVER.format("s")))
+    hand_over(enabled)
+    ended = ADOPTED._replace(fault="h1/0 ended", obeys=(4, RUN))
+    assert ask(watcher, ended, at=2.0) == Order(4, STOP)  # nobody has stopped a rank yet
+    enabled.unlink()
+    watcher.step()
+    assert "stop" not in host.asked
+    enabled.touch()
+    watcher.step()
+    assert "stop" in host.asked
+
+
+def test_nothing_is_overtaken_for_long(watcher: Watcher) -> None:
+    """A virtual machine that is brought back has its boot, and a time of before."""
+    assert ask(watcher, ADOPTED, at=9000.0) == Order(4, RUN)
+    key = ("h1", "decode/0")
+    question, heard = watcher._latest[key]
+    watcher._latest[key] = (question, heard - OVERTAKEN_S)
+    assert ask(watcher, ADOPTING, at=30.0) == Order(4, STOP)
 
 
 def test_members_overtake_only_themselves(watcher: Watcher) -> None:

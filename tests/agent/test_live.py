@@ -74,7 +74,7 @@ def test_a_containers_engine_tells_what_it_has(running: StubbornHost, engine: in
     assert row["libraries"] == {"/some/where/libc.so.6": True, "/lib/libjemalloc.so.2": False}
     assert row["image"] == "sha256:1"
     assert row["lines"] == ["NCCL INFO Using network Socket"]
-    assert row["stopped"] == []
+    assert (row["stopped"], row["is_silent"]) == ([], False)
     assert row["limits"] == {
         "Max stack size": [67108864, -1],
         "Max open files": [20000, 20000],
@@ -114,6 +114,17 @@ def test_a_process_that_a_signal_has_stopped_is_named(
     """A tracer's stop is over in a moment: py-spy makes one."""
     running.put(f"/proc/{engine}/stat", f"{engine} (python3) {state} 1 40 40 0 -1 4194560 0 0\n")
     assert ask(running, libraries=[])["stopped"] == ([engine] if is_named else [])
+
+
+def test_a_process_whose_memory_cannot_be_read_holds_up_nobody(
+    running: StubbornHost, engine: int, hang: Callable[[Path], None]
+) -> None:
+    """The kernel reads it under a lock, which a wedged driver may hold: whoever reads waits."""
+    hang(Path(running.path(f"/proc/{engine}/environ")))
+    row = ask(running, libraries=["/lib/libjemalloc.so.2"])
+    assert (row["pid"], row["is_silent"], row["env"], row["libraries"]) == (engine, True, {}, {})
+    assert row["lines"] == ["NCCL INFO Using network Socket"]
+    assert row["limits"]
 
 
 def test_what_does_not_run_has_nothing(

@@ -268,10 +268,25 @@ def test_a_host_that_may_be_dead_can_be_replaced_and_one_that_says_no_needs_not(
 def test_ranks_whose_start_systemd_has_wait_say_where_it_is_told_what_for(running: Running) -> None:
     unit = running[1].unit("decode-1/2")
     unit.active_state, unit.job = "inactive", 17
-    (line,), _ = told_of(running, ended="", phase="run", why=DIED, restarts=1, epoch=2)
+    (line,), after = told_of(running, ended="", phase="run", why=DIED, restarts=1, epoch=2)
+    assert after == f"fab status {AGAIN} --watch"
     assert line.endswith(
         "On decode-1 systemd starts something else first, then its ranks by itself: "
         "`ssh decode-1 systemctl list-jobs` says what."
     )
     (row,) = [row for row in rows_of(running) if row.id == "decode-1/2"]
     assert (row.state, row.ready) == ("waiting", False)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_router_whose_start_systemd_has_wait_says_so(running: Running, *, watched: bool) -> None:
+    deployment, fleet = running
+    host = deployment.plan.processes[-1].host
+    unit = fleet.unit("router/0")
+    unit.active_state, unit.job = "inactive", 17
+    if not watched:
+        fleet.watched.remove(host)
+    assert told(rows_of(running), AGAIN)[0] == (
+        f"router/0: On {host} systemd starts something else first, then it by itself: "
+        f"`ssh {host} systemctl list-jobs` says what."
+    )

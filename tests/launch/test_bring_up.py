@@ -10,7 +10,7 @@ from infra.errors import HostsFailed, NotReady, PrerequisiteError
 from infra.launch.bring_up import bring_up
 from infra.launch.proof.router import ends_again_and_again
 from infra.launch.unit_states import read_units
-from infra.remote.failures import Unreachable
+from infra.remote.failures import HostKeyChanged, SudoRefused, Unreachable
 from infra.render.reserved_ports import RESERVED_PORTS_ID
 from infra.render.wanted_tuning import JEMALLOC_ID
 from tests.launch.scripted_fleet import FakeUnit, ScriptedFleet, make_deployment
@@ -579,3 +579,18 @@ def test_a_host_out_of_reach_hides_not_what_blocks_a_start_on_the_others(catalog
     assert lines[1].endswith("[weights-staged]")
     assert "`fab replace-host decode-2 NEW --stack gb200-2p1d`" in said[-1]
     assert not any(fleet.files.values())
+
+
+@pytest.mark.parametrize(
+    ("error", "leaving"),
+    [(SudoRefused, ()), (HostKeyChanged, ()), (Unreachable, ("decode-2 (old)",))],
+)
+def test_a_machine_that_lives_or_comes_is_not_to_be_replaced(
+    catalog: Catalog, error: type[HostsFailed], leaving: tuple[str, ...]
+) -> None:
+    deployment, fleet, said = make_deployment(STACK, catalog)
+    fleet.fails["decode-2"] = error("decode-2", "it says no.", "Mend it.")
+    with pytest.raises(HostsFailed, match=r"it says no\. Mend it\."):
+        bring_up(replace(deployment, leaving=leaving), {}, tunes=False)
+    assert said[-1].startswith("decode-2 cannot be asked, so nothing is changed. `fab preflight ")
+    assert not any("replace-host" in line for line in said)

@@ -109,6 +109,23 @@ def test_a_rank_that_a_signal_has_stopped_is_named(catalog: Catalog) -> None:
     assert "`ssh decode-0 sudo kill -CONT 85 91`" in found.detail
 
 
+def test_a_rank_whose_memory_is_held_is_named_and_not_judged_by_it(catalog: Catalog) -> None:
+    silent = {"env": {}, "libraries": {}, "is_silent": True, "pid": 85}
+    assert wrong_checks("a3-2p1d", catalog, decode_0__1=silent) == []
+    deployment, fleet, _ = make_deployment("a3-2p1d", catalog)
+    bring_up(deployment, {}, tunes=False)
+    change(fleet, "decode-0/1", silent)
+    live = read_live(deployment)
+    (found,) = frozen_processes(deployment, live)
+    assert (found.process, found.ok, found.mend) == ("decode-0/1", False, "restart")
+    assert "`ssh decode-0 sudo cat /proc/85/stack`" in found.detail
+    judged = {
+        c.check for c in check_processes(deployment, catalog, live) if c.process == "decode-0/1"
+    }
+    assert {"environment", "preload"}.isdisjoint(judged)
+    assert "limits" in judged
+
+
 @pytest.mark.parametrize(
     ("error", "mend"),
     [

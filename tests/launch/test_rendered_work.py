@@ -187,6 +187,13 @@ def test_a_wait_over_its_limit_fails_with_who_is_awaited(bench: Bench) -> None:
     assert "decode-0/2" in result["msg"]
 
 
+def test_a_start_that_systemd_has_wait_is_awaited(bench: Bench) -> None:
+    since = started(bench)
+    unit = bench.hosts.unit("decode-0/1")
+    unit.active_state, unit.job = "inactive", 17
+    assert bench.play("ready", since=since) == {"ready": False, "silent": ["decode-0/1"]}
+
+
 def test_a_process_that_ended_fails_at_once_with_the_line_that_says_why(bench: Bench) -> None:
     bench.hosts.end("decode-0/1", ["loading", "ValueError: no such model"])
     since = started(bench)

@@ -9,7 +9,7 @@ from infra.errors import HostsFailed, InfraError
 from infra.launch.bring_up import bring_up
 from infra.launch.deployment import Deployment
 from infra.launch.restart import Selection, restart
-from infra.remote.failures import Unreachable
+from infra.remote.failures import SudoRefused, Unreachable
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
 STACK = "gb200-2p1d"
@@ -54,6 +54,17 @@ def test_a_group_with_a_rank_there_is_refused_before_anybody_is_asked(
     )
     assert "`fab replace-host prefill-1 NEW --stack gb200-2p1d`" in caught.value.fix
     assert "no part in `--role prefill --replica 0` or `--role decode`." in caught.value.fix
+
+
+def test_a_machine_that_lives_is_not_to_be_replaced(catalog: Catalog) -> None:
+    deployment, fleet, _, _ = without(STACK, catalog, "prefill-1", sets=SMALL)
+    refused = {
+        "prefill-1": SudoRefused("prefill-1", "sudo wants a terminal.", "Remove requiretty.")
+    }
+    with pytest.raises(HostsFailed) as caught:
+        restart(deployment, selection("prefill"), "ann", refused)
+    assert not fleet.asked
+    assert caught.value.fix.startswith("Remove requiretty. It has no part in")
 
 
 def test_each_of_several_hosts_is_told_with_what_it_has_a_part_in(catalog: Catalog) -> None:

@@ -22,6 +22,7 @@ from infra.remote.known_hosts import (
     read_known_hosts,
     way_to_forget,
 )
+from tests.needed import need_root
 
 # ssh-keygen's own output for a throw-away key, and the line that `ssh-keygen -H` made of it.
 BLOB = "AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
@@ -150,6 +151,7 @@ def test_a_line_about_other_hosts_too_is_left_to_the_operator(tmp_path: Path, pa
 @pytest.fixture
 def unwritable() -> Iterator[Path]:
     """A folder of root's, while this process is somebody else."""
+    need_root("Only root is somebody else for a while.")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         (Path(folder) / "ssh_known_hosts").write_text(f"host-0 {KEY}\n")
@@ -161,7 +163,6 @@ def unwritable() -> Iterator[Path]:
             os.setresuid(0, 0, 0)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root is somebody else for a while")
 def test_a_folder_that_its_user_cannot_write_takes_root(unwritable: Path) -> None:
     file = unwritable / "ssh_known_hosts"
     told = way_to_forget("host-0", [file]).strip("`")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from infra.render.reserved_ports import (
     reserved_ports_text,
 )
 from infra.render.wanted_tuning import Tuning
+from tests.needed import need_program
 
 KINDS = set(AGENT_KINDS)
 STACKS = ("gb200-2p1d", "a3-2p1d", "h200-sglang-tp8", "mi300x-tp8", "vllm-podman", "vllm-native")
@@ -262,9 +262,9 @@ def test_values_that_readers_disagree_about_do_not(value: str) -> None:
     assert "NAME" not in environment_file("x/0", {"NAME": value})
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
 @pytest.mark.parametrize("stack", ["gb200-2p1d", "vllm-native", "vllm-podman"])
 def test_units_pass_systemds_own_judgement(stack: str, catalog: Catalog, tmp_path: Path) -> None:
+    need_program("systemd-analyze", "systemd")
     _, state = state_of(stack, catalog)
     launch = tmp_path / "launch"
     launch.write_text("#!/bin/sh\n")

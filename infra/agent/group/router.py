@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 from ..host import Host
 from .config import Router
 from .progress import MISSES, fetch
-from .record import ROUTER, Document, save_view
+from .record import ROUTER, Document, is_handed_over, save_view
 from .units import Unit, Units
 
 TICK_S = 0.25
@@ -57,6 +57,7 @@ class RouterWatch:
         self._starts: Optional[float] = None
         # of the start that was ended for it, and of the one whose end was noted
         self._killed = self._noted = ""
+        self._refused = ""
 
     def run(self) -> None:
         """Watch for ever. After a reboot nobody else starts the router."""
@@ -72,8 +73,9 @@ class RouterWatch:
             self._starts = now
 
     def step(self, now: float) -> None:
-        """Look, ask when it is time, and end a router that hangs."""
-        if self._starts is not None and now >= self._starts:
+        """Look, ask when it is time, and end a router that hangs; only look while groups are taken back."""
+        acts = is_handed_over(self._host, self._stack)
+        if acts and self._starts is not None and now >= self._starts:
             self._start(now)
         self._units.look(now, again=False)
         unit = self._unit
@@ -86,7 +88,7 @@ class RouterWatch:
         answers = fetch(self._router.url, ANSWER_S) is not None
         self._asked = time.monotonic()
         self._heard = advance(self._heard, answers=answers, now=self._asked)
-        if hangs(self._heard, self._asked, self._router.silent_s):
+        if acts and hangs(self._heard, self._asked, self._router.silent_s):
             self._heard, self._killed = SILENT, self._invocation
             print("{}: {}".format(self._router.process, self._silence()), flush=True)
             self._units.kill([self._router.unit])
@@ -94,8 +96,9 @@ class RouterWatch:
     def _start(self, now: float) -> None:
         refused = self._units.start([self._router.unit])
         self._starts = now + START_AGAIN_S if refused else None
-        if refused:
+        if refused not in ("", self._refused):
             print("{}: {}".format(self._router.process, refused), flush=True)
+        self._refused = refused
 
     @property
     def _unit(self) -> Unit:

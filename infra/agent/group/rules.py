@@ -280,7 +280,9 @@ def _begin_when_clear(
 def _serve(memory: Memory, members: Sequence[Member], now: float, limits: Limits) -> Memory:
     """Note who has begun, and since when all serve; a long time of it forgets the row."""
     begun = {
-        m.host for m in members if m.own.epoch == memory.epoch and m.own.state in (RUNNING, PARTIAL)
+        m.host
+        for m in members
+        if m.own.epoch == memory.epoch and m.own.state in (RUNNING, PARTIAL, WAITING)
     }
     starting = tuple(host for host in memory.starting if host not in begun)
     served_since = memory.served_since

@@ -27,6 +27,8 @@ EXCHANGE_S = 2.0
 LONGEST_HOLD_S = 1.0
 BIND_AGAIN_S = 1.0
 SERVER_QUEUE = 128
+# A question that is heard later than this behind a newer one is none that was overtaken on its way.
+OVERTAKEN_S = 2 * EXCHANGE_S + LONGEST_HOLD_S
 
 Reports = Dict[str, Own]
 Orders = Dict[str, Order]
@@ -157,7 +159,8 @@ def answer_line(line: bytes, release: str, answerer: Answerer) -> bytes:
     answer: Dict[str, object]
     try:
         asked = _parse(line)
-        is_ours = asked.get("release") == release
+        if asked.get("release") != release:  # whose words may be others, too
+            return _line({"error": "this host holds release {}".format(release[:12])})
         question = Question(
             host=str(asked["host"]),
             boot=str(asked["boot"]),
@@ -167,8 +170,6 @@ def answer_line(line: bytes, release: str, answerer: Answerer) -> bytes:
         )
     except (Wrong, KeyError, TypeError, ValueError, AttributeError) as error:
         return _line({"error": "not a member's question: {!r}".format(error)})
-    if not is_ours:
-        return _line({"error": "this host holds release {}".format(release[:12])})
     orders = answerer(question)
     answer = {
         group: {"epoch": order.epoch, "phase": order.phase} for group, order in orders.items()

@@ -184,11 +184,10 @@ def find_fault(
     """
     for name in names:
         unit = units[name]
-        if (
-            unit.state not in UP
-            and unit.state not in ("deactivating", "unknown")
-            and not unit.waits
-        ):
+        # one that began in this epoch and has ended is a fault, whoever has asked for another start of it meanwhile
+        is_to_begin = unit.waits and known.get(name) != unit.invocation
+        is_between = unit.state in ("deactivating", "unknown")
+        if unit.state not in UP and not is_between and not is_to_begin:
             return "{} {}".format(processes[name], unit.how)
         if unit.state in UP and known.get(name, unit.invocation) != unit.invocation:
             return "{} was started by somebody else".format(processes[name])

@@ -18,7 +18,17 @@ from .progress import advance, ask, load_client
 from .record import is_handed_over
 from .router import RouterWatch
 from .rules import RUNNING, Order
-from .talk import Bell, Orders, Question, Reports, TakenBack, Wrong, exchange, start_server
+from .talk import (
+    OVERTAKEN_S,
+    Bell,
+    Orders,
+    Question,
+    Reports,
+    TakenBack,
+    Wrong,
+    exchange,
+    start_server,
+)
 from .units import Units
 
 TICK_S = 0.1
@@ -72,7 +82,7 @@ class Watcher:
             group.address: Bell() for group in config.groups if self._is_led_elsewhere(group)
         }
         self._told: Reports = {}
-        self._latest: Dict[Tuple[str, str], Question] = {}
+        self._latest: Dict[Tuple[str, str], Tuple[Question, float]] = {}
         self._again = True
         self._holds = False
 
@@ -138,9 +148,10 @@ class Watcher:
                 name: part for name, part in self._parts.items() if part.leads and name in reports
             }
             keys = [(question.host, name) for name in led]
-            if any(question.is_overtaken(self._latest.get(key, question)) for key in keys):
+            latest = [self._latest[key] for key in keys if key in self._latest]
+            if any(question.is_overtaken(of) and now - at < OVERTAKEN_S for of, at in latest):
                 return {}
-            self._latest.update(dict.fromkeys(keys, question))
+            self._latest.update(dict.fromkeys(keys, (question, now)))
             for name, part in led.items():
                 part.hear_member(question.host, reports[name], now)
             changes = [part.decide(now) for part in led.values() if not self._holds]

@@ -1,12 +1,13 @@
 """The streamed operation `evidence`: what tells why ranks fail or hang, as a tar archive without secrets.
 
-host/…              units, kernel log, connections, memory, tools of the vendor, rendered files, and what the RDMA
-                    cards count, twice
+host/…              units, kernel log, what NCCL says of its jobs, connections, memory, tools of the vendor, rendered
+                    files, and what the RDMA cards count, twice
 ranks/<process>/…   unit, journal, container, and every process: status, limits, stack, wait channel,
                     environment, Python stacks where py-spy is installed
 """
 
 import contextlib
+import glob
 import io
 import os
 import tarfile
@@ -21,6 +22,7 @@ from ..journal.lines import stamp
 from ..journal.reading import ALL, read_tails
 from .card_counters import CardCounters
 from .masking import Mask, known_secrets, secret_values
+from .nccl_ras import LIMIT_S, ask_ras, ras_addresses
 from .record import Process, read_record, recorded_processes
 from .unit_processes import UnitProcesses, container_of, find_processes, read_variables
 
@@ -48,6 +50,8 @@ TOOLS = (
     ("npu-smi", ["npu-smi", "info"]),
     ("ibv_devinfo", ["ibv_devinfo"]),
 )
+# Of each Ascend device's network: packets with their errors, and when its link went up and down.
+HCCN_TOPICS = ("-stat", "-link_stat")
 HOST_COMMANDS = (
     ("connections.txt", ["ss", "-tnpi"]),
     ("processes.txt", ["ps", "-eo", "pid,ppid,stat,wchan:24,etime,rss,args"]),
@@ -77,6 +81,7 @@ def stream(request: Dict[str, object], host: Host, write: Write) -> Dict[str, ob
         collection = _Collection(host, archive, mask, until)
         collection.ranks(rows)
         collection.kernel()
+        collection.collectives()
         collection.files("host/files", folder)
         # what the watcher has kept of earlier runs
         collection.files("host/earlier", os.path.join(KEPT, os.path.basename(folder)))
@@ -107,6 +112,7 @@ class _Collection:
 
     def __init__(self, host: Host, archive: tarfile.TarFile, mask: Mask, until: float) -> None:
         self._host, self._archive, self._mask, self._until = host, archive, mask, until
+        self._ras: List[str] = []
         self.left_out: List[str] = []
 
     def ranks(self, rows: List[Process]) -> None:
@@ -119,6 +125,7 @@ class _Collection:
             self._give_up("host/processes-of-units.txt", str(error))
             found = {}
         variables = self._variables([pid for each in found.values() for pid in each.pids])
+        self._ras = ras_addresses(variables.values())
         for each in variables.values():
             self._mask.learn(secret_values(each))
         for row in rows:
@@ -154,6 +161,13 @@ class _Collection:
         if text:
             self._add(CARDS, text.encode())
 
+    def collectives(self) -> None:
+        """What NCCL says of the jobs of this host's ranks; one place speaks for all that share it."""
+        for address in self._ras:
+            name = "host/nccl-ras-{}.txt".format(address.rpartition(":")[2])
+            if not self._is_over(name):
+                self._add(name, ask_ras(address, min(LIMIT_S, self._left_s())))
+
     def host(self) -> None:
         """The state of the host, and what its vendor's tools say."""
         for path in HOST_FILES:
@@ -162,6 +176,17 @@ class _Collection:
             self._command("host/" + name, argv)
         for name, argv in TOOLS:
             self._command("host/tools/{}.txt".format(name), argv)
+        for (
+            device
+        ) in self._ascend_devices():  # one after another: several at once are refused as busy
+            for topic in HCCN_TOPICS:
+                argv = ["hccn_tool", "-i", device, topic, "-g"]
+                self._command("host/tools/hccn{}-{}.txt".format(topic, device), argv)
+
+    def _ascend_devices(self) -> List[str]:
+        """Indices of this host's Ascend devices."""
+        names = glob.glob(self._host.path("/dev/davinci[0-9]*"))
+        return sorted((name.rpartition("davinci")[2] for name in names), key=int)
 
     def _rank(
         self,

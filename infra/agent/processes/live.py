@@ -5,9 +5,10 @@ import resource
 import time
 from typing import Dict, List, Optional, Pattern, Tuple
 
+from ..facts.abandoned import within
 from ..facts.command_lines import text_of
 from ..facts.stuck import parse_state
-from ..host import Host
+from ..host import Host, Refused
 from ..journal.journalctl import read_entries
 from ..journal.lines import Entry
 from ..kinds.images import full_id, parse_ids
@@ -17,6 +18,8 @@ from .unit_processes import container_of, find_processes, read_variables
 from .units import show_units
 
 INSPECT_S = 10.0
+# The kernel reads environment and maps under a lock that a process in a wedged driver may hold for ever.
+MEMORY_S = 2.0
 # A transport is logged while a group forms: after so many lines it has been said, or never will be.
 MAX_ENTRIES = 20000
 MAX_LINES_OF_SIGN = 8
@@ -70,8 +73,19 @@ def parse_limits(text: str) -> Dict[str, List[int]]:
 
 
 def _facts(host: Host, pid: Optional[int], row: Dict[str, object]) -> Dict[str, object]:
+    """What a process has; of one whose memory cannot be read in time only that, and its limits."""
+    facts: Dict[str, object] = {"env": {}, "limits": {}, "libraries": {}, "is_silent": False}
     if pid is None:
-        return {"env": {}, "limits": {}, "libraries": {}}
+        return facts
+    facts["limits"] = parse_limits(text_of(host, "/proc/{}/limits".format(pid)))
+    try:
+        facts.update(within(MEMORY_S, lambda: _memory(host, pid, row)))
+    except Refused:
+        facts["is_silent"] = True
+    return facts
+
+
+def _memory(host: Host, pid: int, row: Dict[str, object]) -> Dict[str, object]:
     variables = read_variables(host, pid)
     names, libraries = row.get("names"), row.get("libraries")
     return {
@@ -79,7 +93,6 @@ def _facts(host: Host, pid: Optional[int], row: Dict[str, object]) -> Dict[str, 
             str(name): _shown(variables, str(name))
             for name in (names if isinstance(names, list) else [])
         },
-        "limits": parse_limits(text_of(host, "/proc/{}/limits".format(pid))),
         "libraries": _mapped(host, pid, libraries if isinstance(libraries, list) else []),
     }
 

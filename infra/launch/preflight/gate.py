@@ -14,7 +14,7 @@ from infra.launch.fleet import all_reports
 from infra.launch.preflight.finding import Finding, Grouped, blocking, grouped, host_names
 from infra.launch.preflight.scene import Scene
 from infra.launch.preflight.table import CHECKS, judge
-from infra.remote.failures import HostFailure, SeveralHostsFailed
+from infra.remote.failures import MAY_BE_GONE, HostFailure, SeveralHostsFailed
 
 # A lease is forced by its own word (launch/lease.py), and is no check of a host.
 OTHER_FORCES = ("lease", "daemon-reload")
@@ -107,11 +107,14 @@ def refuse_silent(
     """
     if not scene.away:
         return
-    stack, first = deployment.plan.stack, next(iter(scene.away))
-    deployment.say(
-        f"{names_of(scene.away)} cannot be asked, so nothing is changed. `fab preflight --stack {stack}` judges the "
-        f"others; `fab replace-host {first} NEW --stack {stack}` puts another machine in the place of one that is gone."
-    )
+    stack = deployment.plan.stack
+    words = f"{names_of(scene.away)} cannot be asked, so nothing is changed."
+    words += f" `fab preflight --stack {stack}` judges the others"
+    gone = [host for host, error in scene.away.items() if isinstance(error, MAY_BE_GONE)]
+    if gone and not deployment.leaving:  # who replaces a host types that already
+        replaces = f"`fab replace-host {gone[0]} NEW --stack {stack}`"
+        words += f"; {replaces} puts another machine in the place of one that is gone"
+    deployment.say(f"{words}.")
     refused = blocking(_judged(scene, tunes=tunes), deployment.forces)
     others = [*also, *([NotFit(stack, refused)] if refused else [])]
     if others:

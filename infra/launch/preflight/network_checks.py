@@ -13,6 +13,7 @@ from infra.launch.preflight.rdma import Port, read_ports
 from infra.launch.preflight.reach_report import DialResult
 from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.scene import Scene, Trouble, odd_ones, unequal
+from infra.remote.failures import MAY_BE_GONE
 
 # Clocks further apart spoil signatures and the merging of logs (facts: hosts 1.1).
 WARN_APART_S = 0.05
@@ -22,15 +23,10 @@ BLOCK_APART_S = 1.0
 def find_silent_hosts(scene: Scene) -> Iterator[Trouble]:
     """Hosts that cannot be asked: nothing more is known of them."""
     for name, error in scene.away.items():
-        another = (
-            f"a machine that is gone: `fab replace-host {name} NEW --stack {scene.plan.stack}`."
-        )
-        yield Trouble(
-            host=name,
-            severity="block",
-            observed=error.what.removesuffix("."),
-            fix=f"{error.fix} For {another}",
-        )
+        fix = error.fix
+        if isinstance(error, MAY_BE_GONE):
+            fix += f" For a machine that is gone: `fab replace-host {name} NEW --stack {scene.plan.stack}`."
+        yield Trouble(host=name, severity="block", observed=error.what.removesuffix("."), fix=fix)
 
 
 def find_wrong_interface(scene: Scene) -> Iterator[Trouble]:

@@ -32,6 +32,7 @@ class LiveProcess:
     """What one running engine has.
 
     Args:
+        pid: of its first process.
         env: value by name, None where the variable is not set.
         limits: soft and hard by the kernel's name; -1 is unlimited.
         libraries: whether each is mapped, by path.
@@ -40,8 +41,10 @@ class LiveProcess:
         changes: what has been put over its unit, in words.
         lines: logged lines that tell a transport.
         stopped: ids of its processes that a signal has stopped.
+        is_silent: the kernel does not let its memory be read, so that environment and libraries are not known.
     """
 
+    pid: int
     env: Mapping[str, str | None]
     limits: Mapping[str, Sequence[int]]
     libraries: Mapping[str, bool]
@@ -50,6 +53,7 @@ class LiveProcess:
     changes: tuple[str, ...]
     lines: tuple[str, ...]
     stopped: tuple[int, ...]
+    is_silent: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,20 +94,19 @@ def read_live(deployment: Deployment) -> Live:
 
 
 def frozen_processes(deployment: Deployment, live: Live) -> list[Check]:
-    """A failed check for each running engine of which a process is stopped: its port is open, and it does nothing."""
+    """A failed check for each running engine that does nothing, though its port is open."""
     return [
         Check(
             process=process.id,
             check="running",
             ok=False,
-            detail=f"process {pids} of it is stopped (SIGSTOP): `ssh {process.host} sudo kill -CONT {pids}`, "
-            "or restart its group",
+            detail=why,
             is_drift=False,
             mend="restart",
         )
         for process in deployment.engines()
         if process.id in live.processes
-        and (pids := " ".join(map(str, live.processes[process.id].stopped)))
+        and (why := _why_frozen(process, live.processes[process.id]))
     ]
 
 
@@ -113,11 +116,12 @@ def check_processes(deployment: Deployment, catalog: Catalog, live: Live) -> lis
     checks: list[Check] = []
     for process in running:
         found = live.processes[process.id]
-        checks.append(_check(process, "environment", env_problem(process, found)))
+        if not found.is_silent:
+            checks.append(_check(process, "environment", env_problem(process, found)))
         problem = limits_problem(found.limits, live.ceilings[process.id])
         checks.append(_check(process, "limits", problem))
         checks.append(_check(process, "unit", "; ".join(found.changes) or None))
-        if PRELOAD in process.env_prepend:
+        if PRELOAD in process.env_prepend and not found.is_silent:
             checks.append(_check(process, "preload", preload_problem(process, found)))
     lines = {process.id: live.processes[process.id].lines for process in running}
     checks += check_transports(deployment.plan, catalog, lines)
@@ -186,6 +190,23 @@ def image_problem(has: LiveProcess, usual: str | None) -> str | None:
     return None if has.image == usual else f"it runs in {has.image}, most others in {usual}"
 
 
+def _why_frozen(process: Process, found: LiveProcess) -> str:
+    """Why it does nothing, "" where nothing tells that it does not."""
+    if found.stopped:
+        pids = " ".join(map(str, found.stopped))
+        return (
+            f"process {pids} of it is stopped (SIGSTOP): `ssh {process.host} sudo kill -CONT {pids}`, "
+            "or restart its group"
+        )
+    if found.is_silent:
+        return (
+            f"process {found.pid} of it waits in the kernel, which does not let its memory be read: "
+            f"`ssh {process.host} sudo cat /proc/{found.pid}/stack` says for what; restart its group, or reboot "
+            "where that does not end it"
+        )
+    return ""
+
+
 def _questions(deployment: Deployment) -> dict[str, list[dict[str, object]]]:
     questions: dict[str, list[dict[str, object]]] = {}
     for process in deployment.engines():
@@ -211,6 +232,7 @@ def _read(report: Report) -> dict[str, LiveProcess]:
         if row.get("pid") is None or not isinstance(env, Mapping):
             continue
         found[str(row["id"])] = LiveProcess(
+            pid=int(str(row["pid"])),
             env={str(k): None if v is None else str(v) for k, v in env.items()},
             limits=limits if isinstance(limits, Mapping) else {},
             libraries=libraries if isinstance(libraries, Mapping) else {},
@@ -219,6 +241,7 @@ def _read(report: Report) -> dict[str, LiveProcess]:
             changes=_texts(row.get("changes")),
             lines=_texts(row.get("lines")),
             stopped=tuple(map(int, _texts(row.get("stopped")))),
+            is_silent=row.get("is_silent") is True,
         )
     return found
 

@@ -30,7 +30,13 @@ from infra.launch.readiness import Readiness
 from infra.launch.rendered.host import Ask, OneHost, RenderedHost, deployment_on, part_of
 from infra.launch.rendered.words import state_result
 from infra.launch.secret import Secret
-from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
+from infra.launch.unit_states import (
+    WAITING,
+    UnitState,
+    read_units,
+    units_request,
+    why_ended,
+)
 from infra.remote.failures import LeaseHeld
 
 Result = dict[str, Any]
@@ -40,7 +46,7 @@ Result = dict[str, Any]
 ROUND_SHARE, SHORTEST_ROUND_S, LONGEST_ROUND_S = 0.25, 8.0, 60.0
 POLL_S = 0.5
 LOG_LINES = 60
-RUNNING = ("active", "activating", "reloading")
+RUNNING = ("active", "activating", "reloading", WAITING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

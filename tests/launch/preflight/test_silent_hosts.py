@@ -15,7 +15,7 @@ from infra.launch.preflight.dialing import planned_dials
 from infra.launch.preflight.finding import Finding
 from infra.launch.preflight.table import AS_WANTED, judge
 from infra.launch.preflight.waves import look, look_further
-from infra.remote.failures import LostConnection, Unreachable
+from infra.remote.failures import LoginRefused, LostConnection, Unreachable
 from tests.launch.preflight.scenes import healthy
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 
@@ -84,6 +84,14 @@ def test_the_others_are_judged_as_if_it_were_not_there(stack: str, catalog: Cata
         missing = {check for _, check in before.keys() - others.keys()}
         assert missing <= {"rdma-rails"}
         assert all(others[key].severity == before[key].severity for key in others)
+
+
+def test_a_host_that_lives_is_not_to_be_replaced(catalog: Catalog) -> None:
+    whole = healthy(RACK, catalog)
+    hosts = {name: host for name, host in whole.hosts.items() if name != "decode-3"}
+    refused = LoginRefused("decode-3", "no key is taken.", "Add one.")
+    found = judge(replace(whole, hosts=hosts, away={"decode-3": refused}))
+    assert [one.fix for one in found if one.host == "decode-3"] == ["Add one."]
 
 
 def test_a_host_that_is_away_is_one_finding_and_its_ports_alone_are_not_dialled(
