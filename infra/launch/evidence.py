@@ -24,8 +24,7 @@ from infra.launch.logs.stream import Chunks
 from infra.remote.failures import OverTime
 from infra.render.host_paths import release_path
 
-LIMIT_S = 60.0
-# Of the limit: connecting before it, and writing the archive after it.
+# Of a minute: connecting comes before, writing the archive after it. Parts are read as they come.
 COLLECT_S = 40.0
 ANSWER_S = 50.0
 # Where a host's part has the stack's own files; what else lies in `host/` is about the host.
@@ -44,6 +43,7 @@ class HostEvidence:
         processes: recorded there.
         left_out: for want of time.
         error: why it is not whole, None when it is.
+        findings: what its logs tell, None for a part that nobody has read yet.
     """
 
     host: str
@@ -51,11 +51,16 @@ class HostEvidence:
     processes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     error: InfraError | None = None
+    findings: Findings | None = None
 
 
 @dataclass(slots=True)
 class Findings:
-    """What the journals and kernel logs of all hosts tell."""
+    """What journals and kernel logs tell.
+
+    Args:
+        begun: when the first of the processes' last runs began, "" when that is not known.
+    """
 
     ranks: list[Failure] = field(default_factory=list)
     kernels: list[Failure] = field(default_factory=list)
@@ -128,6 +133,8 @@ class _HostReader:
             self.found.processes = tuple(str(row["id"]) for row in rows_of(report, "processes"))
             left_out = report.get("left_out")
             self.found.left_out = tuple(map(str, left_out)) if isinstance(left_out, list) else ()
+            self._is_over.set()  # it is whole; whoever waits no longer reads it by himself
+            self.found.findings = _read_part(self.found)
         except InfraError as error:
             self.found.error = error
         except BaseException as error:  # noqa: BLE001 - raised again by `result`
@@ -202,20 +209,33 @@ def _pack(path: Path, page: str, stack: str, found: Sequence[HostEvidence]) -> N
 
 
 def read_findings(found: Sequence[HostEvidence]) -> Findings:
-    """What the journals and kernel logs tell."""
+    """What the journals and kernel logs of all hosts tell."""
+    parts = [each.findings or _read_part(each) for each in found]
+    return Findings(
+        ranks=[failure for part in parts for failure in part.ranks],
+        kernels=[failure for part in parts for failure in part.kernels],
+        last_lines={process: line for part in parts for process, line in part.last_lines.items()},
+        begun=min((part.begun for part in parts if part.begun), default=""),
+    )
+
+
+def _read_part(found: HostEvidence) -> Findings:
+    """What one host's journals and kernel log tell."""
     findings = Findings()
     begun: list[str] = []
-    for each in found:
-        for name, content in _members(each):
-            lines = content.decode("utf-8", "replace").splitlines()
-            if name == KERNEL:
-                findings.kernels += kernel_failures(each.host, lines)
-            elif name.startswith(RANKS) and name.endswith("/" + JOURNAL):
-                process = name.split("/")[1].replace("_", "/")
-                begun += [at for at in (run_begun(lines),) if at]
-                failure = journal_failure(process, each.host, lines)
-                findings.ranks += [failure] if failure is not None else []
-                findings.last_lines[process] = lines[-1] if lines else ""
+    for name, content in _members(found):
+        is_journal = name.startswith(RANKS) and name.endswith("/" + JOURNAL)
+        if name != KERNEL and not is_journal:
+            continue
+        lines = content.decode("utf-8", "replace").splitlines()
+        if name == KERNEL:
+            findings.kernels += kernel_failures(found.host, lines)
+            continue
+        process = name.split("/")[1].replace("_", "/")
+        begun += [at for at in (run_begun(lines),) if at]
+        failure = journal_failure(process, found.host, lines)
+        findings.ranks += [failure] if failure is not None else []
+        findings.last_lines[process] = lines[-1] if lines else ""
     findings.begun = min(begun, default="")
     return findings
 
