@@ -35,7 +35,8 @@ class _End:
 
 def import_tasks() -> None:
     """Import both programs and what the tasks import: a process that is forked then has it."""
-    importlib.import_module("infra.tasks.fabric_program")
+    for program in ("command_line", "fabric_program"):
+        importlib.import_module(f"infra.tasks.{program}")
     for _, entries in GROUPS:
         for entry in entries:
             importlib.import_module(f"infra.tasks.{entry.module}")

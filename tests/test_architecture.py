@@ -50,7 +50,7 @@ OWNERS = {
     "pulumi": ("infra.provision", "infra.rehearsal.cloud"),
     "pulumi_aws": ("infra.provision",),
     "pulumi_kubernetes": ("infra.provision",),
-    "fabric": ("infra.remote", "infra.tasks.fabric_program", "infra.tasks.start"),
+    "fabric": ("infra.remote", "infra.tasks.fabric_program", "infra.tasks.command_line"),
     "paramiko": ("infra.remote", "infra.tasks.fabric_program"),
     "invoke": ("infra.remote", "infra.tasks.program"),
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.spec.load import PROJECT
-from infra.tasks.start import is_of_tasks_alone
+from infra.tasks.command_line import is_of_tasks_alone
 from infra.tasks.table import GROUPS
 from tests.fab_process import run_fab
 

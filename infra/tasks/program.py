@@ -9,7 +9,6 @@ import importlib
 import json
 import os
 import re
-import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -26,13 +25,13 @@ from infra.errors import InfraError, PrerequisiteError, StackError
 from infra.spec.stack_files import stack_names
 from infra.tasks.command_words import ENTRIES, pairs_as_one_word, refuse_lost_words
 from infra.tasks.completion import Completion
+from infra.tasks.interrupts import leave_interrupted, raise_when_interrupted
 from infra.tasks.option_conflicts import judge_options
 from infra.tasks.options import Option, Options
 from infra.tasks.output import Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
 
-INTERRUPTED = 130
 BUG = 1
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 LIST_FORMATS = ("flat", "nested", "json")
@@ -111,15 +110,10 @@ class TableProgram(Program):
             what = f"No task runs commands, and there is one behind --: {self.core.remainder}"
             refuse(what, "Type `ssh HOST COMMAND`.")
         try:
+            raise_when_interrupted()
             super().execute()
         except KeyboardInterrupt:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # else a second one would leave with 1
-            print("Interrupted.", file=sys.stderr)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            # Threads that wait for a host's greeting would hold the ordinary way out for seconds; everything that
-            # has to be undone was undone on the way here.
-            os._exit(INTERRUPTED)
+            leave_interrupted()
 
 
 class _FabricSettings(Config):

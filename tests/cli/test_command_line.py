@@ -265,6 +265,18 @@ def test_where_no_evidence_came_nothing_is_said_of_failures(tmp_path: Path) -> N
     assert "No line" not in done.stdout
 
 
+def early(module: str, how: str) -> subprocess.CompletedProcess[str]:
+    """`fab stacks`, of which an interrupt meets the start where it looks for a module."""
+    return subprocess.run(
+        [sys.executable, "-c", EARLY, module, how],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
 def test_an_interrupt_leaves_with_130(tmp_path: Path) -> None:
     with socket.socket() as listener:  # it greets nobody
         listener.bind(("127.0.0.1", 0))
@@ -290,6 +302,32 @@ def test_an_interrupt_leaves_with_130(tmp_path: Path) -> None:
             _, said = process.communicate(timeout=10)
     assert process.returncode == 130
     assert "Traceback" not in said
+
+
+EARLY = """
+import os, signal, sys
+from infra.tasks.start import main
+
+_, where, how = sys.argv
+
+class Pressing:
+    def find_spec(self, name, *_):
+        if name == where:
+            os.kill(os.getpid(), signal.SIGINT)
+
+if how == "ignored":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.meta_path.insert(0, Pressing())
+sys.argv = ["fab", "stacks"]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["infra.tasks.command_line", "infra.errors", "invoke.program"])
+def test_an_interrupt_while_modules_load_leaves_with_130_and_no_traceback(module: str) -> None:
+    done = early(module, "default")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
+    assert early(module, "ignored").returncode == 0  # as `nohup` and `&` have it
 
 
 IMPATIENT = """

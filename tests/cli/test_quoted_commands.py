@@ -18,12 +18,12 @@ from infra.launch.host_tuning import Allowance
 from infra.launch.lease import FORCE
 from infra.launch.preflight.gate import refuse_unknown_checks
 from infra.spec.load import PROJECT
+from infra.tasks.command_line import help_first, is_of_tasks_alone
 from infra.tasks.command_words import ENTRIES
 from infra.tasks.fabric_program import FabricProgram
 from infra.tasks.option_conflicts import judge_options
 from infra.tasks.options import Options
 from infra.tasks.program import TableProgram, TableTask
-from infra.tasks.start import help_first, is_of_tasks_alone
 from tests.cli.quoted_commands import (
     Quoted,
     command_line,
