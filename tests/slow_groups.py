@@ -22,6 +22,7 @@ SLOW = "pytest.mark.slow"  # as files of tests say it; nothing else marks a test
 LONGEST = (
     KUBERNETES,
     "tests/checks/test_mutations.py",
+    "tests/cli/test_group_starts.py",
     "tests/cli/test_group_faults.py",
     "tests/cli/test_preflight_on_hosts.py",
     "tests/playbooks/",
