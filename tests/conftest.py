@@ -6,6 +6,7 @@ import gc
 import ipaddress
 import math
 import os
+import signal
 import socket
 import sys
 import time
@@ -28,6 +29,10 @@ FOREIGN_NAMES = ("KUBECONFIG",)
 CHANGED_BY_PYTEST = (b"PYTEST_CURRENT_TEST",)
 LONGEST_SLEEP_S = 1.0
 SSH_CONFIG = str(Path("~/.ssh/config").expanduser())
+
+
+# Started behind `&` in a script, tests would have every program of theirs ignore the interrupts that they send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class GuardError(AssertionError):
