@@ -176,9 +176,8 @@ class _Collection:
             self._command("host/" + name, argv)
         for name, argv in TOOLS:
             self._command("host/tools/{}.txt".format(name), argv)
-        for (
-            device
-        ) in self._ascend_devices():  # one after another: several at once are refused as busy
+        # one after another: several at once are refused as busy
+        for device in self._ascend_devices():
             for topic in HCCN_TOPICS:
                 argv = ["hccn_tool", "-i", device, topic, "-g"]
                 self._command("host/tools/hccn{}-{}.txt".format(topic, device), argv)
