@@ -11,7 +11,7 @@ from infra.engines.reading import Bind
 from infra.engines.settings import Origin
 from infra.spec.stack import Platform, Runtime
 
-ProcessKind = Literal["engine", "router"]
+ProcessKind = Literal["engine", "router", "edge"]
 
 
 class Connect(NamedTuple):
@@ -27,7 +27,7 @@ class Process:
     """One operating-system process.
 
     Args:
-        id: `<host>/<index on the host>`, `router/0` for the router.
+        id: `<host>/<index on the host>`, `router/0` for the router, `edge/0` for the edge.
         group: `<role>/<replica>`; a group is started, stopped and restarted as one.
         dp_ranks: data-parallel ranks whose engine core runs here; () for a follower and a router.
         devices: indices on the host, ascending.
@@ -117,6 +117,15 @@ class Plan:
     def num_hosts(self) -> int:
         """Hosts with devices; on Kubernetes the router has a pod without any."""
         return sum(host.num_devices > 0 for host in self.hosts)
+
+    @property
+    def entrances(self) -> tuple[Process, ...]:
+        """The processes that clients dial: the edge, else the router, else every engine that serves HTTP."""
+        for kind in ("edge", "router", "engine"):
+            found = tuple(p for p in self.processes if p.kind == kind and p.endpoint is not None)
+            if found:
+                return found
+        return ()
 
     def on_host(self, name: str) -> tuple[Process, ...]:
         """The processes of one host, in plan order."""
