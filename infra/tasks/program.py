@@ -28,9 +28,10 @@ from infra.tasks.completion import Completion
 from infra.tasks.interrupts import leave_interrupted, raise_when_interrupted
 from infra.tasks.option_conflicts import judge_options
 from infra.tasks.options import Option, Options
-from infra.tasks.output import Output, failure_document
+from infra.tasks.output import AsWritten, Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
+from infra.visible import visible
 
 BUG = 1
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -207,7 +208,7 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.EPIPE, *DISK_FULL):
             raise
-        traceback.print_exc()
+        output.message(AsWritten(traceback.format_exc()))
         output.failure(
             InfraError(f"fab {entry.name}", f"A bug: {error!r}.", "Report the lines above.")
         )
@@ -232,7 +233,7 @@ def _say_disk_full(error: OSError) -> int:
     fix = "Make room on this machine, and type it again."
     full = PrerequisiteError(str(where), f"{error.strerror}.", fix)
     with contextlib.suppress(OSError):
-        print(full, file=sys.stderr, flush=True)
+        print(visible(str(full)), file=sys.stderr, flush=True)
     _stop_writing()
     return full.exit_code
 
@@ -302,4 +303,4 @@ def refuse(what: str, fix: str) -> NoReturn:
     error = StackError("command line", what, fix)
     if "--json" in sys.argv:
         print(json.dumps(failure_document(error)))
-    raise Exit(code=error.exit_code, message=f"fab: {what} {fix}")
+    raise Exit(code=error.exit_code, message=visible(f"fab: {what} {fix}"))
