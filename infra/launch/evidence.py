@@ -23,6 +23,7 @@ from infra.launch.fleet import rows_of
 from infra.launch.logs.stream import Chunks
 from infra.remote.failures import OverTime
 from infra.render.host_paths import release_path
+from infra.visible import visible, visible_bytes
 
 # Of a minute: connecting comes before, writing the archive after it. Parts are read as they come.
 COLLECT_S = 40.0
@@ -197,15 +198,18 @@ def write_archive(target: Path, stack: str, found: Sequence[HostEvidence]) -> Fi
 def _pack(path: Path, page: str, stack: str, found: Sequence[HostEvidence]) -> None:
     """Write the archive: the page, then what came of each host."""
     with tarfile.open(path, "w:gz", compresslevel=3) as archive:
-        text = page.encode()
+        text = visible(page).encode()
         member = tarfile.TarInfo(f"{stack}/{SUMMARY}")
         member.size, member.mtime, member.mode = len(text), int(time.time()), 0o600
         archive.addfile(member, io.BytesIO(text))
         for each in found:
             for name, content in _members(each):
-                inner = tarfile.TarInfo(f"{stack}/{each.host}/{name}")
-                inner.size, inner.mtime, inner.mode = len(content), member.mtime, 0o600
-                archive.addfile(inner, io.BytesIO(content))
+                inner, shown = (
+                    tarfile.TarInfo(visible(f"{stack}/{each.host}/{name}")),
+                    visible_bytes(content),
+                )
+                inner.size, inner.mtime, inner.mode = len(shown), member.mtime, 0o600
+                archive.addfile(inner, io.BytesIO(shown))
 
 
 def read_findings(found: Sequence[HostEvidence]) -> Findings:
@@ -227,7 +231,7 @@ def _read_part(found: HostEvidence) -> Findings:
         is_journal = name.startswith(RANKS) and name.endswith("/" + JOURNAL)
         if name != KERNEL and not is_journal:
             continue
-        lines = content.decode("utf-8", "replace").splitlines()
+        lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
         if name == KERNEL:
             findings.kernels += kernel_failures(found.host, lines)
             continue

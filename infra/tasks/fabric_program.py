@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
-from fabric.main import Fab, program
+import fabric
+from fabric.main import Fab
 from paramiko.ssh_exception import ConfigParseError
 
 from infra.spec.present import is_file
-from infra.tasks.interpreter import prepare_interpreter
-from infra.tasks.program import TableProgram, refuse
+from infra.tasks.program import OwnSettings, TableProgram, refuse, task_collection
 
 # What Fabric's own options would promise and no task of ours can keep.
 NOT_OURS = {
@@ -27,6 +26,10 @@ WITH_HOSTS = {
     "identity": ("-i", "Set ansible_ssh_private_key_file in the inventory."),
     "ssh-config": ("-S", "Set ansible_ssh_common_args: -F PATH in the inventory."),
 }
+
+
+class _FabricSettings(OwnSettings, fabric.Config):  # type: ignore[misc]  # fabric publishes no types
+    """Fabric's defaults, and the ssh_config of -S."""
 
 
 class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishes no types
@@ -74,12 +77,10 @@ class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishe
 
 
 def fabric_program() -> FabricProgram:
-    """Fabric's own program as one of ours, before it has read a word of the command line."""
-    put_in_place(program)
-    return cast("FabricProgram", program)
-
-
-def put_in_place(running: Fab) -> None:
-    """Make Fabric's own program, which is running already, one of ours."""
-    running.__class__ = FabricProgram
-    prepare_interpreter()
+    """The program of the table's tasks with Fabric's options; like Fabric's, but that it looks for no `fabfile.py`."""
+    return FabricProgram(
+        name="Fabric",
+        version=fabric.__version__,
+        namespace=task_collection(),
+        config_class=_FabricSettings,
+    )

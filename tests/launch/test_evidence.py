@@ -197,6 +197,25 @@ def test_one_archive_begins_with_a_summary_that_names_the_first_failure(tmp_path
     assert (tmp_path / "b.tar.gz").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_hosts_wrote_commands_no_terminal_that_shows_the_archive(tmp_path: Path) -> None:
+    hostile = "\x1b]0;mine\x07\x1b[2J\u202e\r"
+    files = {
+        "ranks/h0_0/journal.txt": f"{STARTED}\n{OOM}{hostile}{ENDED}\n",
+        f"host/{hostile}.txt": hostile,
+    }
+    (tmp_path / "parts").mkdir()
+    found = collect(lambda _host, _: Answer(packed(**files)), ["h0"], "s", tmp_path / "parts")
+    findings = write_archive(tmp_path / "b.tar.gz", "s", found)
+    assert findings.last_lines["h0/0"] == f"{OOM}{hostile}{ENDED}"  # a return ends no line
+    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            assert file is not None
+            shown = member.name + file.read().decode()
+            assert shown.replace("\n", "").isprintable()
+            assert r"\x1b]0;mine\x07\x1b[2J\u202e\x0d" in shown
+
+
 def test_what_was_kept_of_an_epoch_before_is_no_process_of_this_one(tmp_path: Path) -> None:
     before = OOM.replace("14:", "13:").replace("torch", "moe-s-engine@0.service: torch")
     files = {
