@@ -14,8 +14,16 @@ from infra.engines.capabilities import CAPABILITIES
 from infra.engines.reading import Bind
 from infra.errors import Problem, ProblemsFound
 from infra.plan.document import SCHEMA_VERSION
-from infra.plan.process import Connect, Plan, PlanEngine, PlanHost, Process
-from infra.spec.stack import EngineName, Platform, Runtime
+from infra.plan.process import (
+    Connect,
+    Plan,
+    PlanEdge,
+    PlanEngine,
+    PlanHost,
+    Process,
+    ProcessKind,
+)
+from infra.spec.stack import EdgeName, EngineName, Platform, RequestPath, Runtime
 from infra.spec.stack_files import STACK_NAME
 
 MAX_BYTES = 50_000_000
@@ -62,7 +70,7 @@ class _Connect(_Row):
 
 class _Process(_Row):
     id: str
-    kind: Literal["engine", "router"]
+    kind: ProcessKind
     group: str
     host: str
     role: str
@@ -76,6 +84,13 @@ class _Process(_Row):
     env_prepend: dict[str, str]
     mounts: tuple[Mount, ...]
     argv: tuple[str, ...] = Field(min_length=1)
+
+
+class _Edge(_Row):
+    name: EdgeName
+    tls: Literal["given", "none", "unsaid"]
+    allow: tuple[RequestPath, ...] = Field(min_length=1)
+    connections_per_key: int = Field(ge=1)
 
 
 class _Plan(_Row):
@@ -93,6 +108,7 @@ class _Plan(_Row):
     hosts: tuple[_Host, ...]
     processes: tuple[_Process, ...]
     capabilities: tuple[str, ...]
+    edge: _Edge | None = None
 
 
 def read_plan(path: Path) -> Plan:
@@ -172,6 +188,7 @@ def parse_plan(document: object, file: str) -> Plan:
         hosts=tuple(PlanHost(**host.model_dump()) for host in read.hosts),
         processes=tuple(_process(process) for process in read.processes),
         capabilities=read.capabilities,
+        edge=None if read.edge is None else PlanEdge(**read.edge.model_dump()),
     )
 
 
@@ -188,9 +205,10 @@ def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
         found.append(_problem(file, "capabilities", what, f"Use {', '.join(CAPABILITIES)}."))
     for process in read.processes:
         if process.host in known and not _is_own_id(process):
-            of = "router/0" if process.kind == "router" else f"{process.host}/0"
+            of = f"{process.host if process.kind == 'engine' else process.kind}/0"
             what = f"{process.id!r} is no id of such a process on {process.host}."
             found.append(_problem(file, "processes", what, f"Write HOST/INDEX: {of}."))
+    found += _edge_problems(read, file)
     if not any(process.kind == "engine" for process in read.processes):
         found.append(_problem(file, "processes", "The plan has no engine process."))
     if strays := [process.id for process in read.processes if process.host not in known]:
@@ -206,10 +224,27 @@ def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
     return tuple(found)
 
 
+def _edge_problems(read: _Plan, file: str) -> Iterator[Problem]:
+    """An edge is one process, and dials one that serves HTTP."""
+    edges = [process for process in read.processes if process.kind == "edge"]
+    if len(edges) != (read.edge is not None):
+        what = f"`edge` says {'nothing' if read.edge is None else 'what one lets through'}; {len(edges)} run."
+        yield _problem(file, "edge", what, "Write one process of the kind edge, and `edge`.")
+    serving = {process.id for process in read.processes if process.endpoint is not None}
+    for process in edges:
+        dialled = [connect.to for connect in process.connects]
+        if len(dialled) != 1 or dialled[0] not in serving - {process.id}:
+            what = f"{process.id} connects to {', '.join(dialled) or 'nobody'}: it serves one process with an endpoint."
+            yield _problem(file, "processes", what, "Name one: router/0, or the only endpoint.")
+        if [bind.name for bind in process.binds] != ["http"] or process.endpoint is None:
+            what = f"{process.id} has an endpoint and binds `http` alone."
+            yield _problem(file, "processes", what)
+
+
 def _is_own_id(process: _Process) -> bool:
     """Whether an id names the process's host and its number there, which its folder and unit are called after."""
     place, _, index = process.id.rpartition("/")
-    named = "router" if process.kind == "router" else process.host
+    named = process.host if process.kind == "engine" else process.kind
     return place == named and re.fullmatch(r"0|[1-9][0-9]{0,5}", index) is not None
 
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from infra.catalog.schema import Mount
 from infra.engines.reading import Bind
 from infra.engines.settings import Origin
-from infra.spec.stack import Platform, Runtime
+from infra.spec.stack import EdgeName, Platform, Runtime
 
 ProcessKind = Literal["engine", "router", "edge"]
 
@@ -29,7 +29,7 @@ class Process:
     Args:
         id: `<host>/<index on the host>`, `router/0` for the router, `edge/0` for the edge.
         group: `<role>/<replica>`; a group is started, stopped and restarted as one.
-        dp_ranks: data-parallel ranks whose engine core runs here; () for a follower and a router.
+        dp_ranks: data-parallel ranks whose engine core runs here; () for a follower, a router and an edge.
         devices: indices on the host, ascending.
         endpoint: URL that serves HTTP, None for a headless process.
         binds: what it listens on, effective numbers, in the order of name.
@@ -81,11 +81,27 @@ class PlanEngine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEdge:
+    """What the edge lets through, beside what stands in its process and the plan's secrets.
+
+    Args:
+        tls: whether clients speak TLS: `given` with a certificate, `none` where the stack says so, else `unsaid`.
+        allow: the paths that it lets through, exact.
+        connections_per_key: requests of one key that run at once.
+    """
+
+    name: EdgeName
+    tls: Literal["given", "none", "unsaid"]
+    allow: tuple[str, ...]
+    connections_per_key: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that a deployment runs; the document of `fab plan --json`.
 
-    Hosts are in rank order; processes by role, replica, first rank, the leader first, the router last.
-    `secrets` maps the secret's name to where it is read from, never to a value.
+    Hosts are in rank order; processes by role, replica, first rank, the leader first, then the router, the edge last.
+    `edge` is None without a front. `secrets` maps the secret's name to where it is read from, never to a value.
     """
 
     stack: str
@@ -101,6 +117,7 @@ class Plan:
     hosts: tuple[PlanHost, ...]
     processes: tuple[Process, ...]
     capabilities: tuple[str, ...]
+    edge: PlanEdge | None = None
 
     def host(self, name: str) -> PlanHost:
         """The host of that name.
