@@ -19,6 +19,7 @@ START = ("haproxy", "-Ws", "-f", CONFIG)
 # Where there is no systemd, in a pod: the master stays in the foreground.
 START_IN_POD = ("haproxy", "-W", "-db", "-f")
 CHECK = ("haproxy", "-c", "-q", "-f", CONFIG)
+VERSION_FLAG = "-v"
 # Has the master read everything anew: new workers take new requests, old ones end with their last stream.
 RELOAD_SIGNAL = "SIGUSR2"
 # The folder with what only this process may read; the configuration names it by this variable.

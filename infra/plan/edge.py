@@ -18,6 +18,7 @@ EDGE_ID = "edge/0"
 RULE = "edge"
 # Names of the plan's secrets.
 KEYS, CERTIFICATE, PRIVATE_KEY = "edge_keys", "edge_certificate", "edge_private_key"
+SECRETS = (KEYS, CERTIFICATE, PRIVATE_KEY)
 # What clients must never reach, by the first segment or the whole path: it stops, changes or shows what serves, or is
 # inference by another door. Source: routes of vllm 0.22.1 and 0.33.0, sglang 0.5.9 and 0.5.23, vllm-router 0.1.17,
 # sglang-router 0.3.2 and vllm-ascend's proxy, read in the packages; checked 2026-11-26.
@@ -32,8 +33,9 @@ CONTROL_PATHS = frozenset(
         "kv_event_sources", "list_workers", "load", "load_lora_adapter", "metrics", "open_session", "pause",
         "pause_generation", "release_memory_occupation", "remove_worker", "reset_encoder_cache", "reset_mm_cache",
         "reset_prefix_cache", "resume", "resume_memory_occupation", "scale_elastic_ep", "server_info",
-        "set_internal_state", "set_trace_level", "slow_down", "sleep", "start_expert_distribution_record", "start_profile",
-        "stop_expert_distribution_record", "stop_profile", "unload_lora_adapter", "update_weight_version",
+        "set_internal_state", "set_trace_level", "slow_down", "sleep", "start_expert_distribution_record",
+        "start_profile", "stop_expert_distribution_record", "stop_profile", "unload_lora_adapter",
+        "update_weight_version",
         "update_weights", "update_weights_from_disk", "update_weights_from_distributed", "update_weights_from_ipc",
         "update_weights_from_tensor", "wake_up", "workers",
     )
@@ -47,13 +49,12 @@ def refuse_edge(stack: LoadedStack, problems: Problems) -> None:
     spec = stack.spec
     if spec.edge is None:
         return
-    if spec.edge.keys is None and KEYS not in spec.secrets:
+    if spec.edge.keys is None and KEYS not in dict(spec.secrets.items()):
         fix = "Add `edge: {keys: {file: PATH}}`: a file with a line `NAME KEY` for each client."
         problems.add(RULE, "edge", "The edge asks clients for keys, and is told none.", fix)
-    for index, path in enumerate(spec.edge.allow or ()):
-        if is_control(path):
-            what = f"{path} controls what serves, or goes round the edge; no client may reach it."
-            problems.add(RULE, f"edge.allow.{index}", what, "Take it out of edge.allow.")
+    if spec.edge.allow is not None and not spec.edge.allow:
+        fix = "Name the paths, or leave edge.allow out."
+        problems.add(RULE, "edge.allow", "The edge would let nothing through.", fix)
     if spec.edge.host == "own" and spec.platform not in {*KUBERNETES, "existing-hosts"}:
         what = f"{spec.platform} makes no host for the edge alone."
         problems.add(RULE, "edge.host", what, "Write `host: router`, or use existing-hosts.")
@@ -70,7 +71,7 @@ def edge_secrets(spec: StackSpec) -> Mapping[str, Mapping[str, str]]:
     """References to what the edge must hold, by name; {} without an edge."""
     if spec.edge is None:
         return {}
-    found = {KEYS: spec.edge.keys or spec.secrets[KEYS]}
+    found = {KEYS: spec.edge.keys or dict(spec.secrets.items())[KEYS]}
     if isinstance(spec.edge.tls, EdgeTls):
         found |= {CERTIFICATE: spec.edge.tls.certificate, PRIVATE_KEY: spec.edge.tls.key}
     return {name: reference.model_dump(exclude_none=True) for name, reference in found.items()}

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.errors import StackError
+from infra.plan.edge import KEYS as EDGE_KEYS
+from infra.spec.edge_keys import digest_map, parse_keys
 
 
 def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -19,6 +21,17 @@ def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]
         StackError: one is not there or empty.
     """
     return {name: _read(name, reference) for name, reference in references.items()}
+
+
+def as_hosts_get_them(values: Mapping[str, str]) -> dict[str, str]:
+    """The values as they leave the operator's machine: of clients' keys nothing but digests and names.
+
+    Raises:
+        StackError: the clients' keys are none.
+    """
+    keys = values.get(EDGE_KEYS)
+    own = {} if keys is None else {EDGE_KEYS: digest_map(parse_keys(keys))}
+    return {**values, **own}
 
 
 def _read(name: str, reference: Mapping[str, str]) -> str:

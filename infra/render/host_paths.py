@@ -56,8 +56,13 @@ def credential_path(stack: str, secret: str) -> str:
     return f"{credentials_folder(stack)}/{secret}"
 
 
+def edge_secrets_folder(stack: str) -> str:
+    """Copies of the edge's secrets that its own user may read, while the edge runs."""
+    return f"/run/moe-{stack}-edge.secrets"
+
+
 def unit_template(stack: str, kind: str) -> str:
-    """The name of the template unit of engines or routers, with `%s` for the instance."""
+    """The name of the template unit of one kind of process, with `%s` for the instance."""
     return f"moe-{stack}-{kind}@%s.service"
 
 

@@ -176,7 +176,7 @@ class Edge(_Section):
         default=None,
         description="Clients' keys: lines of a name and a key; default: secrets.edge_keys.",
     )
-    allow: Annotated[tuple[RequestPath, ...], Field(min_length=1)] | None = Field(
+    allow: tuple[RequestPath, ...] | None = Field(
         default=None,
         description="The paths that are let through, exact; default: what OpenAI's clients ask, and /health.",
     )

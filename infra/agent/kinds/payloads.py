@@ -1,6 +1,7 @@
 """Weights and libraries: large or foreign things that an engine needs to find on its host."""
 
 import os
+import re
 
 from ..host import Host
 from ..item import Item, Reading, absent_reading
@@ -41,6 +42,22 @@ def read_weights(host: Host, item: Item) -> Reading:
     if abs(total - about) > MAX_STRANGENESS * about:
         note += "; the catalogue says about {} bytes".format(about)
     return Reading("complete", {}, wanted, {}, note=note)
+
+
+def read_program(host: Host, item: Item) -> Reading:
+    """A program of a distribution's package: it is there, and not older than is wanted."""
+    fix = item.text("fix") or ""
+    said = host.run([item.target, item.text("flag") or "--version"], PRELOAD_S)
+    found = re.search(r"\d+(\.\d+)+", said.stdout)
+    if found is None:
+        why = "{} is not there ({}); install it: {}".format(item.target, said.last_words, fix)
+        return Reading(None, {}, item.want, {}, locked=why)
+    version = [int(each) for each in found.group().split(".")]
+    if version < [int(each) for each in str(item.want).split(".")]:
+        why = "{} is {}, and {} is the oldest that will do; install a newer one: {}"
+        why = why.format(item.target, found.group(), item.want, fix)
+        return Reading(found.group(), {}, item.want, {}, locked=why)
+    return Reading(item.want, {}, item.want, {}, note="it is {}".format(found.group()))
 
 
 def read_preload(host: Host, item: Item) -> Reading:
