@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
-from infra.launch.failures import refuse_not_taken
+from infra.launch.failures import refuse_not_taken, router_ended
 from infra.launch.fleet import ask_all
 from infra.launch.proof.router import ask_through
-from infra.launch.unit_states import UnitState, read_units, units_request
+from infra.launch.unit_states import UnitState, read_units, units_request, why_ended
 from infra.plan.process import Process
 
 
@@ -28,9 +28,12 @@ def open_edge(deployment: Deployment, edge: Process) -> Mapping[str, UnitState]:
     reports = ask_all(deployment.fleet, request, timeout_s=deployment.limits.ask_s)
     states = read_units(edge.host, reports[edge.host], known)
     refuse_not_taken(deployment, reports, states.values())
-    if message := reports[edge.host].get("message"):
+    message = reports[edge.host].get("message")
+    if message and states[edge.id].active_state != "active":
+        raise router_ended(deployment, edge, why_ended(states[edge.id]))
+    if message:
         stack, unit = deployment.plan.stack, next(iter(known))
-        what = f"It does not read its keys or certificate anew, and serves by what it read before: {message}."
+        what = "It does not read its keys or certificate anew, and serves by what it read before."
         fix = (
             f"`ssh {edge.host} sudo journalctl -u {unit} -n 20` says what is wrong with them. When that is mended, "
             f"`fab up --stack {stack}` again."

@@ -23,7 +23,7 @@ LOADS = (
 
 
 def told(rows: Sequence[ProcessStatus], again: str) -> list[str]:
-    """A line for each group, router and edge that does not run as it was started, and one for ranks that nobody watches.
+    """A line for each group, router and edge that does not run as started, and one for ranks that nobody watches.
 
     Args:
         rows: of every process.
