@@ -77,12 +77,6 @@ def compile_router(
     host = place.host
     release = catalog.router(spec.router.name)
     address = book.address(host, seen_from=host)
-    endpoints = [
-        Endpoint(role=p.role, address=where, port=port, bootstrap_port=_bootstrap(p))
-        for p, how in engines
-        if p.endpoint is not None and how.takes_requests
-        for where, port in _served(p)
-    ]
     argv = write_router(
         spec.router.name,
         RouterContext(
@@ -92,7 +86,7 @@ def compile_router(
             prometheus_port=_prometheus_port(spec.port, spec.leave_devices),
             policy=spec.router.policy,
             kv_transfer=spec.kv_transfer,
-            endpoints=tuple(endpoints),
+            endpoints=_endpoints(engines),
             is_behind_edge=place.is_behind_edge,
         ),
     )
@@ -121,6 +115,16 @@ def compile_router(
             if word[:2] == "--"
         },
         env_origins={},
+    )
+
+
+def _endpoints(engines: Sequence[tuple[Process, Reading]]) -> tuple[Endpoint, ...]:
+    """What the router spreads requests over."""
+    return tuple(
+        Endpoint(role=p.role, address=where, port=port, bootstrap_port=_bootstrap(p))
+        for p, how in engines
+        if p.endpoint is not None and how.takes_requests
+        for where, port in _served(p)
     )
 
 

@@ -13,9 +13,12 @@ from infra.engines.haproxy import (
     CONFIG,
     ENGINE_KEY_VARIABLE,
     KEYS,
+    OLDEST,
+    PACKAGE,
     PRIVATE_KEY,
     RELOAD_SIGNAL,
     SECRETS_VARIABLE,
+    VERSION_FLAG,
     Front,
     write_config,
 )
@@ -27,6 +30,7 @@ from infra.render.host_paths import (
     process_folder,
     stack_slice,
     unit_name,
+    unit_template,
 )
 from infra.render.units import (
     CONFINED,
@@ -40,6 +44,13 @@ from infra.render.units import (
 # The plan's name of each secret → its file in the folder that the configuration names.
 _FILES = {"edge_keys": KEYS, "edge_certificate": CERTIFICATE, "edge_private_key": PRIVATE_KEY}
 LOW_PORTS = 1024
+# What of the distribution's must be there, as the agent looks at it.
+EDGE_PROGRAM = {
+    "target": PACKAGE,
+    "want": OLDEST,
+    "flag": VERSION_FLAG,
+    "fix": f"`sudo apt-get install {PACKAGE}` there, or `sudo dnf install {PACKAGE}`",
+}
 # HAProxy sets its own limit of open files, within the unit's.
 _MORE_CALLS = "SystemCallFilter=setrlimit prlimit64"
 
@@ -91,6 +102,8 @@ def edge_files(plan: Plan, process: Process) -> Iterable[EdgeFile]:
     script = _take_secrets(plan, process)
     yield EdgeFile(f"{folder}/take-secrets", script, f"hands secrets to {process.id}", mode="0755")
     wanted = f"# Written by moe-infra for stack {plan.stack}.\n[Unit]\nWants={unit}\n"
+    template = f"{UNIT_FOLDER}/{unit_template(plan.stack, process.kind) % ''}"
+    yield EdgeFile(template, edge_unit(plan, process), "supervises the processes", is_unit=True)
     yield EdgeFile(
         edge_boot_path(plan.stack), wanted, f"starts {process.id} with the host", is_unit=True
     )

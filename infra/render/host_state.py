@@ -9,12 +9,11 @@ from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Mount, RouterRelease
-from infra.engines import haproxy
 from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
 from infra.render.container import DeviceAccess
-from infra.render.edge_files import edge_credentials, edge_files, edge_unit
+from infra.render.edge_files import EDGE_PROGRAM, edge_credentials, edge_files
 from infra.render.environment_file import environment_file
 from infra.render.host_paths import (
     ENGINE_ENVIRONMENTS,
@@ -183,14 +182,12 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     containers: list[str] = []
     units: dict[str, str] = {}
     for process in processes:
-        template = unit_template(plan.stack, process.kind) % ""
         if process.kind == "edge":
             credentials = edge_credentials(plan)
             named |= {credential.name for credential in credentials}
             yield from _process_files(plan, process, None, credentials, catalog)
             for each in edge_files(plan, process):
                 yield _file(each.path, each.content, each.why, mode=each.mode, unit=each.is_unit)
-            units[template] = edge_unit(plan, process)
             continue
         release = router_release(process, catalog) if process.kind == "router" else None
         credentials = credentials_of(release.id if release else plan.engine.name, plan.secrets)
@@ -198,6 +195,7 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         yield from _process_files(plan, process, release, credentials, catalog)
         runtime: Runtime = "native" if release is not None and release.package else plan.runtime
         containers += [container_name(plan.stack, process)] if runtime != "native" else []
+        template = unit_template(plan.stack, process.kind) % ""
         names = [credential.name for credential in credentials]
         units[template] = process_unit(plan.stack, process.kind, runtime, names)
     yield from (_secret(plan.stack, name) for name in ENGINE_SECRETS if name in named)
@@ -237,7 +235,7 @@ def process_launch(
 ) -> ContainerLaunch | NativeLaunch:
     """How a process is started; `router` is the release of one that is a router, None for others."""
     if process.kind == "edge":
-        return NativeLaunch(environment=None, package=haproxy.PACKAGE)
+        return NativeLaunch(environment=None, package=str(EDGE_PROGRAM["target"]))
     if router is not None and router.package is not None:
         return NativeLaunch(
             environment=f"{ROUTER_ENVIRONMENTS}/{router.id}-{router.version}",
@@ -318,7 +316,16 @@ def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item
         release = router_release(process, catalog) if process.kind == "router" else None
         launch = process_launch(plan, process, release, catalog)
         if process.kind == "edge":
-            yield _program()
+            details = dict(EDGE_PROGRAM)
+            name, why = str(details.pop("target")), "The edge runs it."
+            yield Item(
+                id=f"program:{name}",
+                group="images",
+                kind="program",
+                target=name,
+                why=why,
+                details=details,
+            )
         elif isinstance(launch, NativeLaunch) and launch.environment is not None:
             found[launch.environment] = (launch.package, process.argv[0])
     for folder, (package, program) in found.items():
@@ -331,20 +338,6 @@ def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item
             why=f"{program} is started from it.",
             details={"want": package, "package": package, "program": program, "fix": make},
         )
-
-
-def _program() -> Item:
-    """The edge's program, of the distribution's package."""
-    name = haproxy.PACKAGE
-    fix = f"`sudo apt-get install {name}` there, or `sudo dnf install {name}`"
-    return Item(
-        id=f"program:{name}",
-        group="images",
-        kind="program",
-        target=name,
-        why="The edge runs it.",
-        details={"want": haproxy.OLDEST, "flag": haproxy.VERSION_FLAG, "fix": fix},
-    )
 
 
 def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
