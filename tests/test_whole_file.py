@@ -8,21 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from infra.errors import StackError
 from infra.spec.load import PROJECT
-from infra.tasks.whole_file import write_whole
+from infra.whole_file import write_whole
 
 # No file of this process takes a byte.
 NO_ROOM = """
 import resource, signal, sys
 from pathlib import Path
-from infra.tasks.whole_file import write_whole
+from infra.errors import PrerequisiteError
+from infra.whole_file import write_whole
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 try:
     write_whole(Path(sys.argv[1]), "new")
-except OSError as error:
+except PrerequisiteError as error:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    print(error.strerror)
+    print(error.where, error.what)
 """
 
 
@@ -48,7 +50,7 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
 def test_what_cannot_be_written_whole_leaves_nothing_beside(tmp_path: Path) -> None:
     place = tmp_path / "hosts.yml"
     place.mkdir()
-    with pytest.raises(OSError, match="directory"):
+    with pytest.raises(StackError, match="directory"):
         write_whole(place, "new")
     assert list(tmp_path.iterdir()) == [place]
 
@@ -59,6 +61,6 @@ def test_a_disk_without_room_leaves_what_was_there(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", NO_ROOM, str(place)], cwd=PROJECT, check=False, capture_output=True
     )
-    assert done.stdout.decode().strip() == "File too large", done.stderr
+    assert done.stdout.decode().strip() == f"{place} File too large.", done.stderr
     assert place.read_text() == "old"
     assert list(tmp_path.iterdir()) == [place]
