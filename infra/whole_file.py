@@ -33,7 +33,9 @@ def write_whole(path: Path, content: str, *, option: str = "", fix: str = NAME_A
 
 
 def write_all(contents: Mapping[Path, str], *, option: str = "", fix: str = NAME_ANOTHER) -> None:
-    """Write all of several files, or none; folders that are not there are made.
+    """Write all of several files that can be made again, or none; folders that are not there are made.
+
+    They are not forced to the disk, which would take longer than all else.
 
     Raises:
         StackError: one cannot be written.
@@ -48,12 +50,13 @@ def write_all(contents: Mapping[Path, str], *, option: str = "", fix: str = NAME
             place = Path(os.path.realpath(path))
             beside.append((place, _beside(place)))
             with beside[-1][1].open("xb") as file:
-                _fill(file, place, content.encode())
+                file.write(content.encode())
+                _take_over(file, place)
         for path, new in beside:
             new.replace(path)
     except BaseException as error:
         for _, new in beside:
-            new.unlink(missing_ok=True)
+            _forget(new)
         for folder in reversed(made):
             with contextlib.suppress(OSError):  # of those that were written before it came to this
                 folder.rmdir()
@@ -92,10 +95,12 @@ def writing_whole(
                 if mode is not None:
                     os.fchmod(file.fileno(), mode)
                 yield file
-                _fill(file, place, b"", keeps_mode=mode is None)
+                file.flush()
+                os.fsync(file.fileno())
+                _take_over(file, place, keeps_mode=mode is None)
             new.replace(place)
         finally:
-            new.unlink(missing_ok=True)
+            _forget(new)
     except OSError as error:
         raise unwritten(error, path, option, fix) from error
 
@@ -177,11 +182,14 @@ def _beside(place: Path) -> Path:
     return place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}.new")
 
 
-def _fill(file: BinaryIO, place: Path, content: bytes, *, keeps_mode: bool = True) -> None:
-    """Write the rest, have it on the disk, and make the file as the one that it replaces."""
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
+def _forget(new: Path) -> None:
+    """Remove what was not renamed, where it came to be at all."""
+    with contextlib.suppress(OSError):
+        new.unlink()
+
+
+def _take_over(file: BinaryIO, place: Path, *, keeps_mode: bool = True) -> None:
+    """Give a file the mode and the owner of the one that it replaces."""
     with contextlib.suppress(FileNotFoundError):
         before = place.stat()
         if keeps_mode:

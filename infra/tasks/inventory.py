@@ -15,7 +15,7 @@ from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.platforms import refuse_kubernetes
 from infra.tasks.stack_options import chosen_stack
-from infra.whole_file import write_all
+from infra.whole_file import NAME_ANOTHER, unwritten, write_whole
 
 
 def run(options: Options, output: Output) -> int:
@@ -30,7 +30,11 @@ def run(options: Options, output: Output) -> int:
     outputs = read_outputs(stack.name, PROJECT, os.environ)
     document = inventory_from_outputs(outputs, ssh_arguments=words)
     path = Path(options.text("to") or INVENTORIES / f"{stack.name}.yml")
-    write_all({path: inventory_text(document)}, option="--to")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritten(error, path, "--to", NAME_ANOTHER) from error
+    write_whole(path, inventory_text(document), option="--to")
     output.document(
         {
             "schema_version": SCHEMA_VERSION,
