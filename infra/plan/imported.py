@@ -17,6 +17,7 @@ from infra.plan.document import SCHEMA_VERSION
 from infra.plan.process import Connect, Plan, PlanEngine, PlanHost, Process
 from infra.spec.stack import EngineName, Platform, Runtime
 from infra.spec.stack_files import STACK_NAME
+from infra.spec.text_file import read_bytes
 
 MAX_BYTES = 50_000_000
 # JSON's spelling of a zero byte and of half a character: neither can stand in a command line or a file.
@@ -103,13 +104,7 @@ def read_plan(path: Path) -> Plan:
     """
     file = str(path)
     try:
-        with path.open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise ProblemsFound(
-                (_problem(file, "", f"The plan is larger than {MAX_BYTES} bytes."),)
-            )
-        text = data.decode("utf-8")
+        text = read_bytes(path, MAX_BYTES).decode("utf-8")
         document = json.loads(text)
     except OSError as error:
         raise ProblemsFound(

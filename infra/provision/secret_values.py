@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.errors import StackError
+from infra.spec.text_file import read_text
 
 
 def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -28,7 +29,7 @@ def _read(name: str, reference: Mapping[str, str]) -> str:
     else:
         where = f"the file {file}"
         try:
-            value = Path(file or "").expanduser().read_text(encoding="utf-8").strip()
+            value = read_text(Path(file or "").expanduser()).strip()
         except (OSError, UnicodeDecodeError) as error:
             what = f"It cannot be read: {error}."
             raise StackError(f"secrets.{name}", what, "Mend the file, or the reference.") from error

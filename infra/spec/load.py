@@ -23,6 +23,7 @@ from infra.spec.stack_files import (
     find_stack,
     stack_names,
 )
+from infra.spec.text_file import read_text
 from infra.spec.yaml_source import Path, read_yaml, why_unreadable
 
 # Where stacks lie is of this module's subject; it stands apart so that it costs no classes of the spec.
@@ -111,7 +112,7 @@ def _read_with_extends(
     """The merged map of a file and what it extends; problems are appended."""
     file = _shown(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         what = f"The file cannot be read: {why_unreadable(error)}."
         before = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""

@@ -26,6 +26,7 @@ from infra.render.import_report import ReportRow, import_listing, report_table
 from infra.tasks.check import count_words, problem_document, problem_line, tone_of
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
+from infra.whole_file import IN_A_FOLDER, write_whole
 
 MAX_FILES = 5_000
 _SUFFIXES = (".sh", ".bash", ".sbatch", ".slurm", ".yaml", ".yml", ".md", ".rst")
@@ -288,11 +289,7 @@ def _write(option: str, file: str, text: str) -> None:
 
     Raises:
         StackError: it cannot be written.
+        PrerequisiteError: there is no room for it.
     """
-    try:
-        Path(file).write_text(text + ("" if text.endswith("\n") else "\n"), encoding="utf-8")
-    except OSError as error:
-        what = f"The file cannot be written: {error.strerror}."
-        raise StackError(
-            f"{option} {file}", what, "Name a file in a folder that exists."
-        ) from error
+    whole = text + ("" if text.endswith("\n") else "\n")
+    write_whole(Path(file), whole, option=option, fix=IN_A_FOLDER)

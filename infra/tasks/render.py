@@ -9,7 +9,7 @@ from pathlib import Path
 
 from infra.catalog.load import Catalog
 from infra.checks.judge import contradictions
-from infra.errors import ProblemsFound, StackError
+from infra.errors import ProblemsFound
 from infra.inventory.book import serving_hosts
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import CompiledStack
@@ -26,6 +26,7 @@ from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.platforms import refuse_kubernetes
 from infra.tasks.reached_hosts import host_states
 from infra.tasks.stack_options import compile_chosen
+from infra.whole_file import write_all
 
 
 def run(options: Options, output: Output) -> int:
@@ -137,13 +138,8 @@ def _document(content: Mapping[str, object]) -> str:
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    try:
-        for name, text in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            if path.name == "launch":
-                path.chmod(0o755)
-    except OSError as error:
-        what = f"{error.filename}: {error.strerror}."
-        raise StackError(f"--to {folder}", what, "Name a folder that can be written.") from error
+    contents = {folder / name: text for name, text in files.items()}
+    write_all(contents, option="--to", fix="Name a folder that can be written.")
+    for path in contents:
+        if path.name == "launch":
+            path.chmod(0o755)
