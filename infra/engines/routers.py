@@ -16,6 +16,7 @@ from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import RouterRelease
 from infra.engines.command_line import as_int, parse_flags
 from infra.engines.reading import Bind, Dial, Reading
+from infra.spec.bounded import is_whole_number
 from infra.spec.stack import KvTransfer, RouterName
 
 PROMETHEUS_PORT = 29000
@@ -95,7 +96,7 @@ def _read_router(argv: tuple[str, ...], catalogue: FlagCatalogue | None) -> Read
     dials = [_dial(url) for url in _as_words(parsed.values.get("worker-urls"))]
     for words in prefill:
         dials.append(_dial(words[0]))
-        if len(words) > 1 and words[1].isdecimal():
+        if len(words) > 1 and is_whole_number(words[1]):
             dials.append(Dial(name="bootstrap", address=dials[-1].address, port=int(words[1])))
     dials.extend(_dial(words[0]) for words in decode)
     port = as_int(parsed.values.get("port"), 30000)
@@ -240,7 +241,7 @@ def _as_words(value: object) -> tuple[str, ...]:
 
 def _dial(url: str) -> Dial:
     address, _, port = url.removeprefix("http://").rpartition(":")
-    if port.isdecimal() and not set(address) & set(
+    if is_whole_number(port) and not set(address) & set(
         "/[@"
     ):  # nearly all; urlsplit is slow for thousands
         return Dial(name="http", address=address, port=int(port))

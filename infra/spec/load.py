@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
-import yaml
-
 from infra.errors import Problem, ProblemsFound
+from infra.spec.bounded import is_whole_number
 from infra.spec.nearest import nearest
 from infra.spec.present import is_file
 from infra.spec.shape_problems import Place, validate_stack
@@ -50,7 +48,7 @@ class LoadedStack:
     def place(self, field: str) -> Place:
         """The line of a dotted field, or of the nearest enclosing one that is written."""
         path: Path = tuple(
-            int(part) if part.isdecimal() else part for part in field.split(".") if part
+            int(part) if is_whole_number(part) else part for part in field.split(".") if part
         )
         while path and path not in self.places:
             path = path[:-1]
@@ -242,12 +240,10 @@ def _apply_sets(
 
 def _set_value(text: str) -> object:
     """The value of a `--set`: as YAML has it, or the text where it has none (`2024-13-45`, `[`)."""
-    try:
-        value: object = yaml.safe_load(text)
-        json.dumps(value, default=str)  # a list within itself has no end
-    except (yaml.YAMLError, ValueError, RecursionError):
+    document, problems = read_yaml(text, "--set")
+    if problems:
         return text
-    return value
+    return None if document.data == {} and not text.strip().startswith("{") else document.data
 
 
 def _file_problem(file: str, rule: str, what: str) -> Problem:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from infra.plan.foreign.source import Container, ForeignMount, NotUnderstood, Word
+from infra.spec.bounded import is_whole_number
 
 # Options of `docker run` and `podman run` without a value: docs.docker.com/reference/cli/docker/container/run,
 # docs.podman.io podman-run.1; read 2026-11-21. Every other option takes one.
@@ -163,7 +164,7 @@ class _Reader:
     def gpus(self, value: Word) -> None:
         """`--gpus all`, `--gpus 4`, `--gpus '"device=0,1"'`."""
         text = value.text.strip("\"'")
-        if text.isdecimal():
+        if is_whole_number(text):
             self.num_devices = int(text)
         elif text.startswith("device="):
             self.num_devices = text.removeprefix("device=").count(",") + 1

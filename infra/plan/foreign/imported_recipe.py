@@ -22,6 +22,12 @@ from infra.plan.foreign.script import EntryPoints, repository_of
 from infra.plan.foreign.seats import Seat, is_secret, read_seat
 from infra.plan.foreign.shell_words import ShellTroubleError
 from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, read_text, refused
+from infra.spec.work import TooMuchWorkError
+
+# Flags of a file for which the nearest one is looked up, which takes milliseconds each.
+MAX_CORRECTED = 100
+# Each is compared with each; racks of the largest published recipes start a hundred.
+MAX_LAUNCHES = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +66,12 @@ def import_recipe(
     text = read_text(path)
     try:
         recipe = read_format(path, text, settings, image_entrypoints(catalog))
-    except ShellTroubleError as error:
+    except (ShellTroubleError, TooMuchWorkError) as error:
         fix = "Give the part of it that starts the engines alone."
-        raise refused(path, f"It is not followed: {error.why}.", fix, error.line) from error
+        raise refused(path, f"It is not followed: {error.why}.", fix, error.line or None) from error
+    if len(recipe.launches) > MAX_LAUNCHES:
+        what = f"It starts {len(recipe.launches)} processes; at most {MAX_LAUNCHES} are read."
+        raise refused(path, what, "Give a part of it.", recipe.launches[MAX_LAUNCHES].line)
     launches = [launch for launch in recipe.launches if _is_engine(launch)]
     if not launches:
         raise _nothing_started(path, recipe, text)
@@ -167,6 +176,8 @@ def _unheard_of(seats: list[Seat], facts: Facts, catalog: Catalog) -> Iterator[N
         read_release(catalog, engine, v).flags_catalogue for v in read_versions(catalog, engine)
     ]
     known = [catalog.flags(name) for name in dict.fromkeys(releases)]
+    options = [option for flags in known for option in flags.by_option]
+    near: dict[str, str] = {}
     for seat in seats:
         if seat.kind != "engine" or is_wrapped(seat.argv):
             continue
@@ -174,11 +185,11 @@ def _unheard_of(seats: list[Seat], facts: Facts, catalog: Catalog) -> Iterator[N
             name = word.text.partition("=")[0]
             if not name.startswith("--") or any(canonical_flag(name, flags) for flags in known):
                 continue
-            near = difflib.get_close_matches(name, [o for f in known for o in f.by_option], n=1)
-            meant = f"; the nearest is {near[0]}" if near else ""
-            yield NotUnderstood(
-                word.line, name, f"no release of {engine} in the catalogue has it{meant}"
-            )
+            if name not in near and len(near) < MAX_CORRECTED:
+                close = difflib.get_close_matches(name, options, n=1)
+                near[name] = f"; the nearest is {close[0]}" if close else ""
+            why = f"no release of {engine} in the catalogue has it{near.get(name, '')}"
+            yield NotUnderstood(word.line, name, why)
 
 
 def _open_notes(seats: list[Seat]) -> list[NotUnderstood]:

@@ -25,6 +25,7 @@ from infra.plan.foreign.source import (
     Word,
 )
 from infra.plan.foreign.yaml_pages import Node, Page
+from infra.spec.work import Work
 
 MAX_PODS = 512
 _REFERENCE = re.compile(r"\$\(([A-Za-z_]\w*)\)")
@@ -62,6 +63,7 @@ class _Reader:
     settings: Mapping[str, str]
     addresses: Mapping[str, str]
     linked: Mapping[str, Word]
+    work: Work
     launches: list[Launch] = field(default_factory=list)
     notes: list[NotUnderstood] = field(default_factory=list)
     hints: list[Word] = field(default_factory=list)
@@ -69,12 +71,15 @@ class _Reader:
 
     def pod(self, pod: _Pod) -> None:
         """Every container of a pod; those that run no engine are listed."""
+        pod.template.spend()
         spec = pod.template.get("spec")
         self.hints += [selector.word() for selector in spec.get("nodeSelector").nodes()]
         for container in spec.get("containers").nodes():
             self._container(pod, spec, container)
 
     def _container(self, pod: _Pod, spec: Node, node: Node) -> None:
+        node.spend()
+        spec.get("volumes").spend()
         env = self._environment(pod, node)
         image = node.get("image").word() if node.get("image").is_there else None
         if image is not None:
@@ -112,7 +117,7 @@ class _Reader:
     ) -> None:
         script, arguments, env = inside
         reader = ScriptReader(self.entrypoints)
-        scope = Scope(fixed=dict(self.settings))
+        scope = Scope(fixed=dict(self.settings), work=self.work)
         scope.values.update({name: Value(w.raw, w.open_names) for name, w in env.items()})
         scope.exported.update(dict.fromkeys(env))
         scope.lines.update({name: word.line for name, word in env.items()})
@@ -149,7 +154,7 @@ class _Reader:
             name, source = entry.get("name").text(), entry.get("valueFrom")
             at = entry.get("name").line
             if not source.is_there:
-                env[name] = _expanded(Word(entry.get("value").text(), at), env)
+                env[name] = self._expanded(Word(entry.get("value").text(), at), env)
                 continue
             path = source.get("fieldRef", "fieldPath").text()
             if path in ("status.podIP", "status.hostIP", "status.podIPs"):
@@ -170,7 +175,21 @@ class _Reader:
         if not command and image is not None:
             known = self.entrypoints.get(repository_of(image.text), ())
             command = [Word(text, image.line) for text in known]
-        return tuple(_expanded(word, env) for word in (*command, *arguments))
+        return tuple(self._expanded(word, env) for word in (*command, *arguments))
+
+    def _expanded(self, word: Word, env: Mapping[str, Word]) -> Word:
+        """`$(VAR)` with the container's variables, as Kubernetes does; what it does not know stays."""
+        open_names = list(word.open_names)
+
+        def put(match: re.Match[str]) -> str:
+            found = env.get(match[1])
+            if found is None:
+                return match[0]
+            self.work.spend_text(len(found.raw) + len(found.open_names), word.line)
+            open_names.extend(found.open_names)
+            return found.raw
+
+        return Word(_REFERENCE.sub(put, word.raw), word.line, tuple(open_names))
 
 
 def is_manifest(pages: Sequence[Page]) -> bool:
@@ -181,7 +200,11 @@ def is_manifest(pages: Sequence[Page]) -> bool:
 def read_manifests(
     pages: Sequence[Page], settings: Mapping[str, str], entrypoints: EntryPoints
 ) -> Recipe:
-    """The processes of the pods that manifests make."""
+    """The processes of the pods that manifests make.
+
+    Raises:
+        TooMuchWorkError: their pods or scripts do too much to be followed.
+    """
     pods: list[_Pod] = []
     notes: list[NotUnderstood] = []
     objects = _objects(pages)
@@ -190,6 +213,7 @@ def read_manifests(
         build = _KINDS.get(kind)
         if build is not None:
             pods += build(root, name)
+            pages[0].work.spend(len(pods), root.line)
         elif kind not in _QUIET:
             notes.append(
                 NotUnderstood(root.get("kind").line, f"{kind} {name}", "an object of another kind")
@@ -201,7 +225,7 @@ def read_manifests(
         pods = pods[:MAX_PODS]
     book = documentation_hosts([pod.host for pod in pods])
     addresses = {pod.host: book.address(pod.host, seen_from=pod.host) for pod in pods}
-    reader = _Reader(entrypoints, settings, addresses, service_variables(objects))
+    reader = _Reader(entrypoints, settings, addresses, service_variables(objects), pages[0].work)
     for pod in pods:
         reader.pod(pod)
     return Recipe(
@@ -297,20 +321,6 @@ def _role_of(template: Node, name: str) -> str:
         if key.endswith("role") and node.text() in ("prefill", "decode"):
             return node.text()
     return name
-
-
-def _expanded(word: Word, env: Mapping[str, Word]) -> Word:
-    """`$(VAR)` with the container's variables, as Kubernetes does; what it does not know stays."""
-    open_names = list(word.open_names)
-
-    def put(match: re.Match[str]) -> str:
-        found = env.get(match[1])
-        if found is None:
-            return match[0]
-        open_names.extend(found.open_names)
-        return found.raw
-
-    return Word(_REFERENCE.sub(put, word.raw), word.line, tuple(open_names))
 
 
 def _script_of(words: Sequence[Word]) -> Word | None:

@@ -76,6 +76,24 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A command that the script would start.
+
+    Args:
+        words: its argument vector, wrappers such as `nohup` taken off.
+        env: what it is given.
+        blocks: whether the script waits for its end.
+        is_certain: whether it is started in any case that the reader knows of.
+    """
+
+    words: tuple[Word, ...]
+    env: Mapping[str, Word]
+    prepended: frozenset[str]
+    blocks: bool
+    is_certain: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One process that the file starts.
 
