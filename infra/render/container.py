@@ -12,6 +12,8 @@ ContainerRuntime = Literal["docker", "podman"]
 
 # memlock for RDMA registration, stack as in every published docker command, nofile for 36 ranks' sockets.
 ULIMITS = ("memlock=-1:-1", "stack=67108864:67108864", "nofile=1048576:1048576")
+# A user that owns nothing: "nobody" of most distributions.
+STRANGER = "65534"
 # The Container Device Interface is how podman reaches NVIDIA devices (facts: docker flags).
 CDI_GPUS = "nvidia.com/gpu=all"
 
@@ -69,6 +71,21 @@ def device_options(runtime: ContainerRuntime, devices: DeviceAccess) -> list[str
     for option in access.security_options:
         words += ["--security-opt", option]
     return words
+
+
+def confined_options(*, binds_low_port: bool) -> list[str]:
+    """What keeps a process that parses strangers' requests to its own container: no root, no capability, no writing.
+
+    A capability does not reach another user's program (moby issue 8460), so a port below 1024 leaves it root in name,
+    with that one capability.
+    """
+    who = (
+        ["--cap-add", "NET_BIND_SERVICE"]
+        if binds_low_port
+        else ["--user", f"{STRANGER}:{STRANGER}"]
+    )
+    words = ["--read-only", "--tmpfs", "/tmp", "--env", "HOME=/tmp"]  # noqa: S108 - the container's own
+    return [*words, "--security-opt", "no-new-privileges", "--cap-drop", "ALL", *who]
 
 
 def label_options(devices: DeviceAccess | None) -> list[str]:

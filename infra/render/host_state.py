@@ -189,7 +189,8 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         containers += [container_name(plan.stack, process)] if runtime != "native" else []
         template = unit_template(plan.stack, process.kind) % ""
         names = [credential.name for credential in credentials]
-        units[template] = process_unit(plan.stack, process.kind, runtime, names)
+        low = any(p.binds_low_port for p in processes if p.kind == process.kind)
+        units[template] = process_unit(plan.stack, process.kind, runtime, names, binds_low_port=low)
     yield from (_secret(plan.stack, name) for name in ENGINE_SECRETS if name in named)
     if any(process.kind == "engine" for process in processes):
         units[watch_unit(plan.stack)] = watch_unit_text(plan.stack)
