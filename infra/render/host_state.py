@@ -327,6 +327,9 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         for word in process.argv
         for match in pattern.finditer(word)
     }
+    access = catalog.accelerator(plan.host(host).accelerator).container
+    is_limited = plan.runtime != "native" and "DAC_OVERRIDE" not in access.capabilities
+    reader = {"reader": "container"} if is_limited else {}
     for folder, name in found.items():
         known = catalog.checkpoint(name) if name in catalog.ids("checkpoints") else None
         details = {"repository": known.repository, "size_bytes": known.size_bytes} if known else {}
@@ -336,7 +339,7 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
             kind="weights",
             target=folder,
             why="Argument vectors name this folder.",
-            details=details,
+            details={**details, **reader},
         )
 
 

@@ -116,7 +116,8 @@ def _in_container(
     words = [launch.runtime, "run", f"--name={name}", f"--stop-timeout={GRACE_S}"]
     words += ["--label", f"moe-infra.stack={stack}", "--label", f"moe-infra.process={process.id}"]
     # The journal has the output already; a second copy in the runtime's own log would fill the disk.
-    words += ["--log-driver=none", "--pull=never", *isolation_options(launch.runtime)]
+    words += ["--log-driver=none", "--pull=never"]
+    words += isolation_options(launch.runtime, binds_low_port=process.binds_low_port)
     if launch.devices is not None:
         words += device_options(launch.runtime, launch.devices)
     if process.kind == "router":
