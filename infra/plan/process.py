@@ -12,6 +12,8 @@ from infra.engines.settings import Origin
 from infra.spec.stack import Platform, Runtime
 
 ProcessKind = Literal["engine", "router", "edge"]
+# Below it the kernel asks for a capability (ip_unprivileged_port_start of ip-sysctl, Linux 6.12).
+FIRST_FREE_PORT = 1024
 
 
 class Connect(NamedTuple):
@@ -57,6 +59,11 @@ class Process:
     argv: tuple[str, ...]
     flag_origins: Mapping[str, Origin]
     env_origins: Mapping[str, Origin]
+
+    @property
+    def binds_low_port(self) -> bool:
+        """Whether it listens where the kernel asks for a capability."""
+        return any(bind.port < FIRST_FREE_PORT for bind in self.binds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

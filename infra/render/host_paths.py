@@ -56,6 +56,11 @@ def credential_path(stack: str, secret: str) -> str:
     return f"{credentials_folder(stack)}/{secret}"
 
 
+def router_credentials(stack: str, index: int | str) -> str:
+    """The folder of copies of secrets that a router's own user may read, while the router runs."""
+    return f"/run/moe-{stack}-router-{index}"
+
+
 def unit_template(stack: str, kind: str) -> str:
     """The name of the template unit of engines or routers, with `%s` for the instance."""
     return f"moe-{stack}-{kind}@%s.service"

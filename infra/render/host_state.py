@@ -189,7 +189,8 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         containers += [container_name(plan.stack, process)] if runtime != "native" else []
         template = unit_template(plan.stack, process.kind) % ""
         names = [credential.name for credential in credentials]
-        units[template] = process_unit(plan.stack, process.kind, runtime, names)
+        low = any(p.binds_low_port for p in processes if p.kind == process.kind)
+        units[template] = process_unit(plan.stack, process.kind, runtime, names, binds_low_port=low)
     yield from (_secret(plan.stack, name) for name in ENGINE_SECRETS if name in named)
     if any(process.kind == "engine" for process in processes):
         units[watch_unit(plan.stack)] = watch_unit_text(plan.stack)
@@ -326,6 +327,9 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         for word in process.argv
         for match in pattern.finditer(word)
     }
+    access = catalog.accelerator(plan.host(host).accelerator).container
+    is_limited = plan.runtime != "native" and "DAC_OVERRIDE" not in access.capabilities
+    reader = {"reader": "container"} if is_limited else {}
     for folder, name in found.items():
         known = catalog.checkpoint(name) if name in catalog.ids("checkpoints") else None
         details = {"repository": known.repository, "size_bytes": known.size_bytes} if known else {}
@@ -335,7 +339,7 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
             kind="weights",
             target=folder,
             why="Argument vectors name this folder.",
-            details=details,
+            details={**details, **reader},
         )
 
 
