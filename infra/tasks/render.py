@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import contradictions
+from infra.checks.judge import never_made
 from infra.errors import ProblemsFound, StackError
 from infra.inventory.book import serving_hosts
 from infra.inventory.hosts import Inventory
@@ -45,7 +45,7 @@ def run(options: Options, output: Output) -> int:
     else:
         plan = read_plan(Path(plan_file))
         refuse_kubernetes(plan_file, plan.stack, plan.platform)
-        if wrong := contradictions(plan, plan_file, catalog):
+        if wrong := never_made(plan, plan_file, catalog):
             raise ProblemsFound(wrong)
         states, names = plan_states(plan, catalog), {host.name: host.name for host in plan.hosts}
     files = rendered_files(plan, states, names)

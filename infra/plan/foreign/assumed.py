@@ -19,6 +19,7 @@ from infra.plan.foreign.engine_release import (
     named_release,
 )
 from infra.plan.foreign.source import Launch, Recipe, Word
+from infra.plan.grammar import is_image
 
 Unknown = Literal["release", "accelerator", "checkpoint", "addresses", "whole"]
 
@@ -125,11 +126,17 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
         release_named=version.version,
         accelerator=accelerator,
         checkpoint=checkpoint,
-        image=image.text if image and not image.open_names else "",
+        image=_reference(image) if image and not image.open_names else "",
         image_line=image.line if image else None,
         assumptions=tuple(notes),
         unknown=frozenset(unknown),
     )
+
+
+def _reference(image: Word) -> str:
+    """An image as a runtime takes it; nothing for an archive, or another tool's spelling of its place."""
+    is_other = re.fullmatch(r"[\w./~][\w./:@#~+-]*", image.text) and not is_image(image.text)
+    return "" if is_other else image.text
 
 
 _Notes = tuple[list[Assumption], set[Unknown]]

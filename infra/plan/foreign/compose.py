@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from infra.plan.foreign.source import (
     Word,
 )
 from infra.plan.foreign.yaml_pages import Node, Page
+from infra.plan.grammar import is_variable
 
 # `$$`, `$NAME`, and `${NAME}` with a default, an alternative or a complaint; the innermost ones first.
 _VARIABLE = re.compile(
@@ -127,15 +128,14 @@ def _container_run(service: Node, settings: Mapping[str, str]) -> ContainerRun:
         ),
         is_detached=True,
     )
-    for variable in _variables(service, settings):
-        name, equals, text = variable.raw.partition("=")
-        if equals:
-            run.env[name] = Word(text, variable.line, variable.open_names)
-        elif name in settings:
-            run.env[name] = Word(settings[name], variable.line)
+    for name, line, value in _variables(service, settings):
+        if value is not None:
+            run.env[name] = value
+        elif name in settings or not is_variable(name):
+            run.env[name] = Word(settings.get(name, ""), line)
         else:
             why = "the caller's, and taken for unset, as Compose does: give --set NAME=VALUE"
-            run.not_understood.append(NotUnderstood(variable.line, name, why))
+            run.not_understood.append(NotUnderstood(line, name, why))
     files = service.get("env_file")
     listed = files.nodes() if isinstance(files.value, list) else [files] if files.is_there else []
     run.env_files = [
@@ -151,17 +151,19 @@ def _container_run(service: Node, settings: Mapping[str, str]) -> ContainerRun:
     return run
 
 
-def _variables(service: Node, settings: Mapping[str, str]) -> list[Word]:
-    """`NAME=value` of each variable, `NAME` of one whose value is the caller's."""
+def _variables(
+    service: Node, settings: Mapping[str, str]
+) -> Iterator[tuple[str, int, Word | None]]:
+    """Each variable's name, line and value; None for one whose value is the caller's."""
     environment = service.get("environment")
     if isinstance(environment.value, list):
-        return [_word(node, settings) for node in environment.nodes()]
-    found = []
+        for node in environment.nodes():
+            word = _word(node, settings)
+            name, equals, text = word.raw.partition("=")
+            yield name, word.line, Word(text, word.line, word.open_names) if equals else None
+        return
     for name, node in environment.items():
-        value = _word(node, settings)
-        text = name if node.value is None else f"{name}={value.raw}"
-        found.append(Word(text, node.line, value.open_names))
-    return found
+        yield name, node.line, None if node.value is None else _word(node, settings)
 
 
 def _words(node: Node, settings: Mapping[str, str], run: ContainerRun) -> list[Word]:
@@ -191,13 +193,17 @@ def _mounts(service: Node, settings: Mapping[str, str]) -> list[ForeignMount]:
             source, target = _word(node.get("source"), settings), node.get("target")
             read_only = node.get("read_only").value is True
             found.append(
-                ForeignMount(source=source.text, target=target.text(), read_only=read_only)
+                ForeignMount(
+                    source=source.text, target=target.text(), read_only=read_only, line=node.line
+                )
             )
             continue
         parts = _word(node, settings).text.split(":")
         if len(parts) > 1:
             read_only = "ro" in parts[2].split(",") if parts[2:] else False
-            found.append(ForeignMount(source=parts[0], target=parts[1], read_only=read_only))
+            found.append(
+                ForeignMount(source=parts[0], target=parts[1], read_only=read_only, line=node.line)
+            )
     return found
 
 

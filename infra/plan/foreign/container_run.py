@@ -145,7 +145,7 @@ class _Reader:
         parts = value.text.split(":")
         if len(parts) >= _VOLUME_PARTS:
             read_only = "ro" in parts[2:][0].split(",") if parts[2:] else False
-            self.mounts.append(ForeignMount(source=parts[0], target=parts[1], read_only=read_only))
+            self._mounted(value, parts[0], parts[1], read_only=read_only)
 
     def mount(self, value: Word) -> None:
         """`--mount type=bind,source=…,target=…`."""
@@ -154,7 +154,12 @@ class _Reader:
         source = fields.get("source") or fields.get("src")
         if target and source:
             read_only = "readonly" in fields or "ro" in fields
-            self.mounts.append(ForeignMount(source=source, target=target, read_only=read_only))
+            self._mounted(value, source, target, read_only=read_only)
+
+    def _mounted(self, value: Word, source: str, target: str, *, read_only: bool) -> None:
+        self.mounts.append(
+            ForeignMount(source=source, target=target, read_only=read_only, line=value.line)
+        )
 
     def network(self, value: Word) -> None:
         """`--network host`, `--net=host`."""

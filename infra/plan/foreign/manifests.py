@@ -337,11 +337,18 @@ def _mounts(spec: Node, node: Node) -> tuple[ForeignMount, ...]:
         volume.get("name").text(): volume.get("hostPath", "path").text()
         for volume in spec.get("volumes").nodes()
     }
+
+    def source(mount: Node) -> str:
+        name, below = mount.get("name").text(), mount.get("subPath").text()
+        path = paths.get(name)
+        return f"{path}/{below}" if path and below else path or f"volume:{name}"
+
     return tuple(
         ForeignMount(
-            source=paths.get(mount.get("name").text()) or f"volume:{mount.get('name').text()}",
+            source=source(mount),
             target=mount.get("mountPath").text(),
             read_only=mount.get("readOnly").value is True,
+            line=mount.line,
         )
         for mount in node.get("volumeMounts").nodes()
     )
