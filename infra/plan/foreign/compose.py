@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infra.plan.foreign.container_run import ContainerRun
+from infra.plan.foreign.host_access import host_access
 from infra.plan.foreign.script import EntryPoints, ScriptReader, scope_of
 from infra.plan.foreign.shell import Shell, Started
 from infra.plan.foreign.source import (
@@ -45,6 +46,17 @@ _UNFOLLOWED = {
     "extends": "what it takes from another service is not read",
     "scale": "one of them is read",
     "configs": "files that Compose writes into the container are not read",
+}
+
+# Keys that may open the host, and the option of `docker run` that each is.
+_HOST_KEYS = {
+    "privileged": "privileged",
+    "pid": "pid",
+    "userns_mode": "userns",
+    "uts": "uts",
+    "cgroup": "cgroupns",
+    "cap_add": "cap-add",
+    "devices": "device",
 }
 
 
@@ -136,6 +148,11 @@ def _container_run(service: Node, settings: Mapping[str, str]) -> ContainerRun:
         else:
             why = "the caller's, and taken for unset, as Compose does: give --set NAME=VALUE"
             run.not_understood.append(NotUnderstood(line, name, why))
+    for key, option in _HOST_KEYS.items():
+        given = service.get(key)
+        for node in given.nodes() or [given]:
+            word = _word(node, settings)
+            run.not_understood += host_access(option, word.text, word.line)
     files = service.get("env_file")
     listed = files.nodes() if isinstance(files.value, list) else [files] if files.is_there else []
     run.env_files = [

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from infra.plan.foreign.host_access import host_access
 from infra.plan.foreign.source import Container, ForeignMount, NotUnderstood, Word
 
 # Options of `docker run` and `podman run` without a value: docs.docker.com/reference/cli/docker/container/run,
@@ -89,6 +90,8 @@ class _Reader:
         """Read one option; how many words it took."""
         name, equals, inline = word.text.partition("=")
         if name in SWITCHES or (re.fullmatch(r"-[dit]+", name) and not equals):
+            if name == "--privileged" and inline != "false":
+                self.run.not_understood += host_access("privileged", "true", word.line)
             self.run.is_detached |= name == "--detach" or bool(re.fullmatch(r"-[it]*d[it]*", name))
             return 1
         if equals and name.startswith("--"):
@@ -120,6 +123,7 @@ class _Reader:
         return self.run
 
     def _value(self, name: str, value: Word) -> None:
+        self.run.not_understood += host_access(name.lstrip("-"), value.text, value.line)
         handler = _HANDLERS.get(name)
         if handler is not None:
             handler(self, value)

@@ -16,6 +16,7 @@ from infra.errors import Problem, ProblemsFound
 from infra.plan.document import plan_hash
 from infra.plan.foreign.assemble import Assembled, assemble, stack_name
 from infra.plan.foreign.assumed import Facts, Told, settle
+from infra.plan.foreign.contradictions import refuse_contradictions
 from infra.plan.foreign.engine_release import ENGINE_NAMES
 from infra.plan.foreign.formats import read_format
 from infra.plan.foreign.mentions import NOT_FOLLOWED, engine_mentions
@@ -59,7 +60,8 @@ def import_recipe(
         catalog: what is known.
 
     Raises:
-        ProblemsFound: the file cannot be read, is of no known format, or starts no engine.
+        ProblemsFound: the file cannot be read, is of no known format, starts no engine, holds what no plan can, or says
+            otherwise than the operator.
         StackError: the operator names what the catalogue does not have.
     """
     text = read_text(path)
@@ -71,6 +73,7 @@ def import_recipe(
     launches = [launch for launch in recipe.launches if _is_engine(launch)]
     if not launches:
         raise _nothing_started(path, recipe, text)
+    refuse_contradictions(path, recipe, told, catalog)
     facts = settle(recipe, told, catalog, path.name)
     kept, notes = _one_engine(recipe, facts)
     seats, more = _seats(kept, facts, catalog)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from infra.engines.recognition import recognise
 from infra.inventory.book import documentation_hosts
+from infra.plan.foreign.host_access import host_access
 from infra.plan.foreign.pod_facts import service_variables, silence_s
 from infra.plan.foreign.script import EntryPoints, ScriptReader, repository_of
 from infra.plan.foreign.shell import Shell
@@ -87,6 +88,12 @@ class _Reader:
             has_own_network=True,
             silence_s=silence_s(node),
         )
+        security = node.get("securityContext")
+        told = [("privileged", security.get("privileged")), ("pid", spec.get("hostPID"))]
+        told += [("cap-add", each) for each in security.get("capabilities", "add").nodes()]
+        for option, given in told:
+            value = "host" if option == "pid" and given.value is True else given.text().lower()
+            self.notes += host_access(option, value, given.line)
         words = self._command(node, image, env)
         before = len(self.launches)
         script = _script_of(words)
