@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,39 +30,6 @@ def write_whole(path: Path, content: str, *, option: str = "", fix: str = NAME_A
     """Write a file beside its place and rename it there; see `writing_whole`."""
     with writing_whole(path, option=option, fix=fix) as file:
         file.write(content.encode())
-
-
-def write_all(contents: Mapping[Path, str], *, option: str = "", fix: str = NAME_ANOTHER) -> None:
-    """Write all of several files that can be made again, or none; folders that are not there are made.
-
-    They are not forced to the disk, which would take longer than all else.
-
-    Raises:
-        StackError: one cannot be written.
-        PrerequisiteError: there is no room.
-    """
-    beside: list[tuple[Path, Path]] = []
-    made: list[Path] = []
-    path = Path()
-    try:
-        for path, content in contents.items():
-            _make_folder(path.parent, made)
-            place = Path(os.path.realpath(path))
-            beside.append((place, _beside(place)))
-            with beside[-1][1].open("xb") as file:
-                file.write(content.encode())
-                _take_over(file, place)
-        for path, new in beside:
-            new.replace(path)
-    except BaseException as error:
-        for _, new in beside:
-            _forget(new)
-        for folder in reversed(made):
-            with contextlib.suppress(OSError):  # of those that were written before it came to this
-                folder.rmdir()
-        if isinstance(error, OSError):
-            raise unwritten(error, path, option, fix) from error
-        raise
 
 
 @contextlib.contextmanager
@@ -196,14 +163,6 @@ def _take_over(file: BinaryIO, place: Path, *, keeps_mode: bool = True) -> None:
             os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
         with contextlib.suppress(PermissionError):  # only root gives files away
             os.fchown(file.fileno(), before.st_uid, before.st_gid)
-
-
-def _make_folder(folder: Path, made: list[Path]) -> None:
-    """Make a folder and those above it; `made` gets those that were not there, outermost first."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    for each in reversed(missing):
-        each.mkdir(exist_ok=True)
-        made.append(each)
 
 
 def _written(file: int, content: bytes) -> int:

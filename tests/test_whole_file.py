@@ -13,7 +13,7 @@ from infra import whole_file
 from infra.errors import PrerequisiteError, StackError
 from infra.inventory.facts_file import read_facts
 from infra.spec.load import PROJECT
-from infra.whole_file import append_line, kept_from_others, write_all, write_whole, writing_whole
+from infra.whole_file import append_line, kept_from_others, write_whole, writing_whole
 
 # No file of this process takes a byte.
 NO_ROOM = """
@@ -118,17 +118,6 @@ def test_whoever_writes_first_is_waited_for_and_not_for_ever(
     with kept_from_others(path):
         write_whole(path, "new")
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_all_of_several_files_are_written_or_none(tmp_path: Path) -> None:
-    kept, wrong = tmp_path / "kept", tmp_path / "file"
-    kept.write_text("old")
-    wrong.write_text("old")
-    with pytest.raises(StackError, match="cannot be written"):
-        write_all({kept: "new", tmp_path / "made" / "deep" / "x": "new", wrong / "x": "new"})
-    assert (kept.read_text(), sorted(tmp_path.iterdir())) == ("old", [wrong, kept])
-    write_all({kept: "new", tmp_path / "made" / "deep" / "x": "new"})
-    assert (kept.read_text(), (tmp_path / "made" / "deep" / "x").read_text()) == ("new", "new")
 
 
 def test_a_device_is_written_to_and_stays_one(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.credentials import credentials_of
+from infra.plan.host_mounts import mount_refusal
 from infra.plan.process import Process
 
 MOVING = ("main", "master", "latest", "HEAD")
@@ -27,6 +28,30 @@ def media_path_narrow(view: PlanView) -> Iterator[Finding]:
             yield Finding(
                 field=field, what=what, fix="Name the directory with media.", process=process.id
             )
+
+
+def host_stays_closed(view: PlanView) -> Iterator[Finding]:
+    """No process is shown a path of its host that gives the host away."""
+    plan = view.plan
+    if plan.runtime != "native":
+        yield from _given_away(None, "weights.path", plan.weights_path, read_only=True)
+    seen: set[tuple[int, str]] = set()
+    for process in plan.processes:
+        key = (id(process.mounts), process.role)
+        if process.mounts and key not in seen:
+            seen.add(key)
+            for mount in process.mounts:
+                field = f"mounts.{mount.source}"
+                yield from _given_away(process, field, mount.source, read_only=mount.read_only)
+
+
+def _given_away(
+    process: Process | None, field: str, source: str, *, read_only: bool
+) -> Iterator[Finding]:
+    refusal = mount_refusal(source, read_only=read_only)
+    if refusal is not None:
+        what, fix = refusal
+        yield Finding(field=field, what=what, fix=fix, process=process.id if process else None)
 
 
 def remote_code_pinned(view: PlanView) -> Iterator[Finding]:

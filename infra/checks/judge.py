@@ -12,7 +12,8 @@ from infra.plan.process import Plan
 from infra.spec.load import LoadedStack
 from infra.spec.nearest import nearest
 
-DERIVED_FIELD = "derived-field"
+# What nobody renders or starts, whatever else is wrong with a plan: it says two things, or gives its hosts away.
+NEVER_MADE = ("derived-field", "host-mount")
 
 
 def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Problem, ...]:
@@ -30,11 +31,13 @@ def judge_plan(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda problem: problem.severity))
 
 
-def contradictions(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
-    """Derived fields of a plan document that its own command lines contradict."""
-    rule = RULES[DERIVED_FIELD]
+def never_made(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
+    """What of a plan document is neither rendered nor rehearsed, whatever the other rules say."""
+    view = view_plan(plan, catalog)
     return tuple(
-        _in_plan(DERIVED_FIELD, found, file) for found in rule.findings(view_plan(plan, catalog))
+        _in_plan(name, finding, file)
+        for name in NEVER_MADE
+        for finding in RULES[name].findings(view)
     )
 
 

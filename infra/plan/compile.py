@@ -21,6 +21,7 @@ from infra.plan.ports import PortAllocator
 from infra.plan.process import Plan, PlanEngine, PlanHost, Process
 from infra.plan.resolve import Problems, ResolvedStack, resolve
 from infra.plan.router import compile_router, num_endpoints
+from infra.plan.stack_misfits import refuse_misfits
 from infra.plan.topology import Topology
 from infra.plan.weights_origin import refuse_unusable_source
 from infra.spec.load import LoadedStack, load_stack
@@ -128,7 +129,11 @@ def address_book(
 def compile_plan(
     resolved: ResolvedStack, topology: Topology, book: AddressBook, catalog: Catalog
 ) -> Plan:
-    """Every process of a topology, with addresses from a book."""
+    """Every process of a topology, with addresses from a book.
+
+    Raises:
+        ProblemsFound: a value does not pass the gate.
+    """
     spec, first = resolved.stack.spec, resolved.roles[0]
     plan = Plan(
         stack=resolved.stack.name,
@@ -147,6 +152,7 @@ def compile_plan(
         processes=_processes(resolved, topology, book, catalog),
         capabilities=capabilities_of(resolved.roles),
     )
+    refuse_misfits(plan, resolved.stack)
     return replace(plan, hash=plan_hash(plan))
 
 

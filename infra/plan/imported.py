@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -14,14 +14,13 @@ from infra.engines.capabilities import CAPABILITIES
 from infra.engines.reading import Bind
 from infra.errors import Problem, ProblemsFound
 from infra.plan.document import SCHEMA_VERSION
+from infra.plan.gate import MAX_TOLD, misfits
+from infra.plan.grammar import field_of, shown
 from infra.plan.process import Connect, Plan, PlanEngine, PlanHost, Process
 from infra.spec.stack import EngineName, Platform, Runtime
-from infra.spec.stack_files import STACK_NAME
 from infra.spec.text_file import read_bytes
 
 MAX_BYTES = 50_000_000
-# JSON's spelling of a zero byte and of half a character: neither can stand in a command line or a file.
-_UNWRITABLE = re.compile(r"\\u(0000|[dD][89a-fA-F])")
 
 
 class _Row(BaseModel):
@@ -112,43 +111,25 @@ def read_plan(path: Path) -> Plan:
         ) from error
     except (ValueError, RecursionError) as error:
         raise ProblemsFound((_problem(file, "", f"The plan is not JSON: {error}."),)) from error
-    if _UNWRITABLE.search(text) and (wrong := next(_unwritable(document, ()), None)):
-        what = "The value holds a zero byte or half a character, which no command line can."
-        raise ProblemsFound((_problem(file, ".".join(wrong), what),))
     return parse_plan(document, file)
-
-
-def _unwritable(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Where texts stand that no file and no command line can hold."""
-    if isinstance(value, str):
-        if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            yield path
-    elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _unwritable(key, path)
-            yield from _unwritable(each, (*path, key))
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _unwritable(each, (*path, str(index)))
 
 
 def parse_plan(document: object, file: str) -> Plan:
     """The plan of a document; see `read_plan`."""
     if isinstance(document, Mapping) and document.get("schema_version") != SCHEMA_VERSION:
-        what = f"schema_version is {document.get('schema_version')!r}; this program reads {SCHEMA_VERSION}."
+        given = shown(str(document.get("schema_version")))
+        what = f"schema_version is {given}; this program reads {SCHEMA_VERSION}."
         raise ProblemsFound((_problem(file, "schema_version", what),))
     try:
         read = _Plan.model_validate(document)
     except ValidationError as error:
         raise ProblemsFound(
             tuple(
-                _problem(file, ".".join(map(str, detail["loc"])), f"{detail['msg']}.")
-                for detail in error.errors(include_url=False)
+                _problem(file, field_of(detail["loc"]), f"{detail['msg']}.")
+                for detail in error.errors(include_url=False, include_input=False)[:MAX_TOLD]
             )
         ) from error
-    if problems := _inconsistent(read, file):
-        raise ProblemsFound(problems)
-    return Plan(
+    plan = Plan(
         stack=read.stack,
         hash=read.hash,
         model=read.model,
@@ -168,18 +149,19 @@ def parse_plan(document: object, file: str) -> Plan:
         processes=tuple(_process(process) for process in read.processes),
         capabilities=read.capabilities,
     )
+    if wrong := misfits(plan):
+        raise ProblemsFound(tuple(_problem(file, m.field, m.what, m.fix) for m in wrong))
+    if problems := _inconsistent(read, file):
+        raise ProblemsFound(problems)
+    return plan
 
 
 def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
     """Names that nothing else of the document can be told by."""
     known = {host.name for host in read.hosts}
     found = []
-    if not STACK_NAME.fullmatch(read.stack):
-        what = f"The name {read.stack!r} becomes part of paths and units on the hosts."
-        fix = "Letters, digits, `.`, `_` and `-`, a letter or digit first, at most 64."
-        found.append(_problem(file, "stack", what, fix))
     if strange := [name for name in read.capabilities if name not in CAPABILITIES]:
-        what = f"{', '.join(strange)} is no capability."
+        what = f"{', '.join(map(shown, strange[:MAX_TOLD]))} is no capability."
         found.append(_problem(file, "capabilities", what, f"Use {', '.join(CAPABILITIES)}."))
     for process in read.processes:
         if process.host in known and not _is_own_id(process):
@@ -189,7 +171,7 @@ def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
     if not any(process.kind == "engine" for process in read.processes):
         found.append(_problem(file, "processes", "The plan has no engine process."))
     if strays := [process.id for process in read.processes if process.host not in known]:
-        what = f"{', '.join(strays)} name a host that is not there."
+        what = f"{', '.join(strays[:MAX_TOLD])} name a host that is not there."
         found.append(_problem(file, "processes", what))
     names: list[tuple[str, list[str]]] = [
         ("hosts", [host.name for host in read.hosts]),
@@ -197,7 +179,7 @@ def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
     ]
     for field, listed in names:
         if twice := [name for name, times in Counter(listed).items() if times > 1]:
-            found.append(_problem(file, field, f"{', '.join(twice)} written twice."))
+            found.append(_problem(file, field, f"{', '.join(twice[:MAX_TOLD])} written twice."))
     return tuple(found)
 
 

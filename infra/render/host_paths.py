@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.errors import StackError
+from infra.plan.grammar import is_variable, shown
 from infra.spec.stack_files import STACK_NAME
 
 if TYPE_CHECKING:  # commands that only read what hosts hold need none of the compiler
@@ -52,7 +53,16 @@ def credentials_folder(stack: str) -> str:
 
 
 def credential_path(stack: str, secret: str) -> str:
-    """The file that systemd reads a credential from."""
+    """The file that systemd reads a credential from.
+
+    Raises:
+        StackError: the secret's name cannot be part of a path and of a unit.
+    """
+    if not is_variable(secret):
+        what = f"{shown(secret)} is no name of a secret."
+        raise StackError(
+            f"stack {stack} secrets", what, "Use letters, digits and `_`, no digit first."
+        )
     return f"{credentials_folder(stack)}/{secret}"
 
 

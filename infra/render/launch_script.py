@@ -8,6 +8,10 @@ from dataclasses import dataclass
 
 from infra.catalog.schema import Mount
 from infra.engines.credentials import Credential
+from infra.errors import StackError
+from infra.plan.gate import refuse_process
+from infra.plan.grammar import is_image, is_normal_path, shown
+from infra.plan.host_mounts import gives_host_away
 from infra.plan.process import Process
 from infra.render.container import (
     STRANGER,
@@ -44,6 +48,9 @@ class ContainerLaunch:
     Args:
         devices: None for a process that uses none, such as a router.
         mounts: from host to container, weights among them.
+
+    Raises:
+        StackError: the image is an option to the runtime, or a mount gives the host away.
     """
 
     runtime: ContainerRuntime
@@ -51,6 +58,17 @@ class ContainerLaunch:
     entrypoint: tuple[str, ...]
     devices: DeviceAccess | None
     mounts: tuple[Mount, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what the gate and the rule `host-mount` should have stopped."""
+        if self.image and not is_image(self.image):
+            fix = "Write [REGISTRY/]NAME[:TAG][@DIGEST]."
+            raise StackError("engine.image", f"{shown(self.image)} is no image's reference.", fix)
+        for mount in self.mounts:
+            is_open = gives_host_away(mount.source, read_only=mount.read_only) is not None
+            if is_open or not (is_normal_path(mount.source) and is_normal_path(mount.target)):
+                what = f"{shown(mount.source)} is not mounted on {shown(mount.target)}: no path, or all of the host."
+                raise StackError("mounts", what, "Mount the one folder that the process reads.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +90,12 @@ def launch_script(
     launch: ContainerLaunch | NativeLaunch,
     credentials: Sequence[Credential],
 ) -> str:
-    """A script for `sh` that becomes the process: exactly `argv`, in its container or environment."""
+    """A script for `sh` that becomes the process: exactly `argv`, in its container or environment.
+
+    Raises:
+        StackError: the process has not passed the gate.
+    """
+    refuse_process(process)
     lines = [
         "#!/bin/sh",
         f"# {process.id} of stack {stack}, written by moe-infra: `fab plan` shows the same command.",

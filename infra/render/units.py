@@ -224,6 +224,7 @@ def _remove(runtime: Runtime, containers: Sequence[str]) -> str:
 
 
 def _text(stack: str, sections: dict[str, list[str]]) -> str:
+    stack_folder(stack)  # a name that is none would be more than a name in every line
     lines = [f"# Written by moe-infra for stack {stack}; `fab down` removes it."]
     for title, settings in sections.items():
         lines += [f"[{title}]", *settings, ""]

@@ -42,6 +42,11 @@ OPERATION_RULES: Mapping[str, Rule] = {
         source="vllm multimodal/media/connector.py@0.22.1; vLLM-Ascend guide Kimi-K2.5",
         check=exposure.media_path_narrow,
     ),
+    "host-mount": Rule(
+        severity="error",
+        source="docs.docker.com, Docker daemon attack surface; kubernetes.io, Pod Security Standards: hostPath volumes",
+        check=exposure.host_stays_closed,
+    ),
     "remote-code": Rule(
         severity="warning",
         source="transformers dynamic_module_utils.py",

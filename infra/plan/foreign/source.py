@@ -48,11 +48,12 @@ class NotUnderstood:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignMount:
-    """A bind mount as the file writes it."""
+    """A bind mount as the file writes it, and the line where it does."""
 
     source: str
     target: str
     read_only: bool
+    line: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
