@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from infra.catalog.load import Catalog
 from infra.checks.rules import RULES
-from infra.checks.view import Finding, PlanView, Surroundings, view_plan
+from infra.checks.view import Finding, PlanView, SecretFile, Surroundings, view_plan
 from infra.errors import Problem
 from infra.plan.process import Plan
 from infra.spec.load import LoadedStack
@@ -16,9 +18,22 @@ from infra.spec.nearest import nearest
 NEVER_MADE = ("derived-field", "host-mount")
 
 
-def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Problem, ...]:
-    """Every finding about a compiled stack, at the line that was written, by line."""
-    view = view_plan(plan, catalog, Surroundings(spec=stack.spec))
+def judge_stack(
+    plan: Plan,
+    stack: LoadedStack,
+    catalog: Catalog,
+    secret_files: Mapping[str, SecretFile] = MappingProxyType({}),
+) -> tuple[Problem, ...]:
+    """Every finding about a compiled stack, at the line that was written, by line.
+
+    Args:
+        plan: compiled from the stack.
+        stack: where the lines are.
+        catalog: what is true of the world.
+        secret_files: what a look at the operator's machine told; nothing where no look was taken.
+    """
+    around = Surroundings(spec=stack.spec, secret_files=secret_files)
+    view = view_plan(plan, catalog, around)
     found = [_in_stack(rule, finding, stack) for rule, finding in find_all(view)]
     problems = [*_once_per_field(found), *_unknown_waivers(stack)]
     return tuple(sorted(problems, key=lambda p: (p.severity, p.file or "", p.line or 0)))

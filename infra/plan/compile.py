@@ -145,9 +145,7 @@ def compile_plan(
         tuning=resolved.tuning,
         engine=_engine(resolved),
         weights_path=spec.weights.path,
-        secrets={
-            name: ref.model_dump(exclude_none=True) for name, ref in sorted(spec.secrets.items())
-        },
+        secrets={name: ref.model_dump() for name, ref in spec.secrets.items()},
         hosts=_hosts(resolved, topology, book),
         processes=_processes(resolved, topology, book, catalog),
         capabilities=capabilities_of(resolved.roles),

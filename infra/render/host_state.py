@@ -9,7 +9,7 @@ from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Mount, RouterRelease
-from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
+from infra.engines.credentials import TAKEN_SECRETS, Credential, credentials_of
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
 from infra.render.container import DeviceAccess
@@ -191,7 +191,7 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         names = [credential.name for credential in credentials]
         low = any(p.binds_low_port for p in processes if p.kind == process.kind)
         units[template] = process_unit(plan.stack, process.kind, runtime, names, binds_low_port=low)
-    yield from (_secret(plan.stack, name) for name in ENGINE_SECRETS if name in named)
+    yield from (_secret(plan.stack, name) for name in TAKEN_SECRETS if name in named)
     if any(process.kind == "engine" for process in processes):
         units[watch_unit(plan.stack)] = watch_unit_text(plan.stack)
         why = "groups of ranks start and stop as one"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
@@ -23,6 +24,9 @@ from infra.spec.stack_files import (
 )
 from infra.spec.text_file import read_text
 from infra.spec.yaml_source import Path, read_yaml, why_unreadable
+
+# Sections whose `file` is a path of the operator's machine.
+FILE_REFERENCES = ("secrets", "edge")
 
 # Where stacks lie is of this module's subject; it stands apart so that it costs no classes of the spec.
 __all__ = [
@@ -70,6 +74,7 @@ def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
     data, places = _read_with_extends(path, (), problems)
     name, is_partial = path.stem, bool(problems)
     _apply_sets(data, places, sets, problems)
+    _place_files(data, FilePath.cwd())  # those of files are absolute by now
     spec = validate_stack(data, places, _shown(path), problems)
     problems += _wrong_name(name, _shown(path), data.get("platform"))
     if is_partial:  # what could not be read is not missing
@@ -130,6 +135,7 @@ def _read_with_extends(
     if not isinstance(data, dict):
         problems.append(_file_problem(file, "wrong-type", "The file is not a map."))
         return {}, places
+    _place_files(data, path.parent)
     parent = data.pop("extends", None)
     if parent is None:
         return data, places
@@ -179,6 +185,19 @@ def _read_parent(
             "extends-cycle", f"extends runs in a circle: {names}.", "Remove one of these `extends`."
         )
     return _read_with_extends(target, chain, problems)
+
+
+def _place_files(data: Mapping[str, object], folder: FilePath) -> None:
+    """Make paths of referenced files absolute: each is meant beside the file that says it."""
+    maps = [data.get(section) for section in FILE_REFERENCES]
+    while maps:
+        each = maps.pop()
+        if not isinstance(each, dict):
+            continue
+        maps += each.values()
+        file = each.get("file")
+        if isinstance(file, str) and file and not file.startswith("~"):
+            each["file"] = os.path.abspath(folder / file)  # noqa: PTH100 - a link stays what is named
 
 
 def _merge(base: Mapping[str, object], top: Mapping[str, object]) -> dict[str, object]:

@@ -139,10 +139,32 @@ class SecretFromEnvironment(_Section):
 class SecretFromFile(_Section):
     """A secret read from a file of the operator's machine."""
 
-    file: StrictStr = Field(description="The file's path.")
+    file: Annotated[StrictStr, Field(min_length=1)] = Field(
+        description="The file's path, beside the file that says it; of --set beside the working directory."
+    )
 
 
 SecretReference = SecretFromEnvironment | SecretFromFile
+
+
+class Secrets(_Section):
+    """References to the stack's secrets, never values. The set is closed: some program takes each of them."""
+
+    hf_token: SecretReference | None = Field(
+        default=None, description="Token of the Hugging Face hub, for staging and engines."
+    )
+    api_key: SecretReference | None = Field(
+        default=None,
+        description="Key that vLLM asks for on some paths, and that routers send to it; clients need `edge`.",
+    )
+    edge_keys: SecretReference | None = Field(
+        default=None, description="Keys that the edge asks clients for, one `NAME KEY` a line."
+    )
+
+    def items(self) -> tuple[tuple[str, SecretReference], ...]:
+        """The secrets that are declared, by name."""
+        found = ((name, getattr(self, name)) for name in sorted(type(self).model_fields))
+        return tuple((name, reference) for name, reference in found if reference is not None)
 
 
 class Waiver(_Section):
@@ -297,9 +319,9 @@ class StackSpec(_Section):
     kubernetes: Kubernetes = Field(
         default=Kubernetes.model_construct(), description="Only read on Kubernetes platforms."
     )
-    secrets: dict[EnvironmentName, SecretReference] = Field(
-        default_factory=dict,
-        description="References to secrets, by name (hf_token, api_key); never values.",
+    secrets: Secrets = Field(
+        default=Secrets.model_construct(),
+        description="References to secrets; never values.",
     )
     waive: tuple[Waiver, ...] = Field(
         default=(), description="Findings accepted, with the reason; always printed."

@@ -86,7 +86,8 @@ def make_deployment(
     """A deployment as tasks run it, and the stack's secrets.
 
     Raises:
-        StackError: a secret is not there.
+        StackError: the variable of a secret is not set.
+        PrerequisiteError: the file of a secret is not there.
     """
     return deployment_of(placed(compiled), catalog, fleet, output)
 
@@ -103,7 +104,8 @@ def deployment_of(
         output: where lines about the work go.
 
     Raises:
-        StackError: a secret is not there.
+        StackError: the variable of a secret is not set.
+        PrerequisiteError: the file of a secret is not there.
     """
     plan = chosen.plan
     secrets = read_secrets(plan.secrets)

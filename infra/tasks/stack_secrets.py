@@ -12,6 +12,7 @@ def read_secrets(references: Mapping[str, Mapping[str, str]]) -> dict[str, Secre
     """The values by name; see `secret_values`.
 
     Raises:
-        StackError: one is not there or empty.
+        StackError: a variable is not set or empty.
+        PrerequisiteError: a file is not there, or holds no secret.
     """
     return {name: Secret(value) for name, value in secret_values(references).items()}

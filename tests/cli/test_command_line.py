@@ -512,7 +512,7 @@ def test_check_names_the_same_stack_again_and_says_where_addresses_come_from(
     file = a_stack(tmp_path, "extends: h200-tp8\n")
     done = fab("check", "--file", file, "--set", "port=9000")
     assert done.stderr.splitlines() == [
-        "There is no inventory: addresses are documentation addresses.",
+        "There is no inventory: addresses are documentation addresses. Who may dial them is not judged.",
         f"Next: fab plan --file {file} --set port=9000",
     ]
 

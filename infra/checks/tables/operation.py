@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.checks import derived, exposure, loading, patience
+from infra.checks import derived, entrances, exposure, loading, patience
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
 
@@ -63,12 +63,22 @@ OPERATION_RULES: Mapping[str, Rule] = {
     "key-not-taken": Rule(
         severity="warning",
         source="infra/engines/credentials.py; sglang, sglang-router 0.3.2 (run)",
-        check=exposure.key_is_taken,
+        check=exposure.secrets_are_taken,
+    ),
+    "secret-file": Rule(
+        severity="warning",
+        source="docs/security.md",
+        check=exposure.secret_files_readable,
     ),
     "public-address": Rule(
         severity="warning",
-        source="vllm docs/usage/security.md",
-        check=exposure.public_router_guarded,
+        source="infra/catalog/routers/ and engines/ (access); vllm docs/usage/security.md",
+        check=entrances.public_entrances,
+    ),
+    "open-entrance": Rule(
+        severity="warning",
+        source="infra/catalog/routers/ and engines/ (access); vllm docs/usage/security.md",
+        check=entrances.open_entrances,
     ),
     "derived-field": Rule(
         severity="error", source="docs/architecture.md", check=derived.derived_fields_agree
