@@ -163,6 +163,8 @@ def watch_unit_text(stack: str) -> str:
         # It must be heard while engines take all memory and all processors.
         "OOMScoreAdjust=-900",
         "Nice=-5",
+        # Above all connections that its doors let in (agent/doors.py), whatever the distribution gives services.
+        "LimitNOFILE=4096",
     ]
     install = ["WantedBy=multi-user.target"]
     return _text(stack, {"Unit": unit, "Service": service, "Install": install})
