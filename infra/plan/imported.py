@@ -14,8 +14,8 @@ from infra.engines.capabilities import CAPABILITIES
 from infra.engines.reading import Bind
 from infra.errors import Problem, ProblemsFound
 from infra.plan.document import SCHEMA_VERSION
-from infra.plan.process import Connect, Plan, PlanEngine, PlanHost, Process
-from infra.spec.stack import EngineName, Platform, Runtime
+from infra.plan.process import Connect, Firewall, Plan, PlanEngine, PlanHost, Process
+from infra.spec.stack import EngineName, Network, Platform, Runtime
 from infra.spec.stack_files import STACK_NAME
 
 MAX_BYTES = 50_000_000
@@ -78,6 +78,11 @@ class _Process(_Row):
     argv: tuple[str, ...] = Field(min_length=1)
 
 
+class _Firewall(_Row):
+    clients: tuple[Network, ...]
+    monitors: tuple[Network, ...]
+
+
 class _Plan(_Row):
     schema_version: Literal[1]
     stack: str
@@ -93,6 +98,7 @@ class _Plan(_Row):
     hosts: tuple[_Host, ...]
     processes: tuple[_Process, ...]
     capabilities: tuple[str, ...]
+    firewall: _Firewall | None = None
 
 
 def read_plan(path: Path) -> Plan:
@@ -172,6 +178,7 @@ def parse_plan(document: object, file: str) -> Plan:
         hosts=tuple(PlanHost(**host.model_dump()) for host in read.hosts),
         processes=tuple(_process(process) for process in read.processes),
         capabilities=read.capabilities,
+        firewall=Firewall(**read.firewall.model_dump()) if read.firewall else None,
     )
 
 
