@@ -18,13 +18,14 @@ from infra.plan.document import plan_hash
 from infra.plan.engine_processes import EngineCompiler
 from infra.plan.placement import build_topology
 from infra.plan.ports import PortAllocator
-from infra.plan.process import Plan, PlanEngine, PlanHost, Process
+from infra.plan.process import Firewall, Plan, PlanEngine, PlanHost, Process
 from infra.plan.resolve import Problems, ResolvedStack, resolve
 from infra.plan.router import compile_router, num_endpoints
 from infra.plan.stack_misfits import refuse_misfits
 from infra.plan.topology import Topology
 from infra.plan.weights_origin import refuse_unusable_source
 from infra.spec.load import LoadedStack, load_stack
+from infra.spec.stack import KUBERNETES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +150,9 @@ def compile_plan(
         hosts=_hosts(resolved, topology, book),
         processes=_processes(resolved, topology, book, catalog),
         capabilities=capabilities_of(resolved.roles),
+        firewall=Firewall(clients=spec.clients, monitors=spec.monitors)
+        if spec.firewall == "plan"
+        else None,
     )
     refuse_misfits(plan, resolved.stack)
     return replace(plan, hash=plan_hash(plan))
@@ -234,6 +238,10 @@ def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:
     if disaggregated and spec.router is None:
         fix = "Add `router: {name: vllm-router}` (sglang-router for SGLang, ascend-proxy for vllm-ascend)."
         problems.add("missing-router", "router", "Prefill and decode need a router in front.", fix)
+    if spec.firewall == "plan" and spec.platform in KUBERNETES:
+        what = f"Pods of {spec.platform} use their nodes' network, which no rule of ours may close for everybody there."
+        fix = "Remove it; close the nodes' network with security groups, or the cluster's own host policies."
+        problems.add("firewall-of-pods", "firewall", what, fix)
     if disaggregated and spec.engine.name == "vllm-ascend" and spec.kv_transfer == "nixl":
         what = "vllm-ascend moves KV caches with Mooncake's connector; nixl would be left unused."
         problems.add("kv-transfer-engine", "kv_transfer", what, "Write kv_transfer: mooncake.")

@@ -47,7 +47,16 @@ def plan_document(plan: Plan) -> dict[str, object]:
         ],
         "processes": [process_document(process) for process in plan.processes],
         "capabilities": list(plan.capabilities),
+        **_firewall_document(plan),
     }
+
+
+def _firewall_document(plan: Plan) -> dict[str, object]:
+    """Left out where there is none: plans that hosts keep from before have the hash that they had."""
+    if plan.firewall is None:
+        return {}
+    allowed = {"clients": list(plan.firewall.clients), "monitors": list(plan.firewall.monitors)}
+    return {"firewall": allowed}
 
 
 def process_document(process: Process) -> dict[str, object]:

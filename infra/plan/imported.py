@@ -16,8 +16,8 @@ from infra.errors import Problem, ProblemsFound
 from infra.plan.document import SCHEMA_VERSION
 from infra.plan.gate import MAX_TOLD, misfits
 from infra.plan.grammar import field_of, shown
-from infra.plan.process import Connect, Plan, PlanEngine, PlanHost, Process
-from infra.spec.stack import EngineName, Platform, Runtime
+from infra.plan.process import Connect, Firewall, Plan, PlanEngine, PlanHost, Process
+from infra.spec.stack import EngineName, Network, Platform, Runtime
 from infra.spec.text_file import read_bytes
 
 MAX_BYTES = 50_000_000
@@ -78,6 +78,11 @@ class _Process(_Row):
     argv: tuple[str, ...] = Field(min_length=1)
 
 
+class _Firewall(_Row):
+    clients: tuple[Network, ...]
+    monitors: tuple[Network, ...]
+
+
 class _Plan(_Row):
     schema_version: Literal[1]
     stack: str
@@ -93,6 +98,7 @@ class _Plan(_Row):
     hosts: tuple[_Host, ...]
     processes: tuple[_Process, ...]
     capabilities: tuple[str, ...]
+    firewall: _Firewall | None = None
 
 
 def read_plan(path: Path) -> Plan:
@@ -148,6 +154,7 @@ def parse_plan(document: object, file: str) -> Plan:
         hosts=tuple(PlanHost(**host.model_dump()) for host in read.hosts),
         processes=tuple(_process(process) for process in read.processes),
         capabilities=read.capabilities,
+        firewall=Firewall(**read.firewall.model_dump()) if read.firewall else None,
     )
     if wrong := misfits(plan):
         raise ProblemsFound(tuple(_problem(file, m.field, m.what, m.fix) for m in wrong))

@@ -88,11 +88,25 @@ class PlanEngine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Firewall:
+    """Hosts are closed by the plan; beside its own hosts these networks (`10.0.0.0/8`) may dial.
+
+    Args:
+        clients: what clients use.
+        monitors: metrics.
+    """
+
+    clients: tuple[str, ...]
+    monitors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that a deployment runs; the document of `fab plan --json`.
 
     Hosts are in rank order; processes by role, replica, first rank, the leader first, the router last.
-    `secrets` maps the secret's name to where it is read from, never to a value.
+    `secrets` maps the secret's name to where it is read from, never to a value. `firewall` is None where
+    hosts are left as open as they are.
     """
 
     stack: str
@@ -108,6 +122,7 @@ class Plan:
     hosts: tuple[PlanHost, ...]
     processes: tuple[Process, ...]
     capabilities: tuple[str, ...]
+    firewall: Firewall | None = None
 
     def host(self, name: str) -> PlanHost:
         """The host of that name.

@@ -106,6 +106,16 @@ def watch_config(stack: str) -> str:
     return f"{stack_folder(stack)}/watch/groups.json"
 
 
+def firewall_unit(stack: str) -> str:
+    """The unit that closes a host at boot."""
+    return f"moe-{stack}-firewall.service"
+
+
+def firewall_path(stack: str) -> str:
+    """The table that it loads: the one that was kept last (agent/kinds/firewall.py)."""
+    return f"/var/lib/moe-infra/firewall/{stack}.nft"
+
+
 def container_name(stack: str, process: Process) -> str:
     """The container of one process."""
     return f"moe-{stack}-{process.kind}-{process_index(process)}"

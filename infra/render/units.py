@@ -7,14 +7,18 @@ from collections.abc import Sequence
 from infra.plan.process import ProcessKind
 from infra.render.host_paths import (
     credential_path,
+    firewall_path,
     router_credentials,
     stack_folder,
     stack_slice,
     watch_config,
     watch_program,
+    watch_unit,
 )
 from infra.spec.stack import Runtime
 
+# What starts the unit that closes a host: every boot, and `nftables.service`, which flushes all rules first.
+BOOT_TARGETS = ("multi-user.target", "nftables.service")
 # Engines drain or abort on SIGTERM; two minutes are far beyond either (facts: recommended unit).
 STOP_S = 120
 # What a container gets of it before it is killed, so that its end is still seen by the unit.
@@ -142,6 +146,23 @@ def cleanup_unit_text(stack: str, runtime: Runtime, containers: Sequence[str]) -
     return _text(
         stack, {"Unit": [f"Description=moe-infra {stack}: remove containers"], "Service": service}
     )
+
+
+def firewall_unit_text(stack: str) -> str:
+    """The unit that loads a stack's table at every boot, and again when nftables' own unit has flushed all rules.
+
+    It does not remain active, so that a start of that unit starts this one, too.
+    """
+    path = firewall_path(stack)
+    unit = [
+        f"Description=moe-infra {stack}: lets in only who dials by the plan",
+        "After=nftables.service",
+        f"Before={watch_unit(stack)}",
+        f"ConditionPathExists={path}",
+    ]
+    service = ["Type=oneshot", f"ExecStart=/bin/sh -c 'exec nft -f {path}'"]
+    install = [f"WantedBy={' '.join(BOOT_TARGETS)}"]
+    return _text(stack, {"Unit": unit, "Service": service, "Install": install})
 
 
 def watch_unit_text(stack: str) -> str:

@@ -1,8 +1,19 @@
 """The stack file's shape: every field an operator may write, with its type, unit and default."""
 
+import ipaddress
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 Platform = Literal["aws-ec2", "aws-eks", "existing-hosts", "existing-kubernetes"]
 # Platforms whose processes Kubernetes starts and watches.
@@ -28,6 +39,27 @@ Fraction = Annotated[float, Field(gt=0, le=1)]
 Id = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9.\-]*$")]
 # The character before NAME keeps a value such as sk-123 from being taken for a reference.
 EnvironmentName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+def _network(text: str) -> str:
+    """A network as `ipaddress` writes it; an address alone is a network of one.
+
+    Raises:
+        PydanticCustomError: the text is none, or names a host within a network.
+    """
+    what, fix = "is no network", "Write address/length: 10.0.0.0/8, 2001:db8::/32."
+    if "%" not in text:  # a zone, which is an interface's name on one host
+        try:
+            network = ipaddress.ip_network(text, strict=False)
+            return str(ipaddress.ip_network(text))
+        except ValueError as error:
+            if "host bits" in str(error):
+                what = "names a host within its network"
+                fix = f"Write {network}, or the address alone."
+    raise PydanticCustomError("network", "{what}", {"what": what, "fix": fix})
+
+
+Network = Annotated[StrictStr, AfterValidator(_network)]
 
 
 class _Section(BaseModel):
@@ -301,6 +333,18 @@ class StackSpec(_Section):
     )
     port: PortNumber = Field(
         default=8000, description="What clients use: the router's port, or the only endpoint's."
+    )
+    firewall: Literal["plan", "none"] = Field(
+        default="none",
+        description="plan: every host lets in at its ports only who dials them by the plan; none: nothing is closed.",
+    )
+    clients: tuple[Network, ...] = Field(
+        default=(),
+        description="Networks that may dial what clients use; read with `firewall: plan`, which lets in none without.",
+    )
+    monitors: tuple[Network, ...] = Field(
+        default=(),
+        description="Networks that may dial metrics, which is every endpoint; read with `firewall: plan`.",
     )
     weights: Weights = Field(
         default=Weights.model_construct(),

@@ -15,6 +15,7 @@ from infra.inventory.hosts import Inventory
 from infra.plan.compile import CompiledStack
 from infra.plan.imported import read_plan
 from infra.plan.process import Plan
+from infra.render.host_paths import firewall_path
 from infra.render.host_state import HostState, host_state
 from infra.render.inventory_file import inventory_from_plan, inventory_text
 from infra.render.stack_document import stack_document
@@ -130,6 +131,8 @@ def rendered_files(
         for item in state.of_groups("files"):
             if "content" in item.details:
                 files[host + item.target] = str(item.details["content"])
+        for item in state.of_groups("firewall"):
+            files[host + firewall_path(state.stack)] = str(item.details["content"])
     return files
 
 

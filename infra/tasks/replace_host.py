@@ -82,7 +82,11 @@ def _carry_out(
             begun()
 
         deployment = replace(
-            deployment, leaving=(leaving,), forces=options.words("force"), decided=decided
+            deployment,
+            leaving=(leaving,),
+            forces=options.words("force"),
+            decided=decided,
+            hang_up=opened.hang_up,
         )
         try:
             served = bring_up(

@@ -38,7 +38,13 @@ def run(options: Options, output: Output) -> int:
     ):
         deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
         begun = Begun()
-        deployment = replace(deployment, spares=tuple(chosen.spares), forces=forces, decided=begun)
+        deployment = replace(
+            deployment,
+            spares=tuple(chosen.spares),
+            forces=forces,
+            decided=begun,
+            hang_up=opened.hang_up,
+        )
         if ready_s is not None:
             deployment = replace(deployment, limits=replace(deployment.limits, ready_s=ready_s))
         replaces = options.is_on("replace") or options.text("release") is not None
