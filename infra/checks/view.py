@@ -67,16 +67,32 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecretFile:
+    """A file of the operator's machine that a secret is read from.
+
+    Args:
+        flaw: why nothing can be read, as the end of a sentence.
+        is_shared: whether other users of that machine may read it.
+    """
+
+    path: str
+    flaw: str | None
+    is_shared: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a plan does not hold, and some rules read.
 
     Args:
         spec: the stack that the plan was compiled from; None for a plan document or an imported recipe.
         silence_s: by process id, after how many seconds without an answer its pod is killed.
+        secret_files: by name of the secret, where the operator's machine was looked at.
     """
 
     spec: StackSpec | None = None
     silence_s: Mapping[str, int] = field(default_factory=dict)
+    secret_files: Mapping[str, SecretFile] = field(default_factory=dict)
 
 
 NOTHING_MORE = Surroundings()

@@ -49,14 +49,23 @@ _KNOWN: Mapping[str, tuple[Credential, ...]] = {
     "ascend-proxy": (_ROUTER_KEY,),
     "haproxy": (*_EDGE, _EDGE_ENGINE_KEY),
 }
-ENGINE_SECRETS = tuple({each.name: None for taken in _KNOWN.values() for each in taken})
+# Every secret that some program takes, in the order in which hosts get them.
+TAKEN_SECRETS = tuple({each.name: None for taken in _KNOWN.values() for each in taken})
+# Variables that operators know a secret by → the secret of a stack.
+SECRET_OF_VARIABLE: Mapping[str, str] = {
+    "HF_TOKEN": "hf_token",
+    "HUGGING_FACE_HUB_TOKEN": "hf_token",
+    "VLLM_API_KEY": "api_key",
+    "OPENAI_API_KEY": "api_key",
+}
 
 
 def credentials_of(program: str, secrets: Mapping[str, object]) -> tuple[Credential, ...]:
     """The secrets of a stack that an engine or router takes.
 
     Args:
-        program: name of the engine or router.
+        program: name of the engine, router or edge.
         secrets: what the stack declares, by name.
     """
-    return tuple(credential for credential in _KNOWN[program] if credential.name in secrets)
+    known = _KNOWN.get(program, ())
+    return tuple(credential for credential in known if credential.name in secrets)

@@ -94,6 +94,7 @@ class Deployment:
         nonce: new for every run.
         spares: hosts of the fleet that the plan does not use; an earlier release may have.
         decided: called when nothing speaks against what is to be done with it any more, before anything is changed.
+        hang_up: closes the connections to the hosts, so that the next request opens others.
         leaving: hosts of the fleet that are cleared before the plan's are written.
         forces: checks that the operator overrules, by name.
         declared: the inventory's entries of the plan's hosts, by the plan's names; {} where none are at hand.
@@ -111,6 +112,7 @@ class Deployment:
     spares: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
     decided: Callable[[], None] = lambda: None
+    hang_up: Callable[[], None] = lambda: None
     forces: tuple[str, ...] = ()
     declared: Mapping[str, InventoryHost] = field(default_factory=dict)
     client: Client = field(default_factory=Client)

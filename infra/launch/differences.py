@@ -52,7 +52,10 @@ def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> Differ
     requests = {
         host: {
             **state_request(
-                deployment, state.of_groups("tuning", "files", "images"), "check", secrets
+                deployment,
+                state.of_groups("tuning", "files", "images", "firewall"),
+                "check",
+                secrets,
             ),
             "diff": True,
             "withdraws": True,
@@ -207,7 +210,7 @@ class _Comparison:
             host=host,
             process=None if process is None else process.id,
             what=what,
-            name=path.removeprefix("image:"),
+            name=path.removeprefix("image:").removeprefix("firewall:"),
             before=None if is_secret else _text(row.get("before")),
             after=None if is_secret else _text(row.get("wanted")),
             diff=str(diff) if diff and what in {"file", "unit"} and row.get("before") else None,
@@ -228,6 +231,8 @@ def _what(stack: str, row: Mapping[str, object], path: str) -> What:
         return "image"
     if row.get("group") == "tuning":
         return "tuning"
+    if row.get("group") == "firewall":
+        return "firewall"
     return "unit" if path.startswith("/etc/systemd/") else "file"
 
 

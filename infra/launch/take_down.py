@@ -155,7 +155,7 @@ def _remove_files(
         "operation": "state",
         "mode": "rollback",
         "stack": stack,
-        "groups": ["files"],
+        "groups": ["firewall", "files"],
         "items": [],
         "forgets_releases": True,
     }

@@ -25,13 +25,14 @@ from infra.plan.edge import (
 from infra.plan.engine_processes import EngineCompiler
 from infra.plan.placement import build_topology
 from infra.plan.ports import PortAllocator
-from infra.plan.process import Plan, PlanEngine, PlanHost, Process
+from infra.plan.process import Firewall, Plan, PlanEngine, PlanHost, Process
 from infra.plan.resolve import Problems, ResolvedStack, resolve
 from infra.plan.router import RouterPlace, compile_router, num_endpoints
+from infra.plan.stack_misfits import refuse_misfits
 from infra.plan.topology import Topology
 from infra.plan.weights_origin import refuse_unusable_source
 from infra.spec.load import LoadedStack, load_stack
-from infra.spec.stack import StackSpec
+from infra.spec.stack import KUBERNETES, StackSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +138,11 @@ def address_book(
 def compile_plan(
     resolved: ResolvedStack, topology: Topology, book: AddressBook, catalog: Catalog
 ) -> Plan:
-    """Every process of a topology, with addresses from a book."""
+    """Every process of a topology, with addresses from a book.
+
+    Raises:
+        ProblemsFound: a value does not pass the gate.
+    """
     spec, first = resolved.stack.spec, resolved.roles[0]
     plan = Plan(
         stack=resolved.stack.name,
@@ -154,13 +159,17 @@ def compile_plan(
         processes=_processes(resolved, topology, book, catalog),
         capabilities=capabilities_of(resolved.roles),
         edge=plan_edge(spec),
+        firewall=Firewall(clients=spec.clients, monitors=spec.monitors)
+        if spec.firewall == "plan"
+        else None,
     )
+    refuse_misfits(plan, resolved.stack)
     return replace(plan, hash=plan_hash(plan))
 
 
 def _secrets(spec: StackSpec) -> Mapping[str, Mapping[str, str]]:
     """Every reference by name; keys of clients belong to an edge alone."""
-    own = {name: ref.model_dump(exclude_none=True) for name, ref in spec.secrets.items()}
+    own = {name: ref.model_dump() for name, ref in spec.secrets.items()}
     return dict(sorted({**own, **edge_secrets(spec)}.items()))
 
 
@@ -260,6 +269,10 @@ def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:
     if disaggregated and spec.router is None:
         fix = "Add `router: {name: vllm-router}` (sglang-router for SGLang, ascend-proxy for vllm-ascend)."
         problems.add("missing-router", "router", "Prefill and decode need a router in front.", fix)
+    if spec.firewall == "plan" and spec.platform in KUBERNETES:
+        what = f"Pods of {spec.platform} use their nodes' network, which no rule of ours may close for everybody there."
+        fix = "Remove it; close the nodes' network with security groups, or the cluster's own host policies."
+        problems.add("firewall-of-pods", "firewall", what, fix)
     if disaggregated and spec.engine.name == "vllm-ascend" and spec.kv_transfer == "nixl":
         what = "vllm-ascend moves KV caches with Mooncake's connector; nixl would be left unused."
         problems.add("kv-transfer-engine", "kv_transfer", what, "Write kv_transfer: mooncake.")

@@ -74,7 +74,7 @@ def edge_secrets(spec: StackSpec) -> Mapping[str, Mapping[str, str]]:
     found = {KEYS: spec.edge.keys or dict(spec.secrets.items())[KEYS]}
     if isinstance(spec.edge.tls, EdgeTls):
         found |= {CERTIFICATE: spec.edge.tls.certificate, PRIVATE_KEY: spec.edge.tls.key}
-    return {name: reference.model_dump(exclude_none=True) for name, reference in found.items()}
+    return {name: reference.model_dump() for name, reference in found.items()}
 
 
 def has_host_beside(spec: StackSpec, topology: Topology) -> bool:

@@ -12,6 +12,8 @@ from infra.engines.settings import Origin
 from infra.spec.stack import EdgeName, Platform, Runtime
 
 ProcessKind = Literal["engine", "router", "edge"]
+# Below it the kernel asks for a capability (ip_unprivileged_port_start of ip-sysctl, Linux 6.12).
+FIRST_FREE_PORT = 1024
 
 
 class Connect(NamedTuple):
@@ -58,6 +60,11 @@ class Process:
     flag_origins: Mapping[str, Origin]
     env_origins: Mapping[str, Origin]
 
+    @property
+    def binds_low_port(self) -> bool:
+        """Whether it listens where the kernel asks for a capability."""
+        return any(bind.port < FIRST_FREE_PORT for bind in self.binds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHost:
@@ -97,11 +104,25 @@ class PlanEdge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Firewall:
+    """Hosts are closed by the plan; beside its own hosts these networks (`10.0.0.0/8`) may dial.
+
+    Args:
+        clients: what clients use.
+        monitors: metrics.
+    """
+
+    clients: tuple[str, ...]
+    monitors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that a deployment runs; the document of `fab plan --json`.
 
     Hosts are in rank order; processes by role, replica, first rank, the leader first, then the router, the edge last.
-    `edge` is None without a front. `secrets` maps the secret's name to where it is read from, never to a value.
+    `secrets` maps the secret's name to where it is read from, never to a value. `edge` is None without a front,
+    `firewall` where hosts are left as open as they are.
     """
 
     stack: str
@@ -118,6 +139,7 @@ class Plan:
     processes: tuple[Process, ...]
     capabilities: tuple[str, ...]
     edge: PlanEdge | None = None
+    firewall: Firewall | None = None
 
     def host(self, name: str) -> PlanHost:
         """The host of that name.

@@ -12,6 +12,7 @@ from infra.engines.routers import (
     Endpoint,
     RouterContext,
     has_prometheus_port,
+    longest_answer_s,
     read_router,
     write_router,
 )
@@ -23,6 +24,8 @@ from infra.plan.resolve import ResolvedStack
 from infra.plan.topology import Topology
 
 ROUTER_ID = "router/0"
+# Of a checkpoint whose context the catalogue does not know; no model of it has a longer one.
+UNKNOWN_CONTEXT_TOKENS = 1_048_576
 
 
 def num_endpoints(topology: Topology) -> int:
@@ -83,7 +86,9 @@ def compile_router(
             release=release,
             address=book.facts(host).address,
             port=place.port,
+            metrics_address=LOOPBACK,
             prometheus_port=_prometheus_port(spec.port, spec.leave_devices),
+            longest_answer_s=longest_answer_s(_longest_request(resolved)),
             policy=spec.router.policy,
             kv_transfer=spec.kv_transfer,
             endpoints=_endpoints(engines),
@@ -142,6 +147,17 @@ def _connects(reading: Reading, engines: Sequence[Process]) -> tuple[Connect, ..
         )
         for d in reading.dials
     )
+
+
+def _longest_request(resolved: ResolvedStack) -> int:
+    """Tokens of the longest request that a role which answers clients takes."""
+    tokens = []
+    for settings in resolved.roles:
+        shape = settings.weights.checkpoint.shape
+        known = shape.max_context if shape else UNKNOWN_CONTEXT_TOKENS
+        if settings.role != "prefill":
+            tokens.append(settings.max_model_len or known)
+    return max(tokens)
 
 
 def _prometheus_port(client_port: int, left: int) -> int:

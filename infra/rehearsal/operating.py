@@ -171,6 +171,7 @@ def operator_at_work(
             },
             endpoints=read_endpoints(plan, catalog),
             fleet=fleet,
+            hang_up=fleet.hang_up,
             clock=SystemClock(),
             limits=Limits(ready_s=ready_s, router_s=READY_S),
             headers={"Authorization": f"Bearer {key.reveal()}"} if key else {},

@@ -34,6 +34,8 @@ from infra.render.host_paths import (
 )
 from infra.render.units import (
     CONFINED,
+    LOW_PORTS,
+    OPEN_FILES,
     ROUTER_RESTARTS,
     ROUTER_RESTARTS_S,
     STOP_S,
@@ -43,7 +45,6 @@ from infra.render.units import (
 
 # The plan's name of each secret → its file in the folder that the configuration names.
 _FILES = {"edge_keys": KEYS, "edge_certificate": CERTIFICATE, "edge_private_key": PRIVATE_KEY}
-LOW_PORTS = 1024
 # What of the distribution's must be there, as the agent looks at it.
 EDGE_PROGRAM = {
     "target": PACKAGE,
@@ -120,10 +121,6 @@ def edge_unit(plan: Plan, process: Process) -> str:
     systemd's own credentials are read once, at the start (systemd.exec(5) of 252, checked 2026-11-26).
     """
     folder, secrets = process_folder(plan.stack, process), edge_secrets_folder(plan.stack)
-    low = process.binds[0].port < LOW_PORTS
-    confined = [word for word in CONFINED if not (low and word == "CapabilityBoundingSet=")]
-    if low:
-        confined += [f"{name}=CAP_NET_BIND_SERVICE" for name in _CAPABILITIES]
     service = [
         "Type=notify",
         f"WorkingDirectory={folder}",
@@ -141,9 +138,10 @@ def edge_unit(plan: Plan, process: Process) -> str:
         "KillMode=mixed",
         f"TimeoutStopSec={STOP_S}",
         f"SuccessExitStatus={STOPPED_CODES}",
-        "LimitNOFILE=1048576",
+        OPEN_FILES,
         "LogRateLimitIntervalSec=0",
-        *confined,
+        *CONFINED,
+        *(LOW_PORTS if process.binds_low_port else ()),
         _MORE_CALLS,
     ]
     unit = [
@@ -154,9 +152,6 @@ def edge_unit(plan: Plan, process: Process) -> str:
         f"StartLimitBurst={ROUTER_RESTARTS}",
     ]
     return unit_text(plan.stack, {"Unit": unit, "Service": service})
-
-
-_CAPABILITIES = ("CapabilityBoundingSet", "AmbientCapabilities")
 
 
 def _own_folder(stack: str) -> str:

@@ -9,12 +9,13 @@ from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Mount, RouterRelease
-from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
+from infra.engines.credentials import TAKEN_SECRETS, Credential, credentials_of
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
 from infra.render.container import DeviceAccess
 from infra.render.edge_files import EDGE_PROGRAM, edge_credentials, edge_files
 from infra.render.environment_file import environment_file
+from infra.render.firewall import firewall_text, guarded, table_name
 from infra.render.host_paths import (
     ENGINE_ENVIRONMENTS,
     ROUTER_ENVIRONMENTS,
@@ -22,9 +23,11 @@ from infra.render.host_paths import (
     cleanup_unit,
     container_name,
     credential_path,
+    firewall_unit,
     process_folder,
     release_path,
     stack_folder,
+    unit_name,
     unit_template,
     watch_config,
     watch_program,
@@ -33,7 +36,13 @@ from infra.render.host_paths import (
 from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
 from infra.render.release_record import release_record
 from infra.render.supervision import watch_document
-from infra.render.units import cleanup_unit_text, process_unit, watch_unit_text
+from infra.render.units import (
+    BOOT_TARGETS,
+    cleanup_unit_text,
+    firewall_unit_text,
+    process_unit,
+    watch_unit_text,
+)
 from infra.render.wanted_tuning import (
     Tuning,
     WantedTuning,
@@ -44,10 +53,10 @@ from infra.render.wanted_tuning import (
 from infra.spec.stack import Runtime
 
 SCHEMA_VERSION = 1
-Group = Literal["tuning", "files", "images", "weights"]
+Group = Literal["tuning", "files", "images", "weights", "firewall"]
 # What is tuned without a stack belongs to this owner; no stack's name begins so.
 HOSTS_OWNER = "@hosts"
-GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
+GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights", "firewall")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +131,7 @@ def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> Ho
             *_image_items(plan, host, catalog),
             *_environment_items(plan, host, catalog),
             *_weights_items(plan, host, catalog),
+            *_firewall_items(plan, host),
         ),
     )
 
@@ -197,13 +207,19 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         containers += [container_name(plan.stack, process)] if runtime != "native" else []
         template = unit_template(plan.stack, process.kind) % ""
         names = [credential.name for credential in credentials]
-        units[template] = process_unit(plan.stack, process.kind, runtime, names)
-    yield from (_secret(plan.stack, name) for name in ENGINE_SECRETS if name in named)
+        low = any(p.binds_low_port for p in processes if p.kind == process.kind)
+        units[template] = process_unit(plan.stack, process.kind, runtime, names, binds_low_port=low)
+    yield from (_secret(plan.stack, name) for name in TAKEN_SECRETS if name in named)
     if any(process.kind == "engine" for process in processes):
         units[watch_unit(plan.stack)] = watch_unit_text(plan.stack)
         why = "groups of ranks start and stop as one"
         yield _file(watch_config(plan.stack), watch_document(plan, host), why)
         yield _watcher(plan.stack, why)
+    if plan.firewall is not None:
+        unit = firewall_unit(plan.stack)
+        units[unit] = firewall_unit_text(plan.stack)
+        for wanting in BOOT_TARGETS:
+            yield _link(f"{UNIT_FOLDER}/{wanting}.wants/{unit}", f"{UNIT_FOLDER}/{unit}")
     if containers:
         units[cleanup_unit(plan.stack)] = cleanup_unit_text(plan.stack, plan.runtime, containers)
     for name, text in units.items():
@@ -349,6 +365,9 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         for word in process.argv
         for match in pattern.finditer(word)
     }
+    access = catalog.accelerator(plan.host(host).accelerator).container
+    is_limited = plan.runtime != "native" and "DAC_OVERRIDE" not in access.capabilities
+    reader = {"reader": "container"} if is_limited else {}
     for folder, name in found.items():
         known = catalog.checkpoint(name) if name in catalog.ids("checkpoints") else None
         details = {"repository": known.repository, "size_bytes": known.size_bytes} if known else {}
@@ -358,7 +377,7 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
             kind="weights",
             target=folder,
             why="Argument vectors name this folder.",
-            details=details,
+            details={**details, **reader},
         )
 
 
@@ -370,6 +389,39 @@ def _file(target: str, content: str, why: str, *, mode: str = "0644", unit: bool
         target=target,
         why=why,
         details={"content": content, "mode": mode, **({"unit": True} if unit else {})},
+    )
+
+
+def _link(target: str, to: str) -> Item:
+    return Item(
+        id=f"file:{target}",
+        group="files",
+        kind="file",
+        target=target,
+        why="closes the host at every boot",
+        details={"link": to, "unit": True},
+    )
+
+
+def _firewall_items(plan: Plan, host: str) -> Iterable[Item]:
+    """The table that lets in only who dials by the plan; loaded for a trial first, see `launch.closing`."""
+    processes = plan.on_host(host)
+    if plan.firewall is None or not processes:
+        return
+    name = table_name(plan.stack)
+    units = [*(unit_name(plan.stack, each) for each in processes), watch_unit(plan.stack)]
+    yield Item(
+        id=f"firewall:{name}",
+        group="firewall",
+        kind="firewall",
+        target=name,
+        why="only who dials by the plan is let in",
+        details={
+            "stack": plan.stack,
+            "content": firewall_text(plan, host),
+            "guards": guarded(plan, host),
+            "units": units,
+        },
     )
 
 

@@ -1,8 +1,19 @@
 """The stack file's shape: every field an operator may write, with its type, unit and default."""
 
+import ipaddress
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 Platform = Literal["aws-ec2", "aws-eks", "existing-hosts", "existing-kubernetes"]
 # Platforms whose processes Kubernetes starts and watches.
@@ -33,6 +44,27 @@ RequestPath = Annotated[
 ]
 # The character before NAME keeps a value such as sk-123 from being taken for a reference.
 EnvironmentName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+def _network(text: str) -> str:
+    """A network as `ipaddress` writes it; an address alone is a network of one.
+
+    Raises:
+        PydanticCustomError: the text is none, or names a host within a network.
+    """
+    what, fix = "is no network", "Write address/length: 10.0.0.0/8, 2001:db8::/32."
+    if "%" not in text:  # a zone, which is an interface's name on one host
+        try:
+            network = ipaddress.ip_network(text, strict=False)
+            return str(ipaddress.ip_network(text))
+        except ValueError as error:
+            if "host bits" in str(error):
+                what = "names a host within its network"
+                fix = f"Write {network}, or the address alone."
+    raise PydanticCustomError("network", "{what}", {"what": what, "fix": fix})
+
+
+Network = Annotated[StrictStr, AfterValidator(_network)]
 
 
 class _Section(BaseModel):
@@ -144,7 +176,9 @@ class SecretFromEnvironment(_Section):
 class SecretFromFile(_Section):
     """A secret read from a file of the operator's machine."""
 
-    file: StrictStr = Field(description="The file's path.")
+    file: Annotated[StrictStr, Field(min_length=1)] = Field(
+        description="The file's path, beside the file that says it; of --set beside the working directory."
+    )
 
 
 SecretReference = SecretFromEnvironment | SecretFromFile
@@ -183,6 +217,26 @@ class Edge(_Section):
     connections_per_key: Positive = Field(
         default=256, description="Requests of one key that run at once; more are answered with 429."
     )
+
+
+class Secrets(_Section):
+    """References to the stack's secrets, never values. The set is closed: some program takes each of them."""
+
+    hf_token: SecretReference | None = Field(
+        default=None, description="Token of the Hugging Face hub, for staging and engines."
+    )
+    api_key: SecretReference | None = Field(
+        default=None,
+        description="Key that vLLM asks for on some paths, and that routers send to it; clients need `edge`.",
+    )
+    edge_keys: SecretReference | None = Field(
+        default=None, description="Keys that the edge asks clients for, one `NAME KEY` a line."
+    )
+
+    def items(self) -> tuple[tuple[str, SecretReference], ...]:
+        """The secrets that are declared, by name."""
+        found = ((name, getattr(self, name)) for name in sorted(type(self).model_fields))
+        return tuple((name, reference) for name, reference in found if reference is not None)
 
 
 class Waiver(_Section):
@@ -324,6 +378,18 @@ class StackSpec(_Section):
         default=8000,
         description="What clients use: the edge's port, else the router's, else the only endpoint's.",
     )
+    firewall: Literal["plan", "none"] = Field(
+        default="none",
+        description="plan: every host lets in at its ports only who dials them by the plan; none: nothing is closed.",
+    )
+    clients: tuple[Network, ...] = Field(
+        default=(),
+        description="Networks that may dial what clients use; read with `firewall: plan`, which lets in none without.",
+    )
+    monitors: tuple[Network, ...] = Field(
+        default=(),
+        description="Networks that may dial metrics, which is every endpoint; read with `firewall: plan`.",
+    )
     weights: Weights = Field(
         default=Weights.model_construct(),
         description="Where checkpoints lie on a host, and what holds them.",
@@ -341,9 +407,9 @@ class StackSpec(_Section):
     kubernetes: Kubernetes = Field(
         default=Kubernetes.model_construct(), description="Only read on Kubernetes platforms."
     )
-    secrets: dict[EnvironmentName, SecretReference] = Field(
-        default_factory=dict,
-        description="References to secrets, by name (hf_token, api_key); never values.",
+    secrets: Secrets = Field(
+        default=Secrets.model_construct(),
+        description="References to secrets; never values.",
     )
     waive: tuple[Waiver, ...] = Field(
         default=(), description="Findings accepted, with the reason; always printed."

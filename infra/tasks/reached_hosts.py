@@ -87,7 +87,8 @@ def make_deployment(
     """A deployment as tasks run it, and the stack's secrets.
 
     Raises:
-        StackError: a secret is not there.
+        StackError: the variable of a secret is not set.
+        PrerequisiteError: the file of a secret is not there.
     """
     return deployment_of(placed(compiled), catalog, fleet, output)
 
@@ -104,7 +105,8 @@ def deployment_of(
         output: where lines about the work go.
 
     Raises:
-        StackError: a secret is not there.
+        StackError: the variable of a secret is not set.
+        PrerequisiteError: the file of a secret is not there.
     """
     plan = chosen.plan
     values = secret_values(plan.secrets)

@@ -21,6 +21,7 @@ def read_secrets(references: Mapping[str, Mapping[str, str]]) -> dict[str, Secre
     """The values by name; see `secret_values`.
 
     Raises:
-        StackError: one is not there or empty.
+        StackError: a variable is not set or empty.
+        PrerequisiteError: a file is not there, or holds no secret.
     """
     return secrets_of(secret_values(references))

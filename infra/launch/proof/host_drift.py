@@ -14,7 +14,7 @@ from infra.launch.installation import state_request
 from infra.launch.secret import Secret
 from infra.render.host_state import Group
 
-DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
+DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights", "firewall")
 # What puts a difference right: a start anew, staging, a mount that somebody makes, or tuning: at once, on a drained
 # host, or with a reboot. A rank that runs and gives no answer: a restart of its group.
 Mend = Literal["start", "stage", "mount", "tune", "drain", "reboot", "restart"]
