@@ -319,6 +319,11 @@ def view_plan(plan: Plan, catalog: Catalog, surroundings: Surroundings = NOTHING
     for process in plan.processes:
         if process.kind == "router":
             readings[process.id] = read_router(process.argv, _router_flags(process, catalog))
+        elif process.kind == "edge":
+            # its words name a file alone, which is made of the plan
+            readings[process.id] = Reading(
+                flags={}, unknown=(), http_port=process.binds[0].port, binds=process.binds, dials=()
+            )
         else:
             readings[process.id] = engine.read(
                 process.argv, process.env, num_devices=num_devices.get(process.host, 0), flags=flags

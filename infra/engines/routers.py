@@ -20,6 +20,7 @@ from infra.spec.bounded import is_whole_number
 from infra.spec.stack import KvTransfer, RouterName
 
 PROMETHEUS_PORT = 29000
+LOOPBACK = "127.0.0.1"
 # Routers start when every engine has proven itself; this only covers a slow first health check.
 STARTUP_TIMEOUT_S = 600
 # The wheels end every answer after a time in total, and tell nobody: HTTP 200, no error counted, a stream cut in its
@@ -67,6 +68,7 @@ class RouterContext:
         address: that of its own host.
         prometheus_port: where it serves its metrics, on `metrics_address` alone.
         longest_answer_s: seconds after which no healthy answer is still under way.
+        is_behind_edge: whether only a front on its own host dials it.
     """
 
     release: RouterRelease
@@ -78,6 +80,7 @@ class RouterContext:
     policy: str | None
     kv_transfer: KvTransfer | None
     endpoints: tuple[Endpoint, ...]
+    is_behind_edge: bool = False
 
     def of_role(self, role: str) -> tuple[Endpoint, ...]:
         """Endpoints of one role, in plan order."""
@@ -145,7 +148,8 @@ def _write_sglang_router(context: RouterContext) -> tuple[str, ...]:
 
 def _write_wheel_router(context: RouterContext, pd_words: tuple[str, ...]) -> tuple[str, ...]:
     """Both wheels list endpoints alike; `pd_words` say that they are prefill and decode."""
-    words = [*context.release.program, "--host", "0.0.0.0", "--port", str(context.port)]  # noqa: S104
+    listen = LOOPBACK if context.is_behind_edge else "0.0.0.0"  # noqa: S104
+    words = [*context.release.program, "--host", listen, "--port", str(context.port)]
     if context.kv_transfer is None:
         words += ["--worker-urls", *(endpoint.url for endpoint in context.endpoints)]
         return (*words, *_shared_words(context))
@@ -176,7 +180,8 @@ def _shared_words(context: RouterContext) -> tuple[str, ...]:
 
 
 def _write_ascend_proxy(context: RouterContext) -> tuple[str, ...]:
-    words = [*context.release.program, "--host", context.address, "--port", str(context.port)]
+    listen = LOOPBACK if context.is_behind_edge else context.address
+    words = [*context.release.program, "--host", listen, "--port", str(context.port)]
     for role, prefix in (("prefill", "prefiller"), ("decode", "decoder")):
         endpoints = context.of_role(role)
         words += [f"--{prefix}-hosts", *(endpoint.address for endpoint in endpoints)]

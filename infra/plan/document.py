@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from itertools import starmap
 from json.encoder import encode_basestring
@@ -17,8 +17,8 @@ SCHEMA_VERSION = 1
 
 
 def plan_document(plan: Plan) -> dict[str, object]:
-    """The contract with every other tool: keys as in the design, in its order."""
-    return {
+    """The contract with every other tool: keys as in the design, in its order; `edge` where there is one."""
+    document: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "stack": plan.stack,
         "hash": plan.hash,
@@ -49,6 +49,9 @@ def plan_document(plan: Plan) -> dict[str, object]:
         "capabilities": list(plan.capabilities),
         **_firewall_document(plan),
     }
+    if plan.edge is not None:
+        document["edge"] = {**asdict(plan.edge), "allow": list(plan.edge.allow)}
+    return document
 
 
 def _firewall_document(plan: Plan) -> dict[str, object]:

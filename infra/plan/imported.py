@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,8 +16,17 @@ from infra.errors import Problem, ProblemsFound
 from infra.plan.document import SCHEMA_VERSION
 from infra.plan.gate import MAX_TOLD, misfits
 from infra.plan.grammar import field_of, shown
-from infra.plan.process import Connect, Firewall, Plan, PlanEngine, PlanHost, Process
-from infra.spec.stack import EngineName, Network, Platform, Runtime
+from infra.plan.process import (
+    Connect,
+    Firewall,
+    Plan,
+    PlanEdge,
+    PlanEngine,
+    PlanHost,
+    Process,
+    ProcessKind,
+)
+from infra.spec.stack import EdgeName, EngineName, Network, Platform, RequestPath, Runtime
 from infra.spec.text_file import read_bytes
 
 MAX_BYTES = 50_000_000
@@ -62,7 +71,7 @@ class _Connect(_Row):
 
 class _Process(_Row):
     id: str
-    kind: Literal["engine", "router"]
+    kind: ProcessKind
     group: str
     host: str
     role: str
@@ -83,6 +92,13 @@ class _Firewall(_Row):
     monitors: tuple[Network, ...]
 
 
+class _Edge(_Row):
+    name: EdgeName
+    tls: Literal["given", "none", "unsaid"]
+    allow: tuple[RequestPath, ...] = Field(min_length=1)
+    connections_per_key: int = Field(ge=1)
+
+
 class _Plan(_Row):
     schema_version: Literal[1]
     stack: str
@@ -99,6 +115,7 @@ class _Plan(_Row):
     processes: tuple[_Process, ...]
     capabilities: tuple[str, ...]
     firewall: _Firewall | None = None
+    edge: _Edge | None = None
 
 
 def read_plan(path: Path) -> Plan:
@@ -155,6 +172,7 @@ def parse_plan(document: object, file: str) -> Plan:
         processes=tuple(_process(process) for process in read.processes),
         capabilities=read.capabilities,
         firewall=Firewall(**read.firewall.model_dump()) if read.firewall else None,
+        edge=None if read.edge is None else PlanEdge(**read.edge.model_dump()),
     )
     if wrong := misfits(plan):
         raise ProblemsFound(tuple(_problem(file, m.field, m.what, m.fix) for m in wrong))
@@ -172,9 +190,10 @@ def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
         found.append(_problem(file, "capabilities", what, f"Use {', '.join(CAPABILITIES)}."))
     for process in read.processes:
         if process.host in known and not _is_own_id(process):
-            of = "router/0" if process.kind == "router" else f"{process.host}/0"
+            of = f"{process.host if process.kind == 'engine' else process.kind}/0"
             what = f"{process.id!r} is no id of such a process on {process.host}."
             found.append(_problem(file, "processes", what, f"Write HOST/INDEX: {of}."))
+    found += _edge_problems(read, file)
     if not any(process.kind == "engine" for process in read.processes):
         found.append(_problem(file, "processes", "The plan has no engine process."))
     if strays := [process.id for process in read.processes if process.host not in known]:
@@ -190,10 +209,27 @@ def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
     return tuple(found)
 
 
+def _edge_problems(read: _Plan, file: str) -> Iterator[Problem]:
+    """An edge is one process, and dials one that serves HTTP."""
+    edges = [process for process in read.processes if process.kind == "edge"]
+    if len(edges) != (read.edge is not None):
+        what = f"`edge` says {'nothing' if read.edge is None else 'what one lets through'}; {len(edges)} run."
+        yield _problem(file, "edge", what, "Write one process of the kind edge, and `edge`.")
+    serving = {process.id for process in read.processes if process.endpoint is not None}
+    for process in edges:
+        dialled = [connect.to for connect in process.connects]
+        if len(dialled) != 1 or dialled[0] not in serving - {process.id}:
+            what = f"{process.id} connects to {', '.join(dialled) or 'nobody'}: it serves one process with an endpoint."
+            yield _problem(file, "processes", what, "Name one: router/0, or the only endpoint.")
+        if [bind.name for bind in process.binds] != ["http"] or process.endpoint is None:
+            what = f"{process.id} has an endpoint and binds `http` alone."
+            yield _problem(file, "processes", what)
+
+
 def _is_own_id(process: _Process) -> bool:
     """Whether an id names the process's host and its number there, which its folder and unit are called after."""
     place, _, index = process.id.rpartition("/")
-    named = "router" if process.kind == "router" else process.host
+    named = process.host if process.kind == "engine" else process.kind
     return place == named and re.fullmatch(r"0|[1-9][0-9]{0,5}", index) is not None
 
 

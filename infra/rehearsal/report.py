@@ -189,6 +189,8 @@ def reality_rows(
                 "-" if is_wheel else "its program",
             )
         )
+    if plan.edge is not None:
+        rows.append(("edge", "HAProxy of the distribution's package, TLS, keys", "-"))
     return rows
 
 

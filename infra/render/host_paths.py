@@ -71,8 +71,13 @@ def router_credentials(stack: str, index: int | str) -> str:
     return f"/run/moe-{stack}-router-{index}"
 
 
+def edge_secrets_folder(stack: str) -> str:
+    """Copies of the edge's secrets that its own user may read, while the edge runs."""
+    return f"/run/moe-{stack}-edge.secrets"
+
+
 def unit_template(stack: str, kind: str) -> str:
-    """The name of the template unit of engines or routers, with `%s` for the instance."""
+    """The name of the template unit of one kind of process, with `%s` for the instance."""
     return f"moe-{stack}-{kind}@%s.service"
 
 

@@ -73,14 +73,14 @@ class ContainerLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeLaunch:
-    """A process that runs in a virtual environment of the host.
+    """A process that runs in a virtual environment of the host, or from the distribution's own package.
 
     Args:
-        environment: its folder.
+        environment: its folder, None for the distribution's.
         package: what to install there when it is missing.
     """
 
-    environment: str
+    environment: str | None
     package: str
 
 
@@ -107,7 +107,7 @@ def launch_script(
         copies = router_credentials(stack, process_index(process))
         folder = shlex.quote(copies if is_router else credentials_folder(stack))
         lines.append(f': "${{CREDENTIALS_DIRECTORY:={folder}}}"')
-    lines += [_credential_guard(credential) for credential in credentials]
+    lines += [_credential_guard(each) for each in credentials if each.holds != "file"]
     if isinstance(launch, ContainerLaunch):
         return "\n".join([*lines, *_in_container(stack, process, launch, credentials)]) + "\n"
     return "\n".join([*lines, *_in_environment(process, launch, credentials)]) + "\n"
@@ -213,11 +213,14 @@ def _in_environment(
     process: Process, launch: NativeLaunch, credentials: Sequence[Credential]
 ) -> list[str]:
     program = shlex.quote(process.argv[0])
-    missing = f"moe-infra: {process.argv[0]} is not in {launch.environment}: install {launch.package} there"
-    lines = [f"PATH={shlex.quote(launch.environment + '/bin')}:$PATH", "export PATH"]
+    lines: list[str] = []
+    missing = f"moe-infra: {process.argv[0]} is not there: install the package {launch.package}"
+    if launch.environment is not None:
+        missing = f"moe-infra: {process.argv[0]} is not in {launch.environment}: install {launch.package} there"
+        lines = [f"PATH={shlex.quote(launch.environment + '/bin')}:$PATH", "export PATH"]
     for variable, value in odd_variables(process.env).items():
         lines.append(f"export {variable}={shlex.quote(value)}")
-    for credential in credentials:
+    for credential in (each for each in credentials if each.holds != "file"):
         path = f'"$CREDENTIALS_DIRECTORY/{credential.name}"'
         if credential.holds == "path":
             lines.append(f"export {credential.variable}={path}")

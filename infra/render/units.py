@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from infra.plan.process import ProcessKind
 from infra.render.host_paths import (
@@ -129,7 +129,7 @@ def process_unit(
             f"StartLimitIntervalSec={ROUTER_RESTARTS_S}",
             f"StartLimitBurst={ROUTER_RESTARTS}",
         ]
-    return _text(stack, {"Unit": unit, "Service": service})
+    return unit_text(stack, {"Unit": unit, "Service": service})
 
 
 def cleanup_unit_text(stack: str, runtime: Runtime, containers: Sequence[str]) -> str:
@@ -143,7 +143,7 @@ def cleanup_unit_text(stack: str, runtime: Runtime, containers: Sequence[str]) -
         f"TimeoutStartSec={REMOVAL_S}",
         f"ExecStart=/bin/sh -c '{_remove(runtime, containers)}'",
     ]
-    return _text(
+    return unit_text(
         stack, {"Unit": [f"Description=moe-infra {stack}: remove containers"], "Service": service}
     )
 
@@ -162,7 +162,7 @@ def firewall_unit_text(stack: str) -> str:
     ]
     service = ["Type=oneshot", f"ExecStart=/bin/sh -c 'exec nft -f {path}'"]
     install = [f"WantedBy={' '.join(BOOT_TARGETS)}"]
-    return _text(stack, {"Unit": unit, "Service": service, "Install": install})
+    return unit_text(stack, {"Unit": unit, "Service": service, "Install": install})
 
 
 def watch_unit_text(stack: str) -> str:
@@ -188,7 +188,7 @@ def watch_unit_text(stack: str) -> str:
         "LimitNOFILE=4096",
     ]
     install = ["WantedBy=multi-user.target"]
-    return _text(stack, {"Unit": unit, "Service": service, "Install": install})
+    return unit_text(stack, {"Unit": unit, "Service": service, "Install": install})
 
 
 def _router_settings(
@@ -246,7 +246,8 @@ def _remove(runtime: Runtime, containers: Sequence[str]) -> str:
     )
 
 
-def _text(stack: str, sections: dict[str, list[str]]) -> str:
+def unit_text(stack: str, sections: Mapping[str, Sequence[str]]) -> str:
+    """A unit file of a stack."""
     stack_folder(stack)  # a name that is none would be more than a name in every line
     lines = [f"# Written by moe-infra for stack {stack}; `fab down` removes it."]
     for title, settings in sections.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.checks import derived, entrances, exposure, loading, patience
+from infra.checks import derived, edge, entrances, exposure, loading, patience
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
 
@@ -79,6 +79,20 @@ OPERATION_RULES: Mapping[str, Rule] = {
         severity="warning",
         source="infra/catalog/routers/ and engines/ (access); vllm docs/usage/security.md",
         check=entrances.open_entrances,
+    ),
+    "edge-paths": Rule(
+        severity="error",
+        source="routes of the engines' and routers' packages (infra/plan/edge.py)",
+        check=edge.edge_paths_are_clients,
+    ),
+    "edge-secrets": Rule(
+        severity="error", source="infra/engines/haproxy.py", check=edge.edge_secrets_are_there
+    ),
+    "edge-tls": Rule(
+        severity="error", source="infra/engines/haproxy.py", check=edge.edge_tls_is_said
+    ),
+    "edge-in-clear": Rule(
+        severity="warning", source="RFC 6750, section 5.3", check=edge.edge_is_not_in_clear
     ),
     "derived-field": Rule(
         severity="error", source="docs/architecture.md", check=derived.derived_fields_agree
