@@ -66,9 +66,9 @@ class RouterContext:
 
     Args:
         address: that of its own host.
-        is_behind_edge: whether only a front on its own host dials it.
         prometheus_port: where it serves its metrics, on `metrics_address` alone.
         longest_answer_s: seconds after which no healthy answer is still under way.
+        is_behind_edge: whether only a front on its own host dials it.
     """
 
     release: RouterRelease

@@ -158,10 +158,10 @@ def compile_plan(
         hosts=_hosts(resolved, topology, book),
         processes=_processes(resolved, topology, book, catalog),
         capabilities=capabilities_of(resolved.roles),
-        edge=plan_edge(spec),
         firewall=Firewall(clients=spec.clients, monitors=spec.monitors)
         if spec.firewall == "plan"
         else None,
+        edge=plan_edge(spec),
     )
     refuse_misfits(plan, resolved.stack)
     return replace(plan, hash=plan_hash(plan))
@@ -169,7 +169,7 @@ def compile_plan(
 
 def _secrets(spec: StackSpec) -> Mapping[str, Mapping[str, str]]:
     """Every reference by name; keys of clients belong to an edge alone."""
-    own = {name: ref.model_dump() for name, ref in spec.secrets.items()}
+    own = {name: ref.model_dump(exclude_none=True) for name, ref in spec.secrets.items()}
     return dict(sorted({**own, **edge_secrets(spec)}.items()))
 
 

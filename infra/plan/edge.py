@@ -11,8 +11,9 @@ from infra.inventory.hosts import AddressBook
 from infra.plan.process import Connect, PlanEdge, Process
 from infra.plan.resolve import Problems
 from infra.plan.topology import Topology
+from infra.spec.edge import EdgeTls
 from infra.spec.load import LoadedStack
-from infra.spec.stack import KUBERNETES, EdgeTls, StackSpec
+from infra.spec.stack import KUBERNETES, StackSpec
 
 EDGE_ID = "edge/0"
 RULE = "edge"

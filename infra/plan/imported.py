@@ -27,7 +27,8 @@ from infra.plan.process import (
     Process,
     ProcessKind,
 )
-from infra.spec.stack import EdgeName, EngineName, Network, Platform, RequestPath, Runtime
+from infra.spec.edge import EdgeName, RequestPath
+from infra.spec.stack import EngineName, Network, Platform, Runtime
 from infra.spec.text_file import read_bytes
 
 MAX_BYTES = 50_000_000
@@ -88,16 +89,16 @@ class _Process(_Row):
     argv: tuple[str, ...] = Field(min_length=1)
 
 
+class _Firewall(_Row):
+    clients: tuple[Network, ...]
+    monitors: tuple[Network, ...]
+
+
 class _Edge(_Row):
     name: EdgeName
     tls: Literal["given", "none", "unsaid"]
     allow: tuple[RequestPath, ...] = Field(min_length=1)
     connections_per_key: int = Field(ge=1)
-
-
-class _Firewall(_Row):
-    clients: tuple[Network, ...]
-    monitors: tuple[Network, ...]
 
 
 class _Plan(_Row):
@@ -115,8 +116,8 @@ class _Plan(_Row):
     hosts: tuple[_Host, ...]
     processes: tuple[_Process, ...]
     capabilities: tuple[str, ...]
-    edge: _Edge | None = None
     firewall: _Firewall | None = None
+    edge: _Edge | None = None
 
 
 def read_plan(path: Path) -> Plan:
@@ -172,8 +173,8 @@ def parse_plan(document: object, file: str) -> Plan:
         hosts=tuple(PlanHost(**host.model_dump()) for host in read.hosts),
         processes=tuple(_process(process) for process in read.processes),
         capabilities=read.capabilities,
-        edge=None if read.edge is None else PlanEdge(**read.edge.model_dump()),
         firewall=Firewall(**read.firewall.model_dump()) if read.firewall else None,
+        edge=None if read.edge is None else PlanEdge(**read.edge.model_dump()),
     )
     if wrong := misfits(plan):
         raise ProblemsFound(tuple(_problem(file, m.field, m.what, m.fix) for m in wrong))

@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 from infra.catalog.schema import Mount
 from infra.engines.reading import Bind
 from infra.engines.settings import Origin
-from infra.spec.stack import EdgeName, Platform, Runtime
+from infra.spec.edge import EdgeName
+from infra.spec.stack import Platform, Runtime
 
 ProcessKind = Literal["engine", "router", "edge"]
 # Below it the kernel asks for a capability (ip_unprivileged_port_start of ip-sysctl, Linux 6.12).
@@ -88,6 +89,19 @@ class PlanEngine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Firewall:
+    """Hosts are closed by the plan; beside its own hosts these networks (`10.0.0.0/8`) may dial.
+
+    Args:
+        clients: what clients use.
+        monitors: metrics.
+    """
+
+    clients: tuple[str, ...]
+    monitors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEdge:
     """What the edge lets through, beside what stands in its process and the plan's secrets.
 
@@ -104,25 +118,12 @@ class PlanEdge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Firewall:
-    """Hosts are closed by the plan; beside its own hosts these networks (`10.0.0.0/8`) may dial.
-
-    Args:
-        clients: what clients use.
-        monitors: metrics.
-    """
-
-    clients: tuple[str, ...]
-    monitors: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that a deployment runs; the document of `fab plan --json`.
 
     Hosts are in rank order; processes by role, replica, first rank, the leader first, then the router, the edge last.
-    `secrets` maps the secret's name to where it is read from, never to a value. `edge` is None without a front,
-    `firewall` where hosts are left as open as they are.
+    `secrets` maps the secret's name to where it is read from, never to a value. `firewall` is None where
+    hosts are left as open as they are, `edge` without a front.
     """
 
     stack: str
@@ -138,8 +139,8 @@ class Plan:
     hosts: tuple[PlanHost, ...]
     processes: tuple[Process, ...]
     capabilities: tuple[str, ...]
-    edge: PlanEdge | None = None
     firewall: Firewall | None = None
+    edge: PlanEdge | None = None
 
     def host(self, name: str) -> PlanHost:
         """The host of that name.

@@ -24,6 +24,7 @@ from infra.plan.resolve import ResolvedStack
 from infra.plan.topology import Topology
 
 ROUTER_ID = "router/0"
+_ORIGIN = Origin(kind="compiler", name="plan", detail="router")
 # Of a checkpoint whose context the catalogue does not know; no model of it has a longer one.
 UNKNOWN_CONTEXT_TOKENS = 1_048_576
 
@@ -86,7 +87,7 @@ def compile_router(
             release=release,
             address=book.facts(host).address,
             port=place.port,
-            metrics_address=LOOPBACK,
+            metrics_address=address if spec.monitors else LOOPBACK,
             prometheus_port=_prometheus_port(spec.port, spec.leave_devices),
             longest_answer_s=longest_answer_s(_longest_request(resolved)),
             policy=spec.router.policy,
@@ -114,11 +115,7 @@ def compile_router(
         env_prepend={},
         mounts=(),
         argv=argv,
-        flag_origins={
-            word: Origin(kind="compiler", name="plan", detail="router")
-            for word in argv
-            if word[:2] == "--"
-        },
+        flag_origins=dict.fromkeys((word for word in argv if word[:2] == "--"), _ORIGIN),
         env_origins={},
     )
 

@@ -29,17 +29,6 @@ def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]
     return {name: _read(name, reference) for name, reference in references.items()}
 
 
-def as_hosts_get_them(values: Mapping[str, str]) -> dict[str, str]:
-    """The values as they leave the operator's machine: of clients' keys nothing but digests and names.
-
-    Raises:
-        StackError: the clients' keys are none.
-    """
-    keys = values.get(EDGE_KEYS)
-    own = {} if keys is None else {EDGE_KEYS: digest_map(parse_keys(keys))}
-    return {**values, **own}
-
-
 def secret_path(file: str) -> Path:
     """Where a referenced file lies; `~` is the operator's home."""
     try:
@@ -59,6 +48,17 @@ def file_flaw(path: Path) -> str | None:
     if found.st_size == 0:
         return "is empty"
     return f"has {found.st_size} bytes, more than any key" if found.st_size > MAX_BYTES else None
+
+
+def as_hosts_get_them(values: Mapping[str, str]) -> dict[str, str]:
+    """The values as they leave the operator's machine: of clients' keys nothing but digests and names.
+
+    Raises:
+        StackError: the clients' keys are none.
+    """
+    keys = values.get(EDGE_KEYS)
+    own = {} if keys is None else {EDGE_KEYS: digest_map(parse_keys(keys))}
+    return {**values, **own}
 
 
 def _read(name: str, reference: Mapping[str, str]) -> str:

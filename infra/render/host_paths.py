@@ -66,14 +66,14 @@ def credential_path(stack: str, secret: str) -> str:
     return f"{credentials_folder(stack)}/{secret}"
 
 
-def edge_secrets_folder(stack: str) -> str:
-    """Copies of the edge's secrets that its own user may read, while the edge runs."""
-    return f"/run/moe-{stack}-edge.secrets"
-
-
 def router_credentials(stack: str, index: int | str) -> str:
     """The folder of copies of secrets that a router's own user may read, while the router runs."""
     return f"/run/moe-{stack}-router-{index}"
+
+
+def edge_secrets_folder(stack: str) -> str:
+    """Copies of the edge's secrets that its own user may read, while the edge runs."""
+    return f"/run/moe-{stack}-edge.secrets"
 
 
 def unit_template(stack: str, kind: str) -> str:

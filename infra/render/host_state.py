@@ -8,17 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import Mount, RouterRelease
+from infra.catalog.schema import RouterRelease
 from infra.engines.credentials import TAKEN_SECRETS, Credential, credentials_of
-from infra.errors import StackError
 from infra.plan.process import Plan, Process
-from infra.render.container import DeviceAccess
 from infra.render.edge_files import EDGE_PROGRAM, edge_credentials, edge_files
 from infra.render.environment_file import environment_file
 from infra.render.firewall import firewall_text, guarded, table_name
 from infra.render.host_paths import (
-    ENGINE_ENVIRONMENTS,
-    ROUTER_ENVIRONMENTS,
     UNIT_FOLDER,
     cleanup_unit,
     container_name,
@@ -33,7 +29,8 @@ from infra.render.host_paths import (
     watch_program,
     watch_unit,
 )
-from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
+from infra.render.launch_script import NativeLaunch, launch_script
+from infra.render.process_launch import process_launch, router_release, runnable_image
 from infra.render.release_record import release_record
 from infra.render.supervision import watch_document
 from infra.render.units import (
@@ -246,55 +243,6 @@ def _process_files(
     yield _file(f"{folder}/launch", script, f"starts {process.id}", mode="0755")
 
 
-def process_launch(
-    plan: Plan, process: Process, router: RouterRelease | None, catalog: Catalog
-) -> ContainerLaunch | NativeLaunch:
-    """How a process is started; `router` is the release of one that is a router, None for others."""
-    if process.kind == "edge":
-        return NativeLaunch(environment=None, package=str(EDGE_PROGRAM["target"]))
-    if router is not None and router.package is not None:
-        return NativeLaunch(
-            environment=f"{ROUTER_ENVIRONMENTS}/{router.id}-{router.version}",
-            package=router.package,
-        )
-    if plan.runtime == "native":
-        name = f"{plan.engine.name}-{plan.engine.version}"
-        package = f"{plan.engine.name}=={plan.engine.version}"
-        return NativeLaunch(environment=f"{ENGINE_ENVIRONMENTS}/{name}", package=package)
-    devices = None
-    mounts = process.mounts
-    if process.kind == "engine":
-        host = plan.host(process.host)
-        access = catalog.accelerator(host.accelerator).container
-        engine_hosts = {p.host for p in plan.processes if p.kind == "engine"}
-        devices = DeviceAccess(
-            access=access, num_devices=host.num_devices, spans_hosts=len(engine_hosts) > 1
-        )
-        weights = Mount(source=plan.weights_path, target=plan.weights_path)
-        mounts = (weights, *process.mounts, *access.mounts)
-    return ContainerLaunch(
-        runtime=plan.runtime,
-        image=runnable_image(plan.engine.image),
-        entrypoint=plan.engine.entrypoint,
-        devices=devices,
-        mounts=mounts,
-    )
-
-
-def router_release(process: Process, catalog: Catalog) -> RouterRelease:
-    """The router whose program the argument vector starts with.
-
-    Raises:
-        StackError: none of the catalogue's.
-    """
-    release = catalog.router_of(process.argv)
-    if release is not None:
-        return release
-    known = ", ".join(catalog.ids("routers"))
-    what = f"{' '.join(process.argv[:3])} is not how any known router starts."
-    raise StackError(process.id, what, f"Known are {known}.")
-
-
 def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     def runs_in_image(process: Process) -> bool:
         if process.kind == "edge":
@@ -313,16 +261,6 @@ def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         why=f"{plan.engine.name} {plan.engine.version} runs in it.",
         details={**details, **({"digest": digest} if digest else {})},
     )
-
-
-def runnable_image(image: str) -> str:
-    """What an image is started by: its tag where it has one, for mirrors and archives give no other name.
-
-    That the tag is the wanted digest is looked at by `up` and `verify`.
-    """
-    name, _, digest = image.partition("@")
-    has_tag = ":" in name.rpartition("/")[2]
-    return name if has_tag or not digest else image
 
 
 def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:

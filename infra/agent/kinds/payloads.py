@@ -47,22 +47,6 @@ def read_weights(host: Host, item: Item) -> Reading:
     return Reading("complete", {}, wanted, {}, note=note)
 
 
-def read_program(host: Host, item: Item) -> Reading:
-    """A program of a distribution's package: it is there, and not older than is wanted."""
-    fix = item.text("fix") or ""
-    said = host.run([item.target, item.text("flag") or "--version"], PRELOAD_S)
-    found = re.search(r"\d+(\.\d+)+", said.stdout)
-    if found is None:
-        why = "{} is not there ({}); install it: {}".format(item.target, said.last_words, fix)
-        return Reading(None, {}, item.want, {}, locked=why)
-    version = [int(each) for each in found.group().split(".")]
-    if version < [int(each) for each in str(item.want).split(".")]:
-        why = "{} is {}, and {} is the oldest that will do; install a newer one: {}"
-        why = why.format(item.target, found.group(), item.want, fix)
-        return Reading(found.group(), {}, item.want, {}, locked=why)
-    return Reading(item.want, {}, item.want, {}, note="it is {}".format(found.group()))
-
-
 def _closed_paths(host: Host, folder: str, names: List[str]) -> List[str]:
     """What root reads as root alone: a container's has no right over other users' files."""
     text = "{} is closed to containers: chmod o+{}"
@@ -78,6 +62,22 @@ def _opens(host: Host, path: str, bit: int) -> bool:
     found = os.stat(host.path(path))
     shift = 6 if found.st_uid == host.owner[0] else 3 if found.st_gid == host.owner[1] else 0
     return bool(found.st_mode >> shift & bit)
+
+
+def read_program(host: Host, item: Item) -> Reading:
+    """A program of a distribution's package: it is there, and not older than is wanted."""
+    fix = item.text("fix") or ""
+    said = host.run([item.target, item.text("flag") or "--version"], PRELOAD_S)
+    found = re.search(r"\d+(\.\d+)+", said.stdout)
+    if found is None:
+        why = "{} is not there ({}); install it: {}".format(item.target, said.last_words, fix)
+        return Reading(None, {}, item.want, {}, locked=why)
+    version = [int(each) for each in found.group().split(".")]
+    if version < [int(each) for each in str(item.want).split(".")]:
+        why = "{} is {}, and {} is the oldest that will do; install a newer one: {}"
+        why = why.format(item.target, found.group(), item.want, fix)
+        return Reading(found.group(), {}, item.want, {}, locked=why)
+    return Reading(item.want, {}, item.want, {}, note="it is {}".format(found.group()))
 
 
 def read_preload(host: Host, item: Item) -> Reading:
