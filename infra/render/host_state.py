@@ -12,6 +12,7 @@ from infra.catalog.schema import Mount, RouterRelease
 from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
+from infra.render.cloud_metadata import metadata_rules_text
 from infra.render.container import DeviceAccess
 from infra.render.environment_file import environment_file
 from infra.render.host_paths import (
@@ -21,6 +22,8 @@ from infra.render.host_paths import (
     cleanup_unit,
     container_name,
     credential_path,
+    metadata_rules,
+    metadata_unit,
     process_folder,
     release_path,
     stack_folder,
@@ -32,7 +35,7 @@ from infra.render.host_paths import (
 from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
 from infra.render.release_record import release_record
 from infra.render.supervision import watch_document
-from infra.render.units import cleanup_unit_text, process_unit, watch_unit_text
+from infra.render.units import cleanup_unit_text, metadata_unit_text, process_unit, watch_unit_text
 from infra.render.wanted_tuning import (
     Tuning,
     WantedTuning,
@@ -179,7 +182,9 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         return
     named: set[str] = set()
     containers: list[str] = []
-    units: dict[str, str] = {}
+    units = {metadata_unit(plan.stack): metadata_unit_text(plan.stack)}
+    why = "engines fetch what clients name, and not the host's own credentials"
+    yield _file(metadata_rules(plan.stack), metadata_rules_text(plan.stack), why)
     for process in processes:
         release = router_release(process, catalog) if process.kind == "router" else None
         credentials = credentials_of(release.id if release else plan.engine.name, plan.secrets)
