@@ -17,6 +17,7 @@ from tests.cli.commands import FAB, need_lab, run
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 KEYED = ("--set", "secrets.api_key.env=A_KEY")
+CHOSEN = (*KEYED, "--set", "port=443")
 STATUS = ("Uid", "CapBnd", "CapEff", "NoNewPrivs", "Seccomp")
 # A drop-in that makes of systemd one from before its credentials.
 FORGET = (
@@ -60,6 +61,7 @@ class Served:
     stack: str
     host: str
     ssh_config: str
+    inventory: str
 
     def root(self, command: str) -> str:
         done = run(
@@ -95,14 +97,14 @@ def served(stack: str, host: str, *choice: str) -> Iterator[Served]:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     try:
-        yield Served(stack, host, document["ssh_config"])
+        yield Served(stack, host, document["ssh_config"], document["inventory"])
     finally:
         run(FAB, "rehearse", "--stop", document["id"])
 
 
 @pytest.fixture(scope="module")
 def wheel() -> Iterator[Served]:
-    yield from served("vllm-shared-1p1d", "host-0", *KEYED, "--set", "port=443")
+    yield from served("vllm-shared-1p1d", "host-0", *CHOSEN)
 
 
 @pytest.fixture(scope="module")
@@ -167,3 +169,6 @@ def test_nothing_of_a_stack_reaches_the_metadata_service_of_a_cloud(wheel: Serve
     # everything else is as it was
     pid = asking["engine"]
     assert wheel.root(FETCH.format(pid=pid, url="http://127.0.0.1:443/health")).strip() == "200"
+    done = run(FAB, "down", "--stack", wheel.stack, *CHOSEN, "--inventory", wheel.inventory)
+    assert done.returncode == 0, done.stderr
+    assert "moe_infra" not in wheel.root("nft list tables")  # it goes with the last process
