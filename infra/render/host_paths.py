@@ -96,6 +96,22 @@ def stack_slice(stack: str) -> str:
     return f"moe_infra-{stack.replace('-', '_')}.slice"
 
 
+def slice_path(stack: str) -> str:
+    """The control group of a stack's slice, which lies in that of its first word (systemd.slice(5))."""
+    name = stack_slice(stack)
+    return f"/{name.partition('-')[0]}.slice/{name}"
+
+
+def metadata_unit(stack: str) -> str:
+    """The unit that keeps a stack's processes from the metadata service of a cloud."""
+    return f"moe-{stack}-metadata.service"
+
+
+def metadata_rules(stack: str) -> str:
+    """The rules that it loads."""
+    return f"{stack_folder(stack)}/metadata.nft"
+
+
 def watch_unit(stack: str) -> str:
     """The unit that watches a stack's groups on a host."""
     return f"moe-{stack}-watch.service"
