@@ -39,12 +39,13 @@ def write_below(folder: Path, files: Mapping[str, str]) -> None:
                 _write(root, _parts(name) or (), text)
         finally:
             os.close(root)
-    except (OSError, ValueError) as error:
-        name = error.filename if isinstance(error, OSError) else ""
-        number = error.errno if isinstance(error, OSError) else None
-        reason = error.strerror if isinstance(error, OSError) else "no file can have that name"
-        reason = "it is a link, or no folder" if number in _LINK else reason
-        what = f"{name}: {reason}."
+    except OSError as error:
+        is_link = error.errno in _LINK
+        reason = "it is a link, or no folder" if is_link else error.strerror
+        what = f"{error.filename}: {reason}."
+        raise StackError(f"--to {folder}", what, "Name a folder that can be written.") from error
+    except ValueError as error:
+        what = "no file can hold that name or text."
         raise StackError(f"--to {folder}", what, "Name a folder that can be written.") from error
 
 

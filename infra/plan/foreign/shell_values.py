@@ -83,7 +83,7 @@ class Scope:
             raise ShellTroubleError(line, f"{name} becomes longer than {MAX_VALUE} characters")
         self.num_changes += 1
         self.lines[name] = line
-        if self.exports_all:
+        if self.exports_all and "[" not in name:  # an element is no variable of an environment
             self.exported[name] = None
         if name not in self.fixed:
             self.values[name] = held
