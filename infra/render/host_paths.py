@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.errors import StackError
-from infra.plan.grammar import is_variable, shown
+from infra.plan.grammar import is_process_id, is_variable, shown
 from infra.spec.stack_files import STACK_NAME
 
 if TYPE_CHECKING:  # commands that only read what hosts hold need none of the compiler
@@ -33,7 +33,13 @@ def stack_folder(stack: str) -> str:
 
 
 def process_index(process: Process) -> int:
-    """The number of a process on its host, counted per kind."""
+    """The number of a process on its host, counted per kind.
+
+    Raises:
+        StackError: its id names none; the plan has not passed the gate.
+    """
+    if not is_process_id(process.id):
+        raise StackError("a process", f"{shown(process.id)} is no id of one.", "Write HOST/INDEX.")
     return int(process.id.rpartition("/")[2])
 
 
