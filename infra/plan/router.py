@@ -55,7 +55,6 @@ def compile_router(
         raise AssertionError(message)
     host = topology.router_host
     release = catalog.router(spec.router.name)
-    address = book.address(host, seen_from=host)
     endpoints = [
         Endpoint(role=p.role, address=where, port=port, bootstrap_port=_bootstrap(p))
         for p, how in engines
@@ -70,7 +69,7 @@ def compile_router(
             port=spec.port,
             metrics_address=LOOPBACK,
             prometheus_port=_prometheus_port(spec.port, spec.leave_devices),
-            longest_answer_s=longest_answer_s(_longest_request(resolved)),
+            longest_answer_s=_longest_answer_s(resolved),
             policy=spec.router.policy,
             kv_transfer=spec.kv_transfer,
             endpoints=tuple(endpoints),
@@ -88,7 +87,7 @@ def compile_router(
         replica=0,
         dp_ranks=(),
         devices=(),
-        endpoint=f"http://{address}:{spec.port}",
+        endpoint=f"http://{book.address(host, seen_from=host)}:{spec.port}",
         binds=reading.binds if has_prometheus_port(spec.router.name) else reading.binds[:1],
         connects=_connects(reading, [process for process, _ in engines]),
         env={},
@@ -120,15 +119,15 @@ def _connects(reading: Reading, engines: Sequence[Process]) -> tuple[Connect, ..
     )
 
 
-def _longest_request(resolved: ResolvedStack) -> int:
-    """Tokens of the longest request that a role which answers clients takes."""
+def _longest_answer_s(resolved: ResolvedStack) -> int:
+    """Seconds that the longest request of a role which answers clients takes at the most."""
     tokens = []
     for settings in resolved.roles:
         shape = settings.weights.checkpoint.shape
         known = shape.max_context if shape else UNKNOWN_CONTEXT_TOKENS
         if settings.role != "prefill":
             tokens.append(settings.max_model_len or known)
-    return max(tokens)
+    return longest_answer_s(max(tokens))
 
 
 def _prometheus_port(client_port: int, left: int) -> int:

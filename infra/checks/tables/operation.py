@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.checks import derived, entrances, exposure, loading, patience
+from infra.checks import advisories, derived, entrances, exposure, loading, patience
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
 
@@ -74,6 +74,11 @@ OPERATION_RULES: Mapping[str, Rule] = {
         severity="warning",
         source="infra/catalog/routers/ and engines/ (access); vllm docs/usage/security.md",
         check=entrances.open_entrances,
+    ),
+    "advisory": Rule(
+        severity="warning",
+        source="infra/catalog/advisories/",
+        check=advisories.no_known_holes,
     ),
     "derived-field": Rule(
         severity="error", source="docs/architecture.md", check=derived.derived_fields_agree
