@@ -41,7 +41,7 @@ def _is_met(when: Condition, view: PlanView) -> bool:
     if when.spans_hosts and all(process.dp_ranks for process in view.engines):
         return False
     shape = view.checkpoint.shape if view.checkpoint else None
-    if when.takes_images and shape is not None and shape.vision is None:
+    if when.takes_images and (shape is None or shape.vision is None):
         return False
     own = view.checkpoint.architecture if view.checkpoint else None
     if when.architectures and own not in when.architectures:
