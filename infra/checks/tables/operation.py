@@ -65,6 +65,12 @@ OPERATION_RULES: Mapping[str, Rule] = {
         source="vllm docs/usage/security.md",
         check=exposure.public_router_guarded,
     ),
+    "closed-to-clients": Rule(
+        severity="warning", source="infra/render/reach.py", check=exposure.clients_let_in
+    ),
+    "networks-unread": Rule(
+        severity="warning", source="infra/render/reach.py", check=exposure.networks_are_read
+    ),
     "derived-field": Rule(
         severity="error", source="docs/architecture.md", check=derived.derived_fields_agree
     ),
