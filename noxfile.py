@@ -32,7 +32,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Mypy in its strict mode, over the project, its tests and its benchmarks, which nothing else runs."""
-    session.run("mypy", "infra", "tests", "benchmarks", "fabfile.py", "noxfile.py")
+    session.run("mypy", "infra", "tests", "benchmarks", "noxfile.py")
 
 
 @nox.session

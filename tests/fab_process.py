@@ -35,14 +35,16 @@ def run_fab(
     environment: Mapping[str, str] | None = None,
     own_session: bool = False,
     timeout_s: float = LIMIT_S,
+    folder: Path = PROJECT,
 ) -> subprocess.CompletedProcess[str]:
-    """One `fab` in the project's folder, to its end: no terminal, nothing on standard input.
+    """One `fab` in a folder, to its end: no terminal, nothing on standard input.
 
     Args:
         words: of the command line, after `fab`.
         environment: all of it; this process's own where there is none.
         own_session: whether it leads a session, and so a process group, of its own.
         timeout_s: how long it may take, in seconds.
+        folder: that it starts in; the project's where there is none.
 
     Raises:
         subprocess.TimeoutExpired: it took longer, and was killed.
@@ -50,7 +52,7 @@ def run_fab(
     argv = [FAB, *words]
     request = {
         "words": argv,
-        "folder": str(PROJECT),
+        "folder": str(folder),
         "environment": dict(os.environ if environment is None else environment),
         "own_session": own_session,
     }

@@ -97,12 +97,6 @@ def test_fabric_starts_what_is_not_tasks_and_their_options_alone(
     assert is_of_tasks_alone(words.split()) is is_alone
 
 
-def test_the_script_of_fabric_starts_the_same_tasks() -> None:
-    """Whoever installs Fabric anew has its script in the place of ours."""
-    program = "sys.argv = ['fab', '--list']\nfrom fabric.main import program\nprogram.run()"
-    assert _printed(program) == run_fab("--list").stdout
-
-
 @pytest.mark.parametrize(
     ("task", "without"),
     [

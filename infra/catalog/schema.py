@@ -194,6 +194,18 @@ class Image(Entry):
     jemalloc: StrictStr | None = None
 
 
+class EngineAccess(Entry):
+    """Whom an engine's HTTP server lets in.
+
+    Args:
+        key_guards: prefixes of paths that ask for a key where the engine has one; () where it takes none from a stack.
+        open_paths: paths that answer anybody all the same, what harms most first.
+    """
+
+    key_guards: tuple[StrictStr, ...]
+    open_paths: tuple[StrictStr, ...]
+
+
 class Release(SourcedEntry):
     """`engines/<engine>/<version>.yaml`: one engine release.
 
@@ -206,6 +218,7 @@ class Release(SourcedEntry):
         kv_block_tokens: tokens of a KV block of multi-head latent attention, by accelerator generation.
         env: variables that every process of this release gets.
         chat_templates: built-in names that its flag takes beside a path; () where it takes paths alone.
+        access: whom its server lets in; None for vllm-ascend, whose server is that of its vllm.
     """
 
     id: StrictStr = ""
@@ -220,11 +233,28 @@ class Release(SourcedEntry):
     images: tuple[Image, ...]
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
     chat_templates: tuple[StrictStr, ...] = ()
+    access: EngineAccess | None = None
 
     @property
     def family(self) -> Family:
         """Whose flags the engine speaks."""
         return "sglang" if self.engine == "sglang" else "vllm"
+
+
+class RouterAccess(Entry):
+    """Whom a router lets in.
+
+    Args:
+        client_key: `none` where it asks clients for no key, whatever it is given; `flag` where --api-key guards all.
+        sends_own_key: whether engines are asked with a key of the router's in the place of the client's.
+        passes_any_post: whether a POST to a path that it does not know goes through to engines.
+        control_paths: paths by which its clients change or empty what it serves.
+    """
+
+    client_key: Literal["none", "flag"]
+    sends_own_key: StrictBool
+    passes_any_post: StrictBool
+    control_paths: tuple[StrictStr, ...]
 
 
 class RouterRelease(SourcedEntry):
@@ -245,6 +275,7 @@ class RouterRelease(SourcedEntry):
     engines: tuple[StrictStr, ...]
     needs_disaggregation: StrictBool
     program: tuple[StrictStr, ...]
+    access: RouterAccess
 
 
 NeedsKind = Literal["live", "engine-restart", "drain", "reboot"]

@@ -19,6 +19,8 @@ COMPILERS_OWN = frozenset(
         "pair-incomplete",
         "load-target",
         "key-not-taken",
+        "secret-file",
+        "open-entrance",
         "mixed-group",
         "recipe-release",
         "plain-endpoint",

@@ -9,6 +9,7 @@ from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 from infra.memory.time_to_ready import Delivery, TimeToReady, time_to_ready
 from infra.plan.process import Process
+from infra.spec.bounded import is_whole_number
 
 READY_VARIABLE = "VLLM_ENGINE_READY_TIMEOUT_S"
 READY_DEFAULT_S = 600
@@ -45,7 +46,7 @@ def api_servers_wait(view: PlanView) -> Iterator[Finding]:
             continue
         given = process.env.get(READY_VARIABLE, str(READY_DEFAULT_S))
         expected = _expected(view, process)
-        if expected is None or expected.load_s is None or not given.isdecimal():
+        if expected is None or expected.load_s is None or not is_whole_number(given):
             continue
         needed = _patient_s(expected)
         if int(given) < needed:

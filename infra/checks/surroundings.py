@@ -11,6 +11,7 @@ from infra.catalog.schema import Architecture
 from infra.checks.view import Finding, PlanView
 from infra.engines.network_names import INTERFACE_SUFFIX
 from infra.plan.process import Process
+from infra.spec.bounded import is_whole_number
 
 # Where Debian and the images built on it keep libraries, and how images are tagged.
 ARCHITECTURE_WORDS: tuple[tuple[str, Architecture], ...] = (
@@ -55,7 +56,7 @@ def internal_port_number(view: PlanView) -> Iterator[Finding]:
         if value is None:
             continue
         http = view.readings[process.id].http_port
-        if not value.isdecimal():
+        if not is_whole_number(value):
             what = f"VLLM_PORT is {value!r}: a Kubernetes service called vllm injects such a URI."
             fix = "Rename the service, or set enableServiceLinks: false."
         elif http is not None and int(value) == http:
@@ -71,7 +72,7 @@ def port_variables_numbers(view: PlanView) -> Iterator[Finding]:
     for process in view.engines:
         for name in PORT_VARIABLES:
             value = process.env.get(name)
-            if value is not None and not value.isdecimal():
+            if value is not None and not is_whole_number(value):
                 what = f"{name} is {value!r}, and no number: the engine reads it, used or not."
                 field = f"roles.{process.role}.env.{name}"
                 yield Finding(field=field, what=what, fix="Leave it out.", process=process.id)

@@ -11,6 +11,7 @@ from infra.catalog.flags import FlagCatalogue, FlagFact
 from infra.catalog.schema import FlagData
 from infra.catalog.versions import version_numbers
 from infra.engines.per_process_settings import PER_PROCESS_FLAGS
+from infra.spec.bounded import read_json, read_real, read_whole
 
 # vLLM's readers accept 32k (1000) and 32K (1024): vllm utils/argparse_utils.py@0.22.1, human_readable_int.
 _SIZES = {
@@ -89,7 +90,7 @@ def as_int(value: object, default: int) -> int:
     if value is None:
         return default
     try:
-        return int(str(value))
+        return read_whole(str(value))
     except ValueError:
         return default
 
@@ -120,6 +121,7 @@ def _looks_like_flag(word: str) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def _find(name: str, catalogue: FlagCatalogue) -> tuple[FlagFact, bool] | str:
     """The flag that a spelling means, or why the parser refuses it."""
     dashed = name if not name.startswith("--") else "--" + name[2:].replace("_", "-")
@@ -257,7 +259,7 @@ def _read_value(fact: FlagFact, text: str) -> object:
     value: object = text
     if fact.value_type == "int":
         try:
-            value = int(text)
+            value = read_whole(text)
         except ValueError:
             message = f"invalid int value: '{text}'"
             raise ValueError(message) from None
@@ -265,7 +267,7 @@ def _read_value(fact: FlagFact, text: str) -> object:
         value = _read_size(text)
     elif fact.value_type == "float":
         try:
-            value = float(text)
+            value = read_real(text)
         except ValueError:
             message = f"invalid float value: '{text}'"
             raise ValueError(message) from None
@@ -283,8 +285,8 @@ def _read_size(text: str) -> object:
     scale = _SIZES.get(text[-1:], 1)
     number = text[:-1] if scale > 1 else text
     try:
-        return int(float(number) * scale) if scale > 1 else int(number)
-    except ValueError:
+        return read_whole(str(int(read_real(number) * scale))) if scale > 1 else read_whole(number)
+    except (ValueError, OverflowError):
         message = f"invalid human_readable_int value: '{text}'"
         raise ValueError(message) from None
 
@@ -293,8 +295,8 @@ def _read_json(text: str) -> object:
     if text[:1] not in "{[":
         return text
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
+        return read_json(text)
+    except ValueError as error:
         message = f"Value {text} cannot be converted to JSON: {error}"
         raise ValueError(message) from None
 
@@ -302,8 +304,8 @@ def _read_json(text: str) -> object:
 def _dotted_value(text: str, catalogue: FlagCatalogue) -> object:
     """A dotted flag's value: JSON, a number with a suffix where the release reads those, else the text."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return read_json(text)
+    except ValueError:
         pass
     if version_numbers(catalogue.version) < SINCE_SUFFIXES:
         return text

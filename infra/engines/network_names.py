@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+
+from infra.spec.bounded import is_whole_number
 
 # GLOO_, TP_, HCCL_ and NCCL_SOCKET_IFNAME; NCCL takes `=eth0` for the exact name and `^eth0` for all others.
 INTERFACE_SUFFIX = "_SOCKET_IFNAME"
@@ -13,6 +16,7 @@ TRAFFIC_CLASS_VARIABLES = ("NCCL_IB_TC", "UCX_IB_TRAFFIC_CLASS")
 # (Huawei environment variable reference: HCCL_IF_BASE_PORT, HCCL_HOST_SOCKET_PORT_RANGE, HCCL_NPU_SOCKET_PORT_RANGE).
 HCCL_BASE_PORT, HCCL_NUM_PORTS = 60000, 32
 HCCL_DEVICE_PORT = 16666
+MAX_PORT, _MAX_RANGES = 65535, 64
 
 
 def interfaces_named(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -40,7 +44,9 @@ def rdma_devices_named(env: Mapping[str, str]) -> tuple[str, ...]:
 def traffic_classes_named(env: Mapping[str, str]) -> dict[str, int]:
     """The traffic class that each variable sets; `auto` and what is no number set none."""
     return {
-        name: int(env[name]) for name in TRAFFIC_CLASS_VARIABLES if env.get(name, "").isdecimal()
+        name: int(env[name])
+        for name in TRAFFIC_CLASS_VARIABLES
+        if is_whole_number(env.get(name, ""))
     }
 
 
@@ -49,7 +55,7 @@ def hccl_host_ports(env: Mapping[str, str]) -> tuple[int, ...]:
     if "HCCL_HOST_SOCKET_PORT_RANGE" in env:
         return _ports(env["HCCL_HOST_SOCKET_PORT_RANGE"])
     base = env.get("HCCL_IF_BASE_PORT", "")
-    first = int(base) if base.isdecimal() else HCCL_BASE_PORT
+    first = int(base) if is_whole_number(base) else HCCL_BASE_PORT
     return tuple(range(first, first + HCCL_NUM_PORTS))
 
 
@@ -63,11 +69,12 @@ def hccl_ports(env: Mapping[str, str]) -> tuple[int, ...]:
     return (*hccl_host_ports(env), *hccl_device_ports(env))
 
 
+@lru_cache(maxsize=64)
 def _ports(text: str) -> tuple[int, ...]:
     """`60000-60050`, or several of them."""
     found: list[int] = []
-    for word in text.split(","):
+    for word in text.split(",", _MAX_RANGES)[:_MAX_RANGES]:
         first, _, last = word.strip().partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
-            found += range(int(first), int(last or first) + 1)
+        if is_whole_number(first) and is_whole_number(last or first):
+            found += range(int(first), min(int(last or first), MAX_PORT) + 1)
     return tuple(found)

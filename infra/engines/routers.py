@@ -16,11 +16,19 @@ from infra.catalog.flags import FlagCatalogue
 from infra.catalog.schema import RouterRelease
 from infra.engines.command_line import as_int, parse_flags
 from infra.engines.reading import Bind, Dial, Reading
+from infra.spec.bounded import is_whole_number
 from infra.spec.stack import KvTransfer, RouterName
 
 PROMETHEUS_PORT = 29000
+LOOPBACK = "127.0.0.1"
 # Routers start when every engine has proven itself; this only covers a slow first health check.
 STARTUP_TIMEOUT_S = 600
+# The wheels end every answer after a time in total, and tell nobody: HTTP 200, no error counted, a stream cut in its
+# middle (1800 s by default; vllm-router 0.1.17 and sglang-router 0.3.2, run 2026-11-25; both take any 64-bit number).
+# So the limit is that of an answer which nothing healthy exceeds: a rank that needs more than a second for a token
+# serves nobody, and an hour holds the longest queue and prompt. What hangs is the watcher's to end.
+SLOWEST_TOKEN_S = 1
+QUEUE_AND_PROMPT_S = 3600
 # How often the proxy looks after endpoints that leave or come; its own 10 s delay each by as much.
 MEMBERS_LOOK_S = "1"
 # A replica that restarts is left out, and taken back, within seconds. The wheels' defaults (every 60 s, three failures,
@@ -54,15 +62,25 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterContext:
-    """What a router's command line is made of. `address` is that of its own host."""
+    """What a router's command line is made of.
+
+    Args:
+        address: that of its own host.
+        prometheus_port: where it serves its metrics, on `metrics_address` alone.
+        longest_answer_s: seconds after which no healthy answer is still under way.
+        is_behind_edge: whether only a front on its own host dials it.
+    """
 
     release: RouterRelease
     address: str
     port: int
+    metrics_address: str
     prometheus_port: int
+    longest_answer_s: int
     policy: str | None
     kv_transfer: KvTransfer | None
     endpoints: tuple[Endpoint, ...]
+    is_behind_edge: bool = False
 
     def of_role(self, role: str) -> tuple[Endpoint, ...]:
         """Endpoints of one role, in plan order."""
@@ -72,6 +90,11 @@ class RouterContext:
 def write_router(name: RouterName, context: RouterContext) -> tuple[str, ...]:
     """The router's argument vector."""
     return _WRITERS[name](context)
+
+
+def longest_answer_s(num_tokens: int) -> int:
+    """Seconds that an answer of so many tokens takes at the most, its wait and its prompt included."""
+    return QUEUE_AND_PROMPT_S + num_tokens * SLOWEST_TOKEN_S
 
 
 def has_prometheus_port(name: RouterName) -> bool:
@@ -95,7 +118,7 @@ def _read_router(argv: tuple[str, ...], catalogue: FlagCatalogue | None) -> Read
     dials = [_dial(url) for url in _as_words(parsed.values.get("worker-urls"))]
     for words in prefill:
         dials.append(_dial(words[0]))
-        if len(words) > 1 and words[1].isdecimal():
+        if len(words) > 1 and is_whole_number(words[1]):
             dials.append(Dial(name="bootstrap", address=dials[-1].address, port=int(words[1])))
     dials.extend(_dial(words[0]) for words in decode)
     port = as_int(parsed.values.get("port"), 30000)
@@ -125,7 +148,8 @@ def _write_sglang_router(context: RouterContext) -> tuple[str, ...]:
 
 def _write_wheel_router(context: RouterContext, pd_words: tuple[str, ...]) -> tuple[str, ...]:
     """Both wheels list endpoints alike; `pd_words` say that they are prefill and decode."""
-    words = [*context.release.program, "--host", "0.0.0.0", "--port", str(context.port)]  # noqa: S104
+    listen = LOOPBACK if context.is_behind_edge else "0.0.0.0"  # noqa: S104
+    words = [*context.release.program, "--host", listen, "--port", str(context.port)]
     if context.kv_transfer is None:
         words += ["--worker-urls", *(endpoint.url for endpoint in context.endpoints)]
         return (*words, *_shared_words(context))
@@ -143,8 +167,12 @@ def _shared_words(context: RouterContext) -> tuple[str, ...]:
     policy = ("--policy", context.policy) if context.policy else ()
     return (
         *policy,
+        "--prometheus-host",
+        context.metrics_address,
         "--prometheus-port",
         str(context.prometheus_port),
+        "--request-timeout-secs",
+        str(context.longest_answer_s),
         "--worker-startup-timeout-secs",
         str(STARTUP_TIMEOUT_S),
         *_HEALTH_WORDS,
@@ -152,7 +180,8 @@ def _shared_words(context: RouterContext) -> tuple[str, ...]:
 
 
 def _write_ascend_proxy(context: RouterContext) -> tuple[str, ...]:
-    words = [*context.release.program, "--host", context.address, "--port", str(context.port)]
+    listen = LOOPBACK if context.is_behind_edge else context.address
+    words = [*context.release.program, "--host", listen, "--port", str(context.port)]
     for role, prefix in (("prefill", "prefiller"), ("decode", "decoder")):
         endpoints = context.of_role(role)
         words += [f"--{prefix}-hosts", *(endpoint.address for endpoint in endpoints)]
@@ -240,7 +269,7 @@ def _as_words(value: object) -> tuple[str, ...]:
 
 def _dial(url: str) -> Dial:
     address, _, port = url.removeprefix("http://").rpartition(":")
-    if port.isdecimal() and not set(address) & set(
+    if is_whole_number(port) and not set(address) & set(
         "/[@"
     ):  # nearly all; urlsplit is slow for thousands
         return Dial(name="http", address=address, port=int(port))

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from infra.engines.command_line import as_map
+from infra.spec.bounded import is_whole_number
 from infra.spec.stack import EngineName
 
 RANK_HEADER = "X-data-parallel-rank"
@@ -217,7 +218,7 @@ def engine_ids(answer: object) -> dict[int, str]:
     return {
         int(str(rank)): str(row["engine_id"])
         for rank, row in rows
-        if str(rank).isdecimal() and isinstance(row, Mapping) and "engine_id" in row
+        if is_whole_number(str(rank)) and isinstance(row, Mapping) and "engine_id" in row
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.engines.command_line import as_int
+from infra.spec.bounded import is_whole_number
 
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 # More than any deployment has; a mistyped size must not be counted out one by one.
@@ -21,5 +22,5 @@ def read_devices(env: Mapping[str, str], needed: int, num_devices: int) -> tuple
     for name in MASKS:
         if name in env:
             words = [word.strip() for word in env[name].split(",")]
-            return tuple(sorted(int(word) for word in words[:needed] if word.isdecimal()))
-    return tuple(range(min(needed, num_devices)))
+            return tuple(sorted(int(word) for word in words[:needed] if is_whole_number(word)))
+    return tuple(range(min(needed, num_devices, MAX_RANKS)))

@@ -11,6 +11,7 @@ from infra.engines.command_line import ParsedFlags, as_int, as_map, parse_flags
 from infra.engines.reading import Bind, Dial, Reading
 from infra.engines.recognition import engine_words, is_wrapped
 from infra.engines.sizes import MASKS, MAX_RANKS, read_devices, read_size
+from infra.spec.bounded import is_whole_number
 
 # All that a layout is read from, beside the argument vector.
 VARIABLES = (*MASKS, "VLLM_NIXL_SIDE_CHANNEL_PORT", "VLLM_MOONCAKE_BOOTSTRAP_PORT")
@@ -207,7 +208,11 @@ def _event_binds(config: Mapping[str, object], parallel: Parallel) -> list[Bind]
         return []
     endpoint = str(config.get("endpoint") or DEFAULT_EVENTS_ENDPOINT)
     _, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
-    if not parallel.ranks or not endpoint.startswith("tcp://*") or not (colon and port.isdecimal()):
+    if (
+        not parallel.ranks
+        or not endpoint.startswith("tcp://*")
+        or not (colon and is_whole_number(port))
+    ):
         return []
     return [Bind(name="kv_events", port=int(port) + parallel.ranks[0], count=len(parallel.ranks))]
 

@@ -20,7 +20,10 @@ from infra.inventory.variable_files import (
     VariableFiles,
     read_variable_files,
 )
+from infra.spec.bounded import is_whole_number
 from infra.spec.nearest import nearest
+from infra.spec.text_file import read_text
+from infra.spec.work import TooMuchWorkError, Work
 from infra.spec.yaml_source import Document, read_yaml, why_unreadable
 
 # Names of one value: Ansible takes the first of them that is set.
@@ -42,6 +45,8 @@ MOE_KEYS = (
     "image_mirror",
     "image_archive",
 )
+# For each host its groups and their variables; ten thousand hosts with ten of each take a fifth of it.
+MAX_STEPS = 1_000_000
 # IPv6's least, and the most that an Ethernet card of any vendor takes.
 MTU_LEAST, MTU_MOST = 1280, 9978
 _ADDRESS = re.compile(
@@ -63,8 +68,8 @@ class _Walk:
 
     file: str
     document: Document
+    groups: Groups
     hosts: dict[str, _Found] = field(default_factory=dict)
-    groups: Groups = field(default_factory=Groups)
     problems: list[Problem] = field(default_factory=list)
 
     def refuse(self, rule: str, where: tuple[str, ...], what: str, fix: str) -> None:
@@ -136,6 +141,7 @@ class _Walk:
                 self.refuse("too-many-hosts", here, what, "Write a smaller range.")
                 return
             found = self.hosts.setdefault(host, _Found())
+            self.groups.work.spend(1 + len(found.direct))
             found.own = merge_variables(found.own, own)
             if group.name not in found.direct:
                 found.direct.append(group.name)
@@ -195,7 +201,7 @@ def read_inventory(path: Path, shown: str | None = None) -> Inventory:
     """
     file = shown or str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         what = f"The inventory cannot be read: {why_unreadable(error)}."
         fix = "Name one with --inventory PATH; examples lie in ansible/inventory/examples/."
@@ -221,7 +227,20 @@ def parse_inventory(text: str, file: str, beside: VariableFiles = NOTHING_BESIDE
     problems = (*found, *beside.problems)
     if problems:
         raise ProblemsFound(tuple(_without_stack_hint(problem) for problem in problems))
-    walk = _Walk(file, document)
+    try:
+        return _inventory(_Walk(file, document, Groups(Work(MAX_STEPS))), beside)
+    except TooMuchWorkError as error:
+        what = f"The inventory is not read: {error.why}."
+        fix = "Write fewer groups of groups, and smaller ranges of hosts."
+        problem = Problem(
+            rule="too-many-hosts", severity="error", field="", what=what, fix=fix, file=file
+        )
+        raise ProblemsFound((problem,)) from error
+
+
+def _inventory(walk: _Walk, beside: VariableFiles) -> Inventory:
+    """The hosts of a document; see `read_inventory`."""
+    document, file = walk.document, walk.file
     if isinstance(document.data, Mapping):
         for name, body in document.data.items():
             walk.group(str(name), body, (str(name),), None)
@@ -249,7 +268,8 @@ def parse_inventory(text: str, file: str, beside: VariableFiles = NOTHING_BESIDE
 def _host(name: str, walk: _Walk, beside: VariableFiles) -> InventoryHost:
     found = walk.hosts[name]
     variables = walk.groups.variables_of(found.direct)
-    for group in walk.groups.in_precedence(found.direct):
+    walk.groups.work.spend(1 + len(variables))
+    for group in walk.groups.in_precedence(found.direct) if beside.groups else ():
         variables = _with_files(variables, beside.groups.get(group, ()))
     variables = _with_files(merge_variables(variables, found.own), beside.hosts.get(name, ()))
     _refuse_connection(variables, name, walk)
@@ -305,7 +325,7 @@ def _port(variables: Mapping[str, object], name: str, walk: _Walk) -> int:
     key, value = _first(PORT_KEYS, variables)
     if value is None:
         return 22
-    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    number = int(value) if isinstance(value, str) and is_whole_number(value) else value
     if isinstance(number, int) and 0 < number < 65536:  # noqa: PLR2004 - the range of TCP ports
         return number
     what = f"{name}: {key} {value!r} is no port."

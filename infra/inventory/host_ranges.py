@@ -6,8 +6,12 @@ import re
 import string
 from collections.abc import Iterator
 
+from infra.spec.bounded import is_whole_number
+
 MAX_HOSTS = 20_000
-_RANGE = re.compile(r"\[(?P<first>[0-9]*|[A-Za-z]):(?P<last>[0-9]+|[A-Za-z])(:(?P<step>[0-9]+))?\]")
+_RANGE = re.compile(
+    r"\[(?P<first>[0-9]{0,9}|[A-Za-z]):(?P<last>[0-9]{1,9}|[A-Za-z])(:(?P<step>[0-9]{1,9}))?\]"
+)
 _LETTERS = string.ascii_letters  # the order in which Ansible counts letters: a to z, then A to Z
 
 
@@ -29,7 +33,7 @@ def expand_range(pattern: str) -> Iterator[str]:
 def split_port(pattern: str) -> tuple[str, int | None]:
     """`d[0:3]:2222` as (`d[0:3]`, 2222); an IPv6 address has no port behind it."""
     head, _, tail = pattern.rpartition(":")
-    if tail.isdecimal() and ":" not in _RANGE.sub("", head) and "[" not in tail:
+    if is_whole_number(tail) and ":" not in _RANGE.sub("", head) and "[" not in tail:
         return (head, int(tail)) if head else (pattern, None)
     return pattern, None
 

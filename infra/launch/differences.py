@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from infra.launch.answering import away_of, read_each, refuse_silence
 from infra.launch.deployment import Deployment
@@ -15,8 +16,14 @@ from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import plan_replacement
 from infra.launch.secret import Secret
 from infra.launch.sharing import records_of
-from infra.plan.process import Plan, Process
-from infra.render.host_paths import credential_path, process_folder, release_path, watch_config
+from infra.plan.process import Plan, Process, ProcessKind
+from infra.render.host_paths import (
+    credential_path,
+    process_folder,
+    release_path,
+    stack_folder,
+    watch_config,
+)
 from infra.render.kept_release import read_kept
 from infra.render.release_record import Release
 
@@ -182,7 +189,7 @@ class _Comparison:
         plan = self.deployment.plan
         folders = {f"{process_folder(plan.stack, p)}/": p for p in plan.on_host(host)}
         records = (release_path(plan.stack), watch_config(plan.stack))  # they name the release
-        gone = (f"/etc/moe-infra/{plan.stack}/engine-", f"/etc/moe-infra/{plan.stack}/router-")
+        gone = tuple(f"{stack_folder(plan.stack)}/{kind}-" for kind in get_args(ProcessKind))
         for row in rows_of(self.reports[host], "items"):
             path = str(row["id"]).removeprefix("file:")
             process = next((p for f, p in folders.items() if path.startswith(f)), None)

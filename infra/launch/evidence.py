@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from infra.errors import InfraError
 from infra.launch.first_failure import (
@@ -23,6 +24,8 @@ from infra.launch.fleet import rows_of
 from infra.launch.logs.stream import Chunks
 from infra.remote.failures import OverTime
 from infra.render.host_paths import release_path
+from infra.visible import visible, visible_bytes
+from infra.whole_file import unwritten, writing_whole
 
 # Of a minute: connecting comes before, writing the archive after it. Parts are read as they come.
 COLLECT_S = 40.0
@@ -135,6 +138,13 @@ class _HostReader:
             self.found.left_out = tuple(map(str, left_out)) if isinstance(left_out, list) else ()
             self._is_over.set()  # it is whole; whoever waits no longer reads it by himself
             self.found.findings = _read_part(self.found)
+        except OSError as error:  # of the part; what is wrong with the host is one of ours
+            self._bug = unwritten(
+                error,
+                self._part,
+                "",
+                "Make the folder for temporary files writable, or set TMPDIR.",
+            )
         except InfraError as error:
             self.found.error = error
         except BaseException as error:  # noqa: BLE001 - raised again by `result`
@@ -179,33 +189,30 @@ def write_archive(target: Path, stack: str, found: Sequence[HostEvidence]) -> Fi
         found: of every host.
 
     Raises:
-        OSError: it cannot be written; nothing is left of it.
+        StackError: it cannot be written; nothing is left of it.
+        PrerequisiteError: there is no room for it.
     """
     findings = read_findings(found)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        partial.unlink(missing_ok=True)  # of another run; its mode would stay
-        partial.touch(mode=0o600)
-        _pack(partial, summary(stack, found, findings), stack, found)
-        partial.replace(target)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    with writing_whole(target, option="--to", mode=0o600) as file:
+        _pack(file, summary(stack, found, findings), stack, found)
     return findings
 
 
-def _pack(path: Path, page: str, stack: str, found: Sequence[HostEvidence]) -> None:
+def _pack(file: BinaryIO, page: str, stack: str, found: Sequence[HostEvidence]) -> None:
     """Write the archive: the page, then what came of each host."""
-    with tarfile.open(path, "w:gz", compresslevel=3) as archive:
-        text = page.encode()
+    with tarfile.open(fileobj=file, mode="w:gz", compresslevel=3) as archive:
+        text = visible(page).encode()
         member = tarfile.TarInfo(f"{stack}/{SUMMARY}")
         member.size, member.mtime, member.mode = len(text), int(time.time()), 0o600
         archive.addfile(member, io.BytesIO(text))
         for each in found:
             for name, content in _members(each):
-                inner = tarfile.TarInfo(f"{stack}/{each.host}/{name}")
-                inner.size, inner.mtime, inner.mode = len(content), member.mtime, 0o600
-                archive.addfile(inner, io.BytesIO(content))
+                inner, shown = (
+                    tarfile.TarInfo(visible(f"{stack}/{each.host}/{name}")),
+                    visible_bytes(content),
+                )
+                inner.size, inner.mtime, inner.mode = len(shown), member.mtime, 0o600
+                archive.addfile(inner, io.BytesIO(shown))
 
 
 def read_findings(found: Sequence[HostEvidence]) -> Findings:
@@ -227,7 +234,7 @@ def _read_part(found: HostEvidence) -> Findings:
         is_journal = name.startswith(RANKS) and name.endswith("/" + JOURNAL)
         if name != KERNEL and not is_journal:
             continue
-        lines = content.decode("utf-8", "replace").splitlines()
+        lines = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
         if name == KERNEL:
             findings.kernels += kernel_failures(found.host, lines)
             continue

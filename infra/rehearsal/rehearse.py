@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import judge_plan, judge_stack
+from infra.checks.judge import judge_plan, judge_stack, never_made
 from infra.errors import InfraError, Problem, ProblemsFound, StackError
 from infra.inventory.ansible_file import read_inventory
 from infra.inventory.hosts import InventoryHost
@@ -221,7 +221,9 @@ class Rehearsal:
                 fix = f"Rehearse its stack: fab rehearse --stack {wishes.plan.stack}"
                 raise StackError(wishes.plan_file, what, fix)
             self.plan = wishes.plan
-            # A plan that is given is rehearsed even when the rules refuse it: that is how it is judged.
+            if wrong := never_made(wishes.plan, wishes.plan_file, self.catalog):
+                raise ProblemsFound(wrong)
+            # A plan that is given is rehearsed even when the other rules refuse it: that is how it is judged.
             return False, self._told(judge_plan(wishes.plan, wishes.plan_file, self.catalog))
         stack = self._stack()
         resolved, topology, problems = analyse_stack(stack, self.catalog)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.errors import StackError
+from infra.plan.grammar import is_variable, shown
 from infra.spec.stack_files import STACK_NAME
 
 if TYPE_CHECKING:  # commands that only read what hosts hold need none of the compiler
@@ -52,12 +53,31 @@ def credentials_folder(stack: str) -> str:
 
 
 def credential_path(stack: str, secret: str) -> str:
-    """The file that systemd reads a credential from."""
+    """The file that systemd reads a credential from.
+
+    Raises:
+        StackError: the secret's name cannot be part of a path and of a unit.
+    """
+    if not is_variable(secret):
+        what = f"{shown(secret)} is no name of a secret."
+        raise StackError(
+            f"stack {stack} secrets", what, "Use letters, digits and `_`, no digit first."
+        )
     return f"{credentials_folder(stack)}/{secret}"
 
 
+def router_credentials(stack: str, index: int | str) -> str:
+    """The folder of copies of secrets that a router's own user may read, while the router runs."""
+    return f"/run/moe-{stack}-router-{index}"
+
+
+def edge_secrets_folder(stack: str) -> str:
+    """Copies of the edge's secrets that its own user may read, while the edge runs."""
+    return f"/run/moe-{stack}-edge.secrets"
+
+
 def unit_template(stack: str, kind: str) -> str:
-    """The name of the template unit of engines or routers, with `%s` for the instance."""
+    """The name of the template unit of one kind of process, with `%s` for the instance."""
     return f"moe-{stack}-{kind}@%s.service"
 
 

@@ -9,10 +9,12 @@ from typing import Literal
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Mount, RouterRelease
-from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
+from infra.engines import haproxy
+from infra.engines.credentials import TAKEN_SECRETS, Credential, credentials_of
 from infra.errors import StackError
 from infra.plan.process import Plan, Process
 from infra.render.container import DeviceAccess
+from infra.render.edge_files import edge_credentials, edge_files, edge_unit
 from infra.render.environment_file import environment_file
 from infra.render.firewall import firewall_text, guarded, table_name
 from infra.render.host_paths import (
@@ -191,16 +193,25 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     containers: list[str] = []
     units: dict[str, str] = {}
     for process in processes:
+        template = unit_template(plan.stack, process.kind) % ""
+        if process.kind == "edge":
+            credentials = edge_credentials(plan)
+            named |= {credential.name for credential in credentials}
+            yield from _process_files(plan, process, None, credentials, catalog)
+            for each in edge_files(plan, process):
+                yield _file(each.path, each.content, each.why, mode=each.mode, unit=each.is_unit)
+            units[template] = edge_unit(plan, process)
+            continue
         release = router_release(process, catalog) if process.kind == "router" else None
         credentials = credentials_of(release.id if release else plan.engine.name, plan.secrets)
         named |= {credential.name for credential in credentials}
         yield from _process_files(plan, process, release, credentials, catalog)
         runtime: Runtime = "native" if release is not None and release.package else plan.runtime
         containers += [container_name(plan.stack, process)] if runtime != "native" else []
-        template = unit_template(plan.stack, process.kind) % ""
         names = [credential.name for credential in credentials]
-        units[template] = process_unit(plan.stack, process.kind, runtime, names)
-    yield from (_secret(plan.stack, name) for name in ENGINE_SECRETS if name in named)
+        low = any(p.binds_low_port for p in processes if p.kind == process.kind)
+        units[template] = process_unit(plan.stack, process.kind, runtime, names, binds_low_port=low)
+    yield from (_secret(plan.stack, name) for name in TAKEN_SECRETS if name in named)
     if any(process.kind == "engine" for process in processes):
         units[watch_unit(plan.stack)] = watch_unit_text(plan.stack)
         why = "groups of ranks start and stop as one"
@@ -240,7 +251,9 @@ def _process_files(
 def process_launch(
     plan: Plan, process: Process, router: RouterRelease | None, catalog: Catalog
 ) -> ContainerLaunch | NativeLaunch:
-    """How a process is started; `router` is the release of one that is a router, None for an engine."""
+    """How a process is started; `router` is the release of one that is a router, None for others."""
+    if process.kind == "edge":
+        return NativeLaunch(environment=None, package=haproxy.PACKAGE)
     if router is not None and router.package is not None:
         return NativeLaunch(
             environment=f"{ROUTER_ENVIRONMENTS}/{router.id}-{router.version}",
@@ -286,6 +299,8 @@ def router_release(process: Process, catalog: Catalog) -> RouterRelease:
 
 def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     def runs_in_image(process: Process) -> bool:
+        if process.kind == "edge":
+            return False
         return process.kind == "engine" or router_release(process, catalog).package is None
 
     if plan.runtime == "native" or not any(runs_in_image(p) for p in plan.on_host(host)):
@@ -313,12 +328,14 @@ def runnable_image(image: str) -> str:
 
 
 def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
-    """The virtual environments that a host's native processes start from, each once."""
+    """What a host's native processes start from, each once: virtual environments, and an edge's program."""
     found: dict[str, tuple[str, str]] = {}
     for process in plan.on_host(host):
         release = router_release(process, catalog) if process.kind == "router" else None
         launch = process_launch(plan, process, release, catalog)
-        if isinstance(launch, NativeLaunch):
+        if process.kind == "edge":
+            yield _program()
+        elif isinstance(launch, NativeLaunch) and launch.environment is not None:
             found[launch.environment] = (launch.package, process.argv[0])
     for folder, (package, program) in found.items():
         make = f"python3 -m venv {folder} && {folder}/bin/pip install {package}"
@@ -332,6 +349,20 @@ def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item
         )
 
 
+def _program() -> Item:
+    """The edge's program, of the distribution's package."""
+    name = haproxy.PACKAGE
+    fix = f"`sudo apt-get install {name}` there, or `sudo dnf install {name}`"
+    return Item(
+        id=f"program:{name}",
+        group="images",
+        kind="program",
+        target=name,
+        why="The edge runs it.",
+        details={"want": haproxy.OLDEST, "flag": haproxy.VERSION_FLAG, "fix": fix},
+    )
+
+
 def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     """Every `<weights path>/<checkpoint>/<revision>` that an argument vector of the host names."""
     pattern = re.compile(re.escape(plan.weights_path) + r"/([^/\s\"]+)/([^/\s\",]+)")
@@ -341,6 +372,9 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         for word in process.argv
         for match in pattern.finditer(word)
     }
+    access = catalog.accelerator(plan.host(host).accelerator).container
+    is_limited = plan.runtime != "native" and "DAC_OVERRIDE" not in access.capabilities
+    reader = {"reader": "container"} if is_limited else {}
     for folder, name in found.items():
         known = catalog.checkpoint(name) if name in catalog.ids("checkpoints") else None
         details = {"repository": known.repository, "size_bytes": known.size_bytes} if known else {}
@@ -350,7 +384,7 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
             kind="weights",
             target=folder,
             why="Argument vectors name this folder.",
-            details=details,
+            details={**details, **reader},
         )
 
 

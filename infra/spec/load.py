@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
-import yaml
-
 from infra.errors import Problem, ProblemsFound
+from infra.spec.bounded import is_whole_number
 from infra.spec.nearest import nearest
 from infra.spec.present import is_file
 from infra.spec.shape_problems import Place, validate_stack
@@ -23,7 +22,11 @@ from infra.spec.stack_files import (
     find_stack,
     stack_names,
 )
+from infra.spec.text_file import read_text
 from infra.spec.yaml_source import Path, read_yaml, why_unreadable
+
+# Sections whose `file` is a path of the operator's machine.
+FILE_REFERENCES = ("secrets", "edge")
 
 # Where stacks lie is of this module's subject; it stands apart so that it costs no classes of the spec.
 __all__ = [
@@ -49,7 +52,7 @@ class LoadedStack:
     def place(self, field: str) -> Place:
         """The line of a dotted field, or of the nearest enclosing one that is written."""
         path: Path = tuple(
-            int(part) if part.isdecimal() else part for part in field.split(".") if part
+            int(part) if is_whole_number(part) else part for part in field.split(".") if part
         )
         while path and path not in self.places:
             path = path[:-1]
@@ -71,6 +74,7 @@ def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
     data, places = _read_with_extends(path, (), problems)
     name, is_partial = path.stem, bool(problems)
     _apply_sets(data, places, sets, problems)
+    _place_files(data, FilePath.cwd())  # those of files are absolute by now
     spec = validate_stack(data, places, _shown(path), problems)
     problems += _wrong_name(name, _shown(path), data.get("platform"))
     if is_partial:  # what could not be read is not missing
@@ -111,7 +115,7 @@ def _read_with_extends(
     """The merged map of a file and what it extends; problems are appended."""
     file = _shown(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         what = f"The file cannot be read: {why_unreadable(error)}."
         before = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
@@ -131,6 +135,7 @@ def _read_with_extends(
     if not isinstance(data, dict):
         problems.append(_file_problem(file, "wrong-type", "The file is not a map."))
         return {}, places
+    _place_files(data, path.parent)
     parent = data.pop("extends", None)
     if parent is None:
         return data, places
@@ -180,6 +185,19 @@ def _read_parent(
             "extends-cycle", f"extends runs in a circle: {names}.", "Remove one of these `extends`."
         )
     return _read_with_extends(target, chain, problems)
+
+
+def _place_files(data: Mapping[str, object], folder: FilePath) -> None:
+    """Make paths of referenced files absolute: each is meant beside the file that says it."""
+    maps = [data.get(section) for section in FILE_REFERENCES]
+    while maps:
+        each = maps.pop()
+        if not isinstance(each, dict):
+            continue
+        maps += each.values()
+        file = each.get("file")
+        if isinstance(file, str) and file and not file.startswith("~"):
+            each["file"] = os.path.abspath(folder / file)  # noqa: PTH100 - a link stays what is named
 
 
 def _merge(base: Mapping[str, object], top: Mapping[str, object]) -> dict[str, object]:
@@ -241,12 +259,10 @@ def _apply_sets(
 
 def _set_value(text: str) -> object:
     """The value of a `--set`: as YAML has it, or the text where it has none (`2024-13-45`, `[`)."""
-    try:
-        value: object = yaml.safe_load(text)
-        json.dumps(value, default=str)  # a list within itself has no end
-    except (yaml.YAMLError, ValueError, RecursionError):
+    document, problems = read_yaml(text, "--set")
+    if problems:
         return text
-    return value
+    return None if document.data == {} and not text.strip().startswith("{") else document.data
 
 
 def _file_problem(file: str, rule: str, what: str) -> Problem:

@@ -26,6 +26,7 @@ LoadBalancing = Literal["internal", "hybrid", "external", "multi-port"]
 RoleName = Literal["prefill", "decode", "unified"]
 EngineName = Literal["vllm", "vllm-ascend", "sglang"]
 RouterName = Literal["vllm-router", "sglang-router", "ascend-proxy"]
+EdgeName = Literal["haproxy"]
 KvTransfer = Literal["nixl", "mooncake"]
 Feature = Literal["tools", "reasoning", "vision", "prefix-caching"]
 
@@ -37,6 +38,10 @@ Positive = Annotated[StrictInt, Field(ge=1)]
 PortNumber = Annotated[StrictInt, Field(ge=1, le=65535)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Id = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9.\-]*$")]
+# Exact: no segment is empty or climbs, and nothing is encoded.
+RequestPath = Annotated[
+    StrictStr, Field(pattern=r"^(/[A-Za-z0-9_\-~][A-Za-z0-9._~\-]*)+$", max_length=200)
+]
 # The character before NAME keeps a value such as sk-123 from being taken for a reference.
 EnvironmentName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -171,10 +176,67 @@ class SecretFromEnvironment(_Section):
 class SecretFromFile(_Section):
     """A secret read from a file of the operator's machine."""
 
-    file: StrictStr = Field(description="The file's path.")
+    file: Annotated[StrictStr, Field(min_length=1)] = Field(
+        description="The file's path, beside the file that says it; of --set beside the working directory."
+    )
 
 
 SecretReference = SecretFromEnvironment | SecretFromFile
+
+
+class Secrets(_Section):
+    """References to the stack's secrets, never values. The set is closed: some program takes each of them."""
+
+    hf_token: SecretReference | None = Field(
+        default=None, description="Token of the Hugging Face hub, for staging and engines."
+    )
+    api_key: SecretReference | None = Field(
+        default=None,
+        description="Key that vLLM asks for on some paths, and that routers send to it; clients need `edge`.",
+    )
+    edge_keys: SecretReference | None = Field(
+        default=None, description="Keys that the edge asks clients for, one `NAME KEY` a line."
+    )
+
+    def items(self) -> tuple[tuple[str, SecretReference], ...]:
+        """The secrets that are declared, by name."""
+        found = ((name, getattr(self, name)) for name in sorted(type(self).model_fields))
+        return tuple((name, reference) for name, reference in found if reference is not None)
+
+
+class EdgeTls(_Section):
+    """What the edge shows to clients."""
+
+    certificate: SecretReference = Field(
+        description="The certificate as PEM, its chain behind it; never its value."
+    )
+    key: SecretReference = Field(description="The certificate's private key as PEM.")
+
+
+class Edge(_Section):
+    """What stands before the router, and asks every client for a key."""
+
+    name: EdgeName = Field(description="The front's program, of the distribution's package.")
+    host: Literal["router", "own"] = Field(
+        default="router",
+        description="router: beside the router, or beside the only endpoint; own: on the first host of the inventory's "
+        "group `edge`.",
+    )
+    tls: EdgeTls | Literal["none"] | None = Field(
+        default=None,
+        description="Certificate and key, or none; must be said where the address is public.",
+    )
+    keys: SecretReference | None = Field(
+        default=None,
+        description="Clients' keys: lines of a name and a key; default: secrets.edge_keys.",
+    )
+    allow: tuple[RequestPath, ...] | None = Field(
+        default=None,
+        description="The paths that are let through, exact; default: what OpenAI's clients ask, and /health.",
+    )
+    connections_per_key: Positive = Field(
+        default=256, description="Requests of one key that run at once; more are answered with 429."
+    )
 
 
 class Waiver(_Section):
@@ -309,8 +371,12 @@ class StackSpec(_Section):
     router: Router | None = Field(
         default=None, description="Required when there is more than one endpoint."
     )
+    edge: Edge | None = Field(
+        default=None, description="The front that asks clients for keys; without it nobody does."
+    )
     port: PortNumber = Field(
-        default=8000, description="What clients use: the router's port, or the only endpoint's."
+        default=8000,
+        description="What clients use: the edge's port, else the router's, else the only endpoint's.",
     )
     firewall: Literal["plan", "none"] = Field(
         default="none",
@@ -341,9 +407,9 @@ class StackSpec(_Section):
     kubernetes: Kubernetes = Field(
         default=Kubernetes.model_construct(), description="Only read on Kubernetes platforms."
     )
-    secrets: dict[EnvironmentName, SecretReference] = Field(
-        default_factory=dict,
-        description="References to secrets, by name (hf_token, api_key); never values.",
+    secrets: Secrets = Field(
+        default=Secrets.model_construct(),
+        description="References to secrets; never values.",
     )
     waive: tuple[Waiver, ...] = Field(
         default=(), description="Findings accepted, with the reason; always printed."

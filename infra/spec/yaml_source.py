@@ -20,6 +20,11 @@ Path = tuple[str | int, ...]
 Position = tuple[int, int]
 Tags = Mapping[str, Callable[[str], object]]
 MERGE = "tag:yaml.org,2002:merge"
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+# Of digits, signs, underscores and colons: a number of more parts than that takes the parser minutes.
+MAX_NUMBER = 24
+# What is larger than this in either direction counts nothing, and no float holds it.
+LARGEST = 10**18
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -74,12 +79,26 @@ class _Reader:
             return self._read_map(node, path, constructor)
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, i), constructor) for i, item in enumerate(node.value)]
+        if node.tag in NUMBERS and len(str(node.value)) > MAX_NUMBER:
+            what = (
+                f"The number has {len(str(node.value))} characters; at most {MAX_NUMBER} are read."
+            )
+            self.refuse(
+                "yaml-syntax", node, path, what, "Write a shorter number, or text in quotes."
+            )
+            return 0
         if "\0" in str(node.value):
             what = "The value holds a zero byte, which no command, variable or path can."
             self.refuse("yaml-syntax", node, path, what, "Leave it out.")
         if node.tag in self.tags:
             return self.tags[node.tag](str(node.value))
-        return constructor.construct_object(node)
+        value: object = constructor.construct_object(node)
+        if isinstance(value, int) and abs(value) > LARGEST:
+            self.refuse(
+                "yaml-syntax", node, path, "The number is too large.", "Write a smaller one."
+            )
+            return 0
+        return value
 
     def _read_map(
         self, node: yaml.MappingNode, path: Path, constructor: yaml.constructor.SafeConstructor
@@ -189,10 +208,7 @@ def read_yaml(
         what = f"The file expands to more than {MAX_NODES} values or {MAX_DEPTH} levels (repeated aliases?)."
         return empty, [_whole_file(file, what)]
     except (yaml.YAMLError, ValueError) as error:
-        # Python's own limit, in its own words
-        has_too_many_digits = "integer string conversion" in str(error)
-        why = "a number there has thousands of digits" if has_too_many_digits else str(error)
-        return empty, [_whole_file(file, f"This cannot be read as YAML: {why}.")]
+        return empty, [_whole_file(file, f"This cannot be read as YAML: {error}.")]
     return Document(data=data, positions=reader.positions or {(): (1, 1)}), reader.problems
 
 

@@ -1,8 +1,8 @@
 """Who runs a command line: Invoke for a command line of nothing but tasks and their options, Fabric for any other.
 
 Fabric brings Paramiko and its ciphers, a fifth of a command that speaks to no host; a task that does speak to hosts
-imports them itself. Where Fabric's own `fab` has been installed over ours, it does the same with every command line, a
-little slower: it finds `fabfile.py`.
+imports them itself. Both are given the tasks of the table: neither looks for a `fabfile.py`, which would run whatever
+lies in the folder that `fab` is typed in.
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
-from fabric.main import Fab, program
+import fabric
+from fabric.main import Fab
 from paramiko.ssh_exception import ConfigParseError
 
 from infra.spec.present import is_file
-from infra.tasks.interpreter import prepare_interpreter
-from infra.tasks.program import TableProgram, refuse
+from infra.spec.text_file import read_text
+from infra.tasks.program import OwnSettings, TableProgram, refuse, task_collection
 
 # What Fabric's own options would promise and no task of ours can keep.
 NOT_OURS = {
@@ -29,6 +29,10 @@ WITH_HOSTS = {
 }
 
 
+class _FabricSettings(OwnSettings, fabric.Config):  # type: ignore[misc]  # fabric publishes no types
+    """Fabric's defaults, and the ssh_config of -S."""
+
+
 class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishes no types
     """`fab` as Fabric ships it, with the list and the exit codes of ours."""
 
@@ -45,6 +49,8 @@ class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishe
         if named and not is_file(Path(named).expanduser()):
             refuse(f"There is no ssh_config {named}.", "Correct -S.")
         try:
+            if named:
+                read_text(Path(named).expanduser())
             super().update_config()  # Fabric's takes nothing, and merges
         except (OSError, UnicodeDecodeError, ConfigParseError) as error:
             refuse(f"The ssh_config {named} cannot be read: {error}.", "Correct it, or -S.")
@@ -74,12 +80,10 @@ class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishe
 
 
 def fabric_program() -> FabricProgram:
-    """Fabric's own program as one of ours, before it has read a word of the command line."""
-    put_in_place(program)
-    return cast("FabricProgram", program)
-
-
-def put_in_place(running: Fab) -> None:
-    """Make Fabric's own program, which is running already, one of ours."""
-    running.__class__ = FabricProgram
-    prepare_interpreter()
+    """The program of the table's tasks with Fabric's options; like Fabric's, but that it looks for no `fabfile.py`."""
+    return FabricProgram(
+        name="Fabric",
+        version=fabric.__version__,
+        namespace=task_collection(),
+        config_class=_FabricSettings,
+    )

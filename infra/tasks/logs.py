@@ -20,6 +20,7 @@ from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, AsWritten, Output
 from infra.tasks.recorded_hosts import ReachedStack, open_recorded
 from infra.tasks.wrong_choice import refuse_wrong_choice
+from infra.visible import visible_json
 
 DEFAULT_LINES = 50
 _SECOND_US = 1_000_000
@@ -148,13 +149,15 @@ class _Shown:
             head = {"schema_version": SCHEMA_VERSION, "stack": self._stack, "lines": []}
             self._output.document({**head, **rest})
         elif self._output.wants_json:
-            self._output.stdout.write("], " + json.dumps(rest, ensure_ascii=False)[1:] + "\n")
+            text = visible_json(json.dumps(rest, ensure_ascii=False))
+            self._output.stdout.write("], " + text[1:] + "\n")
             self._output.stdout.flush()
 
     def _write_json(self, documents: list[str]) -> None:
         head = {"schema_version": SCHEMA_VERSION, "stack": self._stack}
         begin = json.dumps(head)[:-1] + ', "lines": ['
-        self._output.stdout.write((", " if self._num_lines else begin) + ", ".join(documents))
+        text = visible_json(", ".join(documents))
+        self._output.stdout.write((", " if self._num_lines else begin) + text)
 
 
 class _Made(dict[_Key, str]):

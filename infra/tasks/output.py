@@ -10,8 +10,11 @@ from typing import Literal, TextIO
 from infra.errors import InfraError, Problem, ProblemsFound
 from infra.remote.failures import HostFailure, SeveralHostsFailed
 from infra.tasks.completion import Completion
+from infra.visible import visible, visible_json
 
 SCHEMA_VERSION = 1
+# To the upper left corner, and everything below it away.
+CLEAR = "\033[H\033[J"
 Tone = Literal["good", "bad", "warn", "dim", "bold"]
 _CODES: Mapping[Tone, str] = {"good": "32", "bad": "31", "warn": "33", "dim": "2", "bold": "1"}
 
@@ -22,9 +25,15 @@ class AsWritten(str):
     __slots__ = ()
 
 
+class _Shaped(str):
+    """A text with commands to the terminal that are ours; all else in it is visible."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where a task's words go.
+    """Where a task's words go; what they quote of hosts, files and people commands no terminal.
 
     Args:
         wants_json: one document on standard output, and nothing else there.
@@ -42,18 +51,24 @@ class Output:
     def data(self, text: str) -> None:
         """Lines for people who asked for data; with `--json` they are left out."""
         if not self.wants_json:
-            print(_completed(text, self.complete), file=self.stdout, flush=True)
+            print(self._shown(text), file=self.stdout, flush=True)
+
+    def redrawn(self, text: str) -> None:
+        """Data in the place of all that a terminal shows; elsewhere behind it."""
+        start = CLEAR if self.stdout.isatty() else ""
+        self.data(_Shaped(start + self._shown(text)))
 
     def document(self, document: Mapping[str, object]) -> None:
         """The task's one JSON document; printed only with `--json`."""
         if self.wants_json:
             plain = not (self.stdout.encoding or "utf-8").lower().startswith("utf")
             whole = _completed(document, self.complete)
-            print(json.dumps(whole, ensure_ascii=plain), file=self.stdout, flush=True)
+            text = visible_json(json.dumps(whole, ensure_ascii=plain))
+            print(text, file=self.stdout, flush=True)
 
     def message(self, text: str) -> None:
         """A line about the work: progress, a warning, a failure."""
-        print(_completed(text, self.complete), file=self.stderr, flush=True)
+        print(self._shown(text), file=self.stderr, flush=True)
 
     def next_command(self, text: str) -> None:
         """The last line for a person: what to type next."""
@@ -71,7 +86,15 @@ class Output:
 
     def toned(self, text: str, tone: Tone) -> str:
         """The text in a colour where a terminal shows it."""
-        return f"\033[{_CODES[tone]}m{text}\033[0m" if self.has_colour and text else text
+        if not (self.has_colour and text):
+            return text
+        return _Shaped(f"\033[{_CODES[tone]}m{self._shown(text)}\033[0m")
+
+    def _shown(self, text: str) -> str:
+        """A text as it is printed: with commands that can be typed, and nothing in it that a terminal obeys."""
+        if isinstance(text, _Shaped):
+            return text
+        return visible(text if isinstance(text, AsWritten) else self.complete(text))
 
 
 def failure_document(error: InfraError) -> dict[str, object]:

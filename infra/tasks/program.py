@@ -12,7 +12,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from invoke.collection import Collection
 from invoke.config import Config
@@ -28,12 +28,13 @@ from infra.tasks.completion import Completion
 from infra.tasks.interrupts import leave_interrupted, raise_when_interrupted
 from infra.tasks.option_conflicts import judge_options
 from infra.tasks.options import Option, Options
-from infra.tasks.output import Output, failure_document
+from infra.tasks.output import AsWritten, Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
+from infra.visible import visible
+from infra.whole_file import DISK_FULL, MAKE_ROOM
 
 BUG = 1
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 LIST_FORMATS = ("flat", "nested", "json")
 _PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list, "pair": str}
 
@@ -44,12 +45,25 @@ class TableProgram(Program):
     Invoke prints a flat list and leaves with 1 for a mistyped command line or an interrupt.
     """
 
-    def create_config(self) -> None:
-        """Read the operator's own settings; a HOME that is no folder leaves with 2."""
+    def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002, FBT001, FBT002 - Invoke's
+        """Run a command line; whoever reads what it says may go away (0), or have no room for it (3)."""
         try:
-            super().create_config()
+            try:
+                super().run(argv, exit)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            _stop_writing()
+            sys.exit(0)
         except OSError as error:
-            refuse(f"{error.filename} cannot be read: {error.strerror}.", "Correct it, or HOME.")
+            if error.errno not in DISK_FULL:
+                raise
+            sys.exit(_say_disk_full(error))
+
+    def create_config(self) -> None:
+        """Have tasks run as often as they are typed."""
+        super().create_config()
+        self.config.tasks.dedupe = False
 
     def parse_core(self, argv: list[str] | None) -> None:
         """Parse what stands before the tasks; a mistake leaves with 2."""
@@ -79,8 +93,13 @@ class TableProgram(Program):
         if isinstance(self.args.list.value, str):
             what = f"--list takes no name, and {self.args.list.value} is one."
             refuse(what, "Type `fab --list`, or `fab --help TASK`.")
-        with _mistakes_leave_with_two(), _readers_may_leave():
-            super().parse_cleanup()
+        with _mistakes_leave_with_two():
+            try:
+                super().parse_cleanup()
+            except ValueError:  # a shell completes words of which a quotation is still open
+                if not self.args.complete.value:
+                    raise
+                raise Exit from None
 
     def print_task_help(self, name: str) -> None:
         """The help of one task, from the table."""
@@ -96,13 +115,6 @@ class TableProgram(Program):
                 print(f"  {entry.name:<{width}}  {entry.help}")
         print("\n`fab --help TASK` shows a task's options.")
 
-    def load_collection(self) -> None:
-        """Find the tasks; where they are not leaves with 2."""
-        try:
-            super().load_collection()
-        except Exit as error:
-            refuse(str(error.message), "Type it in the project's folder, without -c and -r.")
-
     def execute(self) -> None:
         """Run the tasks; an interrupt leaves with 130."""
         if self.core.remainder:
@@ -116,17 +128,16 @@ class TableProgram(Program):
             leave_interrupted()
 
 
-class _FabricSettings(Config):
-    """Settings from where Fabric's program has them (`~/.fabric.yaml`), and as often as typed, as there, tasks run."""
+class OwnSettings(Config):
+    """Settings that no file and no variable changes: a `.fabric.py` would run, a variable could name a module."""
 
-    prefix = "fabric"
+    def load_system(self, merge: bool = True) -> None:  # noqa: FBT001, FBT002 - as Invoke has it
+        """Nothing, as all of the following."""
 
-    @staticmethod
-    def global_defaults() -> dict[str, Any]:
-        """Invoke's, but for a task that is typed twice."""
-        defaults = Config.global_defaults()
-        defaults["tasks"]["dedupe"] = False
-        return defaults
+    load_user = load_project = load_runtime = load_system
+
+    def load_shell_env(self) -> None:
+        """Nothing."""
 
 
 class TableTask(Task):  # type: ignore[type-arg]
@@ -154,7 +165,7 @@ class TableTask(Task):  # type: ignore[type-arg]
 
 def table_program() -> TableProgram:
     """A program of the table's tasks, which knows nothing of hosts."""
-    return TableProgram(namespace=task_collection(), config_class=_FabricSettings)
+    return TableProgram(namespace=task_collection(), config_class=OwnSettings)
 
 
 def task_collection() -> Collection:
@@ -194,13 +205,10 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
     except InfraError as error:
         output.failure(error)
         raise Exit(code=error.exit_code) from None
-    except BrokenPipeError:
-        _stop_writing()
-        raise Exit(code=0) from None
-    except Exception as error:  # noqa: BLE001 - the last stop before the operator
-        if isinstance(error, OSError) and error.errno in DISK_FULL:
-            _say_disk_full(entry.name, error)
-        traceback.print_exc()
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.EPIPE, *DISK_FULL):
+            raise
+        output.message(AsWritten(traceback.format_exc()))
         output.failure(
             InfraError(f"fab {entry.name}", f"A bug: {error!r}.", "Report the lines above.")
         )
@@ -219,37 +227,25 @@ def _first_contact(entry: Entry, options: Options) -> contextlib.AbstractContext
     return early_contact(options, entry.asks_first)
 
 
-def _say_disk_full(task: str, error: OSError) -> NoReturn:
-    """Leave with 3; where the output itself has no room, standard error alone is told."""
-    where = f"fab {task}: {error.filename or 'standard output'}"
+def _say_disk_full(error: OSError) -> int:
+    """Say where there is no room, on standard error where that has some; the exit code."""
+    # What fails at a file of ours names the file.
     full = PrerequisiteError(
-        where, f"{error.strerror}.", "Make room on this machine, and type it again."
+        str(error.filename or "standard output"), f"{error.strerror}.", MAKE_ROOM
     )
-    print(full, file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(visible(str(full)), file=sys.stderr, flush=True)
     _stop_writing()
-    raise Exit(code=full.exit_code) from None
-
-
-@contextlib.contextmanager
-def _readers_may_leave() -> Iterator[None]:
-    """Whoever reads help or a list and goes away before its end gets no traceback."""
-    try:
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        _stop_writing()
-        raise Exit(code=0) from None
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
-        _say_disk_full("--list", error)
+    return full.exit_code
 
 
 def _stop_writing() -> None:
-    """Whoever read us has gone: what the interpreter still flushes at its end goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """What the interpreter still flushes at its end, and nobody takes, goes nowhere."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _argument(option: Option) -> Argument:
@@ -308,4 +304,4 @@ def refuse(what: str, fix: str) -> NoReturn:
     error = StackError("command line", what, fix)
     if "--json" in sys.argv:
         print(json.dumps(failure_document(error)))
-    raise Exit(code=error.exit_code, message=f"fab: {what} {fix}")
+    raise Exit(code=error.exit_code, message=visible(f"fab: {what} {fix}"))

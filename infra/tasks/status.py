@@ -27,8 +27,6 @@ from infra.tasks.way_out import next_words, not_watched, out_of_reach, told
 from infra.tasks.wrong_choice import refuse_wrong_choice
 
 WATCH_S = 2.0
-# To the upper left corner, and everything below it away.
-CLEAR = "\033[H\033[J"
 
 
 def run(options: Options, output: Output) -> int:
@@ -104,7 +102,7 @@ def _watch(reached: ReachedStack, options: Options, output: Output) -> NoReturn:
         if redraws or text != shown:
             stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
             head = f"{reached.name} at {stamp} UTC, every {WATCH_S:g} s; Ctrl-C ends"
-            output.data(f"{CLEAR if redraws else ''}{head}\n{text}")
+            output.redrawn(f"{head}\n{text}")
             shown = text
         time.sleep(WATCH_S)
 

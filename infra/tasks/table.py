@@ -263,7 +263,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                         "role",
                         "text",
                         "only the processes of this role, e.g. decode",
-                        choices=(*ROLES, "router"),
+                        choices=(*ROLES, "router", "edge"),
                     ),
                     Option("grep", "text", "only lines that match this expression"),
                     Option("lines", "number", "lines per process; default 50, with --since all"),

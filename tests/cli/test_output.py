@@ -90,6 +90,47 @@ def test_the_first_failure_of_a_bundle_is_shown_as_it_was_logged() -> None:
     assert json.loads(out.getvalue())["first_failure"]["line"] == LOGGED
 
 
+HOSTILE = "\x1b]0;mine\x07\x1b[2J\u202e\x9b31m\rover"
+SHOWN = r"\x1b]0;mine\x07\x1b[2J\u202e\x9b31m\x0dover"
+
+
+@pytest.mark.parametrize("kind", [str, AsWritten])
+@pytest.mark.parametrize("has_colour", [False, True])
+def test_what_is_quoted_commands_no_terminal(kind: type[str], has_colour: bool) -> None:
+    output, out, err = an_output(has_colour=has_colour)
+    output.data(kind(HOSTILE))
+    output.redrawn(kind(HOSTILE))
+    assert out.getvalue() == f"{SHOWN}\n" * 2
+    output.message(output.toned(kind(HOSTILE), "bad"))
+    output.next_command(kind(HOSTILE))
+    output.failure(StackError(kind(HOSTILE), "w.", "f."))
+    toned = [f"{SHOWN}", f"Next: {SHOWN}", f"{SHOWN}: w. f."]
+    codes = ("31", "2", "31") if has_colour else ("", "", "")
+    lines = [f"\033[{c}m{t}\033[0m" if c else t for c, t in zip(codes, toned, strict=True)]
+    assert err.getvalue().splitlines() == lines
+
+
+def test_a_document_says_the_same_with_nothing_raw() -> None:
+    output, out, _ = an_output(wants_json=True)
+    output.document({"line": AsWritten(HOSTILE), HOSTILE: "größe"})
+    assert json.loads(out.getvalue()) == {"line": HOSTILE, HOSTILE: "größe"}
+    assert not {"\x1b", "\x9b", "\u202e", "\r"} & set(out.getvalue())
+
+
+@pytest.mark.parametrize("wants_json", [False, True], ids=["lines", "document"])
+def test_a_log_s_lines_command_no_terminal(wants_json: bool) -> None:
+    output, out, _ = an_output(wants_json=wants_json)
+    shown = _Shown(output, "s")
+    shown.show(shown.shape(LogLines([1_000_000], ["a/0"], [HOSTILE])))
+    shown.end(ok=True, missing={"a": HOSTILE})
+    assert not {"\x1b", "\x9b", "\u202e", "\r"} & set(out.getvalue())
+    if wants_json:
+        told = json.loads(out.getvalue())
+        assert (told["lines"][0]["message"], told["missing"]["a"]) == (HOSTILE, HOSTILE)
+    else:
+        assert SHOWN in out.getvalue()
+
+
 def test_colour_is_there_only_where_it_is_shown() -> None:
     assert an_output()[0].toned("x", "bad") == "x"
     assert an_output(has_colour=True)[0].toned("x", "bad") == "\033[31mx\033[0m"

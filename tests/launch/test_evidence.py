@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.errors import StackError
 from infra.launch.evidence import HostEvidence, collect, knows_stack, write_archive
 from infra.launch.first_failure import (
     Failure,
@@ -197,6 +198,25 @@ def test_one_archive_begins_with_a_summary_that_names_the_first_failure(tmp_path
     assert (tmp_path / "b.tar.gz").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_hosts_wrote_commands_no_terminal_that_shows_the_archive(tmp_path: Path) -> None:
+    hostile = "\x1b]0;mine\x07\x1b[2J\u202e\r"
+    files = {
+        "ranks/h0_0/journal.txt": f"{STARTED}\n{OOM}{hostile}{ENDED}\n",
+        f"host/{hostile}.txt": hostile,
+    }
+    (tmp_path / "parts").mkdir()
+    found = collect(lambda _host, _: Answer(packed(**files)), ["h0"], "s", tmp_path / "parts")
+    findings = write_archive(tmp_path / "b.tar.gz", "s", found)
+    assert findings.last_lines["h0/0"] == f"{OOM}{hostile}{ENDED}"  # a return ends no line
+    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+        for member in archive:
+            file = archive.extractfile(member)
+            assert file is not None
+            shown = member.name + file.read().decode()
+            assert shown.replace("\n", "").isprintable()
+            assert r"\x1b]0;mine\x07\x1b[2J\u202e\x0d" in shown
+
+
 def test_what_was_kept_of_an_epoch_before_is_no_process_of_this_one(tmp_path: Path) -> None:
     before = OOM.replace("14:", "13:").replace("torch", "moe-s-engine@0.service: torch")
     files = {
@@ -274,14 +294,14 @@ def test_a_host_out_of_reach_may_know_the_stack() -> None:
 def test_an_archive_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     target = tmp_path / "b.tar.gz"
     target.mkdir()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(StackError, match="Is a directory"):
         write_archive(target, "s", [HostEvidence("a")])
     assert list(tmp_path.iterdir()) == [target]
 
 
 def test_an_archive_is_its_owners_even_beside_what_another_run_has_left(tmp_path: Path) -> None:
     target = tmp_path / "b.tar.gz"
-    (tmp_path / "b.tar.gz.partial").touch(mode=0o644)
+    target.touch(mode=0o644)
     write_archive(target, "s", [HostEvidence("a")])
     assert target.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [target]

@@ -1,6 +1,8 @@
 """Weights and libraries: large or foreign things that an engine needs to find on its host."""
 
 import os
+import re
+from typing import List
 
 from ..host import Host
 from ..item import Item, Reading, absent_reading
@@ -30,6 +32,8 @@ def read_weights(host: Host, item: Item) -> Reading:
     if foreign is not None:
         text = "its manifest is of {}, wanted {}"
         wrong.insert(0, text.format(foreign, item.text("repository")))
+    if not wrong and item.text("reader") == "container":
+        wrong = _closed_paths(host, folder, [entry.name for entry in files])
     if wrong:
         named = "; ".join(wrong[:MAX_NAMED_FILES])
         more = len(wrong) - MAX_NAMED_FILES
@@ -41,6 +45,39 @@ def read_weights(host: Host, item: Item) -> Reading:
     if abs(total - about) > MAX_STRANGENESS * about:
         note += "; the catalogue says about {} bytes".format(about)
     return Reading("complete", {}, wanted, {}, note=note)
+
+
+def _closed_paths(host: Host, folder: str, names: List[str]) -> List[str]:
+    """What root reads as root alone: a container's has no right over other users' files."""
+    text = "{} is closed to containers: chmod o+{}"
+    parts = folder.strip("/").split("/")
+    above = ["/" + "/".join(parts[: count + 1]) for count in range(len(parts))]
+    files = [os.path.join(folder, name) for name in names]
+    closed = [text.format(path, "x") for path in above if not _opens(host, path, os.X_OK)]
+    return closed + [text.format(path, "r") for path in files if not _opens(host, path, os.R_OK)]
+
+
+def _opens(host: Host, path: str, bit: int) -> bool:
+    """Whether a path's mode lets its host's root do it, as its owner, by its group or as anybody."""
+    found = os.stat(host.path(path))
+    shift = 6 if found.st_uid == host.owner[0] else 3 if found.st_gid == host.owner[1] else 0
+    return bool(found.st_mode >> shift & bit)
+
+
+def read_program(host: Host, item: Item) -> Reading:
+    """A program of a distribution's package: it is there, and not older than is wanted."""
+    fix = item.text("fix") or ""
+    said = host.run([item.target, item.text("flag") or "--version"], PRELOAD_S)
+    found = re.search(r"\d+(\.\d+)+", said.stdout)
+    if found is None:
+        why = "{} is not there ({}); install it: {}".format(item.target, said.last_words, fix)
+        return Reading(None, {}, item.want, {}, locked=why)
+    version = [int(each) for each in found.group().split(".")]
+    if version < [int(each) for each in str(item.want).split(".")]:
+        why = "{} is {}, and {} is the oldest that will do; install a newer one: {}"
+        why = why.format(item.target, found.group(), item.want, fix)
+        return Reading(found.group(), {}, item.want, {}, locked=why)
+    return Reading(item.want, {}, item.want, {}, note="it is {}".format(found.group()))
 
 
 def read_preload(host: Host, item: Item) -> Reading:

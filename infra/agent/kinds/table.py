@@ -65,6 +65,7 @@ KINDS = {
     "preload": _payload("kinds.payloads:read_preload", refusal="blocked"),
     "image": _payload("kinds.images:read_image", "kinds.images:bring_image"),
     "environment": _payload("kinds.images:read_environment"),
+    "program": _payload("kinds.payloads:read_program"),
     "weights": _payload("kinds.payloads:read_weights"),
 }
 

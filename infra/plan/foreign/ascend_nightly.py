@@ -40,7 +40,11 @@ def is_external(root: Node) -> bool:
 
 
 def read_internal(root: Node, settings: Mapping[str, str]) -> Recipe:
-    """One `vllm serve` per node."""
+    """One `vllm serve` per node.
+
+    Raises:
+        TooMuchWorkError: a script in it does too much to be followed.
+    """
     deployments = root.get("deployment").nodes()[:MAX_NODES]
     addresses = _addresses(root, len(deployments))
     roles = _internal_roles(root)
@@ -59,7 +63,7 @@ def read_internal(root: Node, settings: Mapping[str, str]) -> Recipe:
         }
         env |= _network(addresses[key], master, deployment.line)
         reader = ScriptReader({})
-        scope = scope_of(settings)
+        scope = scope_of(settings, root.page.work)
         scope.values.update({name: Value(word.raw) for name, word in env.items()})
         shell = Shell(scope, reader.handle)
         script = deployment.get("server_cmd").script()
@@ -77,7 +81,11 @@ def read_internal(root: Node, settings: Mapping[str, str]) -> Recipe:
 
 
 def read_external(root: Node) -> Recipe:
-    """One `vllm serve` per rank, and the proxy."""
+    """One `vllm serve` per rank, and the proxy.
+
+    Raises:
+        TooMuchWorkError: its ranks are too many to be followed.
+    """
     configs = root.get("config").nodes()[:MAX_NODES]
     templates = root.get("templates").nodes()
     addresses = _addresses(root, len(configs))
@@ -94,6 +102,7 @@ def read_external(root: Node) -> Recipe:
             notes.append(NotUnderstood(config.line, f"config {index}", "it has no template"))
             continue
         for local in range(min(config.get("dp_size_local").number(1), 64)):
+            template.spend()
             values = _rank_values(root, config, index, local) | _cluster(addresses, index)
             launches.append(_rank(root, template, values, (f"node{index}", roles.get(index))))
     if root.get("kv_pool").is_there:

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.plan.foreign.container_run import ContainerRun
+from infra.plan.foreign.host_access import host_access
 from infra.plan.foreign.script import EntryPoints, ScriptReader, scope_of
-from infra.plan.foreign.shell import Shell, Started
+from infra.plan.foreign.shell import Shell
+from infra.plan.foreign.shell_values import Scope
 from infra.plan.foreign.source import (
     CONTINUED,
     Container,
     ForeignMount,
     NotUnderstood,
     Recipe,
+    Started,
     Word,
 )
 from infra.plan.foreign.yaml_pages import Node, Page
+from infra.plan.grammar import is_variable
+from infra.spec.work import Work
 
 # `$$`, `$NAME`, and `${NAME}` with a default, an alternative or a complaint; the innermost ones first.
 _VARIABLE = re.compile(
@@ -46,6 +51,25 @@ _UNFOLLOWED = {
     "configs": "files that Compose writes into the container are not read",
 }
 
+# Keys that may open the host, and the option of `docker run` that each is.
+_HOST_KEYS = {
+    "privileged": "privileged",
+    "pid": "pid",
+    "userns_mode": "userns",
+    "uts": "uts",
+    "cgroup": "cgroupns",
+    "cap_add": "cap-add",
+    "devices": "device",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What interpolation puts into a file, and what is left of the file's budget."""
+
+    values: Mapping[str, str]
+    work: Work
+
 
 def is_compose(root: Node) -> bool:
     """Whether a document is a Compose file."""
@@ -67,14 +91,14 @@ def read_compose(
         folder: where `.env` and files of variables may lie; None when nothing is read beside the file.
 
     Raises:
-        ShellTroubleError: a script in it does too much to be followed.
+        TooMuchWorkError: a script in it does too much to be followed.
     """
     reader = ScriptReader(entrypoints, folder)
     beside = reader.variables_in(Word(_ENV_FILE, 1)) or {}
     known = {**{name: word.text for name, word in beside.items()}, **settings}
     notes: list[NotUnderstood] = []
     for name, service in page.root.get("services").items():
-        notes += _service(name, service, known, reader)
+        notes += _service(name, service, scope_of(known, page.work), reader)
     include = page.root.get("include")
     if include.is_there:
         notes.append(NotUnderstood(include.line, "include", "other files are not read"))
@@ -87,13 +111,11 @@ def read_compose(
     )
 
 
-def _service(
-    name: str, service: Node, settings: Mapping[str, str], reader: ScriptReader
-) -> list[NotUnderstood]:
+def _service(name: str, service: Node, scope: Scope, reader: ScriptReader) -> list[NotUnderstood]:
     """Collect what one service starts; what of it is not understood."""
     before = len(reader.launches)
-    run = _container_run(service, settings)
-    shell = Shell(scope_of(settings), reader.handle)
+    run = _container_run(service, _Known(scope.fixed, scope.work))
+    shell = Shell(scope, reader.handle)
     head = (Word("docker", service.line),)
     started = Started(words=head, env={}, prepended=frozenset(), blocks=False, is_certain=True)
     reader.start_container(run, started, shell)
@@ -115,63 +137,67 @@ def _service(
     return notes
 
 
-def _container_run(service: Node, settings: Mapping[str, str]) -> ContainerRun:
+def _container_run(service: Node, known: _Known) -> ContainerRun:
     image = service.get("image")
     run = ContainerRun(
         container=Container(
             runtime="docker",
-            image=_word(image, settings) if image.is_there else None,
-            mounts=tuple(_mounts(service, settings)),
+            image=_word(image, known) if image.is_there else None,
+            mounts=tuple(_mounts(service, known)),
             num_devices=_num_devices(service),
             has_own_network=service.get("network_mode").text() != "host",
         ),
         is_detached=True,
     )
-    for variable in _variables(service, settings):
-        name, equals, text = variable.raw.partition("=")
-        if equals:
-            run.env[name] = Word(text, variable.line, variable.open_names)
-        elif name in settings:
-            run.env[name] = Word(settings[name], variable.line)
+    for name, line, value in _variables(service, known):
+        if value is not None:
+            run.env[name] = value
+        elif name in known.values or not is_variable(name):
+            run.env[name] = Word(known.values.get(name, ""), line)
         else:
             why = "the caller's, and taken for unset, as Compose does: give --set NAME=VALUE"
-            run.not_understood.append(NotUnderstood(variable.line, name, why))
+            run.not_understood.append(NotUnderstood(line, name, why))
+    for key, option in _HOST_KEYS.items():
+        given = service.get(key)
+        for node in given.nodes() or [given]:
+            word = _word(node, known)
+            run.not_understood += host_access(option, word.text, word.line)
     files = service.get("env_file")
     listed = files.nodes() if isinstance(files.value, list) else [files] if files.is_there else []
     run.env_files = [
-        _word(each.get("path") if each.get("path").is_there else each, settings) for each in listed
+        _word(each.get("path") if each.get("path").is_there else each, known) for each in listed
     ]
     entry = service.get("entrypoint")
-    command = _words(service.get("command"), settings, run)
+    command = _words(service.get("command"), known, run)
     if entry.is_there:
-        head = _words(entry, settings, run)
+        head = _words(entry, known, run)
         run.entrypoint = head[0] if head else Word("", entry.line)
         command = [*head[1:], *command]
     run.command = tuple(command)
     return run
 
 
-def _variables(service: Node, settings: Mapping[str, str]) -> list[Word]:
-    """`NAME=value` of each variable, `NAME` of one whose value is the caller's."""
+def _variables(service: Node, known: _Known) -> Iterator[tuple[str, int, Word | None]]:
+    """Each variable's name, line and value; None for one whose value is the caller's."""
     environment = service.get("environment")
     if isinstance(environment.value, list):
-        return [_word(node, settings) for node in environment.nodes()]
-    found = []
+        for node in environment.nodes():
+            word = _word(node, known)
+            name, equals, text = word.raw.partition("=")
+            yield name, word.line, Word(text, word.line, word.open_names) if equals else None
+        return
     for name, node in environment.items():
-        value = _word(node, settings)
-        text = name if node.value is None else f"{name}={value.raw}"
-        found.append(Word(text, node.line, value.open_names))
-    return found
+        yield name, node.line, None if node.value is None else _word(node, known)
 
 
-def _words(node: Node, settings: Mapping[str, str], run: ContainerRun) -> list[Word]:
+def _words(node: Node, known: _Known, run: ContainerRun) -> list[Word]:
     """A command: a list as it stands, a text cut where a shell would cut it, without being one."""
     if isinstance(node.value, list):
-        return [_settled(each.script(), settings) for each in node.nodes()]
+        return [_settled(each.script(), known) for each in node.nodes()]
     if not node.is_there:
         return []
     text = node.script()
-    raw = _interpolated(text.raw, settings).replace("\\\n", " \n")
+    raw = _interpolated(text, known).replace("\\\n", " \n")
     found = []
     for match in _SHELL_WORD.finditer(raw):
         before = raw[: match.start()]
@@ -184,20 +210,24 @@ def _words(node: Node, settings: Mapping[str, str], run: ContainerRun) -> list[W
     return found
 
 
-def _mounts(service: Node, settings: Mapping[str, str]) -> list[ForeignMount]:
+def _mounts(service: Node, known: _Known) -> list[ForeignMount]:
     found = []
     for node in service.get("volumes").nodes():
         if isinstance(node.value, dict):
-            source, target = _word(node.get("source"), settings), node.get("target")
+            source, target = _word(node.get("source"), known), node.get("target")
             read_only = node.get("read_only").value is True
             found.append(
-                ForeignMount(source=source.text, target=target.text(), read_only=read_only)
+                ForeignMount(
+                    source=source.text, target=target.text(), read_only=read_only, line=node.line
+                )
             )
             continue
-        parts = _word(node, settings).text.split(":")
+        parts = _word(node, known).text.split(":")
         if len(parts) > 1:
             read_only = "ro" in parts[2].split(",") if parts[2:] else False
-            found.append(ForeignMount(source=parts[0], target=parts[1], read_only=read_only))
+            found.append(
+                ForeignMount(source=parts[0], target=parts[1], read_only=read_only, line=node.line)
+            )
     return found
 
 
@@ -216,33 +246,36 @@ def _num_devices(service: Node) -> int | None:
     return sum(counts) or len(listed) or None
 
 
-def _word(node: Node, settings: Mapping[str, str]) -> Word:
+def _word(node: Node, known: _Known) -> Word:
     """A value as Compose hands it over, with its line."""
     if isinstance(node.value, bool):
         return Word(str(node.value).lower(), node.line)
-    return _settled(node.word(), settings)
+    return _settled(node.word(), known)
 
 
-def _settled(word: Word, settings: Mapping[str, str]) -> Word:
-    return _closed(_interpolated(word.raw, settings), word.line)
+def _settled(word: Word, known: _Known) -> Word:
+    return _closed(_interpolated(word, known), word.line)
 
 
-def _interpolated(text: str, settings: Mapping[str, str]) -> str:
+def _interpolated(word: Word, known: _Known) -> str:
     """The text with its variables; settled and open `$` stand as `_DOLLAR` and `_OPEN`."""
 
     def put(match: re.Match[str]) -> str:
         if match["twice"]:
             return _DOLLAR
         name = match["bare"] or match["name"]
-        value, how, other = settings.get(name), match["how"] or "", match["other"] or ""
+        value, how, other = known.values.get(name), match["how"] or "", match["other"] or ""
         is_set = value is not None and (value != "" or not how.startswith(":"))
         if how.endswith("+"):
             return other if is_set else ""
         if value is not None and is_set:
+            known.work.spend_text(len(value), word.line)
             return value.replace("$", _DOLLAR)
         return other if how.endswith("-") else f"{_OPEN}{name}"
 
+    text = word.raw
     for _ in range(_MAX_DEPTH):
+        known.work.spend_text(len(text), word.line)
         after = _VARIABLE.sub(put, text)
         if after == text:
             break

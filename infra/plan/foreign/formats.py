@@ -20,6 +20,7 @@ from infra.plan.foreign.script import EntryPoints, read_guide, read_script
 from infra.plan.foreign.slurm_recipe import is_slurm_recipe, read_slurm_recipe
 from infra.plan.foreign.source import Recipe, refused
 from infra.plan.foreign.yaml_pages import Page, read_pages
+from infra.spec.work import Work
 
 _GUIDES: Mapping[str, Markup] = {
     ".md": "Markdown",
@@ -36,14 +37,15 @@ def read_format(
 
     Raises:
         ProblemsFound: it is of no known format.
-        ShellTroubleError: a script in it does too much to be followed.
+        TooMuchWorkError: it does too much to be followed.
     """
+    work = Work()
     suffix = path.suffix.lower()
     if suffix in _GUIDES:
-        return read_guide(text, settings, entrypoints, _GUIDES[suffix])
+        return read_guide(text, settings, entrypoints, _GUIDES[suffix], work)
     if suffix not in _YAML:
-        return read_script(text, settings, entrypoints, path.parent)
-    pages, notes = read_pages(text, str(path))
+        return read_script(text, settings, entrypoints, path.parent, work)
+    pages, notes = read_pages(text, str(path), work)
     recipe = _of_pages(path, pages, settings, entrypoints)
     return replace(recipe, not_understood=(*recipe.not_understood, *notes))
 

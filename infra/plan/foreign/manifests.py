@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from infra.engines.recognition import recognise
 from infra.inventory.book import documentation_hosts
+from infra.plan.foreign.host_access import host_access
 from infra.plan.foreign.pod_facts import service_variables, silence_s
 from infra.plan.foreign.script import EntryPoints, ScriptReader, repository_of
 from infra.plan.foreign.shell import Shell
@@ -25,6 +26,7 @@ from infra.plan.foreign.source import (
     Word,
 )
 from infra.plan.foreign.yaml_pages import Node, Page
+from infra.spec.work import Work
 
 MAX_PODS = 512
 _REFERENCE = re.compile(r"\$\(([A-Za-z_]\w*)\)")
@@ -62,6 +64,7 @@ class _Reader:
     settings: Mapping[str, str]
     addresses: Mapping[str, str]
     linked: Mapping[str, Word]
+    work: Work
     launches: list[Launch] = field(default_factory=list)
     notes: list[NotUnderstood] = field(default_factory=list)
     hints: list[Word] = field(default_factory=list)
@@ -69,12 +72,15 @@ class _Reader:
 
     def pod(self, pod: _Pod) -> None:
         """Every container of a pod; those that run no engine are listed."""
+        pod.template.spend()
         spec = pod.template.get("spec")
         self.hints += [selector.word() for selector in spec.get("nodeSelector").nodes()]
         for container in spec.get("containers").nodes():
             self._container(pod, spec, container)
 
     def _container(self, pod: _Pod, spec: Node, node: Node) -> None:
+        node.spend()
+        spec.get("volumes").spend()
         env = self._environment(pod, node)
         image = node.get("image").word() if node.get("image").is_there else None
         if image is not None:
@@ -87,6 +93,12 @@ class _Reader:
             has_own_network=True,
             silence_s=silence_s(node),
         )
+        security = node.get("securityContext")
+        told = [("privileged", security.get("privileged")), ("pid", spec.get("hostPID"))]
+        told += [("cap-add", each) for each in security.get("capabilities", "add").nodes()]
+        for option, given in told:
+            value = "host" if option == "pid" and given.value is True else given.text().lower()
+            self.notes += host_access(option, value, given.line)
         words = self._command(node, image, env)
         before = len(self.launches)
         script = _script_of(words)
@@ -112,7 +124,7 @@ class _Reader:
     ) -> None:
         script, arguments, env = inside
         reader = ScriptReader(self.entrypoints)
-        scope = Scope(fixed=dict(self.settings))
+        scope = Scope(fixed=dict(self.settings), work=self.work)
         scope.values.update({name: Value(w.raw, w.open_names) for name, w in env.items()})
         scope.exported.update(dict.fromkeys(env))
         scope.lines.update({name: word.line for name, word in env.items()})
@@ -149,7 +161,7 @@ class _Reader:
             name, source = entry.get("name").text(), entry.get("valueFrom")
             at = entry.get("name").line
             if not source.is_there:
-                env[name] = _expanded(Word(entry.get("value").text(), at), env)
+                env[name] = self._expanded(Word(entry.get("value").text(), at), env)
                 continue
             path = source.get("fieldRef", "fieldPath").text()
             if path in ("status.podIP", "status.hostIP", "status.podIPs"):
@@ -170,7 +182,21 @@ class _Reader:
         if not command and image is not None:
             known = self.entrypoints.get(repository_of(image.text), ())
             command = [Word(text, image.line) for text in known]
-        return tuple(_expanded(word, env) for word in (*command, *arguments))
+        return tuple(self._expanded(word, env) for word in (*command, *arguments))
+
+    def _expanded(self, word: Word, env: Mapping[str, Word]) -> Word:
+        """`$(VAR)` with the container's variables, as Kubernetes does; what it does not know stays."""
+        open_names = list(word.open_names)
+
+        def put(match: re.Match[str]) -> str:
+            found = env.get(match[1])
+            if found is None:
+                return match[0]
+            self.work.spend_text(len(found.raw) + len(found.open_names), word.line)
+            open_names.extend(found.open_names)
+            return found.raw
+
+        return Word(_REFERENCE.sub(put, word.raw), word.line, tuple(open_names))
 
 
 def is_manifest(pages: Sequence[Page]) -> bool:
@@ -181,7 +207,11 @@ def is_manifest(pages: Sequence[Page]) -> bool:
 def read_manifests(
     pages: Sequence[Page], settings: Mapping[str, str], entrypoints: EntryPoints
 ) -> Recipe:
-    """The processes of the pods that manifests make."""
+    """The processes of the pods that manifests make.
+
+    Raises:
+        TooMuchWorkError: their pods or scripts do too much to be followed.
+    """
     pods: list[_Pod] = []
     notes: list[NotUnderstood] = []
     objects = _objects(pages)
@@ -190,6 +220,7 @@ def read_manifests(
         build = _KINDS.get(kind)
         if build is not None:
             pods += build(root, name)
+            pages[0].work.spend(len(pods), root.line)
         elif kind not in _QUIET:
             notes.append(
                 NotUnderstood(root.get("kind").line, f"{kind} {name}", "an object of another kind")
@@ -201,7 +232,7 @@ def read_manifests(
         pods = pods[:MAX_PODS]
     book = documentation_hosts([pod.host for pod in pods])
     addresses = {pod.host: book.address(pod.host, seen_from=pod.host) for pod in pods}
-    reader = _Reader(entrypoints, settings, addresses, service_variables(objects))
+    reader = _Reader(entrypoints, settings, addresses, service_variables(objects), pages[0].work)
     for pod in pods:
         reader.pod(pod)
     return Recipe(
@@ -299,20 +330,6 @@ def _role_of(template: Node, name: str) -> str:
     return name
 
 
-def _expanded(word: Word, env: Mapping[str, Word]) -> Word:
-    """`$(VAR)` with the container's variables, as Kubernetes does; what it does not know stays."""
-    open_names = list(word.open_names)
-
-    def put(match: re.Match[str]) -> str:
-        found = env.get(match[1])
-        if found is None:
-            return match[0]
-        open_names.extend(found.open_names)
-        return found.raw
-
-    return Word(_REFERENCE.sub(put, word.raw), word.line, tuple(open_names))
-
-
 def _script_of(words: Sequence[Word]) -> Word | None:
     if not words or words[0].text.rpartition("/")[2] not in _SHELLS:
         return None
@@ -337,11 +354,18 @@ def _mounts(spec: Node, node: Node) -> tuple[ForeignMount, ...]:
         volume.get("name").text(): volume.get("hostPath", "path").text()
         for volume in spec.get("volumes").nodes()
     }
+
+    def source(mount: Node) -> str:
+        name, below = mount.get("name").text(), mount.get("subPath").text()
+        path = paths.get(name)
+        return f"{path}/{below}" if path and below else path or f"volume:{name}"
+
     return tuple(
         ForeignMount(
-            source=paths.get(mount.get("name").text()) or f"volume:{mount.get('name').text()}",
+            source=source(mount),
             target=mount.get("mountPath").text(),
             read_only=mount.get("readOnly").value is True,
+            line=mount.line,
         )
         for mount in node.get("volumeMounts").nodes()
     )

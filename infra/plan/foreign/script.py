@@ -10,19 +10,20 @@ from pathlib import Path
 from infra.engines.recognition import Program, recognise
 from infra.plan.foreign.container_run import ContainerRun, read_container_run
 from infra.plan.foreign.guide_blocks import Markup, shell_blocks
-from infra.plan.foreign.shell import Shell, Started
+from infra.plan.foreign.shell import Shell
 from infra.plan.foreign.shell_commands import HARMLESS
 from infra.plan.foreign.shell_values import Held, Scope, Value, copy_scope
-from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, Word, read_text
+from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, Started, Word, read_text
 from infra.spec.present import is_file
+from infra.spec.work import Work
 
-MAX_LAUNCHES = 4_096
 RUNTIMES = ("docker", "podman", "nerdctl")
 _ENDING = ("kill", "pkill", "killall")
 _PACKAGE = re.compile(r"(vllm|sglang|vllm-ascend)(\[[\w,-]*\])?==")
 _SHELLS = ("sh", "bash", "zsh", "")
 _EXEC_VALUED = ("-e", "--env", "-u", "--user", "-w", "--workdir", "--env-file", "--detach-keys")
 _WRAPPER_WORDS = 24
+_OPTIONS = 16  # of a shell, before its script
 _SSH_WORDS = 2  # ssh and a host
 _STARTED = ("vllm", "sglang", "docker", "podman")
 _WRAPPED = "taken for a wrapper of the script behind it, which is read once"
@@ -93,8 +94,7 @@ class ScriptReader:
         if program.kind == "router":
             head = tuple(Word(text, launch.line) for text in program.canonical)
             launch = replace(launch, words=(*head, *launch.words[program.length :]))
-        if len(self.launches) < MAX_LAUNCHES:
-            self.launches.append(launch)
+        self.launches.append(launch)
 
     def end_all(self) -> None:
         """What was started before `kill`, or in another part of a guide, does not run beside what follows."""
@@ -238,7 +238,11 @@ def _script_behind_wrapper(started: Started, shell: Shell) -> bool:
 
 
 def read_script(
-    text: str, settings: Mapping[str, str], entrypoints: EntryPoints, folder: Path | None = None
+    text: str,
+    settings: Mapping[str, str],
+    entrypoints: EntryPoints,
+    folder: Path | None = None,
+    work: Work | None = None,
 ) -> Recipe:
     """What a shell script would start.
 
@@ -247,18 +251,23 @@ def read_script(
         settings: variables that the operator gives.
         entrypoints: of known images.
         folder: where `--env-file` may find files.
+        work: the budget of the file; a whole one when it is not given.
 
     Raises:
-        ShellTroubleError: it does too much to be followed.
+        TooMuchWorkError: it does too much to be followed.
     """
     reader = ScriptReader(entrypoints, folder)
-    shell = Shell(scope_of(settings), reader.handle)
+    shell = Shell(scope_of(settings, work or Work()), reader.handle)
     shell.follow(text)
     return _recipe("shell script", reader, shell.not_understood)
 
 
 def read_guide(
-    text: str, settings: Mapping[str, str], entrypoints: EntryPoints, markup: Markup = "Markdown"
+    text: str,
+    settings: Mapping[str, str],
+    entrypoints: EntryPoints,
+    markup: Markup = "Markdown",
+    work: Work | None = None,
 ) -> Recipe:
     """What the shell blocks of a page would start, in their order; see `read_script`.
 
@@ -266,7 +275,7 @@ def read_guide(
     end of the section that its own section is a part of.
     """
     reader = ScriptReader(entrypoints, is_collection=True)
-    shell = Shell(scope_of(settings), reader.handle)
+    shell = Shell(scope_of(settings, work or Work()), reader.handle)
     before: list[tuple[int, Scope]] = []
     for block in shell_blocks(text, markup):
         while before and block.above < before[-1][0]:
@@ -281,10 +290,10 @@ def read_guide(
     return _recipe(f"{markup} page", reader, shell.not_understood)
 
 
-def scope_of(settings: Mapping[str, str]) -> Scope:
+def scope_of(settings: Mapping[str, str], work: Work) -> Scope:
     """Variables as the operator gives them; digits are a script's own arguments."""
     values: dict[str, Held] = {name: Value(value) for name, value in settings.items()}
-    return Scope(values=values, fixed=dict(settings))
+    return Scope(values=values, fixed=dict(settings), work=work)
 
 
 def repository_of(image: str) -> str:
@@ -309,7 +318,7 @@ def _script_of(command: tuple[Word, ...]) -> Word | None:
     """The script of `bash -c SCRIPT`."""
     if not command or command[0].text.rpartition("/")[2] not in _SHELLS[:-1]:
         return None
-    for index, word in enumerate(command[1:], start=1):
+    for index, word in enumerate(command[1:_OPTIONS], start=1):
         if re.fullmatch(r"-[a-z]*c", word.text) and index + 1 < len(command):
             return command[index + 1]
     return None

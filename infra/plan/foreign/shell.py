@@ -18,6 +18,7 @@ from infra.plan.foreign.shell_builtins import (
 from infra.plan.foreign.shell_commands import (
     HARMLESS,
     decide_test,
+    joined,
     loop_values,
     shown,
     strip_wrappers,
@@ -43,29 +44,16 @@ from infra.plan.foreign.shell_values import (
     expand_word,
 )
 from infra.plan.foreign.shell_words import ShellTroubleError
-from infra.plan.foreign.source import NotUnderstood, Word
+from infra.plan.foreign.source import NotUnderstood, Started, Word
+from infra.spec.work import TooMuchWorkError
 
-MAX_COMMANDS = 20_000
 MAX_CALLS = 12
+# Statements in statements, scripts and functions in each other among them: the interpreter's own stack ends later.
+MAX_DEPTH = 60
+MAX_WORDS = 4_096
+# A step is worth so many characters that are taken apart.
+PARSED_PER_STEP = 16
 _DECIDING = frozenset({"[", "[[", "test"}) | NAMES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """A command that the script would start.
-
-    Args:
-        words: its argument vector, wrappers such as `nohup` taken off.
-        env: what it is given.
-        blocks: whether the script waits for its end.
-        is_certain: whether it is started in any case that the reader knows of.
-    """
-
-    words: tuple[Word, ...]
-    env: Mapping[str, Word]
-    prepended: frozenset[str]
-    blocks: bool
-    is_certain: bool
 
 
 # What a format does with a started command: whether it knows it.
@@ -85,8 +73,8 @@ class Shell:
     handler: Handler
     not_understood: list[NotUnderstood] = field(default_factory=list)
     functions: dict[str, Node] = field(default_factory=dict)
-    num_commands: int = 0
     num_calls: int = 0
+    depth: int = 0
     is_certain: bool = True
     leaving: str = ""
     locals: dict[str, Held | None] | None = None
@@ -95,13 +83,18 @@ class Shell:
         """Read a script and follow it to its end.
 
         Raises:
-            ShellTroubleError: it does more than `MAX_COMMANDS` commands, or a variable grows without bound.
+            ShellTroubleError: it does more than a file may, nests too deep, or a variable grows without bound.
         """
-        statements, troubles = parse_script(text, first_line)
-        for trouble in troubles:
-            self.note(trouble.line, "", f"{trouble.why}: the rest of this statement is not read")
-        for _ in self._run(statements):
-            break
+        try:
+            self.scope.work.spend(len(text) // PARSED_PER_STEP, first_line)
+            statements, troubles = parse_script(text, first_line)
+            for trouble in troubles:
+                why = f"{trouble.why}: the rest of this statement is not read"
+                self.note(trouble.line, "", why)
+            for _ in self._run(statements):
+                break
+        except TooMuchWorkError as error:
+            raise ShellTroubleError(error.line, error.why) from error
 
     def follow_inside(
         self, script: Word, arguments: tuple[Word, ...], env: Mapping[str, Word]
@@ -119,6 +112,7 @@ class Shell:
             positional=tuple(Value(word.raw, word.open_names) for word in arguments[1:]),
             has_positional=bool(arguments),
             lines={name: word.line for name, word in env.items()},
+            work=outer.work,
         )
         self.functions = {}
         self.follow(script.raw, script.line)
@@ -127,10 +121,12 @@ class Shell:
 
     def note(self, line: int, text: str, why: str) -> None:
         """List what did not become part of the plan."""
+        self.scope.work.spend_text(len(text), line)
         self.not_understood.append(NotUnderstood(line, text, why))
 
     def environment(self) -> dict[str, Word]:
         """Exported variables."""
+        self.scope.work.spend(len(self.scope.exported), 0)
         found = {}
         for name in self.scope.exported:
             held = self.scope.look_up(name)
@@ -151,6 +147,16 @@ class Shell:
 
     def _statement(self, statement: Statement) -> bool:
         """Follow one statement; whether the script ends there for certain."""
+        self.scope.work.spend(1, statement.line)
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ShellTroubleError(statement.line, f"it nests more than {MAX_DEPTH} deep")
+        ended = self._chain(statement)
+        self.depth -= 1
+        return ended
+
+    def _chain(self, statement: Statement) -> bool:
+        """Follow what a statement joins; whether the script ends there for certain."""
         held: bool | None = True
         was_certain, ended = self.is_certain, False
         kept = copy_scope(self.scope) if statement.in_background else None
@@ -219,20 +225,7 @@ class Shell:
             if not isinstance(node, Command) or operator == "|":
                 return None
             found = self._decide([w for raw in node.words for w in expand_word(raw, self.scope)])
-            if operator == "&&":
-                result = (
-                    False
-                    if False in (result, found)
-                    else (None if None in (result, found) else True)
-                )
-            elif operator == "||":
-                result = (
-                    True
-                    if True in (result, found)
-                    else (None if None in (result, found) else False)
-                )
-            else:
-                result = found
+            result = joined(operator, before=result, found=found)
         return result
 
     def _decide(self, words: list[Word]) -> bool | None:
@@ -248,7 +241,8 @@ class Shell:
         """Bodies of which one would run: the first is followed where that is told, others only for what they start."""
         was_certain, before = self.is_certain, self.scope.num_changes
         for index, body in enumerate(bodies):
-            kept = dict(self.scope.values), dict(self.scope.exported)
+            copied = copy_scope(self.scope)
+            kept = copied.values, copied.exported
             self.is_certain = False
             self._body(body)
             if index or not follows:
@@ -265,6 +259,7 @@ class Shell:
             return False
         for patterns, body in node.arms:
             texts = [expand_value(pattern, self.scope).raw for pattern in patterns]
+            self.scope.work.spend(sum(map(len, texts)), node.line)  # each is compiled
             if any(fnmatch.fnmatchcase(subject.raw, text) for text in texts):
                 return self._body(body)
         return False
@@ -296,12 +291,11 @@ class Shell:
         return self.is_certain
 
     def _command(self, node: Command, *, in_background: bool) -> tuple[bool, bool | None]:
-        self.num_commands += 1
-        if self.num_commands > MAX_COMMANDS:
-            raise ShellTroubleError(node.line, f"it does more than {MAX_COMMANDS} commands")
         if node.heredoc is not None:
             self.note(node.heredoc, "<<", "a here document: give its content as a file of its own")
         words = [word for raw in node.words for word in expand_word(raw, self.scope)]
+        if len(words) > MAX_WORDS:
+            raise ShellTroubleError(node.line, f"a command of more than {MAX_WORDS} words")
         if not words:
             for assignment in node.assignments:
                 carry_out(assignment, self.scope)

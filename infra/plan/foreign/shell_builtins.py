@@ -18,6 +18,7 @@ from infra.plan.foreign.shell_values import (
     expand_word,
 )
 from infra.plan.foreign.source import Word
+from infra.spec.bounded import is_whole_number
 
 ARITHMETIC = "(("
 NAMES = frozenset({"shift", "set", "unset", "let", ARITHMETIC})
@@ -150,15 +151,15 @@ def _appended(before: Held | None, value: Held) -> Held:
 
 def _shift(rest: Sequence[Word], scope: Scope) -> str:
     count = rest[0].text if rest else "1"
-    if not count.isdecimal():
+    if not is_whole_number(count):
         return "how far arguments move only a run could say"
     moved = int(count)
     if scope.has_positional:
         scope.positional = scope.positional[moved:]
         return ""
     # a script's own arguments, as far as the operator gives them
-    digits = {int(name): value for name, value in scope.fixed.items() if name.isdecimal()}
-    others = {name: value for name, value in scope.fixed.items() if not name.isdecimal()}
+    digits = {int(name): value for name, value in scope.fixed.items() if is_whole_number(name)}
+    others = {name: value for name, value in scope.fixed.items() if not is_whole_number(name)}
     left = {str(place - moved): value for place, value in digits.items() if place > moved}
     scope.fixed = {**others, **left}
     return (

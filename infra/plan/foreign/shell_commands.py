@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from infra.plan.foreign.shell_tree import Loop
-from infra.plan.foreign.shell_values import Scope, Value, evaluate, expand_word
+from infra.plan.foreign.shell_values import MAX_EXPRESSION, Scope, Value, evaluate, expand_word
 from infra.plan.foreign.source import Word
 
 MAX_ITERATIONS = 256
@@ -86,6 +86,16 @@ def decide_test(words: Sequence[Word]) -> bool | None:
     return _decide(inner)
 
 
+def joined(operator: str, *, before: bool | None, found: bool | None) -> bool | None:
+    """What a chain of tests comes to with one more behind `&&` or `||`; None where only a run could say."""
+    if operator not in ("&&", "||"):
+        return found
+    settles = operator == "||"
+    if settles in (before, found):
+        return settles
+    return None if None in (before, found) else not settles
+
+
 def _decide(texts: list[str]) -> bool | None:
     """A test of one or two operands."""
     if len(texts) == 1:
@@ -141,7 +151,7 @@ def shown(words: Sequence[Word]) -> str:
 
 
 def _counted(counter: str, scope: Scope) -> tuple[str, list[Value]] | None:
-    match = _COUNTER.fullmatch(counter)
+    match = _COUNTER.fullmatch(counter) if len(counter) <= MAX_EXPRESSION else None
     if match is None:
         return None
     first, last = evaluate(match[2], scope), evaluate(match[4], scope)
@@ -155,6 +165,8 @@ def _counted(counter: str, scope: Scope) -> tuple[str, list[Value]] | None:
 
 def _numbers(text: str, scope: Scope) -> range | None:
     """`{0..7}`, `$(seq 0 7)`."""
+    if len(text) > MAX_EXPRESSION:
+        return None
     if match := _RANGE.fullmatch(text):
         first, last = int(match[1]), int(match[2])
         step = 1 if last >= first else -1

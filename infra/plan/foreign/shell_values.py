@@ -18,6 +18,8 @@ from infra.plan.foreign.shell_words import (
     Text,
 )
 from infra.plan.foreign.source import CONTINUED, Word
+from infra.spec.bounded import is_whole_number
+from infra.spec.work import Work
 
 # Longer values are no settings of an engine; a variable that doubles itself would fill the memory.
 MAX_VALUE = 100_000
@@ -32,6 +34,8 @@ _NUMBERS: Mapping[type, Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }
 _LARGEST = 1 << 40
+MAX_EXPRESSION = 200  # more is no port or rank
+_PLAIN = re.compile(r"[0-9+*/%() \t\n-]*")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*|[0-9]))")
 _LENGTH = re.compile(r"\$\{#([A-Za-z_]\w*)\[[@*]\]\}")
 _DEFAULTED = re.compile(r"\$\{([A-Za-z_]\w*):?-(\d+)\}")
@@ -64,6 +68,7 @@ class Scope:
         exports_all: whether whatever is set is exported, by `set -a`.
         keys: of associative arrays, whose values are held under `name[key]` too.
         prepended: variables whose value stands before what the process's surroundings give them.
+        work: the budget of the whole file.
     """
 
     values: dict[str, Held] = field(default_factory=dict)
@@ -76,11 +81,13 @@ class Scope:
     num_changes: int = 0
     exports_all: bool = False
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    work: Work = field(default_factory=Work)
 
     def assign(self, name: str, held: Held, line: int) -> None:
         """Set a variable unless the operator has."""
         if isinstance(held, Value) and len(held.raw) > MAX_VALUE:
             raise ShellTroubleError(line, f"{name} becomes longer than {MAX_VALUE} characters")
+        self.work.spend(1 + (0 if isinstance(held, Value) else len(held)), line)
         self.num_changes += 1
         self.lines[name] = line
         if self.exports_all:
@@ -91,6 +98,7 @@ class Scope:
     def assign_element(self, name: str, key: str, value: Value, line: int) -> None:
         """Set one element of an array, by its key or its number."""
         self.keys.setdefault(name, ())
+        self.work.spend(2 * len(self.keys[name]), line)
         if key not in self.keys[name]:
             self.keys[name] += (key,)
         self.assign(f"{name}[{key}]", value, line)
@@ -111,7 +119,7 @@ class Scope:
             return Value(self.fixed[name])
         if name in _ALL:
             return self.positional if self.has_positional else None
-        if name.isdecimal() and self.has_positional:
+        if is_whole_number(name) and self.has_positional:
             index = int(name) - 1
             if index < 0:
                 return Value("sh")
@@ -121,6 +129,7 @@ class Scope:
 
 def copy_scope(scope: Scope) -> Scope:
     """The same variables, to go back to."""
+    scope.work.spend(len(scope.values) + len(scope.lines) + len(scope.exported), 0)
     return replace(
         scope,
         values=dict(scope.values),
@@ -133,7 +142,7 @@ def copy_scope(scope: Scope) -> Scope:
 
 def expand_word(word: RawWord, scope: Scope) -> list[Word]:
     """The fields that a word becomes: one, several, or none."""
-    fields = _Fields(word.line)
+    fields = _Fields(word.line, scope.work)
     for part in word.parts:
         _expand_part(part, scope, fields)
     # `"${empty[@]}"` is no word at all
@@ -145,7 +154,7 @@ def expand_value(word: RawWord | None, scope: Scope) -> Value:
     """The one value that an assignment gives: nothing is split."""
     if word is None:
         return Value("")
-    fields = _Fields(word.line)
+    fields = _Fields(word.line, scope.work)
     for part in word.parts:
         _expand_part(part, scope, fields, splits=False)
     found = fields.finish(keeps_empty=True)
@@ -174,7 +183,7 @@ def before_itself(word: RawWord | None, name: str, scope: Scope) -> RawWord | No
 
 def evaluate(expression: str, scope: Scope) -> int | None:
     """A whole number of `$((…))`; None where a name is not settled or it is no plain arithmetic."""
-    if len(expression) > 200:  # noqa: PLR2004 - more is no port or rank
+    if len(expression) > MAX_EXPRESSION:
         return None
     counted = _LENGTH.sub(lambda match: _length_of(match[1], scope), expression)
     settled = _DEFAULTED.sub(lambda match: _number_of(match[1], scope, match[2]), counted)
@@ -183,6 +192,8 @@ def evaluate(expression: str, scope: Scope) -> int | None:
         lambda match: _number_of(match[1] or match[2], scope),
         settled,
     )
+    if not _PLAIN.fullmatch(text):
+        return None
     try:
         return _number(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, ZeroDivisionError, MemoryError):
@@ -192,8 +203,9 @@ def evaluate(expression: str, scope: Scope) -> int | None:
 class _Fields:
     """Fields of one word while they are put together."""
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, line: int, work: Work) -> None:
         self.line = line
+        self.work = work
         self.done: list[Word] = []
         self.run: list[str] = []
         self.open_names: list[str] = []
@@ -202,6 +214,7 @@ class _Fields:
 
     def add(self, raw: str, open_names: tuple[str, ...] = (), line: int = 0) -> None:
         """Text that belongs to the field at hand; `line` is where it was set, when a field begins with it."""
+        self.work.spend_text(len(raw) + len(open_names), self.line)
         if not self.is_begun and raw:
             self.set_at = line
         self.run.append(raw)
@@ -266,6 +279,7 @@ def _expand_part(part: Part, scope: Scope, fields: _Fields, *, splits: bool = Tr
 
 def _add_array(part: Reference, held: tuple[Value, ...], fields: _Fields) -> None:
     if "*" in (part.name, part.index) and part.is_quoted:
+        fields.work.spend_text(sum(len(value.raw) + 1 for value in held), fields.line)
         joined = " ".join(value.raw for value in held)
         fields.add(joined, tuple(n for value in held for n in value.open_names))
         return
@@ -321,7 +335,10 @@ def expand_key(key: str, scope: Scope) -> str:
 
 def _text_of(name: str, scope: Scope) -> str:
     held = scope.look_up(name)
-    return held.raw if isinstance(held, Value) and not held.open_names else "\0"
+    if not isinstance(held, Value) or held.open_names:
+        return "\0"
+    scope.work.spend_text(len(held.raw), held.line)
+    return held.raw
 
 
 def _counted(part: Reference, held: Held | None, scope: Scope) -> Held:
@@ -339,7 +356,7 @@ def _is_empty(held: Held) -> bool:
 
 
 def _argument(part: Reference, scope: Scope) -> Value:
-    fields = _Fields(0)
+    fields = _Fields(0, scope.work)
     for inner in part.argument:
         _expand_part(inner, scope, fields, splits=False)
     found = fields.finish(keeps_empty=True)

@@ -92,7 +92,11 @@ class _Ports:
 
 
 def read_slurm_recipe(root: Node) -> Recipe:
-    """The processes of an srt-slurm recipe."""
+    """The processes of an srt-slurm recipe.
+
+    Raises:
+        TooMuchWorkError: it has more devices or processes than are followed.
+    """
     top = _base(root)
     notes = [
         NotUnderstood(
@@ -160,6 +164,7 @@ def _endpoints(top: Node) -> list[_Endpoint]:
     for mode in _MODES:
         workers = min(resources.get(f"{mode}_workers").number(), MAX_WORKERS)
         width = _devices_per_worker(resources, mode, per_node)
+        resources.page.work.spend(workers * max(width, per_node, 1), resources.line)
         if mode == "decode" and workers and offset and node + 1 < total:
             node, offset = node + 1, 0
         for index in range(workers):
@@ -203,6 +208,7 @@ class _Spelling:
 
     def launches(self, endpoint: _Endpoint) -> list[Launch]:
         """The processes of one endpoint: one per node, or one per device."""
+        self._config(endpoint.mode).spend(len(endpoint.nodes))
         build = self._vllm if self.engine == "vllm" else self._sglang
         return build(endpoint, self._config(endpoint.mode))
 
@@ -214,6 +220,7 @@ class _Spelling:
         self, endpoint: _Endpoint, node: int, words: list[Word], own_env: Mapping[str, str]
     ) -> Launch:
         name = "aggregated" if endpoint.mode == "agg" else endpoint.mode
+        self.top.get("environment").spend()
         given = self.top.get("backend", f"{name}_environment")
         env = {key: value.word() for key, value in self.top.get("environment").items()}
         env |= {key: value.word() for key, value in given.items()}

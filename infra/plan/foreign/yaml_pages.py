@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from infra.plan.foreign.source import CONTINUED, NotUnderstood, Word, refused
+from infra.spec.work import CHARACTERS_PER_STEP, Work
 from infra.spec.yaml_source import Document, Path, read_yaml
 
 MAX_DOCUMENTS = 64
@@ -68,6 +69,14 @@ class Node:
             else str(self.value)
         )
 
+    def spend(self, times: int = 1) -> None:
+        """Take the steps of reading the value and all that lies in it, `times` over.
+
+        Raises:
+            TooMuchWorkError: they are more than the file has left.
+        """
+        self.page.work.spend(times * _weight(self.value), self.line)
+
     def number(self, default: int = 0) -> int:
         """The value as a whole number; `default` for anything else."""
         text = self.text()
@@ -89,6 +98,7 @@ class Node:
         for row in rows[self.line :]:
             if row.strip() and len(row) - len(row.lstrip()) <= indent:
                 break
+            self.page.work.spend_text(len(row), self.line)
             body.append(row)
         if style[1] == ">":
             text = "".join(f"{row.strip()} {CONTINUED}" if row.strip() else "\n" for row in body)
@@ -100,10 +110,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One document of a file; `rows` are the lines of the whole file."""
+    """One document of a file; `rows` are the lines of the whole file, `work` is the budget of the whole file."""
 
     document: Document
     rows: tuple[str, ...]
+    work: Work
 
     @property
     def root(self) -> Node:
@@ -111,7 +122,7 @@ class Page:
         return Node(self, (), self.document.data)
 
 
-def read_pages(text: str, file: str) -> tuple[list[Page], list[NotUnderstood]]:
+def read_pages(text: str, file: str, work: Work) -> tuple[list[Page], list[NotUnderstood]]:
     """Every document of a YAML file, and what of it is written twice.
 
     Raises:
@@ -136,5 +147,14 @@ def read_pages(text: str, file: str) -> tuple[list[Page], list[NotUnderstood]]:
                 file, problem.what, "Give plain YAML: templates are rendered first.", problem.line
             )
         notes += [NotUnderstood(p.line or 1, p.field, p.what) for p in problems]
-        pages.append(Page(document, rows))
+        pages.append(Page(document, rows, work))
     return pages, notes
+
+
+def _weight(value: object) -> int:
+    """How many steps a part of a document takes: its values, and their text."""
+    if isinstance(value, Mapping):
+        return 1 + sum(map(_weight, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(_weight, value))
+    return 1 + len(str(value)) // CHARACTERS_PER_STEP

@@ -64,7 +64,7 @@ class Typist:
             self.said[line] = done.stdout + done.stderr
 
     def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run one command in the project's folder; `fab` in that of its fabfile."""
+        """Run one command in the project's folder; `fab` anywhere."""
         environment = dict(self.project.environment)
         if words[0] == "fab":
             to = ("--to", str(self.project.folder / "inventory.yml"))
