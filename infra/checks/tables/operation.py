@@ -99,6 +99,12 @@ OPERATION_RULES: Mapping[str, Rule] = {
         source="infra/catalog/advisories/",
         check=advisories.no_known_holes,
     ),
+    "closed-to-clients": Rule(
+        severity="warning", source="infra/render/reach.py", check=exposure.clients_let_in
+    ),
+    "networks-unread": Rule(
+        severity="warning", source="infra/render/reach.py", check=exposure.networks_are_read
+    ),
     "derived-field": Rule(
         severity="error", source="docs/architecture.md", check=derived.derived_fields_agree
     ),
