@@ -6,6 +6,7 @@ task's arguments, an argument vector or a result. Options are described in ../li
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -20,7 +21,7 @@ PROJECT = str(Path(__file__).resolve().parents[2])
 if PROJECT not in sys.path:  # the project need not be installed where Ansible is
     sys.path.append(PROJECT)
 
-from infra.errors import InfraError  # noqa: E402
+from infra.errors import InfraError, PrerequisiteError  # noqa: E402
 from infra.launch.fleet import SystemClock  # noqa: E402
 from infra.launch.rendered.host import read_rendered  # noqa: E402
 from infra.launch.rendered.work import OPERATIONS, HostAtWork, Wish  # noqa: E402
@@ -68,6 +69,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible publishes no ty
                 host=host,
                 ask=partial(self._ask, host.state.host),
                 secrets=lambda: self._secrets(host.plan.secrets, variables),
+                watch_key=lambda: self._watch_key(variables),
                 say=lambda line: Display().display(f"{host.state.host}: {line}"),
                 clock=SystemClock(),
             )
@@ -82,6 +84,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible publishes no ty
         elsewhere = {name: where for name, where in references.items() if name not in given}
         own = {name: Secret(str(given[name])) for name in references if name in given}
         return {**own, **read_secrets(elsewhere)}
+
+    def _watch_key(self, variables: Values) -> Secret:
+        """What the play has made once for all hosts of this run: `moe_watch_key`.
+
+        Raises:
+            PrerequisiteError: it has not.
+        """
+        key = str(self._templar.template(variables.get("moe_watch_key") or ""))
+        if re.fullmatch("[0-9a-f]{64}", key):
+            return Secret(key)
+        what = "The variable moe_watch_key is not set, so that watchers of the hosts could not know each other."
+        fix = "Make 64 hex digits once for all hosts before `operation: watch`, as ansible/launch.yml does."
+        raise PrerequisiteError("operation watch", what, fix)
 
     def _ask(self, name: str, request: Values, *, timeout_s: float) -> Values:
         """The agent's report; of a host that cannot be reached, Ansible tells by itself.

@@ -58,6 +58,8 @@ options:
 notes:
   - Secrets that files of the host need come from the variable C(moe_secrets) (a map, from a vault perhaps), else
     from where the stack says. They travel on standard input, and no argument or result holds them.
+  - V(watch) takes the key of the hosts' watchers from the variable C(moe_watch_key), 64 hex digits that a play makes
+    once per run, for all of its hosts. A host whose watcher has been handed its groups already keeps its key.
 author: moe-infra
 """
 

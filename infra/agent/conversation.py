@@ -34,6 +34,7 @@ OPERATIONS = {
     "staging": ".staging.operation",
     "receive": ".staging.receiving",
     "groups": ".group.operation",
+    "firewall": ".kinds.firewall",
 }
 # They send chunks of any size before their report, and only to somebody who reads them as they come.
 STREAMS = {"logs": ".journal.operation", "evidence": ".processes.evidence"}

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr
 
+from infra.catalog.access import EngineAccess, RouterAccess
 from infra.catalog.sourced import Entry, SourcedEntry
 
 Vendor = Literal["nvidia", "amd", "ascend", "cpu"]
@@ -206,6 +207,7 @@ class Release(SourcedEntry):
         kv_block_tokens: tokens of a KV block of multi-head latent attention, by accelerator generation.
         env: variables that every process of this release gets.
         chat_templates: built-in names that its flag takes beside a path; () where it takes paths alone.
+        access: whom its server lets in; None for vllm-ascend, whose server is that of its vllm.
     """
 
     id: StrictStr = ""
@@ -220,6 +222,7 @@ class Release(SourcedEntry):
     images: tuple[Image, ...]
     env: dict[StrictStr, EnvironmentValue] = Field(default_factory=dict)
     chat_templates: tuple[StrictStr, ...] = ()
+    access: EngineAccess | None = None
 
     @property
     def family(self) -> Family:
@@ -245,6 +248,7 @@ class RouterRelease(SourcedEntry):
     engines: tuple[StrictStr, ...]
     needs_disaggregation: StrictBool
     program: tuple[StrictStr, ...]
+    access: RouterAccess
 
 
 NeedsKind = Literal["live", "engine-restart", "drain", "reboot"]

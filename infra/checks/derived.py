@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from infra.checks.view import Finding, Place, PlanView
 from infra.engines.reading import Reading
+from infra.engines.routers import LOOPBACK
 from infra.plan.process import Process
 
 Row = tuple[object, ...]
@@ -34,13 +35,19 @@ def _derived(
 ) -> Iterator[tuple[str, object, object]]:
     """(field, as the plan has it, as the command line says it), in the order of the plan's fields."""
     reading, address = view.readings[process.id], view.addresses[process.host]
+    scheme = "http"
+    if process.kind == "router" and reading.flags.get("host") == LOOPBACK:
+        address = LOOPBACK
+    elif process.kind == "edge":
+        scheme = "https" if view.plan.edge is not None and view.plan.edge.tls == "given" else "http"
     yield "dp_ranks", process.dp_ranks, reading.dp_ranks
     yield "devices", process.devices, reading.devices
     port = reading.http_port
-    yield "endpoint", process.endpoint, None if port is None else f"http://{address}:{port}"
+    yield "endpoint", process.endpoint, None if port is None else f"{scheme}://{address}:{port}"
     if process.binds != reading.binds:  # their order may differ, and each counts once
         yield "binds", _bind_rows(process), _bind_rows(reading)
-    yield "connects", sorted(map(tuple, process.connects)), _dialled(reading, listeners)
+    if process.kind != "edge":  # it dials what the plan says, and nothing else does
+        yield "connects", sorted(map(tuple, process.connects)), _dialled(reading, listeners)
 
 
 def _bind_rows(of: Process | Reading) -> list[Row]:

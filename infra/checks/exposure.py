@@ -1,14 +1,15 @@
-"""Rules about what clients and strangers could reach."""
+"""Rules about secrets, and about what clients make an engine read or run."""
 
 from __future__ import annotations
 
-import ipaddress
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from infra.checks.view import Finding, PlanView
-from infra.engines.credentials import credentials_of
+from infra.engines.credentials import SECRET_OF_VARIABLE, TAKEN_SECRETS, credentials_of
+from infra.plan.host_mounts import mount_refusal
 from infra.plan.process import Process
 
 MOVING = ("main", "master", "latest", "HEAD")
@@ -29,6 +30,30 @@ def media_path_narrow(view: PlanView) -> Iterator[Finding]:
             )
 
 
+def host_stays_closed(view: PlanView) -> Iterator[Finding]:
+    """No process is shown a path of its host that gives the host away."""
+    plan = view.plan
+    if plan.runtime != "native":
+        yield from _given_away(None, "weights.path", plan.weights_path, read_only=True)
+    seen: set[tuple[int, str]] = set()
+    for process in plan.processes:
+        key = (id(process.mounts), process.role)
+        if process.mounts and key not in seen:
+            seen.add(key)
+            for mount in process.mounts:
+                field = f"mounts.{mount.source}"
+                yield from _given_away(process, field, mount.source, read_only=mount.read_only)
+
+
+def _given_away(
+    process: Process | None, field: str, source: str, *, read_only: bool
+) -> Iterator[Finding]:
+    refusal = mount_refusal(source, read_only=read_only)
+    if refusal is not None:
+        what, fix = refusal
+        yield Finding(field=field, what=what, fix=fix, process=process.id if process else None)
+
+
 def remote_code_pinned(view: PlanView) -> Iterator[Finding]:
     """Code that comes with a checkpoint comes at a pinned revision."""
     for process in view.variants:
@@ -47,39 +72,67 @@ def remote_code_pinned(view: PlanView) -> Iterator[Finding]:
 
 def router_has_engines_key(view: PlanView) -> Iterator[Finding]:
     """A router that replaces clients' credentials has the key that its engines ask for."""
-    guarded = next((p for p in view.variants if _asks_for_key(view, p)), None)
+    guarded = next((p for p in view.variants if _has_key(view, p)), None)
     if guarded is None:
         return
-    for router in view.routers:
-        replaces = view.readings[router.id].flags.get("api-key") is None
-        if replaces and "OPENAI_API_KEY" not in router.env and "api_key" not in view.plan.secrets:
+    for process in view.routers:
+        router = view.catalog.router_of(process.argv)
+        passes_clients_key = router is not None and not router.access.sends_own_key
+        replaces = view.readings[process.id].flags.get("api-key") is None and not passes_clients_key
+        if replaces and "OPENAI_API_KEY" not in process.env and "api_key" not in view.plan.secrets:
             asked = "VLLM_API_KEY" if "VLLM_API_KEY" in guarded.env else "--api-key"
             what = f"{guarded.id} asks for a key ({asked}), and the router has no OPENAI_API_KEY to send."
             fix = "Declare the key as secrets.api_key: engines and router then share it."
-            yield Finding(field="secrets.api_key", what=what, fix=fix, process=router.id)
-
-
-def key_is_taken(view: PlanView) -> Iterator[Finding]:
-    """A declared API key is one that the engine takes: SGLang's stands on its command line, for `ps` to show."""
-    engine = view.plan.engine.name
-    taken = {credential.name for credential in credentials_of(engine, view.plan.secrets)}
-    if "api_key" in view.plan.secrets and "api_key" not in taken:
-        what = f"{engine} takes a key as --api-key alone, which every user of a host sees: api_key is given to nobody."
-        fix = "Remove secrets.api_key, and have a proxy before the endpoints ask clients for a key."
-        yield Finding(field="secrets.api_key", what=what, fix=fix)
-
-
-def public_router_guarded(view: PlanView) -> Iterator[Finding]:
-    """What listens on a public address asks for a key."""
-    entrances = view.routers or view.leaders[:1]
-    for process in entrances:
-        address = view.addresses[process.host]
-        if "api_key" in view.plan.secrets or view.readings[process.id].flags.get("api-key"):
-            continue
-        if _is_public(address):
-            what = f"{process.id} serves on {address}, a public address, and asks nobody for a key."
-            fix = "Declare secrets.api_key, or give the host a private address."
             yield Finding(field="secrets.api_key", what=what, fix=fix, process=process.id)
+
+
+def clients_let_in(view: PlanView) -> Iterator[Finding]:
+    """A stack that closes its hosts says which clients it lets in."""
+    if view.plan.firewall is not None and not view.plan.firewall.clients:
+        where = ", ".join(process.id for process in view.plan.entrances)
+        what = f"firewall: plan lets no client dial {where}: only the stack's own hosts may."
+        yield Finding(field="clients", what=what, fix="Write clients: [10.0.0.0/8], your networks.")
+
+
+def networks_are_read(view: PlanView) -> Iterator[Finding]:
+    """A stack that names the networks that may dial closes its hosts to all others."""
+    spec = view.surroundings.spec
+    if spec is None or spec.firewall == "plan":
+        return
+    for field, networks in (("clients", spec.clients), ("monitors", spec.monitors)):
+        if networks:
+            what = f"Nothing reads {field} without firewall: plan, so every network may dial."
+            yield Finding(field=field, what=what, fix=f"Write firewall: plan, or remove {field}.")
+
+
+def secrets_are_taken(view: PlanView) -> Iterator[Finding]:
+    """A declared secret is one that a process takes: SGLang's key stands on its command line, for `ps` to show."""
+    engine, secrets = view.plan.engine.name, view.plan.secrets
+    routers = (view.router_name(process) or "" for process in view.routers)
+    edges = (PurePosixPath(p.argv[0]).name for p in view.plan.processes if p.kind == "edge")
+    programs = (engine, *routers, *edges)
+    taken = {each.name for program in programs for each in credentials_of(program, secrets)}
+    for name in sorted(secrets.keys() - taken):
+        what = f"No process of this plan takes {name}: it is given to nobody."
+        fix = f"Remove secrets.{name}; programs take {', '.join(TAKEN_SECRETS)}."
+        if name == "api_key":
+            seen = "which every user of a host sees: api_key is given to nobody"
+            what = f"{engine} takes a key as --api-key alone, {seen}."
+            fix = "Remove secrets.api_key, and have an `edge:` before the endpoints ask clients for a key."
+        elif name == "edge_keys":
+            fix = "Add an `edge:`, which asks clients for them, or remove secrets.edge_keys."
+        yield Finding(field=f"secrets.{name}", what=what, fix=fix)
+
+
+def secret_files_readable(view: PlanView) -> Iterator[Finding]:
+    """A secret's file is there, holds something, and is its owner's alone."""
+    for name, file in view.surroundings.secret_files.items():
+        what, fix = f"The file {file.path} {file.flaw}.", "Put the secret there before `fab up`."
+        if file.flaw is None:
+            what = f"Other users of this machine may read {file.path}."
+            fix = f"Type `chmod 600 {shlex.quote(file.path)}`."
+        if file.flaw is not None or file.is_shared:
+            yield Finding(field=f"secrets.{name}.file", what=what, fix=fix)
 
 
 def secrets_referenced(view: PlanView) -> Iterator[Finding]:
@@ -88,27 +141,31 @@ def secrets_referenced(view: PlanView) -> Iterator[Finding]:
         for name, value in process.env.items():
             if SECRET_VARIABLE.search(name) and _is_value(value):
                 what = f"{name} stands in the plan with its value."
-                fix = f"Write secrets: {{{name.lower()}: {{env: {name}}}}}, and remove it here."
+                fix = _instead_of_value(view, SECRET_OF_VARIABLE.get(name), name)
                 field = f"roles.{process.role}.env.{name}"
                 yield Finding(field=field, what=what, fix=fix, process=process.id)
         given = view.flags(process).get("api-key")
         keys = given if isinstance(given, tuple) else (given,)
         if any(_is_value(key) for key in keys):
             what = "--api-key stands in the plan with its value."
-            fix = "Write secrets: {api_key: {env: NAME}}: engines and router share it."
+            fix = _instead_of_value(view, "api_key", "NAME")
             field = f"roles.{process.role}.flags.api-key"
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
-def _asks_for_key(view: PlanView, process: Process) -> bool:
+def _instead_of_value(view: PlanView, secret: str | None, variable: str) -> str:
+    """How a value gets to its process without standing in a plan."""
+    if secret is None:
+        return "Remove it: the host gives it to what needs it, by its role or by a file of root's."
+    if credentials_of(view.plan.engine.name, {secret: None}):
+        return f"Write secrets: {{{secret}: {{env: {variable}}}}}, and remove it here."
+    return (
+        f"Remove it: {view.plan.engine.name} takes no {secret}; an `edge:` asks clients for keys."
+    )
+
+
+def _has_key(view: PlanView, process: Process) -> bool:
     return bool(view.flags(process).get("api-key")) or "VLLM_API_KEY" in process.env
-
-
-def _is_public(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_global
-    except ValueError:
-        return False  # a name, or an expression that a pod expands
 
 
 def _is_value(text: object) -> bool:

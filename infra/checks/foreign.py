@@ -16,6 +16,7 @@ from infra.engines.command_line import canonical_flag
 from infra.engines.registry import ENGINES
 from infra.errors import Problem
 from infra.plan.foreign.imported_recipe import ImportedRecipe
+from infra.plan.foreign.mounts import mount_line
 from infra.plan.foreign.seats import Seat
 
 _FLAG = re.compile(r"--([a-zA-Z][\w-]*)")
@@ -82,7 +83,8 @@ def _view(recipe: ImportedRecipe, version: str, catalog: Catalog) -> PlanView:
         if seat.launch.container is not None and seat.launch.container.silence_s is not None
     }
     asked = replace(plan, engine=replace(plan.engine, version=version))
-    return view_plan(asked, catalog, Surroundings(silence_s=silence_s))
+    around = Surroundings(silence_s=silence_s, named_release=recipe.facts.release_named)
+    return view_plan(asked, catalog, around)
 
 
 def _agreed(
@@ -172,7 +174,7 @@ class _Places:
     def problem(self, rule: str, finding: Finding) -> Problem | None:
         """A finding at its line; None where it is about something that the file leaves open."""
         seat = self._seat(finding)
-        field, line, is_open = self._place(finding, seat)
+        field, line, is_open = _mount_place(finding, seat) or self._place(finding, seat)
         if is_open:
             return None
         severity, where = self._release_dependent(rule)
@@ -250,6 +252,13 @@ def _flags_of(finding: Finding, recipe: ImportedRecipe) -> list[str]:
     owned = ENGINES[recipe.facts.release.engine].owned_flags
     names += [flag for flag, field in owned.items() if field == parts[-1]]
     return names
+
+
+def _mount_place(finding: Finding, seat: Seat | None) -> tuple[str, int | None, bool] | None:
+    field, _, source = finding.field.partition(".")
+    if seat is None or field != "mounts":
+        return None
+    return field, mount_line(source, seat.launch), False
 
 
 def _model_line(seat: Seat) -> int:

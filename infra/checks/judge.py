@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from infra.catalog.load import Catalog
 from infra.checks.rules import RULES
-from infra.checks.view import Finding, PlanView, Surroundings, view_plan
+from infra.checks.view import Finding, PlanView, SecretFile, Surroundings, view_plan
 from infra.errors import Problem
 from infra.plan.process import Plan
 from infra.spec.load import LoadedStack
 from infra.spec.nearest import nearest
 
-DERIVED_FIELD = "derived-field"
+# What nobody renders or starts, whatever else is wrong with a plan: it says two things, or gives its hosts away.
+NEVER_MADE = ("derived-field", "host-mount")
 
 
-def judge_stack(plan: Plan, stack: LoadedStack, catalog: Catalog) -> tuple[Problem, ...]:
-    """Every finding about a compiled stack, at the line that was written, by line."""
-    view = view_plan(plan, catalog, Surroundings(spec=stack.spec))
+def judge_stack(
+    plan: Plan,
+    stack: LoadedStack,
+    catalog: Catalog,
+    secret_files: Mapping[str, SecretFile] = MappingProxyType({}),
+) -> tuple[Problem, ...]:
+    """Every finding about a compiled stack, at the line that was written, by line.
+
+    Args:
+        plan: compiled from the stack.
+        stack: where the lines are.
+        catalog: what is true of the world.
+        secret_files: what a look at the operator's machine told; nothing where no look was taken.
+    """
+    around = Surroundings(spec=stack.spec, secret_files=secret_files)
+    view = view_plan(plan, catalog, around)
     found = [_in_stack(rule, finding, stack) for rule, finding in find_all(view)]
     problems = [*_once_per_field(found), *_unknown_waivers(stack)]
     return tuple(sorted(problems, key=lambda p: (p.severity, p.file or "", p.line or 0)))
@@ -30,11 +46,13 @@ def judge_plan(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda problem: problem.severity))
 
 
-def contradictions(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
-    """Derived fields of a plan document that its own command lines contradict."""
-    rule = RULES[DERIVED_FIELD]
+def never_made(plan: Plan, file: str, catalog: Catalog) -> tuple[Problem, ...]:
+    """What of a plan document is neither rendered nor rehearsed, whatever the other rules say."""
+    view = view_plan(plan, catalog)
     return tuple(
-        _in_plan(DERIVED_FIELD, found, file) for found in rule.findings(view_plan(plan, catalog))
+        _in_plan(name, finding, file)
+        for name in NEVER_MADE
+        for finding in RULES[name].findings(view)
     )
 
 

@@ -67,16 +67,34 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SecretFile:
+    """A file of the operator's machine that a secret is read from.
+
+    Args:
+        flaw: why nothing can be read, as the end of a sentence.
+        is_shared: whether other users of that machine may read it.
+    """
+
+    path: str
+    flaw: str | None
+    is_shared: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a plan does not hold, and some rules read.
 
     Args:
         spec: the stack that the plan was compiled from; None for a plan document or an imported recipe.
         silence_s: by process id, after how many seconds without an answer its pod is killed.
+        secret_files: by name of the secret, where the operator's machine was looked at.
+        named_release: the engine's, as an imported recipe names it; it may be none that the catalogue has read.
     """
 
     spec: StackSpec | None = None
     silence_s: Mapping[str, int] = field(default_factory=dict)
+    secret_files: Mapping[str, SecretFile] = field(default_factory=dict)
+    named_release: str | None = None
 
 
 NOTHING_MORE = Surroundings()
@@ -303,6 +321,11 @@ def view_plan(plan: Plan, catalog: Catalog, surroundings: Surroundings = NOTHING
     for process in plan.processes:
         if process.kind == "router":
             readings[process.id] = read_router(process.argv, _router_flags(process, catalog))
+        elif process.kind == "edge":
+            # its words name a file alone, which is made of the plan
+            readings[process.id] = Reading(
+                flags={}, unknown=(), http_port=process.binds[0].port, binds=process.binds, dials=()
+            )
         else:
             readings[process.id] = engine.read(
                 process.argv, process.env, num_devices=num_devices.get(process.host, 0), flags=flags

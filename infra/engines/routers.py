@@ -20,8 +20,15 @@ from infra.spec.bounded import is_whole_number
 from infra.spec.stack import KvTransfer, RouterName
 
 PROMETHEUS_PORT = 29000
+LOOPBACK = "127.0.0.1"
 # Routers start when every engine has proven itself; this only covers a slow first health check.
 STARTUP_TIMEOUT_S = 600
+# The wheels end every answer after a time in total, and tell nobody: HTTP 200, no error counted, a stream cut in its
+# middle (1800 s by default; vllm-router 0.1.17 and sglang-router 0.3.2, run 2026-11-25; both take any 64-bit number).
+# So the limit is that of an answer which nothing healthy exceeds: a rank that needs more than a second for a token
+# serves nobody, and an hour holds the longest queue and prompt. What hangs is the watcher's to end.
+SLOWEST_TOKEN_S = 1
+QUEUE_AND_PROMPT_S = 3600
 # How often the proxy looks after endpoints that leave or come; its own 10 s delay each by as much.
 MEMBERS_LOOK_S = "1"
 # A replica that restarts is left out, and taken back, within seconds. The wheels' defaults (every 60 s, three failures,
@@ -55,15 +62,25 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterContext:
-    """What a router's command line is made of. `address` is that of its own host."""
+    """What a router's command line is made of.
+
+    Args:
+        address: that of its own host.
+        prometheus_port: where it serves its metrics, on `metrics_address` alone.
+        longest_answer_s: seconds after which no healthy answer is still under way.
+        is_behind_edge: whether only a front on its own host dials it.
+    """
 
     release: RouterRelease
     address: str
     port: int
+    metrics_address: str
     prometheus_port: int
+    longest_answer_s: int
     policy: str | None
     kv_transfer: KvTransfer | None
     endpoints: tuple[Endpoint, ...]
+    is_behind_edge: bool = False
 
     def of_role(self, role: str) -> tuple[Endpoint, ...]:
         """Endpoints of one role, in plan order."""
@@ -73,6 +90,11 @@ class RouterContext:
 def write_router(name: RouterName, context: RouterContext) -> tuple[str, ...]:
     """The router's argument vector."""
     return _WRITERS[name](context)
+
+
+def longest_answer_s(num_tokens: int) -> int:
+    """Seconds that an answer of so many tokens takes at the most, its wait and its prompt included."""
+    return QUEUE_AND_PROMPT_S + num_tokens * SLOWEST_TOKEN_S
 
 
 def has_prometheus_port(name: RouterName) -> bool:
@@ -126,7 +148,8 @@ def _write_sglang_router(context: RouterContext) -> tuple[str, ...]:
 
 def _write_wheel_router(context: RouterContext, pd_words: tuple[str, ...]) -> tuple[str, ...]:
     """Both wheels list endpoints alike; `pd_words` say that they are prefill and decode."""
-    words = [*context.release.program, "--host", "0.0.0.0", "--port", str(context.port)]  # noqa: S104
+    listen = LOOPBACK if context.is_behind_edge else "0.0.0.0"  # noqa: S104
+    words = [*context.release.program, "--host", listen, "--port", str(context.port)]
     if context.kv_transfer is None:
         words += ["--worker-urls", *(endpoint.url for endpoint in context.endpoints)]
         return (*words, *_shared_words(context))
@@ -144,8 +167,12 @@ def _shared_words(context: RouterContext) -> tuple[str, ...]:
     policy = ("--policy", context.policy) if context.policy else ()
     return (
         *policy,
+        "--prometheus-host",
+        context.metrics_address,
         "--prometheus-port",
         str(context.prometheus_port),
+        "--request-timeout-secs",
+        str(context.longest_answer_s),
         "--worker-startup-timeout-secs",
         str(STARTUP_TIMEOUT_S),
         *_HEALTH_WORDS,
@@ -153,7 +180,8 @@ def _shared_words(context: RouterContext) -> tuple[str, ...]:
 
 
 def _write_ascend_proxy(context: RouterContext) -> tuple[str, ...]:
-    words = [*context.release.program, "--host", context.address, "--port", str(context.port)]
+    listen = LOOPBACK if context.is_behind_edge else context.address
+    words = [*context.release.program, "--host", listen, "--port", str(context.port)]
     for role, prefix in (("prefill", "prefiller"), ("decode", "decoder")):
         endpoints = context.of_role(role)
         words += [f"--{prefix}-hosts", *(endpoint.address for endpoint in endpoints)]

@@ -22,6 +22,7 @@ from infra.inventory.variable_files import (
 )
 from infra.spec.bounded import is_whole_number
 from infra.spec.nearest import nearest
+from infra.spec.text_file import read_text
 from infra.spec.work import TooMuchWorkError, Work
 from infra.spec.yaml_source import Document, read_yaml, why_unreadable
 
@@ -200,7 +201,7 @@ def read_inventory(path: Path, shown: str | None = None) -> Inventory:
     """
     file = shown or str(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         what = f"The inventory cannot be read: {why_unreadable(error)}."
         fix = "Name one with --inventory PATH; examples lie in ansible/inventory/examples/."

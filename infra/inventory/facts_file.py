@@ -16,6 +16,7 @@ import yaml
 from infra.errors import StackError
 from infra.inventory.collective_baseline import RecordedCollective, read_collective
 from infra.inventory.hosts import Inventory, InventoryHost
+from infra.spec.text_file import read_text
 from infra.spec.yaml_source import read_yaml, why_unreadable
 
 SCHEMA_VERSION = 1
@@ -124,7 +125,7 @@ def with_facts(inventory: Inventory, recorded: Mapping[str, RecordedHost]) -> In
 def _read(path: Path) -> Mapping[str, object] | None:
     """The document of a facts file; None without one."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

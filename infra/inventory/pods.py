@@ -24,6 +24,7 @@ OWN_ADDRESS = f"$({POD_IP})"
 # The interface of a pod in the cluster's network, whatever the network plugin.
 INTERFACE = "eth0"
 ROUTER_HOST = "router"
+EDGE_HOST = "edge"
 # A StatefulSet's name and the hash of its revision share a label of 63 characters; workers' sets are `<set>-0`.
 MAX_SET_NAME = 50
 # What a DisaggregatedSet puts into the names of its sets: a slice and a revision of eight characters.
@@ -38,16 +39,19 @@ class PodAddresses:
     Args:
         names: by plan host, the name under which every pod of the namespace resolves it.
         router: name of the router's service.
+        edge: name of the edge's service.
     """
 
     names: Mapping[str, str]
     router: str
+    edge: str
     is_documentation: bool = False
 
     def address(self, of: str, *, seen_from: str) -> str:
         """The name of a host's pod, the same from everywhere."""
         del seen_from
-        return self.router if of == ROUTER_HOST else self.names[of]
+        fronts = {ROUTER_HOST: self.router, EDGE_HOST: self.edge}
+        return fronts[of] if of in fronts else self.names[of]
 
     def facts(self, host: str) -> HostFacts:
         """What a pod knows of itself: its address is an expression that its environment answers."""
@@ -79,7 +83,7 @@ def pod_addresses(
             else:
                 unit_name(stack, group.partition("/")[0])
                 names[host] = host_service(stack, host)
-    return PodAddresses(names=names, router=router_name(stack))
+    return PodAddresses(names=names, router=router_name(stack), edge=edge_name(stack))
 
 
 def _pod_address(workload: str, index: int) -> str:
@@ -121,6 +125,11 @@ def _refuse_name(stack: str, name: str) -> None:
             f"a letter first, at most {MAX_SET_NAME} characters."
         )
         raise StackError(f"stack {stack!r}", what, "Rename the stack file.")
+
+
+def edge_name(stack: str) -> str:
+    """The edge's Deployment and service."""
+    return f"{stack}-edge"
 
 
 def router_name(stack: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from infra.errors import Problem
 from infra.inventory.values import TAGS
+from infra.spec.text_file import read_text
 from infra.spec.yaml_source import Document, read_yaml, why_unreadable
 
 # Of one name, the first that is there is taken and the others are not: Ansible's own rule.
@@ -95,7 +96,7 @@ def _files_of(path: Path) -> Iterator[Path]:
 
 def _read(path: Path, shown: str, problems: list[Problem]) -> VariableFile | None:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         problems.append(
             _problem(

@@ -1,4 +1,4 @@
-"""Brings a deployment up: all engines in one window, proof of every rank, then the router."""
+"""Brings a deployment up: all engines in one window, proof of every rank, then the router and the edge."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from infra.errors import NotReady
 from infra.launch.deployment import Deployment
 from infra.launch.draining import draining
+from infra.launch.edge import open_edge
 from infra.launch.failures import refuse_not_taken
 from infra.launch.fleet import ask_all
 from infra.launch.handover import Look, look_at, open_up, take_back
@@ -37,7 +38,7 @@ class Served:
     """What came up.
 
     Args:
-        units: state by process id, router included.
+        units: state by process id, router and edge included.
         proofs: what proved each rank.
         through_router: what proved the router, None without one.
         groups: each group as its watchers have it, by name.
@@ -128,7 +129,10 @@ def _start_and_prove(deployment: Deployment, found: Look) -> Served:
     if told is not None and look.left_out:
         told.join(look.left_out, look.left_out)
         look = look_at(deployment)
-    return Served(units=look.units, proofs=proofs, through_router=answer, groups=look.groups)
+    edge, states = deployment.endpoints.edge, look.units
+    if edge is not None:
+        states = {**states, **open_edge(deployment, edge)}
+    return Served(units=states, proofs=proofs, through_router=answer, groups=look.groups)
 
 
 def _make_ready(deployment: Deployment, look: Look) -> set[str]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from infra.inventory.hosts import InventoryHost
 from infra.launch.fleet import Clock, Fleet
+from infra.plan.edge import CERTIFICATE, KEYS
 from infra.plan.endpoints import Endpoints
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import unit_name
 from infra.render.host_state import HostState
+from infra.spec.edge_keys import parse_keys
 
 Say = Callable[[str], None]
 
@@ -54,16 +56,45 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """How a client asks the edge.
+
+    Args:
+        headers: with a key.
+        certificate: PEM, what the edge shows; None where clients speak no TLS.
+    """
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    certificate: str | None = None
+
+
+def client_of(secrets: Mapping[str, str]) -> Client:
+    """A client with the first key of the edge's.
+
+    Args:
+        secrets: as the operator has them, by name.
+
+    Raises:
+        StackError: the keys are none.
+    """
+    keys = secrets.get(KEYS)
+    headers = {} if keys is None else {"Authorization": f"Bearer {parse_keys(keys)[0].key}"}
+    return Client(headers=headers, certificate=secrets.get(CERTIFICATE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
     """What `up` and `verify` work on.
 
     Args:
         states: host state by host, in plan order.
         headers: for every request to an engine, e.g. the API key's.
+        client: for every request to an edge.
         say: where lines about the work go.
         nonce: new for every run.
         spares: hosts of the fleet that the plan does not use; an earlier release may have.
         decided: called when nothing speaks against what is to be done with it any more, before anything is changed.
+        hang_up: closes the connections to the hosts, so that the next request opens others.
         leaving: hosts of the fleet that are cleared before the plan's are written.
         forces: checks that the operator overrules, by name.
         declared: the inventory's entries of the plan's hosts, by the plan's names; {} where none are at hand.
@@ -81,15 +112,23 @@ class Deployment:
     spares: tuple[str, ...] = ()
     leaving: tuple[str, ...] = ()
     decided: Callable[[], None] = lambda: None
+    hang_up: Callable[[], None] = lambda: None
     forces: tuple[str, ...] = ()
     declared: Mapping[str, InventoryHost] = field(default_factory=dict)
+    client: Client = field(default_factory=Client)
 
     def engines(self) -> tuple[Process, ...]:
         """The engine processes, in plan order."""
         return tuple(process for process in self.plan.processes if process.kind == "engine")
 
+    def asks(self, process: Process) -> dict[str, object]:
+        """What a step of a probe that asks a process holds beside its address and body."""
+        if process.kind != "edge":
+            return {"headers": dict(self.headers)}
+        return {"headers": dict(self.client.headers), "certificate": self.client.certificate}
+
     def units(self, kind: str | None = None) -> dict[str, dict[str, str]]:
-        """Process id by unit, by host: of engines, of routers or (None) of all."""
+        """Process id by unit, by host: of one kind or (None) of all."""
         found: dict[str, dict[str, str]] = {}
         for process in self.plan.processes:
             if kind in (None, process.kind):
@@ -103,7 +142,7 @@ def without_hosts(deployment: Deployment, hosts: Container[str]) -> Deployment:
     if not gone:
         return deployment
     plan, endpoints = deployment.plan, deployment.endpoints
-    router = endpoints.router
+    router, edge = endpoints.router, endpoints.edge
     return replace(
         deployment,
         plan=replace(plan, processes=tuple(p for p in plan.processes if p.group not in gone)),
@@ -112,5 +151,6 @@ def without_hosts(deployment: Deployment, hosts: Container[str]) -> Deployment:
             endpoints,
             ranks=tuple(rank for rank in endpoints.ranks if rank.group not in gone),
             router=None if router is None or router.group in gone else router,
+            edge=None if edge is None or edge.group in gone else edge,
         ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from infra.launch.answering import away_of, read_each, refuse_silence
 from infra.launch.deployment import Deployment
@@ -15,8 +16,14 @@ from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import plan_replacement
 from infra.launch.secret import Secret
 from infra.launch.sharing import records_of
-from infra.plan.process import Plan, Process
-from infra.render.host_paths import credential_path, process_folder, release_path, watch_config
+from infra.plan.process import Plan, Process, ProcessKind
+from infra.render.host_paths import (
+    credential_path,
+    process_folder,
+    release_path,
+    stack_folder,
+    watch_config,
+)
 from infra.render.kept_release import read_kept
 from infra.render.release_record import Release
 
@@ -45,7 +52,10 @@ def differences(deployment: Deployment, secrets: Mapping[str, Secret]) -> Differ
     requests = {
         host: {
             **state_request(
-                deployment, state.of_groups("tuning", "files", "images"), "check", secrets
+                deployment,
+                state.of_groups("tuning", "files", "images", "firewall"),
+                "check",
+                secrets,
             ),
             "diff": True,
             "withdraws": True,
@@ -179,7 +189,7 @@ class _Comparison:
         plan = self.deployment.plan
         folders = {f"{process_folder(plan.stack, p)}/": p for p in plan.on_host(host)}
         records = (release_path(plan.stack), watch_config(plan.stack))  # they name the release
-        gone = (f"/etc/moe-infra/{plan.stack}/engine-", f"/etc/moe-infra/{plan.stack}/router-")
+        gone = tuple(f"{stack_folder(plan.stack)}/{kind}-" for kind in get_args(ProcessKind))
         for row in rows_of(self.reports[host], "items"):
             path = str(row["id"]).removeprefix("file:")
             process = next((p for f, p in folders.items() if path.startswith(f)), None)
@@ -200,7 +210,7 @@ class _Comparison:
             host=host,
             process=None if process is None else process.id,
             what=what,
-            name=path.removeprefix("image:"),
+            name=path.removeprefix("image:").removeprefix("firewall:"),
             before=None if is_secret else _text(row.get("before")),
             after=None if is_secret else _text(row.get("wanted")),
             diff=str(diff) if diff and what in {"file", "unit"} and row.get("before") else None,
@@ -221,6 +231,8 @@ def _what(stack: str, row: Mapping[str, object], path: str) -> What:
         return "image"
     if row.get("group") == "tuning":
         return "tuning"
+    if row.get("group") == "firewall":
+        return "firewall"
     return "unit" if path.startswith("/etc/systemd/") else "file"
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from infra.errors import InfraError
 from infra.launch.evidence_parts import MAX_PART_BYTES, read_part
@@ -26,6 +27,7 @@ from infra.launch.logs.stream import Chunks
 from infra.remote.failures import NoReport, OverTime
 from infra.render.host_paths import release_path
 from infra.visible import visible, visible_bytes
+from infra.whole_file import unwritten, writing_whole
 
 # Of a minute: connecting comes before, writing the archive after it. Parts are read as they come.
 COLLECT_S = 40.0
@@ -172,6 +174,13 @@ class _HostReader:
             self.found.left_out = tuple(map(str, left_out)) if isinstance(left_out, list) else ()
             self._is_over.set()  # it is whole; whoever waits no longer reads it by himself
             self.found.findings = _read_part(self.found)
+        except OSError as error:  # of the part; what is wrong with the host is one of ours
+            self._bug = unwritten(
+                error,
+                self._part,
+                "",
+                "Make the folder for temporary files writable, or set TMPDIR.",
+            )
         except InfraError as error:
             self.found.error = error
         except BaseException as error:  # noqa: BLE001 - raised again by `result`
@@ -216,24 +225,18 @@ def write_archive(target: Path, stack: str, found: Sequence[HostEvidence]) -> Fi
         found: of every host.
 
     Raises:
-        OSError: it cannot be written; nothing is left of it.
+        StackError: it cannot be written; nothing is left of it.
+        PrerequisiteError: there is no room for it.
     """
     findings = read_findings(found)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        partial.unlink(missing_ok=True)  # of another run; its mode would stay
-        partial.touch(mode=0o600)
-        _pack(partial, summary(stack, found, findings), stack, found)
-        partial.replace(target)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    with writing_whole(target, option="--to", mode=0o600) as file:
+        _pack(file, summary(stack, found, findings), stack, found)
     return findings
 
 
-def _pack(path: Path, page: str, stack: str, found: Sequence[HostEvidence]) -> None:
+def _pack(file: BinaryIO, page: str, stack: str, found: Sequence[HostEvidence]) -> None:
     """Write the archive: the page, then what came of each host."""
-    with tarfile.open(path, "w:gz", compresslevel=3) as archive:
+    with tarfile.open(fileobj=file, mode="w:gz", compresslevel=3) as archive:
         text = visible(page).encode()
         member = tarfile.TarInfo(f"{stack}/{SUMMARY}")
         member.size, member.mtime, member.mode = len(text), int(time.time()), 0o600

@@ -117,18 +117,18 @@ def not_in_time(
     )
 
 
-def router_ended(deployment: Deployment, reason: str) -> NotReady:
-    """A router that has ended, or ends again and again."""
+def router_ended(deployment: Deployment, router: Process, reason: str) -> NotReady:
+    """A router or an edge that has ended, or ends again and again."""
     stack = deployment.plan.stack
     then = (
         f"When that is mended, `fab up --stack {stack}` starts it anew, and leaves engines as they are; "
         f"`fab down --stack {stack}` stops them."
     )
-    return NotReady("router/0", _sentence(reason), _way_out(deployment, "router/0", then))
+    return NotReady(router.id, _sentence(reason), _way_out(deployment, router.id, then))
 
 
 def router_passes_nothing(deployment: Deployment, router: Process, reason: str) -> NotReady:
-    """A router that runs, and passes no request on."""
+    """A router or an edge that runs, and passes no request on."""
     stack = deployment.plan.stack
     then = (
         f"When that is mended, `ssh {router.host} sudo systemctl restart {unit_name(stack, router)}`, then "

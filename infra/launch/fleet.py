@@ -128,10 +128,14 @@ class SshFleet:
             password=self._options.sudo,
         )
 
-    def close(self) -> None:
-        """Close every connection."""
+    def hang_up(self) -> None:
+        """Close every connection; the next request to a host opens another one, with an agent of its own."""
         for host in self._hosts.values():
             host.close()
+
+    def close(self) -> None:
+        """Close every connection, for good."""
+        self.hang_up()
         self._options.resources.close()
 
 

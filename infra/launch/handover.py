@@ -10,16 +10,19 @@ from infra.launch.deployment import Deployment
 from infra.launch.failures import refuse_not_taken
 from infra.launch.fleet import Report, Request, ask_all, reports_along
 from infra.launch.proof.probing import ask_reachable
+from infra.launch.secret import Secret
 from infra.launch.supervision import (
     FAILED,
     MEETS,
     RUNS,
-    Action,
     GroupState,
+    arm_request,
     groups_request,
     holding_hosts,
+    new_watch_key,
     read_groups,
     tell_watchers,
+    watch_keys,
     watched_hosts,
 )
 from infra.launch.unit_states import UnitState, read_units, units_request
@@ -42,6 +45,7 @@ class Look:
         watched: hosts whose watcher runs, and was handed their groups.
         holding: hosts whose watcher would act on what it remembers of before.
         hosts: those that should be watched.
+        keys: what tells the keys of the watchers apart, by host that is watched.
     """
 
     units: Mapping[str, UnitState]
@@ -49,11 +53,17 @@ class Look:
     watched: frozenset[str]
     holding: frozenset[str]
     hosts: frozenset[str]
+    keys: Mapping[str, str]
 
     @property
     def is_watched(self) -> bool:
-        """Whether every host with a rank is."""
-        return self.hosts <= self.watched
+        """Whether every host with a rank is, by watchers that understand each other."""
+        return self.hosts <= self.watched and self.has_one_key
+
+    @property
+    def has_one_key(self) -> bool:
+        """Whether the watchers that run have the key of one hand-over."""
+        return len(set(self.keys.values())) <= 1
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -94,18 +104,19 @@ def read_look(deployment: Deployment, reports: Mapping[str, Report]) -> Look:
         watched=frozenset(watched_hosts(reports)),
         holding=frozenset(holding_hosts(reports)),
         hosts=frozenset(deployment.units("engine")),
+        keys=watch_keys(reports),
     )
 
 
-def hand_over(deployment: Deployment) -> None:
-    """Have every host with a rank watch it from now on.
+def hand_over(deployment: Deployment, key: Secret) -> None:
+    """Have every host with a rank watch it from now on, with a key that all hosts of the stack get.
 
     Raises:
         HostsFailed: a host cannot be asked.
     """
-    hosts = deployment.units("engine")
-    limit = deployment.limits.ask_s
-    tell_watchers(deployment.fleet, hosts, "arm", deployment.plan.stack, timeout_s=limit)
+    request = arm_request(deployment.plan.stack, key)
+    hosts, limit = deployment.units("engine"), deployment.limits.ask_s
+    ask_all(deployment.fleet, dict.fromkeys(hosts, request), timeout_s=limit)
 
 
 def open_up(
@@ -129,9 +140,9 @@ def open_up(
     awaiting, watching = _awaiting(deployment, AWAIT_S), deployment.units("engine")
     routers = deployment.units("router")
     requests: dict[str, Request] = {}
+    arm, status = arm_request(stack, new_watch_key()), groups_request("status", stack)
     for host in deployment.units():
-        action: Action = "arm" if host in watching else "status"
-        arming = {**groups_request(action, stack), **awaiting.get(host, {})}
+        arming = {**(arm if host in watching else status), **awaiting.get(host, {})}
         requests[host] = arming
         if host in routers:  # it looks at its endpoints while the watchers meet
             names = list(routers[host])

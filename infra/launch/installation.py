@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from infra.catalog.load import Catalog
 from infra.errors import HostsFailed
 from infra.launch.answering import AnsweringFleet, read_each
+from infra.launch.closing import close_hosts, waiting_hosts
 from infra.launch.deployment import Deployment, Pace
 from infra.launch.fleet import Report, ask_all, reports_along, rows_of
 from infra.launch.handover import Look, look_at, look_requests, read_look, take_back
@@ -17,12 +19,13 @@ from infra.launch.refusals import (
     find_hurtful_reload,
     find_masked,
     find_other_release,
+    find_unclosable,
     refuse_together,
 )
 from infra.launch.releases import HASH_SHOWN
 from infra.launch.replacement import Replacement, plan_replacement
 from infra.launch.secret import Secret, revealed
-from infra.launch.sharing import find_shared, records_of
+from infra.launch.sharing import find_shared, find_unlike, records_of
 from infra.launch.take_down import STOP_ORDER, stop_role, take_down
 from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.render.host_paths import UNIT_FOLDER, watch_unit
@@ -98,7 +101,11 @@ def install(
     deployment.decided()
     judged = bring_images(deployment, judged, secrets)
     make_way(deployment, judged)
-    return apply_state(deployment, judged, secrets, tunes=tunes)
+    look = apply_state(deployment, judged, secrets, tunes=tunes)
+    catalog = gate.catalog if gate is not None else Catalog()
+    waiting = waiting_hosts(deployment, judged.found)
+    close_hosts(deployment, catalog, waiting, frozenset(judged.running))
+    return look
 
 
 def judge_hosts(
@@ -127,6 +134,7 @@ def judge_hosts(
     own = {host: stacks[stack] for host, stacks in records.items() if stack in stacks}
     scene = beside(looked.scene, looked.scene.running, own)
     shared, reload = find_shared(deployment.plan, records), find_hurtful_reload(found)
+    shared += [*find_unlike(deployment.plan, records), *find_unclosable(found)]
     masked = find_masked(looked.units)
     away = replace(scene, away=answering.away)
     refuse_silent(deployment, away, tunes=tunes, also=[*shared, *masked, *reload])
@@ -341,6 +349,7 @@ def apply_state(
         host: {
             **state_request(deployment, state.of_groups(*groups), "apply", secrets),
             "prunes": True,
+            "spares": [item.id for item in state.of_groups("firewall")],
             "withdraws": tunes,
             "also": [looks[host]] if host in looks else [],
             "keep": {

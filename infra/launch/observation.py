@@ -27,6 +27,7 @@ UNKNOWN = "unknown"
 # Whoever looks at hosts waits 15 s for a dead one at most, and it is noticed after 12 s of silence.
 AGAIN_S = 3.0
 OK_STATUS = 200
+KINDS = ("engine", "router", "edge")
 FIRST_SERVER_ERROR = 500
 
 
@@ -64,9 +65,9 @@ class ProcessStatus:
     problem: InfraError | None
 
     @property
-    def router_words(self) -> str:
-        """What an operator should know of a router, "" while it runs as it was started and for engines."""
-        if self.kind != "router" or not (self.restarts or self.state == FAILED):
+    def front_words(self) -> str:
+        """What an operator should know of a router or an edge, "" while it runs as it was started and for engines."""
+        if self.kind == "engine" or not (self.restarts or self.state == FAILED):
             return ""
         last = f"; the last time it {self.ended}" if self.ended else ""
         if self.state == FAILED:
@@ -92,7 +93,7 @@ class ProcessStatus:
 def observe(
     fleet: Fleet, hosts: Sequence[str], stack: str, *, timeout_s: float
 ) -> tuple[ProcessStatus, ...]:
-    """Every recorded process of a stack, engines in the order of the hosts, the router last.
+    """Every recorded process of a stack, engines in the order of the hosts, then the router, the edge last.
 
     One that is out of reach, or whose record is damaged, is a row of its own, `unknown`.
     """
@@ -100,7 +101,7 @@ def observe(
         "operation": "status",
         "record": release_path(stack),
         "stack": stack,
-        "paths": {"engine": HEALTH, "router": MODELS},
+        "paths": {"engine": HEALTH, "router": MODELS, "edge": HEALTH},
     }
     reports: dict[str, Report] = {}
     rows: list[ProcessStatus] = []
@@ -121,7 +122,7 @@ def observe(
             rows.append(_out_of_reach(host, error))
     rows += _rows(reports, releases)
     places = {host: place for place, host in enumerate(hosts)}
-    return tuple(sorted(rows, key=lambda row: (row.kind == "router", places[row.host])))
+    return tuple(sorted(rows, key=lambda row: (KINDS.index(row.kind), places[row.host])))
 
 
 def remembered(
@@ -135,19 +136,26 @@ def remembered(
             found.append(row)
             continue
         found += [replace(old, state=UNKNOWN, ready=False, problem=row.problem) for old in known]
-    return tuple(sorted(found, key=lambda row: row.kind == "router"))
+    return tuple(sorted(found, key=lambda row: KINDS.index(row.kind)))
+
+
+def kind_of(process: str) -> str:
+    """Which kind of process an id names; hosts' own names are those of engines."""
+    name = process.partition("/")[0]
+    return name if name in KINDS else "engine"
 
 
 def status_document(stack: str, rows: Sequence[ProcessStatus]) -> dict[str, object]:
     """The document of `up` and `status`."""
     engines = [row for row in rows if row.kind == "engine"]
-    router = next((row for row in rows if row.kind == "router"), None)
+    fronts = {row.kind: row.as_document() for row in rows if row.kind != "engine"}
     return {
         "schema_version": 1,
         "stack": stack,
         "ok": bool(engines) and all(row.ready for row in rows) and not unwatched(rows),
         "processes": [row.as_document() for row in engines],
-        "router": None if router is None else router.as_document(),
+        "router": fronts.get("router"),
+        "edge": fronts.get("edge"),
         "groups": [state.as_document() for state in group_states(rows)],
     }
 
@@ -184,7 +192,7 @@ def status_row(
         id=state.process,
         host=state.host,
         unit=state.unit,
-        kind="router" if state.process.startswith("router/") else "engine",
+        kind=kind_of(state.process),
         state="failed" if is_given_up else state.state,
         ready=ready,
         since=state.since,
@@ -238,8 +246,8 @@ def _rows(reports: Mapping[str, Report], releases: Mapping[str, Release]) -> lis
 
 
 def _is_answer(status: object, process: str) -> bool:
-    """Engines are healthy or not; a router that wants a key of clients answers all the same."""
-    if process.startswith("router/"):
+    """Engines are healthy or not; a router or an edge that wants a key of clients answers all the same."""
+    if kind_of(process) != "engine":
         return isinstance(status, int) and status < FIRST_SERVER_ERROR
     return status == OK_STATUS
 

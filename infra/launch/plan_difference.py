@@ -10,7 +10,7 @@ from infra.plan.process import Plan, Process
 
 What = Literal[
     "release", "unfinished", "host", "process", "state", "flag", "environment", "devices",
-    "mounts", "file", "unit", "secret", "image", "tuning",
+    "mounts", "file", "unit", "secret", "image", "tuning", "firewall",
 ]  # fmt: skip
 
 

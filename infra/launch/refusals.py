@@ -101,3 +101,20 @@ def find_hurtful_reload(
                 what, _, fix = str(row["why"]).partition(". ")
                 alike.setdefault((f"{row['id']}: {what}.", f"{fix}."), []).append(host)
     return [PrerequisiteError(", ".join(hosts), what, fix) for (what, fix), hosts in alike.items()]
+
+
+def find_unclosable(
+    found: Mapping[str, Sequence[Mapping[str, object]]],
+) -> list[PrerequisiteError]:
+    """Hosts that cannot be closed by the plan: those with the same reason together.
+
+    Args:
+        found: the items of each host.
+    """
+    alike: dict[str, list[str]] = {}
+    for host, rows in found.items():
+        for row in rows:
+            if row.get("group") == "firewall" and row["state"] in {"blocked", "failed"}:
+                alike.setdefault(str(row["why"]), []).append(host)
+    fix = "Mend it there, or write `firewall: none`."
+    return [PrerequisiteError(", ".join(hosts), f"{why}.", fix) for why, hosts in alike.items()]

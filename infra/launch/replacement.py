@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, rows_of
+from infra.plan.edge import SECRETS as EDGE_SECRETS
 from infra.plan.process import Process
+from infra.render.edge_files import edge_boot_path
 from infra.render.host_paths import (
     UNIT_FOLDER,
     cleanup_unit,
@@ -15,10 +17,13 @@ from infra.render.host_paths import (
     process_folder,
     release_path,
     unit_name,
+    unit_template,
     watch_config,
     watch_program,
 )
 from infra.render.release_record import RecordedProcess, Release
+
+KINDS = ("engine", "router", "edge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +94,12 @@ def plan_replacement(
 
 
 def _of_no_process(stack: str) -> set[str]:
-    """Files that may change beside processes that run: the record, the watcher's, what removes containers."""
+    """Files that may change beside processes that run: the record, the watcher's, what removes containers.
+
+    And the edge's secrets: it is told to read them anew.
+    """
     paths = [path(stack) for path in (release_path, watch_config, watch_program)]
+    paths += [credential_path(stack, name) for name in EDGE_SECRETS]
     return {f"file:{path}" for path in (*paths, f"{UNIT_FOLDER}/{cleanup_unit(stack)}")}
 
 
@@ -103,10 +112,12 @@ def _changed_groups(
     wanted = {process.id: process for process in plan.processes}
     changed: set[str] = set()
     for host, release in before.items():
-        shared = _is_shared_changed(plan.stack, differing.get(host, set()))
+        names = differing.get(host, set())
+        shared = {kind: _is_shared_changed(plan.stack, names, kind) for kind in KINDS}
         for old in release.processes:
             new = wanted.get(old.id)
-            if new is None or new.host != host or unit_name(plan.stack, new) != old.unit or shared:
+            is_gone = new is None or new.host != host or unit_name(plan.stack, new) != old.unit
+            if is_gone or shared.get(old.kind, True):
                 changed.add(old.group)
     for process in plan.processes:
         names = differing.get(process.host, set())
@@ -117,10 +128,20 @@ def _changed_groups(
     return changed
 
 
-def _is_shared_changed(stack: str, names: set[str]) -> bool:
-    """Whether something changes that all processes of a host have in common: units and credentials."""
+def _is_shared_changed(stack: str, names: set[str], kind: str) -> bool:
+    """Whether something changes that all processes of a kind have in common on a host: units and credentials.
+
+    The edge's unit is of no other process; others may hang together.
+    """
+    own = {f"{UNIT_FOLDER}/{unit_template(stack, 'edge') % ''}", edge_boot_path(stack)}
+    edges = {f"file:{path}" for path in own}
+    units = (
+        edges
+        if kind == "edge"
+        else {name for name in names if name.startswith("file:/etc/systemd/")} - edges
+    )
     credentials = f"file:{credential_path(stack, '')}"
-    return any(name.startswith(("file:/etc/systemd/", credentials)) for name in names)
+    return any(name in units or name.startswith(credentials) for name in names)
 
 
 def _groups_of(process: Process, before: Mapping[str, Release]) -> set[str]:

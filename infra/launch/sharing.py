@@ -48,6 +48,34 @@ def find_shared(
     return found
 
 
+def find_unlike(
+    plan: Plan, records: Mapping[str, Mapping[str, Release]]
+) -> list[PrerequisiteError]:
+    """Another stack on a host that is closed by its plan where this one is not, or the other way round.
+
+    The one that is closed drops what strangers dial in the ranges in which engines choose their ports, and peers of
+    the other stack are strangers to it. Of two closed ones each lets in its own.
+
+    Args:
+        plan: what is to be brought up.
+        records: by host, then by stack; the plan's own is left out.
+    """
+    is_closed = plan.firewall is not None
+    found = []
+    for host, stacks in records.items():
+        for stack, release in stacks.items():
+            if stack == plan.stack or release.is_closed == is_closed:
+                continue
+            closed, other = (plan.stack, stack) if is_closed else (stack, plan.stack)
+            what = (
+                f"Stack {closed} closes this host, and would shut out the peers of stack {other}, which does not: "
+                "both choose ports of one range."
+            )
+            fix = "Write `firewall: plan` in both stacks, or in neither."
+            found.append(PrerequisiteError(host, what, fix))
+    return found
+
+
 def _shared(own: Process, theirs: RecordedProcess) -> str:
     """The devices and ports that both want, in words; empty when there are none."""
     bound = {bind.port + i for bind in own.binds for i in range(bind.count)}

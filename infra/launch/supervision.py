@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from infra.launch.fleet import Fleet, Report, ask_all, rows_of
+from infra.launch.secret import Secret
 
 Action = Literal["arm", "disarm", "forget", "hold", "leave-out", "restart", "status"]
 RUNS, FAILED, STOPS, MEETS = "run", "failed", "stop", "adopt"
@@ -100,13 +102,37 @@ def groups_request(
 def tell_watchers(
     fleet: Fleet, hosts: Iterable[str], action: Action, stack: str, *, timeout_s: float
 ) -> dict[str, Report]:
-    """Have the watchers of hosts begin or end, all at the same time.
+    """Have the watchers of hosts end, or hold, all at the same time.
 
     Raises:
         HostsFailed: a host cannot be asked.
     """
     request = groups_request(action, stack)
     return ask_all(fleet, dict.fromkeys(hosts, request), timeout_s=timeout_s)
+
+
+def arm_request(stack: str, key: Secret) -> dict[str, object]:
+    """A request that hands a host's groups to its watcher.
+
+    Args:
+        stack: its name.
+        key: one for all hosts. A host whose watcher was handed its groups before keeps the key that it speaks with.
+    """
+    return {**groups_request("arm", stack), "key": key.reveal()}
+
+
+def new_watch_key() -> Secret:
+    """A key for the watchers of one hand-over, as the agent takes it (agent/group/channel.py)."""
+    return Secret(secrets.token_hex(32))
+
+
+def watch_keys(reports: Mapping[str, Report]) -> dict[str, str]:
+    """What tells the keys of watched hosts apart, by host; "" for a host without a key."""
+    return {
+        host: str(watch.get("key") or "")
+        for host, report in reports.items()
+        if isinstance(watch := report.get("watch"), Mapping) and _watches(watch)
+    }
 
 
 def read_groups(reports: Iterable[Report]) -> dict[str, GroupState]:

@@ -18,7 +18,7 @@ from infra.render.release_record import Release
 from infra.render.units import REMOVAL_FAILS, REMOVAL_S, STOP_S
 
 # Whoever sends requests stops first, whoever answers them last.
-STOP_ORDER = ("router", "prefill", "decode", "unified")
+STOP_ORDER = ("edge", "router", "prefill", "decode", "unified")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ def _remove_files(
         "operation": "state",
         "mode": "rollback",
         "stack": stack,
-        "groups": ["files"],
+        "groups": ["firewall", "files"],
         "items": [],
         "forgets_releases": True,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
@@ -15,15 +15,24 @@ from infra.inventory.book import InventoryAddresses, documentation_hosts, match_
 from infra.inventory.hosts import AddressBook, Inventory
 from infra.inventory.pods import PodAddresses, pod_addresses
 from infra.plan.document import plan_hash
+from infra.plan.edge import (
+    compile_edge,
+    edge_secrets,
+    has_host_beside,
+    plan_edge,
+    refuse_edge,
+)
 from infra.plan.engine_processes import EngineCompiler
 from infra.plan.placement import build_topology
 from infra.plan.ports import PortAllocator
-from infra.plan.process import Plan, PlanEngine, PlanHost, Process
+from infra.plan.process import Firewall, Plan, PlanEngine, PlanHost, Process
 from infra.plan.resolve import Problems, ResolvedStack, resolve
-from infra.plan.router import compile_router, num_endpoints
+from infra.plan.router import RouterPlace, compile_router, num_endpoints
+from infra.plan.stack_misfits import refuse_misfits
 from infra.plan.topology import Topology
 from infra.plan.weights_origin import refuse_unusable_source
 from infra.spec.load import LoadedStack, load_stack
+from infra.spec.stack import KUBERNETES, StackSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +105,7 @@ def analyse_stack(
     resolved = resolve(stack, catalog, problems)
     _refuse_incomplete(stack, problems)
     refuse_unusable_source(stack, problems)
+    refuse_edge(stack, problems)
     topology = build_topology(resolved, problems) if resolved else None
     if topology is not None:
         _refuse_missing_router(stack, topology, problems)
@@ -118,17 +128,21 @@ def address_book(
             raise StackError(str(inventory.path), what, "Leave --inventory out.")
         groups = [(each.name, each.hosts) for each in topology.groups]
         return pod_addresses(topology.stack, groups, topology.workload)
+    wanted = [(host.name, str(host.roles[0])) for host in topology.hosts]
+    wanted += [(topology.edge_host, "edge")] if topology.has_own_edge else []
     if inventory is None:
-        return documentation_hosts([host.name for host in topology.hosts])
-    return InventoryAddresses(
-        match_hosts([(host.name, host.roles[0]) for host in topology.hosts], inventory)
-    )
+        return documentation_hosts([name for name, _ in wanted])
+    return InventoryAddresses(match_hosts(wanted, inventory))
 
 
 def compile_plan(
     resolved: ResolvedStack, topology: Topology, book: AddressBook, catalog: Catalog
 ) -> Plan:
-    """Every process of a topology, with addresses from a book."""
+    """Every process of a topology, with addresses from a book.
+
+    Raises:
+        ProblemsFound: a value does not pass the gate.
+    """
     spec, first = resolved.stack.spec, resolved.roles[0]
     plan = Plan(
         stack=resolved.stack.name,
@@ -140,14 +154,23 @@ def compile_plan(
         tuning=resolved.tuning,
         engine=_engine(resolved),
         weights_path=spec.weights.path,
-        secrets={
-            name: ref.model_dump(exclude_none=True) for name, ref in sorted(spec.secrets.items())
-        },
+        secrets=_secrets(spec),
         hosts=_hosts(resolved, topology, book),
         processes=_processes(resolved, topology, book, catalog),
         capabilities=capabilities_of(resolved.roles),
+        firewall=Firewall(clients=spec.clients, monitors=spec.monitors)
+        if spec.firewall == "plan"
+        else None,
+        edge=plan_edge(spec),
     )
+    refuse_misfits(plan, resolved.stack)
     return replace(plan, hash=plan_hash(plan))
+
+
+def _secrets(spec: StackSpec) -> Mapping[str, Mapping[str, str]]:
+    """Every reference by name; keys of clients belong to an edge alone."""
+    own = {name: ref.model_dump(exclude_none=True) for name, ref in spec.secrets.items()}
+    return dict(sorted({**own, **edge_secrets(spec)}.items()))
 
 
 def image_for(settings: RoleSettings) -> Image | None:
@@ -158,7 +181,7 @@ def image_for(settings: RoleSettings) -> Image | None:
 
 
 def _hosts(resolved: ResolvedStack, topology: Topology, book: AddressBook) -> tuple[PlanHost, ...]:
-    """The topology's hosts; a router that runs on none of them is a host without devices."""
+    """The topology's hosts; a router or an edge that runs on none of them has a host without devices."""
     hosts = tuple(
         PlanHost(
             name=host.name,
@@ -169,13 +192,21 @@ def _hosts(resolved: ResolvedStack, topology: Topology, book: AddressBook) -> tu
         )
         for host in topology.hosts
     )
-    if resolved.stack.spec.router is None or not topology.is_of_pods:
-        return hosts
-    name = topology.router_host
-    address = book.address(name, seen_from=name)
-    return (
-        *hosts,
-        replace(hosts[0], name=name, roles=("router",), address=address, num_devices=0),
+    spec = resolved.stack.spec
+    fronts: list[tuple[str, str]] = []
+    if spec.router is not None and topology.is_of_pods:
+        fronts.append((topology.router_host, "router"))
+    if has_host_beside(spec, topology):
+        fronts.append((topology.edge_host, "edge"))
+    return hosts + tuple(
+        replace(
+            hosts[0],
+            name=name,
+            roles=(role,),
+            address=book.address(name, seen_from=name),
+            num_devices=0,
+        )
+        for name, role in fronts
     )
 
 
@@ -195,12 +226,8 @@ def _processes(
     spec = resolved.stack.spec
     allocator = PortAllocator(left=spec.leave_devices)
     # without a router the only endpoint takes it, and SGLang's other hosts the same one
-    behind = (
-        [topology.router_host]
-        if spec.router is not None
-        else [host.name for host in topology.hosts]
-    )
-    for name in behind:
+    has_front = spec.router is not None or spec.edge is not None
+    for name in [topology.router_host] if has_front else [host.name for host in topology.hosts]:
         allocator.reserve(name, spec.port)
     compiler = EngineCompiler(
         engine=ENGINES[spec.engine.name],
@@ -208,14 +235,26 @@ def _processes(
         book=book,
         peers={settings.role: settings for settings in resolved.roles},
         allocator=allocator,
-        client_port=spec.port if spec.router is None and num_endpoints(topology) == 1 else None,
+        client_port=None if has_front or num_endpoints(topology) != 1 else spec.port,
         num_devices={host.name: host.accelerator.devices_per_host for host in topology.hosts},
     )
     engines = compiler.compile_all(topology)
     processes = tuple(process for process, _ in engines)
-    if spec.router is None:
-        return processes
-    return (*processes, compile_router(resolved, topology, book, catalog, engines))
+    if spec.router is not None:
+        place = _router_place(spec, topology, allocator)
+        processes += (compile_router(resolved, book, catalog, engines, place),)
+    if spec.edge is not None:
+        serving = next(p for p in reversed(processes) if p.endpoint is not None)
+        processes += (compile_edge(spec, topology, book, serving),)
+    return processes
+
+
+def _router_place(spec: StackSpec, topology: Topology, allocator: PortAllocator) -> RouterPlace:
+    """What clients dial, or (behind an edge of its host) a port that nobody else reaches."""
+    host = topology.router_host
+    if spec.edge is None or topology.edge_host != host:
+        return RouterPlace(host=host, port=spec.port, is_behind_edge=False)
+    return RouterPlace(host=host, port=allocator.allocate("http", (host,), 1), is_behind_edge=True)
 
 
 def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:
@@ -230,6 +269,10 @@ def _refuse_incomplete(stack: LoadedStack, problems: Problems) -> None:
     if disaggregated and spec.router is None:
         fix = "Add `router: {name: vllm-router}` (sglang-router for SGLang, ascend-proxy for vllm-ascend)."
         problems.add("missing-router", "router", "Prefill and decode need a router in front.", fix)
+    if spec.firewall == "plan" and spec.platform in KUBERNETES:
+        what = f"Pods of {spec.platform} use their nodes' network, which no rule of ours may close for everybody there."
+        fix = "Remove it; close the nodes' network with security groups, or the cluster's own host policies."
+        problems.add("firewall-of-pods", "firewall", what, fix)
     if disaggregated and spec.engine.name == "vllm-ascend" and spec.kv_transfer == "nixl":
         what = "vllm-ascend moves KV caches with Mooncake's connector; nixl would be left unused."
         problems.add("kv-transfer-engine", "kv_transfer", what, "Write kv_transfer: mooncake.")

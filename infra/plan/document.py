@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from itertools import starmap
 from json.encoder import encode_basestring
@@ -17,8 +17,8 @@ SCHEMA_VERSION = 1
 
 
 def plan_document(plan: Plan) -> dict[str, object]:
-    """The contract with every other tool: keys as in the design, in its order."""
-    return {
+    """The contract with every other tool: keys as in the design, in its order; `edge` where there is one."""
+    document: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "stack": plan.stack,
         "hash": plan.hash,
@@ -47,7 +47,19 @@ def plan_document(plan: Plan) -> dict[str, object]:
         ],
         "processes": [process_document(process) for process in plan.processes],
         "capabilities": list(plan.capabilities),
+        **_firewall_document(plan),
     }
+    if plan.edge is not None:
+        document["edge"] = {**asdict(plan.edge), "allow": list(plan.edge.allow)}
+    return document
+
+
+def _firewall_document(plan: Plan) -> dict[str, object]:
+    """Left out where there is none: plans that hosts keep from before have the hash that they had."""
+    if plan.firewall is None:
+        return {}
+    allowed = {"clients": list(plan.firewall.clients), "monitors": list(plan.firewall.monitors)}
+    return {"firewall": allowed}
 
 
 def process_document(process: Process) -> dict[str, object]:
@@ -77,7 +89,10 @@ def process_document(process: Process) -> dict[str, object]:
 
 
 def plan_hash(plan: Plan) -> str:
-    """SHA-256 of the canonical document without `hash`, addresses included: sorted keys, no spaces, UTF-8."""
+    """SHA-256 of the canonical document without `hash`, addresses included: sorted keys, no spaces, UTF-8.
+
+    Of secrets the names count alone: where an operator keeps them makes no other release.
+    """
     digest = hashlib.sha256()
     for piece in _canonical(plan):
         digest.update(piece.encode())
@@ -86,7 +101,8 @@ def plan_hash(plan: Plan) -> str:
 
 def _canonical(plan: Plan) -> Iterator[str]:
     """The text of the canonical document in pieces, one per process: of a large plan it has tens of megabytes."""
-    document = plan_document(replace(plan, processes=()))
+    named: dict[str, dict[str, str]] = {name: {} for name in plan.secrets}
+    document = plan_document(replace(plan, processes=(), secrets=named))
     opening = "{"
     for name in sorted(document.keys() - {"hash"}):
         yield f'{opening}"{name}":'

@@ -53,6 +53,7 @@ class Endpoints:
     ranks: tuple[RankEndpoint, ...]
     router: Process | None
     model: str
+    edge: Process | None = None
 
     def of_role(self, role: str) -> tuple[RankEndpoint, ...]:
         """The ranks of one role."""
@@ -80,6 +81,7 @@ def read_endpoints(plan: Plan, catalog: Catalog) -> Endpoints:
         ranks=tuple(sorted(ranks, key=lambda rank: (order[rank.process], rank.rank))),
         router=next((process for process in plan.processes if process.kind == "router"), None),
         model=served_model_name(first.flags) or plan.model,
+        edge=next((process for process in plan.processes if process.kind == "edge"), None),
     )
 
 

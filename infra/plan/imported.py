@@ -11,16 +11,27 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infra.catalog.schema import Mount
 from infra.engines.capabilities import CAPABILITIES
+from infra.engines.haproxy import START, START_IN_POD
 from infra.engines.reading import Bind
 from infra.errors import Problem, ProblemsFound
 from infra.plan.document import SCHEMA_VERSION
-from infra.plan.process import Connect, Plan, PlanEngine, PlanHost, Process
-from infra.spec.stack import EngineName, Platform, Runtime
-from infra.spec.stack_files import STACK_NAME
+from infra.plan.gate import MAX_TOLD, misfits
+from infra.plan.grammar import field_of, shown
+from infra.plan.process import (
+    Connect,
+    Firewall,
+    Plan,
+    PlanEdge,
+    PlanEngine,
+    PlanHost,
+    Process,
+    ProcessKind,
+)
+from infra.spec.edge import EdgeName, RequestPath
+from infra.spec.stack import EngineName, Network, Platform, Runtime
+from infra.spec.text_file import read_bytes
 
 MAX_BYTES = 50_000_000
-# JSON's spelling of a zero byte and of half a character: neither can stand in a command line or a file.
-_UNWRITABLE = re.compile(r"\\u(0000|[dD][89a-fA-F])")
 
 
 class _Row(BaseModel):
@@ -62,7 +73,7 @@ class _Connect(_Row):
 
 class _Process(_Row):
     id: str
-    kind: Literal["engine", "router"]
+    kind: ProcessKind
     group: str
     host: str
     role: str
@@ -76,6 +87,18 @@ class _Process(_Row):
     env_prepend: dict[str, str]
     mounts: tuple[Mount, ...]
     argv: tuple[str, ...] = Field(min_length=1)
+
+
+class _Firewall(_Row):
+    clients: tuple[Network, ...]
+    monitors: tuple[Network, ...]
+
+
+class _Edge(_Row):
+    name: EdgeName
+    tls: Literal["given", "none", "unsaid"]
+    allow: tuple[RequestPath, ...] = Field(min_length=1)
+    connections_per_key: int = Field(ge=1)
 
 
 class _Plan(_Row):
@@ -93,6 +116,8 @@ class _Plan(_Row):
     hosts: tuple[_Host, ...]
     processes: tuple[_Process, ...]
     capabilities: tuple[str, ...]
+    firewall: _Firewall | None = None
+    edge: _Edge | None = None
 
 
 def read_plan(path: Path) -> Plan:
@@ -103,13 +128,7 @@ def read_plan(path: Path) -> Plan:
     """
     file = str(path)
     try:
-        with path.open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise ProblemsFound(
-                (_problem(file, "", f"The plan is larger than {MAX_BYTES} bytes."),)
-            )
-        text = data.decode("utf-8")
+        text = read_bytes(path, MAX_BYTES).decode("utf-8")
         document = json.loads(text)
     except OSError as error:
         raise ProblemsFound(
@@ -117,43 +136,25 @@ def read_plan(path: Path) -> Plan:
         ) from error
     except (ValueError, RecursionError) as error:
         raise ProblemsFound((_problem(file, "", f"The plan is not JSON: {error}."),)) from error
-    if _UNWRITABLE.search(text) and (wrong := next(_unwritable(document, ()), None)):
-        what = "The value holds a zero byte or half a character, which no command line can."
-        raise ProblemsFound((_problem(file, ".".join(wrong), what),))
     return parse_plan(document, file)
-
-
-def _unwritable(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Where texts stand that no file and no command line can hold."""
-    if isinstance(value, str):
-        if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            yield path
-    elif isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _unwritable(key, path)
-            yield from _unwritable(each, (*path, key))
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _unwritable(each, (*path, str(index)))
 
 
 def parse_plan(document: object, file: str) -> Plan:
     """The plan of a document; see `read_plan`."""
     if isinstance(document, Mapping) and document.get("schema_version") != SCHEMA_VERSION:
-        what = f"schema_version is {document.get('schema_version')!r}; this program reads {SCHEMA_VERSION}."
+        given = shown(str(document.get("schema_version")))
+        what = f"schema_version is {given}; this program reads {SCHEMA_VERSION}."
         raise ProblemsFound((_problem(file, "schema_version", what),))
     try:
         read = _Plan.model_validate(document)
     except ValidationError as error:
         raise ProblemsFound(
             tuple(
-                _problem(file, ".".join(map(str, detail["loc"])), f"{detail['msg']}.")
-                for detail in error.errors(include_url=False)
+                _problem(file, field_of(detail["loc"]), f"{detail['msg']}.")
+                for detail in error.errors(include_url=False, include_input=False)[:MAX_TOLD]
             )
         ) from error
-    if problems := _inconsistent(read, file):
-        raise ProblemsFound(problems)
-    return Plan(
+    plan = Plan(
         stack=read.stack,
         hash=read.hash,
         model=read.model,
@@ -172,29 +173,33 @@ def parse_plan(document: object, file: str) -> Plan:
         hosts=tuple(PlanHost(**host.model_dump()) for host in read.hosts),
         processes=tuple(_process(process) for process in read.processes),
         capabilities=read.capabilities,
+        firewall=Firewall(**read.firewall.model_dump()) if read.firewall else None,
+        edge=None if read.edge is None else PlanEdge(**read.edge.model_dump()),
     )
+    if wrong := misfits(plan):
+        raise ProblemsFound(tuple(_problem(file, m.field, m.what, m.fix) for m in wrong))
+    if problems := _inconsistent(read, file):
+        raise ProblemsFound(problems)
+    return plan
 
 
 def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
     """Names that nothing else of the document can be told by."""
     known = {host.name for host in read.hosts}
     found = []
-    if not STACK_NAME.fullmatch(read.stack):
-        what = f"The name {read.stack!r} becomes part of paths and units on the hosts."
-        fix = "Letters, digits, `.`, `_` and `-`, a letter or digit first, at most 64."
-        found.append(_problem(file, "stack", what, fix))
     if strange := [name for name in read.capabilities if name not in CAPABILITIES]:
-        what = f"{', '.join(strange)} is no capability."
+        what = f"{', '.join(map(shown, strange[:MAX_TOLD]))} is no capability."
         found.append(_problem(file, "capabilities", what, f"Use {', '.join(CAPABILITIES)}."))
     for process in read.processes:
         if process.host in known and not _is_own_id(process):
-            of = "router/0" if process.kind == "router" else f"{process.host}/0"
+            of = f"{process.host if process.kind == 'engine' else process.kind}/0"
             what = f"{process.id!r} is no id of such a process on {process.host}."
             found.append(_problem(file, "processes", what, f"Write HOST/INDEX: {of}."))
+    found += _edge_problems(read, file)
     if not any(process.kind == "engine" for process in read.processes):
         found.append(_problem(file, "processes", "The plan has no engine process."))
     if strays := [process.id for process in read.processes if process.host not in known]:
-        what = f"{', '.join(strays)} name a host that is not there."
+        what = f"{', '.join(strays[:MAX_TOLD])} name a host that is not there."
         found.append(_problem(file, "processes", what))
     names: list[tuple[str, list[str]]] = [
         ("hosts", [host.name for host in read.hosts]),
@@ -202,14 +207,37 @@ def _inconsistent(read: _Plan, file: str) -> tuple[Problem, ...]:
     ]
     for field, listed in names:
         if twice := [name for name, times in Counter(listed).items() if times > 1]:
-            found.append(_problem(file, field, f"{', '.join(twice)} written twice."))
+            found.append(_problem(file, field, f"{', '.join(twice[:MAX_TOLD])} written twice."))
     return tuple(found)
+
+
+def _edge_problems(read: _Plan, file: str) -> Iterator[Problem]:
+    """An edge is one process, and dials one that serves HTTP."""
+    edges = [process for process in read.processes if process.kind == "edge"]
+    if len(edges) != (read.edge is not None):
+        what = f"`edge` says {'nothing' if read.edge is None else 'what one lets through'}; {len(edges)} run."
+        yield _problem(file, "edge", what, "Write one process of the kind edge, and `edge`.")
+    serving = {process.id for process in read.processes if process.endpoint is not None}
+    for process in edges:
+        dialled = [connect.to for connect in process.connects]
+        if len(dialled) != 1 or dialled[0] not in serving - {process.id}:
+            named = shown(", ".join(dialled))
+            what = (
+                f"{process.id} connects to {named}: it stands before one process with an endpoint."
+            )
+            yield _problem(file, "processes", what, "Name one: router/0, or the only endpoint.")
+        if process.argv not in (START, START_IN_POD):
+            what = f"{process.id} runs another command than {' '.join(START)}."
+            yield _problem(file, "processes", what)
+        if [bind.name for bind in process.binds] != ["http"] or process.endpoint is None:
+            what = f"{process.id} has an endpoint and binds `http` alone."
+            yield _problem(file, "processes", what)
 
 
 def _is_own_id(process: _Process) -> bool:
     """Whether an id names the process's host and its number there, which its folder and unit are called after."""
     place, _, index = process.id.rpartition("/")
-    named = "router" if process.kind == "router" else process.host
+    named = process.host if process.kind == "engine" else process.kind
     return place == named and re.fullmatch(r"0|[1-9][0-9]{0,5}", index) is not None
 
 

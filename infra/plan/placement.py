@@ -120,6 +120,7 @@ def build_topology(resolved: ResolvedStack, problems: Problems) -> Topology | No
             for host in hosts
         ),
         groups=tuple(groups),
+        has_own_edge=spec.edge is not None and spec.edge.host == "own",
     )
 
 

@@ -9,9 +9,12 @@ from typing import Literal, NamedTuple
 from infra.catalog.schema import Mount
 from infra.engines.reading import Bind
 from infra.engines.settings import Origin
+from infra.spec.edge import EdgeName
 from infra.spec.stack import Platform, Runtime
 
 ProcessKind = Literal["engine", "router", "edge"]
+# Below it the kernel asks for a capability (ip_unprivileged_port_start of ip-sysctl, Linux 6.12).
+FIRST_FREE_PORT = 1024
 
 
 class Connect(NamedTuple):
@@ -29,7 +32,7 @@ class Process:
     Args:
         id: `<host>/<index on the host>`, `router/0` for the router, `edge/0` for the edge.
         group: `<role>/<replica>`; a group is started, stopped and restarted as one.
-        dp_ranks: data-parallel ranks whose engine core runs here; () for a follower and a router.
+        dp_ranks: data-parallel ranks whose engine core runs here; () for a follower, a router and an edge.
         devices: indices on the host, ascending.
         endpoint: URL that serves HTTP, None for a headless process.
         binds: what it listens on, effective numbers, in the order of name.
@@ -58,6 +61,11 @@ class Process:
     flag_origins: Mapping[str, Origin]
     env_origins: Mapping[str, Origin]
 
+    @property
+    def binds_low_port(self) -> bool:
+        """Whether it listens where the kernel asks for a capability."""
+        return any(bind.port < FIRST_FREE_PORT for bind in self.binds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanHost:
@@ -81,11 +89,41 @@ class PlanEngine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Firewall:
+    """Hosts are closed by the plan; beside its own hosts these networks (`10.0.0.0/8`) may dial.
+
+    Args:
+        clients: what clients use.
+        monitors: metrics.
+    """
+
+    clients: tuple[str, ...]
+    monitors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEdge:
+    """What the edge lets through, beside what stands in its process and the plan's secrets.
+
+    Args:
+        tls: whether clients speak TLS: `given` with a certificate, `none` where the stack says so, else `unsaid`.
+        allow: the paths that it lets through, exact.
+        connections_per_key: requests of one key that run at once.
+    """
+
+    name: EdgeName
+    tls: Literal["given", "none", "unsaid"]
+    allow: tuple[str, ...]
+    connections_per_key: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that a deployment runs; the document of `fab plan --json`.
 
-    Hosts are in rank order; processes by role, replica, first rank, the leader first, the router last.
-    `secrets` maps the secret's name to where it is read from, never to a value.
+    Hosts are in rank order; processes by role, replica, first rank, the leader first, then the router, the edge last.
+    `secrets` maps the secret's name to where it is read from, never to a value. `firewall` is None where
+    hosts are left as open as they are, `edge` without a front.
     """
 
     stack: str
@@ -101,6 +139,8 @@ class Plan:
     hosts: tuple[PlanHost, ...]
     processes: tuple[Process, ...]
     capabilities: tuple[str, ...]
+    firewall: Firewall | None = None
+    edge: PlanEdge | None = None
 
     def host(self, name: str) -> PlanHost:
         """The host of that name.

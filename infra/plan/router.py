@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
 from infra.engines.reading import Reading
 from infra.engines.routers import (
+    LOOPBACK,
     Endpoint,
     RouterContext,
     has_prometheus_port,
+    longest_answer_s,
     read_router,
     write_router,
 )
@@ -21,6 +24,9 @@ from infra.plan.resolve import ResolvedStack
 from infra.plan.topology import Topology
 
 ROUTER_ID = "router/0"
+_ORIGIN = Origin(kind="compiler", name="plan", detail="router")
+# Of a checkpoint whose context the catalogue does not know; no model of it has a longer one.
+UNKNOWN_CONTEXT_TOKENS = 1_048_576
 
 
 def num_endpoints(topology: Topology) -> int:
@@ -37,37 +43,57 @@ def num_endpoints(topology: Topology) -> int:
     return count
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterPlace:
+    """Where a router listens.
+
+    Args:
+        host: of the plan.
+        port: its own.
+        is_behind_edge: whether only a front on its own host dials it.
+    """
+
+    host: str
+    port: int
+    is_behind_edge: bool
+
+
 def compile_router(
     resolved: ResolvedStack,
-    topology: Topology,
     book: AddressBook,
     catalog: Catalog,
     engines: Sequence[tuple[Process, Reading]],
+    place: RouterPlace,
 ) -> Process:
-    """The router's process; `engines` are all engine processes in plan order, with how they are read."""
+    """The router's process.
+
+    Args:
+        resolved: a stack with a router.
+        book: addresses.
+        catalog: routers and their flags.
+        engines: all engine processes in plan order, with how they are read.
+        place: where it listens.
+    """
     spec = resolved.stack.spec
     if spec.router is None:
         message = "compile_router needs a stack with a router"
         raise AssertionError(message)
-    host = topology.router_host
+    host = place.host
     release = catalog.router(spec.router.name)
     address = book.address(host, seen_from=host)
-    endpoints = [
-        Endpoint(role=p.role, address=where, port=port, bootstrap_port=_bootstrap(p))
-        for p, how in engines
-        if p.endpoint is not None and how.takes_requests
-        for where, port in _served(p)
-    ]
     argv = write_router(
         spec.router.name,
         RouterContext(
             release=release,
             address=book.facts(host).address,
-            port=spec.port,
+            port=place.port,
+            metrics_address=address if spec.monitors else LOOPBACK,
             prometheus_port=_prometheus_port(spec.port, spec.leave_devices),
+            longest_answer_s=_longest_answer_s(resolved),
             policy=spec.router.policy,
             kv_transfer=spec.kv_transfer,
-            endpoints=tuple(endpoints),
+            endpoints=_endpoints(engines),
+            is_behind_edge=place.is_behind_edge,
         ),
     )
     reading = read_router(
@@ -82,19 +108,25 @@ def compile_router(
         replica=0,
         dp_ranks=(),
         devices=(),
-        endpoint=f"http://{address}:{spec.port}",
+        endpoint=f"http://{LOOPBACK if place.is_behind_edge else address}:{place.port}",
         binds=reading.binds if has_prometheus_port(spec.router.name) else reading.binds[:1],
         connects=_connects(reading, [process for process, _ in engines]),
         env={},
         env_prepend={},
         mounts=(),
         argv=argv,
-        flag_origins={
-            word: Origin(kind="compiler", name="plan", detail="router")
-            for word in argv
-            if word[:2] == "--"
-        },
+        flag_origins=dict.fromkeys((word for word in argv if word[:2] == "--"), _ORIGIN),
         env_origins={},
+    )
+
+
+def _endpoints(engines: Sequence[tuple[Process, Reading]]) -> tuple[Endpoint, ...]:
+    """What the router spreads requests over."""
+    return tuple(
+        Endpoint(role=p.role, address=where, port=port, bootstrap_port=_bootstrap(p))
+        for p, how in engines
+        if p.endpoint is not None and how.takes_requests
+        for where, port in _served(p)
     )
 
 
@@ -112,6 +144,17 @@ def _connects(reading: Reading, engines: Sequence[Process]) -> tuple[Connect, ..
         )
         for d in reading.dials
     )
+
+
+def _longest_answer_s(resolved: ResolvedStack) -> int:
+    """Seconds that the longest request of a role which answers clients takes at the most."""
+    tokens = []
+    for settings in resolved.roles:
+        shape = settings.weights.checkpoint.shape
+        known = shape.max_context if shape else UNKNOWN_CONTEXT_TOKENS
+        if settings.role != "prefill":
+            tokens.append(settings.max_model_len or known)
+    return longest_answer_s(max(tokens))
 
 
 def _prometheus_port(client_port: int, left: int) -> int:

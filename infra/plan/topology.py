@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from infra.catalog.schema import Accelerator
 from infra.engines.settings import RoleSettings
-from infra.inventory.pods import ROUTER_HOST
+from infra.inventory.pods import EDGE_HOST, ROUTER_HOST
 from infra.spec.stack import KUBERNETES, Platform, RoleName, Workload
+
+# By the name of the inventory's group `edge`, as `decode-0` is by `decode`.
+OWN_EDGE_HOST = "edge-0"
 
 
 class TopologyHost(NamedTuple):
@@ -66,6 +69,7 @@ class Topology:
 
     Args:
         workload: what carries the groups where hosts are pods.
+        has_own_edge: whether the edge has a host beside these.
     """
 
     stack: str
@@ -73,6 +77,7 @@ class Topology:
     workload: Workload
     hosts: tuple[TopologyHost, ...]
     groups: tuple[Group, ...]
+    has_own_edge: bool = False
 
     @property
     def is_of_pods(self) -> bool:
@@ -83,3 +88,10 @@ class Topology:
     def router_host(self) -> str:
         """The first host of the first role; on Kubernetes none of them."""
         return ROUTER_HOST if self.is_of_pods else self.hosts[0].name
+
+    @property
+    def edge_host(self) -> str:
+        """A pod of its own, a host of its own, or the router's."""
+        if self.is_of_pods:
+            return EDGE_HOST
+        return OWN_EDGE_HOST if self.has_own_edge else self.router_host

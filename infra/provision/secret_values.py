@@ -6,7 +6,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.errors import StackError
+from infra.errors import PrerequisiteError, StackError
+from infra.plan.edge import KEYS as EDGE_KEYS
+from infra.spec.edge_keys import digest_map, parse_keys
+from infra.spec.secret_file import MAX_BYTES, look_at
+from infra.spec.text_file import read_text
 
 
 def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -16,23 +20,46 @@ def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]
         references: by name, `{"env": NAME}` or `{"file": PATH}`.
 
     Raises:
-        StackError: one is not there or empty.
+        StackError: a variable is not set or empty.
+        PrerequisiteError: a file is not there, or holds no secret.
     """
     return {name: _read(name, reference) for name, reference in references.items()}
 
 
+def as_hosts_get_them(values: Mapping[str, str]) -> dict[str, str]:
+    """The values as they leave the operator's machine: of clients' keys nothing but digests and names.
+
+    Raises:
+        StackError: the clients' keys are none.
+    """
+    keys = values.get(EDGE_KEYS)
+    own = {} if keys is None else {EDGE_KEYS: digest_map(parse_keys(keys))}
+    return {**values, **own}
+
+
 def _read(name: str, reference: Mapping[str, str]) -> str:
-    variable, file = reference.get("env"), reference.get("file")
-    if variable is not None:
-        value, where = os.environ.get(variable, ""), f"the variable {variable}"
-    else:
-        where = f"the file {file}"
-        try:
-            value = Path(file or "").expanduser().read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            what = f"It cannot be read: {error}."
-            raise StackError(f"secrets.{name}", what, "Mend the file, or the reference.") from error
+    variable = reference.get("env")
+    if variable is None:
+        file = os.path.expanduser(reference.get("file", ""))  # noqa: PTH111 - Path.expanduser raises
+        return _read_file(name, Path(file))
+    value = os.environ.get(variable, "")
     if not value:
-        what = f"The stack wants it from {where}, which is empty or not there."
+        what = f"The stack wants it from the variable {variable}, which is empty or not there."
         raise StackError(f"secrets.{name}", what, "Set it, or take the secret out of the stack.")
+    return value
+
+
+def _read_file(name: str, path: Path) -> str:
+    (flaw, _), value = look_at(path), ""
+    if flaw is None:
+        try:
+            value = read_text(path, MAX_BYTES).strip()
+            flaw = None if value else "is empty"
+        except OSError as error:
+            flaw = f"cannot be read: {error.strerror}"
+        except UnicodeDecodeError:
+            flaw = "is no UTF-8 text"
+    if flaw is not None:
+        fix = "Put the secret there, or name another file."
+        raise PrerequisiteError(f"secrets.{name}", f"The file {path} {flaw}.", fix)
     return value

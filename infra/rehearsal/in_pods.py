@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -33,6 +32,7 @@ from infra.rehearsal.cluster.room import Room
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.pod_cluster import PodCluster
 from infra.rehearsal.report import Report, counted
+from infra.rehearsal.simulated_hosts import lent_python
 from infra.spec.load import LoadedStack
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ class InPods:
         addresses = {host.name: host.address for host in self.lab_plan().hosts}
         accelerator = self._accelerator()
         # a router's wheel is this project's own, and starts with its Python
-        router = (sys.prefix, *(() if sys.base_prefix.startswith("/usr") else (sys.base_prefix,)))
+        router = tuple(lent_python().values())
         for pod in pods_in(room.api, self.stack.name):
             if is_of_a_daemon_set(pod):
                 continue

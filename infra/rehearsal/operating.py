@@ -12,7 +12,7 @@ from infra.errors import Differs, HostsFailed, NotReady
 from infra.inventory.book import match_hosts
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.launch.bring_up import start
-from infra.launch.deployment import Deployment, Limits
+from infra.launch.deployment import Deployment, Limits, client_of
 from infra.launch.fleet import SshFleet, SystemClock, ask_all, rows_of
 from infra.launch.host_tuning import TuningOrder, count_of, tune
 from infra.launch.installation import install, state_request
@@ -21,6 +21,8 @@ from infra.launch.proof.verification import verify
 from infra.launch.secret import Secret
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
+from infra.provision.secret_values import as_hosts_get_them
+from infra.rehearsal.made_up_secrets import made_up
 from infra.rehearsal.real_engines import has_real_engines
 from infra.rehearsal.report import counted
 from infra.remote.connecting import SshOptions
@@ -155,7 +157,8 @@ def operator_at_work(
         say: told about progress.
     """
     hosts = match_hosts([(host.name, host.roles[0]) for host in plan.hosts], inventory)
-    secrets = {name: Secret(f"rehearsed-{name}") for name in plan.secrets}
+    values = made_up(plan.secrets)
+    secrets = {name: Secret(value) for name, value in as_hosts_get_them(values).items()}
     key = secrets.get("api_key")
     fleet = SshFleet(hosts, SshOptions())
     ready_s = REAL_READY_S if has_real_engines(plan, catalog) else READY_S
@@ -168,9 +171,11 @@ def operator_at_work(
             },
             endpoints=read_endpoints(plan, catalog),
             fleet=fleet,
+            hang_up=fleet.hang_up,
             clock=SystemClock(),
             limits=Limits(ready_s=ready_s, router_s=READY_S),
             headers={"Authorization": f"Bearer {key.reveal()}"} if key else {},
+            client=client_of(values),
             say=say,
             nonce=os.urandom(8).hex(),
         )

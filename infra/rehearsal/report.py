@@ -12,6 +12,7 @@ from typing import Literal
 
 from infra.plan.process import Plan
 from infra.spec.stack import KUBERNETES
+from infra.whole_file import write_whole
 
 StepName = Literal["check", "plan", "provision", "hosts", "weights", "tune", "start", "verify"]
 STEPS: tuple[StepName, ...] = (
@@ -122,7 +123,7 @@ def counted(count: int, noun: str, plural: str = "s") -> str:
 
 def keep_record(report: Report, folder: Path) -> None:
     """Leave a report beside a kept lab, for `--list`."""
-    (folder / RECORD).write_text(json.dumps(report.document()) + "\n", encoding="utf-8")
+    write_whole(folder / RECORD, json.dumps(report.document()) + "\n")
 
 
 def seconds_of_this_process() -> float:
@@ -188,6 +189,8 @@ def reality_rows(
                 "-" if is_wheel else "its program",
             )
         )
+    if plan.edge is not None:
+        rows.append(("edge", "HAProxy of the distribution's package, TLS, keys", "-"))
     return rows
 
 

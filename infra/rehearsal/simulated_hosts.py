@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -236,18 +237,36 @@ def _played(release: Release) -> dict[str, object]:
 
 def _router_programs(catalog: Catalog) -> Mapping[str, LabFile]:
     """The routers' virtual environments as hosts have them: they start the wheels of this project's own."""
+    python = Path(sys.executable).resolve()
+    lines = []
+    if sys.base_prefix in (lent := lent_python()):
+        python = Path(lent[sys.base_prefix]) / "bin" / python.name
+        lines.append(f"export LD_LIBRARY_PATH={lent[sys.base_prefix]}/lib")
+    packages = Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    lines.append(f"export PYTHONPATH={lent[sys.prefix]}/{packages}")
     files: dict[str, LabFile] = {}
     for name in catalog.ids("routers"):
         release = catalog.router(name)
         if release.package is None:
             continue
         program = release.program[0]
-        words = f"{sys.prefix}/bin/python" if program == "python" else f"{sys.prefix}/bin/{program}"
-        script = f'#!/bin/sh\nexec {words} "$@"\n'
+        own = "" if program == "python" else f" {lent[sys.prefix]}/bin/{program}"
+        script = "\n".join(["#!/bin/sh", *lines, f'exec {python}{own} "$@"', ""])
         files[f"{ROUTER_ENVIRONMENTS}/{name}-{release.version}/bin/{program}"] = LabFile(
             content=script.encode(), mode=0o755
         )
     return files
+
+
+def lent_python() -> dict[str, str]:
+    """Where hosts have this environment and its Python, with which routers start.
+
+    A router's user reads no one's home, where both may lie on this machine.
+    """
+    lent = {sys.prefix: f"{PROGRAMS}/environment"}
+    if not sys.base_prefix.startswith("/usr"):
+        lent[sys.base_prefix] = f"{PROGRAMS}/python"
+    return lent
 
 
 def _binds() -> tuple[Bind, ...]:
@@ -257,8 +276,6 @@ def _binds() -> tuple[Bind, ...]:
         str(rehearsal / "engine"): f"{PROGRAMS}/engine",
         str(rehearsal / "standins"): standins.LIBRARY,
         str(rehearsal.parent / "catalog"): f"{PROGRAMS}/catalogues",
-        sys.prefix: sys.prefix,
+        **lent_python(),
     }
-    if not sys.base_prefix.startswith("/usr"):
-        shared[sys.base_prefix] = sys.base_prefix
     return tuple(Bind(source=source, target=target) for source, target in shared.items())

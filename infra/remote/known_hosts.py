@@ -17,7 +17,12 @@ from pathlib import Path
 
 import paramiko
 
+from infra.spec.text_file import read_bytes
+from infra.whole_file import append_line
+
 SSH_PORT = 22
+# A hundred thousand hosts.
+MAX_BYTES = 50_000_000
 _HASHED = "|1|"
 _MARKERS = ("@revoked", "@cert-authority")
 _NUM_FIELDS = 3
@@ -97,13 +102,14 @@ class KnownHosts:
             The keys that the host may show from now on.
 
         Raises:
-            OSError: the file cannot be written.
+            StackError: the file cannot be written.
+            PrerequisiteError: there is no room in it.
         """
         with self._guard:
             known = usable_keys(self.find(name))
             if known:
                 return known
-            append_known_host(path, name, key)
+            append_line(path, f"{name} {key.get_name()} {key.get_base64()}")
             line = KnownKey(
                 names=(name,), key_type=key.get_name(), blob=key.asbytes(), is_revoked=False
             )
@@ -177,16 +183,6 @@ def known_name(host: str, port: int) -> str:
     return host if port == SSH_PORT else f"[{host}]:{port}"
 
 
-def append_known_host(path: Path, name: str, key: paramiko.PKey) -> None:
-    """Remember a key that was accepted on first contact, as OpenSSH's accept-new does."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    line = f"{name} {key.get_name()} {key.get_base64()}\n"
-    with path.open("a", encoding="utf-8") as stream:
-        if stream.tell() > 0 and not path.read_bytes().endswith(b"\n"):
-            line = "\n" + line
-        stream.write(line)
-
-
 def fingerprint(blob: bytes) -> str:
     """A key's fingerprint as ssh-keygen prints it."""
     digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
@@ -196,7 +192,7 @@ def fingerprint(blob: bytes) -> str:
 def _text(path: Path) -> str:
     """The text of a file; of one that is not there, none."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_bytes(path, MAX_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:
         return ""
 

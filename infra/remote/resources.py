@@ -13,6 +13,7 @@ from infra.remote.known_hosts import KnownHosts, read_known_hosts
 from infra.remote.openings import Openings
 from infra.remote.signs import SIGN_S, Signs
 from infra.remote.ssh_config import SshConfigFile
+from infra.spec.text_file import read_bytes
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class Resources:
             OSError: the file cannot be read.
             paramiko.SSHException: it is not a key, or it needs a passphrase.
         """
-        return self.once(paramiko.PKey, path, lambda: paramiko.PKey.from_path(path))
+        return self.once(paramiko.PKey, path, lambda: _read_key(path))
 
     def on_close(self, closer: Callable[[], None]) -> None:
         """Call this when the run is over."""
@@ -75,3 +76,9 @@ class Resources:
             closers, self._closers = self._closers, []
         for closer in closers:
             closer()
+
+
+def _read_key(path: Path) -> paramiko.PKey:
+    """A private key; paramiko would read a file without an end, too."""
+    read_bytes(path)
+    return paramiko.PKey.from_path(path)

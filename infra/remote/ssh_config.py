@@ -15,6 +15,8 @@ from typing import Any
 
 import paramiko
 
+from infra.spec.text_file import read_text
+
 _HEADER = re.compile(r"\s*(host|match)(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
 # Words that stand for themselves: no pattern, no negation, no quotes.
 _PLAIN_NAMES = re.compile(r"[\w.:\s-]+")
@@ -42,7 +44,7 @@ class SshConfigFile:
             OSError: it cannot be read.
             paramiko.ConfigParseError: a line of it is none.
         """
-        return cls(path.read_text(encoding="utf-8"))
+        return cls(read_text(path))
 
     def lookup(self, name: str) -> Mapping[str, object]:
         """What paramiko finds for a host in the sections that may concern it, by lower-case setting."""

@@ -12,6 +12,8 @@ ContainerRuntime = Literal["docker", "podman"]
 
 # memlock for RDMA registration, stack as in every published docker command, nofile for 36 ranks' sockets.
 ULIMITS = ("memlock=-1:-1", "stack=67108864:67108864", "nofile=1048576:1048576")
+# A user that owns nothing: "nobody" of most distributions.
+STRANGER = "65534"
 # The Container Device Interface is how podman reaches NVIDIA devices (facts: docker flags).
 CDI_GPUS = "nvidia.com/gpu=all"
 
@@ -30,9 +32,14 @@ class DeviceAccess:
     spans_hosts: bool
 
 
-def isolation_options(runtime: ContainerRuntime) -> list[str]:
-    """What every container of ours shares with its host."""
-    words = ["--network=host"]
+def isolation_options(runtime: ContainerRuntime, *, binds_low_port: bool) -> list[str]:
+    """What every container of ours shares with its host, and what it may not do: the vendor's devices ask for the rest.
+
+    What docker and podman grant by themselves (files of other users, other users' programs, raw packets, device nodes)
+    serves no engine. A port below 1024 needs one capability.
+    """
+    words = ["--network=host", "--security-opt", "no-new-privileges", "--cap-drop", "ALL"]
+    words += ["--cap-add", "NET_BIND_SERVICE"] if binds_low_port else []
     for limit in ULIMITS:
         words += ["--ulimit", limit]
     if runtime == "podman":
@@ -69,6 +76,16 @@ def device_options(runtime: ContainerRuntime, devices: DeviceAccess) -> list[str
     for option in access.security_options:
         words += ["--security-opt", option]
     return words
+
+
+def confined_options(*, binds_low_port: bool) -> list[str]:
+    """What keeps a process that parses strangers' requests to its own container, besides `isolation_options`.
+
+    A capability does not reach another user's program (moby issue 8460): a port below 1024 leaves it root in name, with
+    that one capability.
+    """
+    who = [] if binds_low_port else ["--user", f"{STRANGER}:{STRANGER}"]
+    return ["--read-only", "--tmpfs", "/tmp", "--env", "HOME=/tmp", *who]  # noqa: S108 - the container's own
 
 
 def label_options(devices: DeviceAccess | None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.errors import StackError
+from infra.plan.grammar import is_process_id, is_variable, shown
 from infra.spec.stack_files import STACK_NAME
 
 if TYPE_CHECKING:  # commands that only read what hosts hold need none of the compiler
@@ -32,7 +33,13 @@ def stack_folder(stack: str) -> str:
 
 
 def process_index(process: Process) -> int:
-    """The number of a process on its host, counted per kind."""
+    """The number of a process on its host, counted per kind.
+
+    Raises:
+        StackError: its id names none; the plan has not passed the gate.
+    """
+    if not is_process_id(process.id):
+        raise StackError("a process", f"{shown(process.id)} is no id of one.", "Write HOST/INDEX.")
     return int(process.id.rpartition("/")[2])
 
 
@@ -52,12 +59,31 @@ def credentials_folder(stack: str) -> str:
 
 
 def credential_path(stack: str, secret: str) -> str:
-    """The file that systemd reads a credential from."""
+    """The file that systemd reads a credential from.
+
+    Raises:
+        StackError: the secret's name cannot be part of a path and of a unit.
+    """
+    if not is_variable(secret):
+        what = f"{shown(secret)} is no name of a secret."
+        raise StackError(
+            f"stack {stack} secrets", what, "Use letters, digits and `_`, no digit first."
+        )
     return f"{credentials_folder(stack)}/{secret}"
 
 
+def router_credentials(stack: str, index: int | str) -> str:
+    """The folder of copies of secrets that a router's own user may read, while the router runs."""
+    return f"/run/moe-{stack}-router-{index}"
+
+
+def edge_secrets_folder(stack: str) -> str:
+    """Copies of the edge's secrets that its own user may read, while the edge runs."""
+    return f"/run/moe-{stack}-edge.secrets"
+
+
 def unit_template(stack: str, kind: str) -> str:
-    """The name of the template unit of engines or routers, with `%s` for the instance."""
+    """The name of the template unit of one kind of process, with `%s` for the instance."""
     return f"moe-{stack}-{kind}@%s.service"
 
 
@@ -76,6 +102,22 @@ def stack_slice(stack: str) -> str:
     return f"moe_infra-{stack.replace('-', '_')}.slice"
 
 
+def slice_path(stack: str) -> str:
+    """The control group of a stack's slice, which lies in that of its first word (systemd.slice(5))."""
+    name = stack_slice(stack)
+    return f"/{name.partition('-')[0]}.slice/{name}"
+
+
+def metadata_unit(stack: str) -> str:
+    """The unit that keeps a stack's processes from the metadata service of a cloud."""
+    return f"moe-{stack}-metadata.service"
+
+
+def metadata_rules(stack: str) -> str:
+    """The rules that it loads."""
+    return f"{stack_folder(stack)}/metadata.nft"
+
+
 def watch_unit(stack: str) -> str:
     """The unit that watches a stack's groups on a host."""
     return f"moe-{stack}-watch.service"
@@ -89,6 +131,16 @@ def watch_program(stack: str) -> str:
 def watch_config(stack: str) -> str:
     """What the watcher is told."""
     return f"{stack_folder(stack)}/watch/groups.json"
+
+
+def firewall_unit(stack: str) -> str:
+    """The unit that closes a host at boot."""
+    return f"moe-{stack}-firewall.service"
+
+
+def firewall_path(stack: str) -> str:
+    """The table that it loads: the one that was kept last (agent/kinds/firewall.py)."""
+    return f"/var/lib/moe-infra/firewall/{stack}.nft"
 
 
 def container_name(stack: str, process: Process) -> str:

@@ -8,31 +8,42 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import Mount, RouterRelease
-from infra.engines.credentials import ENGINE_SECRETS, Credential, credentials_of
-from infra.errors import StackError
+from infra.catalog.schema import RouterRelease
+from infra.engines.credentials import TAKEN_SECRETS, Credential, credentials_of
 from infra.plan.process import Plan, Process
-from infra.render.container import DeviceAccess
+from infra.render.cloud_metadata import metadata_rules_text
+from infra.render.edge_files import EDGE_PROGRAM, edge_credentials, edge_files
 from infra.render.environment_file import environment_file
+from infra.render.firewall import firewall_text, guarded, table_name
 from infra.render.host_paths import (
-    ENGINE_ENVIRONMENTS,
-    ROUTER_ENVIRONMENTS,
     UNIT_FOLDER,
     cleanup_unit,
     container_name,
     credential_path,
+    firewall_unit,
+    metadata_rules,
+    metadata_unit,
     process_folder,
     release_path,
     stack_folder,
+    unit_name,
     unit_template,
     watch_config,
     watch_program,
     watch_unit,
 )
-from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
+from infra.render.launch_script import NativeLaunch, launch_script
+from infra.render.process_launch import process_launch, router_release, runnable_image
 from infra.render.release_record import release_record
 from infra.render.supervision import watch_document
-from infra.render.units import cleanup_unit_text, process_unit, watch_unit_text
+from infra.render.units import (
+    BOOT_TARGETS,
+    cleanup_unit_text,
+    firewall_unit_text,
+    metadata_unit_text,
+    process_unit,
+    watch_unit_text,
+)
 from infra.render.wanted_tuning import (
     Tuning,
     WantedTuning,
@@ -43,10 +54,10 @@ from infra.render.wanted_tuning import (
 from infra.spec.stack import Runtime
 
 SCHEMA_VERSION = 1
-Group = Literal["tuning", "files", "images", "weights"]
+Group = Literal["tuning", "files", "images", "weights", "firewall"]
 # What is tuned without a stack belongs to this owner; no stack's name begins so.
 HOSTS_OWNER = "@hosts"
-GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights")
+GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights", "firewall")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +132,7 @@ def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> Ho
             *_image_items(plan, host, catalog),
             *_environment_items(plan, host, catalog),
             *_weights_items(plan, host, catalog),
+            *_firewall_items(plan, host),
         ),
     )
 
@@ -179,8 +191,17 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         return
     named: set[str] = set()
     containers: list[str] = []
-    units: dict[str, str] = {}
+    units = {metadata_unit(plan.stack): metadata_unit_text(plan.stack)}
+    why = "engines fetch what clients name, and not the host's own credentials"
+    yield _file(metadata_rules(plan.stack), metadata_rules_text(plan.stack), why)
     for process in processes:
+        if process.kind == "edge":
+            credentials = edge_credentials(plan)
+            named |= {credential.name for credential in credentials}
+            yield from _process_files(plan, process, None, credentials, catalog)
+            for each in edge_files(plan, process):
+                yield _file(each.path, each.content, each.why, mode=each.mode, unit=each.is_unit)
+            continue
         release = router_release(process, catalog) if process.kind == "router" else None
         credentials = credentials_of(release.id if release else plan.engine.name, plan.secrets)
         named |= {credential.name for credential in credentials}
@@ -189,13 +210,19 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         containers += [container_name(plan.stack, process)] if runtime != "native" else []
         template = unit_template(plan.stack, process.kind) % ""
         names = [credential.name for credential in credentials]
-        units[template] = process_unit(plan.stack, process.kind, runtime, names)
-    yield from (_secret(plan.stack, name) for name in ENGINE_SECRETS if name in named)
+        low = any(p.binds_low_port for p in processes if p.kind == process.kind)
+        units[template] = process_unit(plan.stack, process.kind, runtime, names, binds_low_port=low)
+    yield from (_secret(plan.stack, name) for name in TAKEN_SECRETS if name in named)
     if any(process.kind == "engine" for process in processes):
         units[watch_unit(plan.stack)] = watch_unit_text(plan.stack)
         why = "groups of ranks start and stop as one"
         yield _file(watch_config(plan.stack), watch_document(plan, host), why)
         yield _watcher(plan.stack, why)
+    if plan.firewall is not None:
+        unit = firewall_unit(plan.stack)
+        units[unit] = firewall_unit_text(plan.stack)
+        for wanting in BOOT_TARGETS:
+            yield _link(f"{UNIT_FOLDER}/{wanting}.wants/{unit}", f"{UNIT_FOLDER}/{unit}")
     if containers:
         units[cleanup_unit(plan.stack)] = cleanup_unit_text(plan.stack, plan.runtime, containers)
     for name, text in units.items():
@@ -222,55 +249,10 @@ def _process_files(
     yield _file(f"{folder}/launch", script, f"starts {process.id}", mode="0755")
 
 
-def process_launch(
-    plan: Plan, process: Process, router: RouterRelease | None, catalog: Catalog
-) -> ContainerLaunch | NativeLaunch:
-    """How a process is started; `router` is the release of one that is a router, None for an engine."""
-    if router is not None and router.package is not None:
-        return NativeLaunch(
-            environment=f"{ROUTER_ENVIRONMENTS}/{router.id}-{router.version}",
-            package=router.package,
-        )
-    if plan.runtime == "native":
-        name = f"{plan.engine.name}-{plan.engine.version}"
-        package = f"{plan.engine.name}=={plan.engine.version}"
-        return NativeLaunch(environment=f"{ENGINE_ENVIRONMENTS}/{name}", package=package)
-    devices = None
-    mounts = process.mounts
-    if process.kind == "engine":
-        host = plan.host(process.host)
-        access = catalog.accelerator(host.accelerator).container
-        engine_hosts = {p.host for p in plan.processes if p.kind == "engine"}
-        devices = DeviceAccess(
-            access=access, num_devices=host.num_devices, spans_hosts=len(engine_hosts) > 1
-        )
-        weights = Mount(source=plan.weights_path, target=plan.weights_path)
-        mounts = (weights, *process.mounts, *access.mounts)
-    return ContainerLaunch(
-        runtime=plan.runtime,
-        image=runnable_image(plan.engine.image),
-        entrypoint=plan.engine.entrypoint,
-        devices=devices,
-        mounts=mounts,
-    )
-
-
-def router_release(process: Process, catalog: Catalog) -> RouterRelease:
-    """The router whose program the argument vector starts with.
-
-    Raises:
-        StackError: none of the catalogue's.
-    """
-    release = catalog.router_of(process.argv)
-    if release is not None:
-        return release
-    known = ", ".join(catalog.ids("routers"))
-    what = f"{' '.join(process.argv[:3])} is not how any known router starts."
-    raise StackError(process.id, what, f"Known are {known}.")
-
-
 def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     def runs_in_image(process: Process) -> bool:
+        if process.kind == "edge":
+            return False
         return process.kind == "engine" or router_release(process, catalog).package is None
 
     if plan.runtime == "native" or not any(runs_in_image(p) for p in plan.on_host(host)):
@@ -287,23 +269,24 @@ def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     )
 
 
-def runnable_image(image: str) -> str:
-    """What an image is started by: its tag where it has one, for mirrors and archives give no other name.
-
-    That the tag is the wanted digest is looked at by `up` and `verify`.
-    """
-    name, _, digest = image.partition("@")
-    has_tag = ":" in name.rpartition("/")[2]
-    return name if has_tag or not digest else image
-
-
 def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
-    """The virtual environments that a host's native processes start from, each once."""
+    """What a host's native processes start from, each once: virtual environments, and an edge's program."""
     found: dict[str, tuple[str, str]] = {}
     for process in plan.on_host(host):
         release = router_release(process, catalog) if process.kind == "router" else None
         launch = process_launch(plan, process, release, catalog)
-        if isinstance(launch, NativeLaunch):
+        if process.kind == "edge":
+            details = dict(EDGE_PROGRAM)
+            name, why = str(details.pop("target")), "The edge runs it."
+            yield Item(
+                id=f"program:{name}",
+                group="images",
+                kind="program",
+                target=name,
+                why=why,
+                details=details,
+            )
+        elif isinstance(launch, NativeLaunch) and launch.environment is not None:
             found[launch.environment] = (launch.package, process.argv[0])
     for folder, (package, program) in found.items():
         make = f"python3 -m venv {folder} && {folder}/bin/pip install {package}"
@@ -326,6 +309,9 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         for word in process.argv
         for match in pattern.finditer(word)
     }
+    access = catalog.accelerator(plan.host(host).accelerator).container
+    is_limited = plan.runtime != "native" and "DAC_OVERRIDE" not in access.capabilities
+    reader = {"reader": "container"} if is_limited else {}
     for folder, name in found.items():
         known = catalog.checkpoint(name) if name in catalog.ids("checkpoints") else None
         details = {"repository": known.repository, "size_bytes": known.size_bytes} if known else {}
@@ -335,7 +321,7 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
             kind="weights",
             target=folder,
             why="Argument vectors name this folder.",
-            details=details,
+            details={**details, **reader},
         )
 
 
@@ -347,6 +333,39 @@ def _file(target: str, content: str, why: str, *, mode: str = "0644", unit: bool
         target=target,
         why=why,
         details={"content": content, "mode": mode, **({"unit": True} if unit else {})},
+    )
+
+
+def _link(target: str, to: str) -> Item:
+    return Item(
+        id=f"file:{target}",
+        group="files",
+        kind="file",
+        target=target,
+        why="closes the host at every boot",
+        details={"link": to, "unit": True},
+    )
+
+
+def _firewall_items(plan: Plan, host: str) -> Iterable[Item]:
+    """The table that lets in only who dials by the plan; loaded for a trial first, see `launch.closing`."""
+    processes = plan.on_host(host)
+    if plan.firewall is None or not processes:
+        return
+    name = table_name(plan.stack)
+    units = [*(unit_name(plan.stack, each) for each in processes), watch_unit(plan.stack)]
+    yield Item(
+        id=f"firewall:{name}",
+        group="firewall",
+        kind="firewall",
+        target=name,
+        why="only who dials by the plan is let in",
+        details={
+            "stack": plan.stack,
+            "content": firewall_text(plan, host),
+            "guards": guarded(plan, host),
+            "units": units,
+        },
     )
 
 

@@ -8,10 +8,16 @@ from dataclasses import dataclass
 
 from infra.catalog.schema import Mount
 from infra.engines.credentials import Credential
+from infra.errors import StackError
+from infra.plan.gate import refuse_process
+from infra.plan.grammar import is_image, is_normal_path, shown
+from infra.plan.host_mounts import gives_host_away
 from infra.plan.process import Process
 from infra.render.container import (
+    STRANGER,
     ContainerRuntime,
     DeviceAccess,
+    confined_options,
     device_options,
     image_and_command,
     isolation_options,
@@ -24,6 +30,9 @@ from infra.render.host_paths import (
     container_name,
     credentials_folder,
     process_folder,
+    process_index,
+    router_credentials,
+    slice_path,
     stack_slice,
 )
 from infra.render.units import GRACE_S
@@ -40,6 +49,9 @@ class ContainerLaunch:
     Args:
         devices: None for a process that uses none, such as a router.
         mounts: from host to container, weights among them.
+
+    Raises:
+        StackError: the image is an option to the runtime, or a mount gives the host away.
     """
 
     runtime: ContainerRuntime
@@ -48,17 +60,28 @@ class ContainerLaunch:
     devices: DeviceAccess | None
     mounts: tuple[Mount, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse what the gate and the rule `host-mount` should have stopped."""
+        if self.image and not is_image(self.image):
+            fix = "Write [REGISTRY/]NAME[:TAG][@DIGEST]."
+            raise StackError("engine.image", f"{shown(self.image)} is no image's reference.", fix)
+        for mount in self.mounts:
+            is_open = gives_host_away(mount.source, read_only=mount.read_only) is not None
+            if is_open or not (is_normal_path(mount.source) and is_normal_path(mount.target)):
+                what = f"{shown(mount.source)} is not mounted on {shown(mount.target)}: no path, or all of the host."
+                raise StackError("mounts", what, "Mount the one folder that the process reads.")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeLaunch:
-    """A process that runs in a virtual environment of the host.
+    """A process that runs in a virtual environment of the host, or from the distribution's own package.
 
     Args:
-        environment: its folder.
+        environment: its folder, None for the distribution's.
         package: what to install there when it is missing.
     """
 
-    environment: str
+    environment: str | None
     package: str
 
 
@@ -68,17 +91,24 @@ def launch_script(
     launch: ContainerLaunch | NativeLaunch,
     credentials: Sequence[Credential],
 ) -> str:
-    """A script for `sh` that becomes the process: exactly `argv`, in its container or environment."""
+    """A script for `sh` that becomes the process: exactly `argv`, in its container or environment.
+
+    Raises:
+        StackError: the process has not passed the gate.
+    """
+    refuse_process(process)
     lines = [
         "#!/bin/sh",
         f"# {process.id} of stack {stack}, written by moe-infra: `fab plan` shows the same command.",
         "set -eu",
     ]
     if credentials:
-        # systemd before 247 has no credentials: root, and nobody else, can read the files themselves.
-        folder = shlex.quote(credentials_folder(stack))
+        # systemd before 247 has no credentials: root can read the files themselves, and a router what its unit copied.
+        is_router = process.kind == "router" and isinstance(launch, NativeLaunch)
+        copies = router_credentials(stack, process_index(process))
+        folder = shlex.quote(copies if is_router else credentials_folder(stack))
         lines.append(f': "${{CREDENTIALS_DIRECTORY:={folder}}}"')
-    lines += [_credential_guard(credential) for credential in credentials]
+    lines += [_credential_guard(each) for each in credentials if each.holds != "file"]
     if isinstance(launch, ContainerLaunch):
         return "\n".join([*lines, *_in_container(stack, process, launch, credentials)]) + "\n"
     return "\n".join([*lines, *_in_environment(process, launch, credentials)]) + "\n"
@@ -110,9 +140,12 @@ def _in_container(
     words = [launch.runtime, "run", f"--name={name}", f"--stop-timeout={GRACE_S}"]
     words += ["--label", f"moe-infra.stack={stack}", "--label", f"moe-infra.process={process.id}"]
     # The journal has the output already; a second copy in the runtime's own log would fill the disk.
-    words += ["--log-driver=none", "--pull=never", *isolation_options(launch.runtime)]
+    words += ["--log-driver=none", "--pull=never"]
+    words += isolation_options(launch.runtime, binds_low_port=process.binds_low_port)
     if launch.devices is not None:
         words += device_options(launch.runtime, launch.devices)
+    if process.kind == "router":
+        words += confined_options(binds_low_port=process.binds_low_port)
     words += [*label_options(launch.devices), *mount_options(launch.mounts)]
     words += [f"--env-file={process_folder(stack, process)}/environment"]
     for variable, value in odd_variables(process.env).items():
@@ -130,7 +163,8 @@ def _in_container(
     left_over = f"{launch.runtime} rm --force {shlex.quote(name)} >/dev/null 2>&1 || :"
     return [
         left_over,
-        *_parent_slice(launch.runtime, stack_slice(stack)),
+        *_copied_credentials(stack, process, credentials),
+        *_parent_slice(launch.runtime, stack),
         f"{text} \\\n  {shell_command(command)}",
     ]
 
@@ -157,22 +191,39 @@ def _mounted(credential: Credential) -> str:
     return f"{CONTAINER_SECRETS}/{credential.name}"
 
 
-def _parent_slice(runtime: ContainerRuntime, name: str) -> list[str]:
-    """Shell lines that put the container into the stack's slice, where systemd rules the control groups."""
+def _copied_credentials(
+    stack: str, process: Process, credentials: Sequence[Credential]
+) -> list[str]:
+    """Shell lines that give the user of a router's container secrets that it may read."""
+    if process.kind != "router" or process.binds_low_port or not credentials:
+        return []
+    folder = shlex.quote(router_credentials(stack, process_index(process)))
+    files = " ".join(f'"$CREDENTIALS_DIRECTORY/{credential.name}"' for credential in credentials)
+    copied = f"install -m 0400 -o {STRANGER} {files} {folder}/"
+    return [copied, f"CREDENTIALS_DIRECTORY={folder}"]
+
+
+def _parent_slice(runtime: ContainerRuntime, stack: str) -> list[str]:
+    """Shell lines that put the container into the stack's slice, by its name where systemd rules the control groups."""
     field = "{{.CgroupDriver}}" if runtime == "docker" else "{{.Host.CgroupManager}}"
     asked = f"$({runtime} info --format {shlex.quote(field)} 2>/dev/null)"
-    return ["parent=", f'test "{asked}" != systemd || parent=--cgroup-parent={name}']
+    name, path = stack_slice(stack), slice_path(stack)
+    cases = f"systemd) parent=--cgroup-parent={name} ;; cgroupfs) parent=--cgroup-parent={path} ;;"
+    return ["parent=", f'case "{asked}" in {cases} esac']
 
 
 def _in_environment(
     process: Process, launch: NativeLaunch, credentials: Sequence[Credential]
 ) -> list[str]:
     program = shlex.quote(process.argv[0])
-    missing = f"moe-infra: {process.argv[0]} is not in {launch.environment}: install {launch.package} there"
-    lines = [f"PATH={shlex.quote(launch.environment + '/bin')}:$PATH", "export PATH"]
+    lines: list[str] = []
+    missing = f"moe-infra: {process.argv[0]} is not there: install the package {launch.package}"
+    if launch.environment is not None:
+        missing = f"moe-infra: {process.argv[0]} is not in {launch.environment}: install {launch.package} there"
+        lines = [f"PATH={shlex.quote(launch.environment + '/bin')}:$PATH", "export PATH"]
     for variable, value in odd_variables(process.env).items():
         lines.append(f"export {variable}={shlex.quote(value)}")
-    for credential in credentials:
+    for credential in (each for each in credentials if each.holds != "file"):
         path = f'"$CREDENTIALS_DIRECTORY/{credential.name}"'
         if credential.holds == "path":
             lines.append(f"export {credential.variable}={path}")

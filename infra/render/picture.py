@@ -106,13 +106,15 @@ def _columns(plan: Plan) -> list[Column]:
 
 def _front(plan: Plan) -> _Front:
     router = next((process for process in plan.processes if process.kind == "router"), None)
+    edge = next((process for process in plan.processes if process.kind == "edge"), None)
+    before = "" if edge is None else f"{edge.id}: {edge.argv[0]} → "
     by_id = {process.id: process for process in plan.processes}
     if router is None:
         first = plan.processes[0]
         serving = next((p for p in plan.processes if p.endpoint and p.dp_ranks), first)
         return _Front(
-            label=f"{serving.id}, no router",
-            detail=f"{serving.endpoint}, the only endpoint",
+            label=f"{before}{serving.id}, no router",
+            detail=f"{(edge or serving).endpoint}, the only endpoint",
             entries=frozenset({serving.host}),
         )
     program = next(
@@ -120,9 +122,10 @@ def _front(plan: Plan) -> _Front:
     )
     name = program.rpartition("/")[2].partition(".")[0]
     dialled = {connect.to for connect in router.connects if connect.name == "http"}
+    met = edge or router
     return _Front(
-        label=f"{router.id}: {name}",
-        detail=f"{router.endpoint} on {router.host}, {len(dialled)} endpoints",
+        label=f"{before}{router.id}: {name}",
+        detail=f"{met.endpoint} on {met.host}, {len(dialled)} endpoints",
         entries=frozenset(by_id[to].host for to in dialled if to in by_id),
     )
 
@@ -225,9 +228,11 @@ def _kv_ports(plan: Plan) -> list[tuple[str, str]]:
 
 def _steps(plan: Plan) -> list[tuple[str, str]]:
     """The way of a request in words: (colour, text), in the order of the numbers."""
+    has_edge = any(process.kind == "edge" for process in plan.processes)
+    asked = "the edge, with a key" if has_edge else "the router"
     if any(process.role == "prefill" for process in plan.processes):
         return [
-            (REQUEST, "a client asks the router"),
+            (REQUEST, f"a client asks {asked}"),
             (REQUEST, "the prompt goes to one prefill rank"),
             (REQUEST, "the request goes to one decode rank"),
             (KV, "the KV cache moves from the one to the other"),
@@ -235,12 +240,12 @@ def _steps(plan: Plan) -> list[tuple[str, str]]:
         ]
     if any(process.kind == "router" for process in plan.processes):
         return [
-            (REQUEST, "a client asks the router"),
+            (REQUEST, f"a client asks {asked}"),
             (REQUEST, "the request goes to one endpoint"),
             (ANSWER, "tokens stream back through the router"),
         ]
     return [
-        (REQUEST, "a client asks the endpoint"),
+        (REQUEST, f"a client asks {asked if has_edge else 'the endpoint'}"),
         (REQUEST, "its API server hands the request to a rank"),
         (ANSWER, "tokens stream back"),
     ]

@@ -23,8 +23,11 @@ def plan_listing(plan: Plan, *, documentation_addresses: bool) -> str:
     for role in dict.fromkeys(process.role for process in engines):
         members = [process for process in engines if process.role == role]
         lines += ["", *_role(role, members)]
-    for router in (process for process in plan.processes if process.kind == "router"):
-        lines += ["", *_router(router)]
+    for process in plan.processes:
+        if process.kind == "router":
+            lines += ["", *_router(process)]
+        elif process.kind == "edge":
+            lines += ["", *_edge(plan, process)]
     return "\n".join(lines) + "\n"
 
 
@@ -152,6 +155,17 @@ def _router(router: Process) -> list[str]:
             lines += [f"    {value}" for value in values]
         else:
             lines.append(f"  {flag} {values[0]}".rstrip() if flag else f"  {values[0]}")
+    return lines
+
+
+def _edge(plan: Plan, edge: Process) -> list[str]:
+    """What clients dial, what it lets through, and where it goes on to."""
+    to = ", ".join(f"{connect.to}:{connect.port}" for connect in edge.connects)
+    lines = [f"edge: {edge.id} on {edge.host}, {edge.endpoint} {_ports_only(edge)} →{to}"]
+    lines.append(f"  {shlex.join(edge.argv)}")
+    if plan.edge is not None:
+        lines.append(f"  lets through, with a key: {' '.join(plan.edge.allow)}")
+        lines.append(f"  requests of one key at once: {plan.edge.connections_per_key}")
     return lines
 
 

@@ -9,12 +9,13 @@ from infra.catalog.schema import Accelerator, Mount, PodAccess
 from infra.engines.credentials import Credential
 from infra.errors import StackError
 from infra.inventory.pods import POD_IP
-from infra.plan.process import Plan
+from infra.plan.process import FIRST_FREE_PORT, Plan
 from infra.render.cluster_facts import ClusterFacts, WeightsVolume
+from infra.render.container import STRANGER
 from infra.render.host_paths import CONTAINER_SECRETS
-from infra.render.host_state import runnable_image
 from infra.render.pod_objects import stack_labels
 from infra.render.pod_processes import GRACE_S, WAIT_S, Document
+from infra.render.process_launch import runnable_image
 from infra.render.reserved_ports import RESERVED_PORTS_ID, reserved_ports_text
 from infra.render.weights_copy import copy_container
 
@@ -105,6 +106,7 @@ def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Contain
     volumes, places = _volumes(plan, cluster, container, node.mounts)
     if needs_domain:
         resources["claims"] = [{"name": DOMAIN_CLAIM}]
+    # memory of RDMA is locked, and a pod cannot raise the limit otherwise
     capabilities = sorted({"IPC_LOCK", *accelerator.container.capabilities})
     spec = _pod(
         container,
@@ -112,8 +114,7 @@ def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Contain
             "name": "engine",
             "image": runnable_image(plan.engine.image),
             "resources": resources,
-            # memory of RDMA is locked, and a pod cannot raise the limit otherwise
-            "securityContext": {"capabilities": {"add": capabilities}},
+            "securityContext": _closed(capabilities, accelerator.container.security_options),
             "volumeMounts": places,
             "startupProbe": _probe("started", limit_s=LOAD_S + WAIT_S),
             "readinessProbe": _probe("ready", limit_s=3 * PROBE_EVERY_S),
@@ -136,14 +137,15 @@ def engine_pod(plan: Plan, cluster: ClusterFacts, node: Node, container: Contain
     if cluster.service_account:
         spec["serviceAccountName"] = cluster.service_account
     if cluster.weights.copy is not None:
-        spec["initContainers"] = [copy_container(plan, cluster.weights.copy)]
+        copy = copy_container(plan, cluster.weights.copy)
+        spec["initContainers"] = [{**copy, "securityContext": _closed()}]
     return spec
 
 
 def router_pod(
     image: str, container: Container, *, prepare: Document | None, port: int
 ) -> Document:
-    """The specification of the router's pod.
+    """The specification of the router's pod, which belongs to nobody: only a port below 1024 leaves it root in name.
 
     Args:
         image: what it runs in.
@@ -152,6 +154,10 @@ def router_pod(
         port: the one that clients use.
     """
     volumes, places = _launch_volumes(container)
+    volumes.append({"name": "temporary", "emptyDir": {}})
+    places.append({"name": "temporary", "mountPath": "/tmp"})  # noqa: S108 - of this pod alone
+    binds_low_port = port < FIRST_FREE_PORT
+    capabilities = ["NET_BIND_SERVICE"] if binds_low_port else []
     if prepare is not None:
         volumes.append({"name": "router", "emptyDir": {}})
         places.append({"name": "router", "mountPath": str(prepare["folder"])})
@@ -161,18 +167,23 @@ def router_pod(
             "name": "router",
             "image": image,
             "resources": {"requests": ROUTER_RESERVED},
+            "securityContext": {**_closed(capabilities), "readOnlyRootFilesystem": True},
             "volumeMounts": places,
             "startupProbe": _probe("started", limit_s=LOAD_S + WAIT_S),
             "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": PROBE_EVERY_S},
         },
         volumes,
     )
+    if not binds_low_port:
+        own = int(STRANGER)
+        spec["securityContext"] = {"runAsUser": own, "runAsGroup": own, "runAsNonRoot": True}
     if prepare is not None:
         spec["initContainers"] = [
             {
                 "name": "install",
                 "image": image,
                 "command": prepare["command"],
+                "securityContext": _closed(),
                 "volumeMounts": [places[-1]],
             }
         ]
@@ -204,6 +215,22 @@ def _pod(container: Container, own: Document, volumes: Sequence[Document]) -> Do
             }
         ],
         "volumes": list(volumes),
+    }
+
+
+def _closed(capabilities: Sequence[str] = (), options: Sequence[str] = ()) -> Document:
+    """What a container may do: these capabilities, and what the runtime's seccomp profile lets through.
+
+    Args:
+        capabilities: all that it keeps.
+        options: of `docker run --security-opt`, as its accelerator asks for them.
+    """
+    kept = {"add": list(capabilities)} if capabilities else {}
+    profile = "Unconfined" if "seccomp=unconfined" in options else "RuntimeDefault"
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], **kept},
+        "seccompProfile": {"type": profile},
     }
 
 

@@ -41,7 +41,7 @@ def python_command(
         launch.image, launch.entrypoint, [*wrapper, PYTHON, *words], is_wrapped=True
     )
     given = [launch.runtime, "run", "--rm", f"--name={name}", "--log-driver=none", "--pull=never"]
-    given += isolation_options(launch.runtime)
+    given += isolation_options(launch.runtime, binds_low_port=False)
     if launch.devices is not None:
         given += device_options(launch.runtime, launch.devices)
     given += [*label_options(launch.devices), *mount_options(launch.mounts)]

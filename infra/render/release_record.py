@@ -38,12 +38,14 @@ class Release:
     Args:
         release: hash of the plan.
         cleanup: the unit that removes its containers, None without containers.
+        is_closed: whether its plan closes the host.
     """
 
     stack: str
     release: str
     cleanup: str | None
     processes: tuple[RecordedProcess, ...]
+    is_closed: bool = False
 
 
 def release_record(plan: Plan, processes: Sequence[Process], *, has_containers: bool) -> str:
@@ -59,6 +61,7 @@ def release_record(plan: Plan, processes: Sequence[Process], *, has_containers: 
             "image": plan.engine.image,
         },
         "cleanup": cleanup_unit(plan.stack) if has_containers else None,
+        **({"closed": True} if plan.firewall is not None else {}),
         "processes": [
             {
                 "id": process.id,
@@ -89,6 +92,7 @@ def read_release(host: str, stack: str, text: str) -> Release:
             release=str(document["release"]),
             cleanup=_text(document, "cleanup"),
             processes=tuple(_process(row) for row in document["processes"]),
+            is_closed=document.get("closed") is True,
         )
     except (ValueError, KeyError, TypeError) as error:
         where = f"{host}:{release_path(stack)}"

@@ -46,6 +46,7 @@ def watch_document(plan: Plan, host: str) -> str:
         "limits": dict(LIMITS),
         "patience": dict(PATIENCE),
         "counters": {"running": running, "growing": list(growing)},
+        "addresses": _addresses(plan, host),
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -69,6 +70,13 @@ def plan_watch_port(plan: Plan) -> int:
     """Where the plan's hosts of rank 0 answer the others of their groups."""
     taken = {b.port + i for p in plan.processes for b in p.binds for i in range(b.count)}
     return watch_port(plan.stack, frozenset(taken))
+
+
+def _addresses(plan: Plan, host: str) -> dict[str, str]:
+    """Every host that a host's watcher speaks with, and itself: who else connects is closed unheard."""
+    groups = groups_of(plan)
+    members = [p.host for name in groups_on(plan, host) for p in groups[name]]
+    return {name: plan.host(name).address for name in dict.fromkeys([host, *members])}
 
 
 def _router(plan: Plan, process: Process) -> dict[str, object]:

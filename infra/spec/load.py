@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
+from posixpath import normpath
 
 from infra.errors import Problem, ProblemsFound
 from infra.spec.bounded import is_whole_number
@@ -21,7 +22,11 @@ from infra.spec.stack_files import (
     find_stack,
     stack_names,
 )
+from infra.spec.text_file import read_text
 from infra.spec.yaml_source import Path, read_yaml, why_unreadable
+
+# Sections whose `file` is a path of the operator's machine.
+FILE_REFERENCES = ("secrets", "edge")
 
 # Where stacks lie is of this module's subject; it stands apart so that it costs no classes of the spec.
 __all__ = [
@@ -109,7 +114,7 @@ def _read_with_extends(
     """The merged map of a file and what it extends; problems are appended."""
     file = _shown(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         what = f"The file cannot be read: {why_unreadable(error)}."
         before = error.object[: error.start] if isinstance(error, UnicodeDecodeError) else b""
@@ -129,6 +134,7 @@ def _read_with_extends(
     if not isinstance(data, dict):
         problems.append(_file_problem(file, "wrong-type", "The file is not a map."))
         return {}, places
+    _place_files(data, path.parent)
     parent = data.pop("extends", None)
     if parent is None:
         return data, places
@@ -178,6 +184,22 @@ def _read_parent(
             "extends-cycle", f"extends runs in a circle: {names}.", "Remove one of these `extends`."
         )
     return _read_with_extends(target, chain, problems)
+
+
+def _place_files(data: Mapping[str, object], folder: FilePath) -> None:
+    """Put paths of referenced files where they are meant: beside the file that says them.
+
+    What --set says is read from the working directory, as other paths of a command line are.
+    """
+    maps = [data.get(section) for section in FILE_REFERENCES]
+    while maps:
+        each = maps.pop()
+        if not isinstance(each, dict):
+            continue
+        maps += each.values()
+        file = each.get("file")
+        if isinstance(file, str) and file and not file.startswith("~"):
+            each["file"] = normpath(folder / file)
 
 
 def _merge(base: Mapping[str, object], top: Mapping[str, object]) -> dict[str, object]:

@@ -171,6 +171,11 @@ def _wrong_value(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     return "wrong-value", what, "Write one of these."
 
 
+def _wrong_network(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
+    told = detail["ctx"]
+    return "wrong-value", f"{_shown(detail['input'], path)} {told['what']}.", str(told["fix"])
+
+
 def _out_of_range(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     limits = detail.get("ctx", {})
     words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
@@ -225,6 +230,7 @@ _DESCRIPTIONS: Mapping[str, Callable[[ErrorDetails, Path], tuple[str, str, str]]
     "string_pattern_mismatch": _wrong_form,
     "string_too_short": _too_short,
     "value_error": _wrong_value,
+    "network": _wrong_network,
     "greater_than": _out_of_range,
     "greater_than_equal": _out_of_range,
     "less_than": _out_of_range,

@@ -1,8 +1,20 @@
 """The stack file's shape: every field an operator may write, with its type, unit and default."""
 
+import ipaddress
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from infra.spec.edge import Edge
+from infra.spec.section import EnvironmentName, Secrets, Section
 
 Platform = Literal["aws-ec2", "aws-eks", "existing-hosts", "existing-kubernetes"]
 # Platforms whose processes Kubernetes starts and watches.
@@ -26,17 +38,30 @@ Positive = Annotated[StrictInt, Field(ge=1)]
 PortNumber = Annotated[StrictInt, Field(ge=1, le=65535)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Id = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9.\-]*$")]
-# The character before NAME keeps a value such as sk-123 from being taken for a reference.
-EnvironmentName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-class _Section(BaseModel):
-    """A map in the stack file: unknown keys are refused, values never change."""
+def _network(text: str) -> str:
+    """A network as `ipaddress` writes it; an address alone is a network of one.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    Raises:
+        PydanticCustomError: the text is none, or names a host within a network.
+    """
+    what, fix = "is no network", "Write address/length: 10.0.0.0/8, 2001:db8::/32."
+    if "%" not in text:  # a zone, which is an interface's name on one host
+        try:
+            network = ipaddress.ip_network(text, strict=False)
+            return str(ipaddress.ip_network(text))
+        except ValueError as error:
+            if "host bits" in str(error):
+                what = "names a host within its network"
+                fix = f"Write {network}, or the address alone."
+    raise PydanticCustomError("network", "{what}", {"what": what, "fix": fix})
 
 
-class Engine(_Section):
+Network = Annotated[StrictStr, AfterValidator(_network)]
+
+
+class Engine(Section):
     """Which release serves."""
 
     name: EngineName = Field(description="The engine: vllm (NVIDIA, AMD), vllm-ascend, sglang.")
@@ -48,7 +73,7 @@ class Engine(_Section):
     )
 
 
-class Draft(_Section):
+class Draft(Section):
     """The draft model of speculative decoding."""
 
     checkpoint: Id = Field(
@@ -57,7 +82,7 @@ class Draft(_Section):
     num_speculative_tokens: Positive = Field(description="Tokens that the draft proposes per step.")
 
 
-class Router(_Section):
+class Router(Section):
     """What spreads requests over the endpoints."""
 
     name: RouterName = Field(
@@ -68,7 +93,7 @@ class Router(_Section):
     )
 
 
-class Weights(_Section):
+class Weights(Section):
     """Where checkpoints lie on a host, and what holds them."""
 
     path: Annotated[StrictStr, Field(pattern=r"^/[^\s]*[^\s/]$")] = Field(
@@ -92,7 +117,7 @@ class Weights(_Section):
     )
 
 
-class Tuning(_Section):
+class Tuning(Section):
     """The host tuning profile and what is switched on beyond its defaults."""
 
     profile: Id = Field(description="A profile of infra/catalog/tuning/.")
@@ -101,7 +126,7 @@ class Tuning(_Section):
     )
 
 
-class Capacity(_Section):
+class Capacity(Section):
     """How the machines are bought, and how many addresses each takes."""
 
     kind: Literal["on-demand", "odcr", "capacity-block", "ultraserver"] = Field(
@@ -114,13 +139,13 @@ class Capacity(_Section):
     )
 
 
-class ExistingIngress(_Section):
+class ExistingIngress(Section):
     """An entry point that exists already."""
 
     existing: StrictStr = Field(description="Its id in the cloud.")
 
 
-class Kubernetes(_Section):
+class Kubernetes(Section):
     """Which workload kind carries the engine groups."""
 
     workload: Workload = Field(
@@ -130,25 +155,10 @@ class Kubernetes(_Section):
     )
 
 
-class SecretFromEnvironment(_Section):
-    """A secret read from the operator's environment."""
-
-    env: EnvironmentName = Field(description="The variable's name, never its value.")
-
-
-class SecretFromFile(_Section):
-    """A secret read from a file of the operator's machine."""
-
-    file: StrictStr = Field(description="The file's path.")
-
-
-SecretReference = SecretFromEnvironment | SecretFromFile
-
-
-class Waiver(_Section):
+class Waiver(Section):
     """A finding that the operator accepts; always printed."""
 
-    rule: Annotated[StrictStr, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)+$")] = Field(
+    rule: Annotated[StrictStr, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")] = Field(
         description="A rule's id; docs/rules.md lists them."
     )
     reason: Annotated[StrictStr, Field(min_length=3)] = Field(
@@ -156,7 +166,7 @@ class Waiver(_Section):
     )
 
 
-class Role(_Section):
+class Role(Section):
     """One role, or the defaults of every role. None means: not said here."""
 
     replicas: Positive | None = Field(
@@ -215,7 +225,7 @@ class Role(_Section):
     )
 
 
-class Roles(_Section):
+class Roles(Section):
     """Either one unified role, or prefill and decode."""
 
     unified: Role | None = Field(default=None, description="One role that does prefill and decode.")
@@ -239,7 +249,7 @@ class Roles(_Section):
         return tuple((name, role) for name, role in found if role is not None)
 
 
-class StackSpec(_Section):
+class StackSpec(Section):
     """The whole stack file after `extends` and `--set`."""
 
     summary: StrictStr = Field(default="", description="One line, shown by `fab stacks`.")
@@ -277,8 +287,24 @@ class StackSpec(_Section):
     router: Router | None = Field(
         default=None, description="Required when there is more than one endpoint."
     )
+    edge: Edge | None = Field(
+        default=None, description="The front that asks clients for keys; without it nobody does."
+    )
     port: PortNumber = Field(
-        default=8000, description="What clients use: the router's port, or the only endpoint's."
+        default=8000,
+        description="What clients use: the edge's port, else the router's, else the only endpoint's.",
+    )
+    firewall: Literal["plan", "none"] = Field(
+        default="none",
+        description="plan: every host lets in at its ports only who dials them by the plan; none: nothing is closed.",
+    )
+    clients: tuple[Network, ...] = Field(
+        default=(),
+        description="Networks that may dial what clients use; read with `firewall: plan`, which lets in none without.",
+    )
+    monitors: tuple[Network, ...] = Field(
+        default=(),
+        description="Networks that may dial metrics, which is every endpoint; read with `firewall: plan`.",
     )
     weights: Weights = Field(
         default=Weights.model_construct(),
@@ -297,9 +323,9 @@ class StackSpec(_Section):
     kubernetes: Kubernetes = Field(
         default=Kubernetes.model_construct(), description="Only read on Kubernetes platforms."
     )
-    secrets: dict[EnvironmentName, SecretReference] = Field(
-        default_factory=dict,
-        description="References to secrets, by name (hf_token, api_key); never values.",
+    secrets: Secrets = Field(
+        default=Secrets.model_construct(),
+        description="References to secrets; never values.",
     )
     waive: tuple[Waiver, ...] = Field(
         default=(), description="Findings accepted, with the reason; always printed."

@@ -27,11 +27,7 @@ def run(options: Options, output: Output) -> int:
             found = collect(reached.streams.open_stream, reached.hosts, reached.name, Path(folder))
             if not knows_stack(found):
                 refuse_wrong_choice(options)
-            try:
-                findings = write_archive(target, reached.name, found)
-            except OSError as error:
-                what = f"{target} cannot be written: {error.strerror}."
-                raise StackError("--to", what, "Name a file that can be: --to PATH.") from error
+            findings = write_archive(target, reached.name, found)
     first, failures = findings.first, _failures(found)
     missing = {failure.host: failure.error.what for failure in failures}
     output.document(

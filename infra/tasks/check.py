@@ -21,6 +21,7 @@ from infra.spec.present import is_file
 from infra.tasks.choice import chosen_inventory, chosen_name, has_inventory, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, Tone
+from infra.tasks.secret_files import secret_files
 from infra.tasks.stack_options import chosen_stack, needs_inventory
 
 
@@ -45,7 +46,8 @@ def run(options: Options, output: Output) -> int:
     plan_file = options.text("plan")
     is_documentation = plan_file is None and is_ok and needs_inventory(options)
     if is_documentation and not has_inventory(options, subject):
-        output.message("There is no inventory: addresses are documentation addresses.")
+        what = "There is no inventory: addresses are documentation addresses."
+        output.message(f"{what} Who may dial them is not judged.")
     if is_ok:
         again = same_choice(options) if plan_file is None else f"--plan {shlex.quote(plan_file)}"
         output.next_command(f"fab {'plan' if plan_file is None else 'rehearse'} {again}")
@@ -126,7 +128,8 @@ def _judge(
     plan = compile_plan(resolved, topology, address_book(topology, inventory), catalog)
     placed = Problems(stack)
     refuse_unknown_host(stack, inventory, placed)
-    return (*problems, *placed.found, *judge_stack(plan, stack, catalog))
+    found = judge_stack(plan, stack, catalog, secret_files(plan.secrets))
+    return (*problems, *placed.found, *found)
 
 
 def problem_document(problem: Problem) -> dict[str, object]:

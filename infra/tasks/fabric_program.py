@@ -9,6 +9,7 @@ from fabric.main import Fab
 from paramiko.ssh_exception import ConfigParseError
 
 from infra.spec.present import is_file
+from infra.spec.text_file import read_text
 from infra.tasks.program import OwnSettings, TableProgram, refuse, task_collection
 
 # What Fabric's own options would promise and no task of ours can keep.
@@ -48,6 +49,8 @@ class FabricProgram(TableProgram, Fab):  # type: ignore[misc]  # fabric publishe
         if named and not is_file(Path(named).expanduser()):
             refuse(f"There is no ssh_config {named}.", "Correct -S.")
         try:
+            if named:
+                read_text(Path(named).expanduser())
             super().update_config()  # Fabric's takes nothing, and merges
         except (OSError, UnicodeDecodeError, ConfigParseError) as error:
             refuse(f"The ssh_config {named} cannot be read: {error}.", "Correct it, or -S.")

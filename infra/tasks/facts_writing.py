@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from infra.errors import StackError
 from infra.inventory.collective_baseline import RecordedCollective
 from infra.inventory.facts_file import RecordedHost, facts_text, read_collectives, read_facts
-from infra.tasks.whole_file import write_whole
+from infra.whole_file import kept_from_others, write_whole
 
 
 def add_facts(
@@ -23,15 +22,13 @@ def add_facts(
 
     Raises:
         StackError: the file is damaged, or cannot be written.
+        PrerequisiteError: there is no room for it.
     """
-    before = read_collectives(path)
-    new = [one for one in collectives if not any(one.is_of(other) for other in before)]
-    after = facts_text({**read_facts(path), **hosts}, [*before, *new])
-    if path.is_file() and path.read_text(encoding="utf-8") == after:
-        return False
-    try:
-        write_whole(path, after)
-    except OSError as error:
-        what = f"The facts cannot be written: {error.strerror}."
-        raise StackError(str(path), what, "Give the folder back to yourself.") from error
+    with kept_from_others(path):
+        known, before = read_facts(path), read_collectives(path)
+        new = [one for one in collectives if not any(one.is_of(other) for other in before)]
+        if path.is_file() and not new and known == {**known, **hosts}:
+            return False
+        after = facts_text({**known, **hosts}, [*before, *new])
+        write_whole(path, after, fix="Give the folder back to yourself.")
     return True

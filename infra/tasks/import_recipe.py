@@ -23,6 +23,7 @@ from infra.plan.foreign.assumed import Told
 from infra.plan.foreign.imported_recipe import ImportedRecipe, import_recipe
 from infra.plan.foreign.source import refused
 from infra.render.import_report import ReportRow, import_listing, report_table
+from infra.tasks.asked_files import refuse_over_inputs, write_asked
 from infra.tasks.check import count_words, problem_document, problem_line, tone_of
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
@@ -52,6 +53,8 @@ def run(options: Options, output: Output) -> int:
         settings=_settings(options.words("set")),
         catalog=Catalog(),
     )
+    outputs = {f"--{name}": options.text(name) for name in ("to-plan", "to-stack", "report")}
+    refuse_over_inputs(outputs, (path,))
     if os.path.isdir(path):  # noqa: PTH112 - `Path.is_dir` raises for what cannot be looked at
         return _lint_folder(path, options, output, asked)
     if options.text("report") is not None:
@@ -70,7 +73,9 @@ def _import_file(path: Path, options: Options, output: Output, asked: _Asked) ->
     judgement = judge_recipe(recipe, asked.catalog)
     plan_file = options.text("to-plan")
     if plan_file is not None:
-        _write("--to-plan", plan_file, json.dumps(plan_document(recipe.assembled.plan), indent=1))
+        write_asked(
+            "--to-plan", plan_file, json.dumps(plan_document(recipe.assembled.plan), indent=1)
+        )
     is_ok = not any(problem.blocks for problem in judgement.problems)
     stack_file = options.text("to-stack")
     found = None if stack_file is None else _write_stack(recipe, stack_file, asked.catalog)
@@ -107,7 +112,7 @@ def _write_stack(recipe: ImportedRecipe, file: str, catalog: Catalog) -> tuple[D
     text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120)
     if os.path.lexists(file):
         raise StackError(f"--to-stack {file}", "The file is there already.", "Name another.")
-    _write("--to-stack", file, text)
+    write_asked("--to-stack", file, text)
     try:
         compiled = compile_file(file, catalog=catalog)
     except StackError as error:
@@ -160,12 +165,13 @@ def _lint_folder(path: Path, options: Options, output: Output, asked: _Asked) ->
     for name in ("to-stack", "to-plan"):
         if options.text(name) is not None:
             raise StackError(f"--{name}", f"{path} is a folder.", "Name one file.")
+    refuse_over_inputs({"--report": options.text("report")}, _files(path)[0])
     rows = list(_rows(path, asked))
     problems = [problem for row in rows for problem in row.problems]
     is_ok = not any(problem.blocks for problem in problems)
     report = options.text("report")
     if report is not None:
-        _write("--report", report, report_table(path.name, rows))
+        write_asked("--report", report, report_table(path.name, rows))
     output.document(
         {
             "schema_version": SCHEMA_VERSION,
@@ -281,18 +287,3 @@ def _settings(words: tuple[str, ...]) -> dict[str, str]:
             raise StackError("--set", f"{word!r} sets nothing.", fix)
         found[name] = value
     return found
-
-
-def _write(option: str, file: str, text: str) -> None:
-    """Write a file that the operator asked for.
-
-    Raises:
-        StackError: it cannot be written.
-    """
-    try:
-        Path(file).write_text(text + ("" if text.endswith("\n") else "\n"), encoding="utf-8")
-    except OSError as error:
-        what = f"The file cannot be written: {error.strerror}."
-        raise StackError(
-            f"{option} {file}", what, "Name a file in a folder that exists."
-        ) from error

@@ -15,7 +15,7 @@ from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.platforms import refuse_kubernetes
 from infra.tasks.stack_options import chosen_stack
-from infra.tasks.whole_file import write_whole
+from infra.whole_file import NAME_ANOTHER, unwritten, write_whole
 
 
 def run(options: Options, output: Output) -> int:
@@ -32,10 +32,9 @@ def run(options: Options, output: Output) -> int:
     path = Path(options.text("to") or INVENTORIES / f"{stack.name}.yml")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, inventory_text(document))
     except OSError as error:
-        what = f"The inventory cannot be written: {error.strerror}."
-        raise StackError(f"--to {path}", what, "Name another file.") from error
+        raise unwritten(error, path, "--to", NAME_ANOTHER) from error
+    write_whole(path, inventory_text(document), option="--to")
     output.document(
         {
             "schema_version": SCHEMA_VERSION,

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 from infra.errors import PrerequisiteError, StackError
+from infra.visible import visible
+from infra.whole_file import IN_A_FOLDER, writing_whole
 
 PNG_ZOOM = "1.5"
 
@@ -16,21 +18,19 @@ def write_picture(path: Path, svg: str) -> None:
 
     Raises:
         StackError: the name ends otherwise, or the file cannot be written.
-        PrerequisiteError: a PNG is wanted and there is no rsvg-convert.
+        PrerequisiteError: a PNG is wanted and there is no rsvg-convert, or there is no room for the file.
     """
     where = f"--picture {path}"
-    try:
-        match path.suffix.lower():
-            case ".svg":
-                path.write_text(svg, encoding="utf-8")
-            case ".png":
-                path.write_bytes(_as_png(where, svg))
-            case _:
-                what = "A picture is an .svg or a .png file."
-                raise StackError(where, what, "Name the file accordingly.")
-    except OSError as error:
-        what = f"The picture cannot be written: {error.strerror}."
-        raise StackError(where, what, "Name a file in a folder that exists.") from error
+    match path.suffix.lower():
+        case ".svg":
+            content = visible(svg).encode()
+        case ".png":
+            content = _as_png(where, svg)
+        case _:
+            what = "A picture is an .svg or a .png file."
+            raise StackError(where, what, "Name the file accordingly.")
+    with writing_whole(path, option="--picture", fix=IN_A_FOLDER) as file:
+        file.write(content)
 
 
 def _as_png(where: str, svg: str) -> bytes:

@@ -32,9 +32,9 @@ from infra.tasks.output import AsWritten, Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
 from infra.visible import visible
+from infra.whole_file import DISK_FULL, MAKE_ROOM
 
 BUG = 1
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 LIST_FORMATS = ("flat", "nested", "json")
 _PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list, "pair": str}
 
@@ -229,9 +229,10 @@ def _first_contact(entry: Entry, options: Options) -> contextlib.AbstractContext
 
 def _say_disk_full(error: OSError) -> int:
     """Say where there is no room, on standard error where that has some; the exit code."""
-    where = error.filename or "standard output"
-    fix = "Make room on this machine, and type it again."
-    full = PrerequisiteError(str(where), f"{error.strerror}.", fix)
+    # What fails at a file of ours names the file.
+    full = PrerequisiteError(
+        str(error.filename or "standard output"), f"{error.strerror}.", MAKE_ROOM
+    )
     with contextlib.suppress(OSError):
         print(visible(str(full)), file=sys.stderr, flush=True)
     _stop_writing()

@@ -9,18 +9,19 @@ from typing import Protocol
 
 from infra.catalog.load import Catalog
 from infra.inventory.hosts import InventoryHost
-from infra.launch.deployment import Deployment, Limits
+from infra.launch.deployment import Deployment, Limits, client_of
 from infra.launch.fleet import Fleet, SystemClock
 from infra.launch.secret import Secret
 from infra.plan.compile import CompiledStack
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
+from infra.provision.secret_values import secret_values
 from infra.render.declared_network import with_declared_network
 from infra.render.host_state import HostState, host_state
 from infra.render.image_origin import with_image_origin
 from infra.render.wanted_tuning import Tuning
 from infra.tasks.output import Output
-from infra.tasks.stack_secrets import read_secrets
+from infra.tasks.stack_secrets import secrets_of
 
 
 class RenderedState(Protocol):
@@ -86,7 +87,8 @@ def make_deployment(
     """A deployment as tasks run it, and the stack's secrets.
 
     Raises:
-        StackError: a secret is not there.
+        StackError: the variable of a secret is not set.
+        PrerequisiteError: the file of a secret is not there.
     """
     return deployment_of(placed(compiled), catalog, fleet, output)
 
@@ -103,10 +105,12 @@ def deployment_of(
         output: where lines about the work go.
 
     Raises:
-        StackError: a secret is not there.
+        StackError: the variable of a secret is not set.
+        PrerequisiteError: the file of a secret is not there.
     """
     plan = chosen.plan
-    secrets = read_secrets(plan.secrets)
+    values = secret_values(plan.secrets)
+    secrets = secrets_of(values)
     key = secrets.get("api_key")
     deployment = Deployment(
         plan=plan,
@@ -117,6 +121,7 @@ def deployment_of(
         clock=SystemClock(),
         limits=Limits(),
         headers={"Authorization": f"Bearer {key.reveal()}"} if key else {},
+        client=client_of(values),
         say=output.message,
         nonce=os.urandom(8).hex(),
     )

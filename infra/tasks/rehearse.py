@@ -25,6 +25,7 @@ from infra.rehearsal.report import (
 )
 from infra.rehearsal.simulated_hosts import Pace
 from infra.spec.nearest import nearest
+from infra.spec.text_file import read_text
 from infra.tasks.choice import same_choice
 from infra.tasks.completion import Completion
 from infra.tasks.options import Options
@@ -226,7 +227,7 @@ def _list(output: Output) -> int:
 def _record(entry: LabEntry) -> dict[str, object]:
     """What a kept rehearsal said of itself; empty while it runs."""
     try:
-        record = json.loads((Path(entry.directory) / RECORD).read_text(encoding="utf-8"))
+        record = json.loads(read_text(Path(entry.directory) / RECORD))
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.checks.judge import contradictions
-from infra.errors import ProblemsFound, StackError
+from infra.checks.judge import never_made
+from infra.errors import ProblemsFound
 from infra.inventory.book import serving_hosts
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import CompiledStack
 from infra.plan.imported import read_plan
 from infra.plan.process import Plan
+from infra.render.host_paths import firewall_path
 from infra.render.host_state import HostState, host_state
 from infra.render.inventory_file import inventory_from_plan, inventory_text
 from infra.render.stack_document import stack_document
@@ -25,6 +26,7 @@ from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output
 from infra.tasks.platforms import refuse_kubernetes
 from infra.tasks.reached_hosts import host_states
+from infra.tasks.rendered_folder import write_below
 from infra.tasks.stack_options import compile_chosen
 
 
@@ -45,11 +47,11 @@ def run(options: Options, output: Output) -> int:
     else:
         plan = read_plan(Path(plan_file))
         refuse_kubernetes(plan_file, plan.stack, plan.platform)
-        if wrong := contradictions(plan, plan_file, catalog):
+        if wrong := never_made(plan, plan_file, catalog):
             raise ProblemsFound(wrong)
         states, names = plan_states(plan, catalog), {host.name: host.name for host in plan.hosts}
     files = rendered_files(plan, states, names)
-    _write(folder, files)
+    write_below(folder, files)
     _tell_files(plan.stack, folder, files, output)
     output.data(f"{len(files)} files of {len(states)} hosts are in {folder}.")
     output.next_command(
@@ -70,7 +72,7 @@ def _render_manifests(
     found = manifests_of(compiled, catalog)
     for note in found.notes:
         output.message(note)
-    _write(folder, found.files)
+    write_below(folder, found.files)
     # names follow contents: what another rendering has left would be applied beside this one
     of_another = [
         path.name
@@ -129,21 +131,10 @@ def rendered_files(
         for item in state.of_groups("files"):
             if "content" in item.details:
                 files[host + item.target] = str(item.details["content"])
+        for item in state.of_groups("firewall"):
+            files[host + firewall_path(state.stack)] = str(item.details["content"])
     return files
 
 
 def _document(content: Mapping[str, object]) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    try:
-        for name, text in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            if path.name == "launch":
-                path.chmod(0o755)
-    except OSError as error:
-        what = f"{error.filename}: {error.strerror}."
-        raise StackError(f"--to {folder}", what, "Name a folder that can be written.") from error

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infra.catalog.load import Catalog
-from infra.errors import HostsFailed, NotReady, StackError
+from infra.errors import HostsFailed, NotReady, PrerequisiteError, StackError
 from infra.inventory.hosts import Inventory
 from infra.inventory.replacement import Edit, replace_machine
 from infra.inventory.variable_files import read_variable_files
@@ -17,6 +17,7 @@ from infra.launch.observation import status_document
 from infra.launch.preflight.gate import Gate, refuse_unknown_checks
 from infra.plan.compile import CompiledStack, compile_stack
 from infra.spec.nearest import nearest
+from infra.spec.text_file import read_text
 from infra.tasks.choice import inventory_path, needed_inventory, same_choice
 from infra.tasks.judging import refuse_problems
 from infra.tasks.options import Options
@@ -29,7 +30,7 @@ from infra.tasks.stack_options import chosen_stack
 from infra.tasks.status import status_table
 from infra.tasks.unfinished import Begun, tell_unfinished
 from infra.tasks.up import client_url, served_rows
-from infra.tasks.whole_file import write_whole
+from infra.whole_file import kept_from_others, write_whole
 
 
 def run(options: Options, output: Output) -> int:
@@ -42,8 +43,9 @@ def run(options: Options, output: Output) -> int:
     inventory = needed_inventory(options, stack.name)
     path = inventory_path(options, stack.name)
     before = compile_stack(stack, catalog=catalog, inventory=inventory)
+    text = read_text(path)
     edit = replace_machine(
-        path.read_text(encoding="utf-8"),
+        text,
         str(path),
         _entry_name(before, inventory, old),
         new,
@@ -52,7 +54,7 @@ def run(options: Options, output: Output) -> int:
     _refuse_used(before, edit)
     compiled = compile_stack(stack, catalog=catalog, inventory=edit.inventory)
     refuse_problems(compiled, catalog, output)
-    return _carry_out(options, output, compiled, edit, _writer(path, edit, output))
+    return _carry_out(options, output, compiled, edit, _writer(path, text, edit, output))
 
 
 def _carry_out(
@@ -80,7 +82,11 @@ def _carry_out(
             begun()
 
         deployment = replace(
-            deployment, leaving=(leaving,), forces=options.words("force"), decided=decided
+            deployment,
+            leaving=(leaving,),
+            forces=options.words("force"),
+            decided=decided,
+            hang_up=opened.hang_up,
         )
         try:
             served = bring_up(
@@ -133,15 +139,15 @@ def _refuse_used(before: CompiledStack, edit: Edit) -> None:
         raise StackError("NEW", what, "Name a machine that the stack does not use.")
 
 
-def _writer(path: Path, edit: Edit, output: Output) -> Callable[[], None]:
-    """What writes the edited inventory, whole or not at all."""
+def _writer(path: Path, before: str, edit: Edit, output: Output) -> Callable[[], None]:
+    """What writes the edited inventory, whole or not at all; not over what somebody else has written meanwhile."""
 
     def write() -> None:
-        try:
-            write_whole(path, edit.text)
-        except OSError as error:
-            what = f"The inventory cannot be written: {error}."
-            raise StackError(str(path), what, "Nothing was changed. Make it writable.") from error
+        with kept_from_others(path):
+            if read_text(path) != before:
+                what = "The inventory has changed since it was read."
+                raise PrerequisiteError(str(path), what, "Nothing was changed. Type it again.")
+            write_whole(path, edit.text, fix="Nothing was changed. Make it writable.")
         output.message(f"{path}: {edit.words}")
 
     return write
@@ -151,7 +157,7 @@ def _state_of(edit: Edit, options: Options) -> str:
     """Which machine a failure is about, under the name that stays, and whether inventory and hosts agree after it."""
     again, new = same_choice(options), options.needed("new")
     path = Path(str(edit.inventory.path))
-    if path.read_text(encoding="utf-8") == edit.text:
+    if read_text(path) == edit.text:
         return f"The inventory says already: {edit.words}. `fab up {again} --replace` goes on from there."
     old, gone = edit.gone.name, edit.gone.address
     meant = f"{old} is the machine that was to come, {new}, in all that is said here; {gone} stays."

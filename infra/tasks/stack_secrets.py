@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.launch.secret import Secret
-from infra.provision.secret_values import secret_values
+from infra.provision.secret_values import as_hosts_get_them, secret_values
+
+
+def secrets_of(values: Mapping[str, str]) -> dict[str, Secret]:
+    """The values as hosts get them.
+
+    Raises:
+        StackError: the clients' keys are none.
+    """
+    return {name: Secret(value) for name, value in as_hosts_get_them(values).items()}
 
 
 def read_secrets(references: Mapping[str, Mapping[str, str]]) -> dict[str, Secret]:
     """The values by name; see `secret_values`.
 
     Raises:
-        StackError: one is not there or empty.
+        StackError: a variable is not set or empty.
+        PrerequisiteError: a file is not there, or holds no secret.
     """
-    return {name: Secret(value) for name, value in secret_values(references).items()}
+    return secrets_of(secret_values(references))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from infra.errors import StackError
 from infra.remote.sudo import SudoPassword
+from infra.spec.text_file import read_text
 from infra.tasks.options import Options
 
 ASK, FROM = "ask-sudo-password", "sudo-password-from"
@@ -61,7 +62,7 @@ def _read_file(path: Path) -> str:
         if path.stat().st_mode & _OTHERS_MAY_READ:
             what = f"Others may read {path}."
             raise StackError(f"--{FROM}", what, f"Type: chmod 600 {path}")
-        return path.read_text(encoding="utf-8").removesuffix("\n")
+        return read_text(path).removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         what = f"The file cannot be read: {error}."
         raise StackError(f"--{FROM}", what, "Mend the file, or the reference.") from error

@@ -17,6 +17,7 @@ from infra.tasks.output import Output
 from infra.tasks.reached_hosts import deployment_of
 from infra.tasks.recorded_facts import recorded_facts
 from infra.tasks.recorded_hosts import holding_lease, open_fleet
+from infra.tasks.stack_secrets import read_secrets
 from infra.tasks.status import status_table
 from infra.tasks.unfinished import Begun, tell_unfinished
 
@@ -27,6 +28,9 @@ def run(options: Options, output: Output) -> int:
     forces, ready_s = options.words("force"), options.number("timeout")
     refuse_unknown_checks(forces)
     chosen = chosen_release(options, catalog, output)
+    read_secrets(
+        chosen.plan.secrets
+    )  # one that is not there ends the task before a host is changed
     recorded = recorded_facts(options, chosen.plan.stack, chosen.hosts)
     with (
         open_fleet(options, chosen.reached, output) as opened,
@@ -34,7 +38,13 @@ def run(options: Options, output: Output) -> int:
     ):
         deployment, secrets = deployment_of(chosen.placed, catalog, fleet, output)
         begun = Begun()
-        deployment = replace(deployment, spares=tuple(chosen.spares), forces=forces, decided=begun)
+        deployment = replace(
+            deployment,
+            spares=tuple(chosen.spares),
+            forces=forces,
+            decided=begun,
+            hang_up=opened.hang_up,
+        )
         if ready_s is not None:
             deployment = replace(deployment, limits=replace(deployment.limits, ready_s=ready_s))
         replaces = options.is_on("replace") or options.text("release") is not None

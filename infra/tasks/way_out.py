@@ -23,14 +23,14 @@ LOADS = (
 
 
 def told(rows: Sequence[ProcessStatus], again: str) -> list[str]:
-    """A line for each group and router that does not run as it was started, and one for ranks that nobody watches.
+    """A line for each group, router and edge that does not run as started, and one for ranks that nobody watches.
 
     Args:
         rows: of every process.
         again: the options that choose the same stack and inventory.
     """
     lines = [line for state in group_states(rows) if (line := _group_line(state, rows, again))]
-    lines += [line for row in rows if row.kind == "router" and (line := _router_line(row, again))]
+    lines += [line for row in rows if row.kind != "engine" and (line := _front_line(row, again))]
     failures = not_watched(rows, again)
     if failures:
         hosts, error = ", ".join(failure.host for failure in failures), failures[0].error
@@ -177,19 +177,19 @@ def _restart(state: GroupState, again: str) -> str:
 
 
 def _wants_up(row: ProcessStatus) -> bool:
-    """Whether a router has ended, and nobody but `fab up` starts it."""
-    return row.kind == "router" and row.state in {FAILED, "inactive", "not-installed"}
+    """Whether a router or an edge has ended, and nobody but `fab up` starts it."""
+    return row.kind != "engine" and row.state in {FAILED, "inactive", "not-installed"}
 
 
-def _router_line(row: ProcessStatus, again: str) -> str:
-    line = f"{row.id}: {row.router_words}." if row.router_words else ""
+def _front_line(row: ProcessStatus, again: str) -> str:
+    line = f"{row.id}: {row.front_words}." if row.front_words else ""
     if row.ready or row.state == FAILED:
         return line
     if row.state == WAITING:
         return f"{row.id}: {_queued([row], 'it')}"
     if _wants_up(row):
         way_out = f"{row.id}: it does not run. `fab up {again}` starts it."
-    elif row.is_watched:
+    elif row.is_watched and row.kind == "router":
         way_out = (
             f"{row.id}: it does not answer. Should it end or stay so, it is started again by itself: "
             "nothing to type."

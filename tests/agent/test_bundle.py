@@ -42,6 +42,7 @@ CONFIG: dict[str, object] = {
     "limits": dict.fromkeys(LIMITS.split(), 1.0),
     "patience": {"first_s": 1.0, "silent_s": 1.0, "stuck_s": 1.0},
     "counters": {"running": "r", "growing": ["g"]},
+    "addresses": {},
 }
 
 

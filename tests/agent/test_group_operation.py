@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from infra.agent.group.channel import key_path
 from infra.agent.group.operation import answer
 from infra.agent.group.record import (
+    HANDED_OVER,
     OwnRecord,
     Record,
     Wish,
@@ -83,3 +85,47 @@ def test_a_restart_that_was_asked_for_before_is_not_granted_after_a_hand_over(
     ask_restart(watched, "s", "decode/0", Wish("ann", epoch))
     act(watched, "disarm")
     assert read_wish(watched, "s", "decode/0") is None
+
+
+KEY, NEXT_KEY = "ab" * 32, "cd" * 32
+
+
+def arm(host: Systemd, key: str) -> None:
+    answer({"action": "arm", "stack": "s", "key": key}, host)
+
+
+def mark(host: Systemd) -> object:
+    watch = answer({"action": "status", "stack": "s"}, host)["watch"]
+    assert isinstance(watch, dict)
+    return watch["key"]
+
+
+def test_a_hand_over_leaves_the_key_for_root_alone_and_tells_a_mark_of_it(watched: Systemd) -> None:
+    assert mark(watched) == ""
+    arm(watched, KEY)
+    place = Path(watched.path(key_path("s")))
+    assert (place.read_text(), place.stat().st_mode & 0o777) == (KEY + "\n", 0o600)
+    first = str(mark(watched))
+    assert (len(first), first in KEY) == (16, False)
+    arm(watched, NEXT_KEY)  # it was not enabled: nobody speaks with the first one
+    assert mark(watched) not in ("", first)
+    assert all(KEY not in words for words in watched.asked)
+
+
+def test_a_host_that_was_handed_over_keeps_its_key_and_one_without_gets_it(
+    watched: Systemd,
+) -> None:
+    arm(watched, KEY)
+    watched.put(HANDED_OVER.format("s"), "")
+    first = mark(watched)
+    arm(watched, NEXT_KEY)
+    assert mark(watched) == first
+    Path(watched.path(key_path("s"))).unlink()
+    arm(watched, NEXT_KEY)
+    assert mark(watched) not in ("", first)
+
+
+def test_down_removes_the_key(watched: Systemd) -> None:
+    arm(watched, KEY)
+    act(watched, "forget")
+    assert not Path(watched.path(key_path("s"))).exists()

@@ -101,6 +101,29 @@ def test_whole_weights_are_ok(staged: StubbornHost) -> None:
     assert "2 files" in str(row["why"])
 
 
+@pytest.mark.parametrize(
+    ("mode", "reader", "state"),
+    [(0o640, "container", "failed"), (0o640, None, "ok"), (0o644, "container", "ok")],
+)
+def test_weights_of_another_user_are_closed_to_a_container_that_may_not_override(
+    staged: StubbornHost, mode: int, reader: str | None, state: str
+) -> None:
+    staged.owner = (staged.owner[0] + 1, staged.owner[1] + 1)  # root reads what root may: not these
+    Path(staged.path(f"{FOLDER}/config.json")).chmod(mode)
+    row = staged.state("check", weights(**({"reader": reader} if reader else {})))["weights"]
+    assert row["state"] == state
+    if state == "failed":
+        assert f"{FOLDER}/config.json is closed to containers: chmod o+r" in str(row["why"])
+
+
+def test_a_folder_that_nobody_else_may_enter_is_named(staged: StubbornHost) -> None:
+    staged.owner = (staged.owner[0] + 1, staged.owner[1] + 1)
+    above = str(Path(FOLDER).parent)
+    Path(staged.path(above)).chmod(0o700)
+    row = staged.state("check", weights(reader="container"))["weights"]
+    assert f"{above} is closed to containers: chmod o+x" in str(row["why"])
+
+
 def test_a_missing_folder_fails(host: StubbornHost) -> None:
     row = host.state("check", weights())["weights"]
     assert (row["state"], row["before"], row["why"]) == ("failed", None, f"{FOLDER} does not exist")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from infra.catalog.load import Catalog
 from infra.engines.reading import Bind, Dial
-from infra.engines.routers import Endpoint, RouterContext, read_router, write_router
+from infra.engines.routers import (
+    Endpoint,
+    RouterContext,
+    longest_answer_s,
+    read_router,
+    write_router,
+)
+from infra.plan.compile import compile_file
 from infra.spec.stack import KvTransfer, RouterName
 
 
@@ -21,7 +30,9 @@ def context(
         release=catalog.router(name),
         address="10.0.0.9",
         port=8000,
+        metrics_address="127.0.0.1",
         prometheus_port=29000,
+        longest_answer_s=7200,
         policy=None,
         kv_transfer=kv_transfer,
         endpoints=endpoints,
@@ -103,3 +114,29 @@ def test_the_proxys_lists_must_be_of_equal_length() -> None:
 
 def test_the_proxy_refuses_unknown_words() -> None:
     assert read_router(("python", "proxy.py", "--prot", "1"), None).unknown[0][0] == "--prot"
+
+
+@pytest.mark.parametrize("name", ["vllm-router", "sglang-router"])
+def test_the_wheels_are_told_where_metrics_are_served_and_how_long_answers_last(
+    name: RouterName, catalog: Catalog
+) -> None:
+    words = write_router(name, context(catalog, name, None, endpoint("unified", 1, 7100)))
+    given = dict(itertools.pairwise(words))
+    assert given["--prometheus-host"] == "127.0.0.1"
+    assert given["--request-timeout-secs"] == "7200"
+
+
+@pytest.mark.parametrize(
+    ("sets", "num_tokens"),
+    [
+        ((), 131072),
+        (("defaults.max_model_len=null",), 262144),  # the checkpoint's context
+        (("roles.decode.max_model_len=8192", "roles.prefill.max_model_len=65536"), 8192),
+    ],
+)
+def test_an_answer_may_last_as_long_as_its_role_lets_it(
+    sets: tuple[str, ...], num_tokens: int, catalog: Catalog
+) -> None:
+    router = compile_file("vllm-shared-1p1d", catalog=catalog, sets=sets).plan.processes[-1]
+    limit_s = int(router.argv[router.argv.index("--request-timeout-secs") + 1])
+    assert limit_s == longest_answer_s(num_tokens) == 3600 + num_tokens

@@ -111,6 +111,8 @@ class ScriptedFleet:
         self.image_ids = ["sha256:1"]
         self.live: dict[str, Mapping[str, object]] = {}
         self.watched: set[str] = set()
+        # By host the key of its watcher; what a real host tells is only a mark of it.
+        self.keys: dict[str, str] = {}
         # By host what its watcher remembers: when each engine was started, None where it is told to adopt them.
         self.memories: dict[str, dict[str, float | None] | None] = {}
         # Hosts whose watcher was stopped, and not disabled: it acts as soon as it is started.
@@ -252,6 +254,7 @@ class ScriptedFleet:
     def _groups(self, host: str, request: Mapping[str, object]) -> Report:
         action = request["action"]
         if action == "arm":
+            self._take_key(host, str(request["key"]))
             self._watch(host)
         elif action == "hold":
             self.watched.discard(host)
@@ -273,6 +276,11 @@ class ScriptedFleet:
         elif action == "leave-out":
             self.left_out = list(request["groups"])  # type: ignore[call-overload]
         return self._look(host, request)
+
+    def _take_key(self, host: str, key: str) -> None:
+        """A watcher that was handed its groups speaks on with the key that it has."""
+        if host not in self.watched | self.stopped or not self.keys.get(host):
+            self.keys[host] = key
 
     def _watch(self, host: str) -> None:
         """The watcher acts: it takes over what it is told to, and ends what it does not remember to have started."""
@@ -319,6 +327,7 @@ class ScriptedFleet:
             "watch": {
                 "active": host in self.watched,
                 "enabled": host in self.watched or host in self.stopped,
+                "key": self.keys.get(host, ""),
             },
             "groups": rows,
             "left_out": told,

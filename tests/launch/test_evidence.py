@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.errors import StackError
 from infra.launch.evidence import HostEvidence, collect, knows_stack, write_archive
 from infra.launch.first_failure import (
     Failure,
@@ -293,14 +294,14 @@ def test_a_host_out_of_reach_may_know_the_stack() -> None:
 def test_an_archive_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     target = tmp_path / "b.tar.gz"
     target.mkdir()
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(StackError, match="Is a directory"):
         write_archive(target, "s", [HostEvidence("a")])
     assert list(tmp_path.iterdir()) == [target]
 
 
 def test_an_archive_is_its_owners_even_beside_what_another_run_has_left(tmp_path: Path) -> None:
     target = tmp_path / "b.tar.gz"
-    (tmp_path / "b.tar.gz.partial").touch(mode=0o644)
+    target.touch(mode=0o644)
     write_archive(target, "s", [HostEvidence("a")])
     assert target.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [target]

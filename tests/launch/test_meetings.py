@@ -16,7 +16,6 @@ from infra.catalog.load import Catalog
 from infra.launch.answering import ask_once
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request
-from infra.launch.preflight.dialing import planned_dials
 from infra.launch.preflight.group_collectives.layout import spanning_groups
 from infra.launch.preflight.group_collectives.running import run_groups
 from infra.launch.preflight.group_collectives.starting import COMMAND
@@ -24,6 +23,7 @@ from infra.launch.preflight.scene import Scene
 from infra.launch.preflight.table import judge
 from infra.launch.preflight.waves import look_further
 from infra.remote.openings import MAX_OPENINGS
+from infra.render.dialing import planned_dials
 from tests.launch.hosts_at_hand import Answer, fleet_at_hand
 from tests.launch.preflight.scenes import healthy, imex, tell
 from tests.launch.preflight.test_group_collectives import done, printed

@@ -15,6 +15,7 @@ from infra.launch.lease import owner_of
 from infra.launch.rendered.host import RenderedHost
 from infra.launch.rendered.work import OPERATIONS, HostAtWork, Wish
 from infra.launch.secret import Secret
+from infra.launch.supervision import new_watch_key
 from infra.plan.compile import compile_file
 from infra.remote.failures import LeaseHeld
 from infra.render.host_paths import release_path
@@ -52,6 +53,7 @@ class Bench:
             host=self.host,
             ask=self.ask,
             secrets=lambda: {"api_key": Secret("sesame")},
+            watch_key=lambda: Secret("ab" * 32),
             say=self.said.append,
             clock=self.clock,
         )
@@ -238,7 +240,12 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_and_a_living_ones_
         return ask
 
     work = HostAtWork(
-        host=bench.host, ask=held_by(dead), secrets=dict, say=print, clock=bench.clock
+        host=bench.host,
+        ask=held_by(dead),
+        secrets=dict,
+        watch_key=new_watch_key,
+        say=print,
+        clock=bench.clock,
     )
     wish = Wish(**{**{name: getattr(WISH, name) for name in Wish.__slots__}, "lease": "launch"})
     OPERATIONS["tune"](work, wish)
@@ -247,11 +254,20 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_and_a_living_ones_
         host=bench.host,
         ask=held_by({**dead, "machine": "another"}),
         secrets=dict,
+        watch_key=new_watch_key,
         say=print,
         clock=bench.clock,
     )
     with pytest.raises(LeaseHeld, match="ann holds stack x"):
         OPERATIONS["tune"](alive, wish)
+
+
+def test_a_hand_over_brings_the_key_of_the_run_and_a_look_tells_hosts_apart(bench: Bench) -> None:
+    bench.play("install")
+    bench.play("watch")
+    (armed,) = [one for one in bench.asked("groups") if one["action"] == "arm"]
+    assert armed["key"] == "ab" * 32
+    assert bench.play("look")["watched"] == "ab" * 32  # of a real host: what marks it
 
 
 def test_every_operation_is_described_for_operators() -> None:

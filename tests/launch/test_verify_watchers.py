@@ -80,3 +80,10 @@ def test_of_a_group_whose_rank_0_s_host_is_away_nothing_is_claimed(running: Runn
     assert {row.epoch for row in rows if row.host == "prefill-0"} == {0, 1}  # the router, a group
     assert [row.as_document()["epoch"] for row in rows if row.host == "decode-2"][:1] == [None]
     assert status_table([member]).count("unknown") == 2
+
+
+def test_watchers_that_do_not_understand_each_other_differ(running: Running) -> None:
+    running[1].keys["decode-1"] = "another"
+    wrong = [check for check in watchers(running) if not check.ok]
+    assert {"decode-0", "decode-1"} <= {check.process for check in wrong}
+    assert all("`fab up` gives all one" in check.detail for check in wrong)

@@ -62,3 +62,32 @@ def test_every_watcher_holds_before_the_first_one_ends(catalog: Catalog) -> None
     with pytest.raises(HostsFailed):
         take_back(deployment)
     assert {request["action"] for _, _, request in fleet.asked} == {"hold"}
+
+
+def test_a_hand_over_gives_every_host_one_key_and_the_next_one_another(catalog: Catalog) -> None:
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    first = set(fleet.keys.values())
+    assert set(fleet.keys) == set(deployment.units("engine"))
+    assert [len(key) for key in first] == [64]
+    bring_up(deployment, {}, tunes=False)
+    assert (
+        set(fleet.keys.values()) == first
+    )  # whoever watches goes on with the key that it speaks with
+    take_back(deployment)
+    bring_up(deployment, {}, tunes=False)
+    assert len(set(fleet.keys.values()) | first) == 2
+
+
+def test_watchers_with_two_keys_are_taken_back_and_given_one(catalog: Catalog) -> None:
+    """A hand-over that was interrupted may have left that."""
+    deployment, fleet, _ = make_deployment(STACK, catalog)
+    bring_up(deployment, {}, tunes=False)
+    fleet.keys["decode-1"] = "another"
+    begun = {p.id: fleet.unit(p.id).started_at for p in deployment.engines()}
+    fleet.asked.clear()
+    bring_up(deployment, {}, tunes=False)
+    told = {host for host, _, request in fleet.asked if request.get("action") == "disarm"}
+    assert told == set(deployment.units("engine"))
+    assert len(set(fleet.keys.values())) == 1
+    assert begun == {p.id: fleet.unit(p.id).started_at for p in deployment.engines()}

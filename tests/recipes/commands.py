@@ -7,7 +7,17 @@ import shlex
 from dataclasses import dataclass, field
 
 VALUED_OPTIONS = {
-    *("--cap-add", "--device", "--entrypoint", "--env", "--gpus", "--group-add", "--ipc", "--name"),
+    *(
+        "--cap-add",
+        "--cap-drop",
+        "--device",
+        "--entrypoint",
+        "--env",
+        "--gpus",
+        "--group-add",
+        "--ipc",
+        "--name",
+    ),
     *("--net", "--network", "--security-opt", "--shm-size", "-e", "-p", "-v"),
     *("--env-file", "--label", "--log-driver", "--mount", "--pull", "--ulimit"),
 }

@@ -15,9 +15,10 @@ from infra.inventory.book import documentation_hosts
 from infra.plan.compile import compile_file
 from infra.plan.process import Plan
 from infra.render.environment_file import environment_file, is_plain, odd_variables
-from infra.render.host_paths import stack_folder, unit_name
-from infra.render.host_state import HostState, host_state, runnable_image, tuning_state
+from infra.render.host_paths import stack_folder, unit_name, watch_config, watch_unit
+from infra.render.host_state import HostState, host_state, tuning_state
 from infra.render.image_origin import with_image_origin
+from infra.render.process_launch import runnable_image
 from infra.render.release_record import read_release
 from infra.render.reserved_ports import (
     RESERVED_PORTS_ID,
@@ -288,3 +289,17 @@ def test_units_pass_systemds_own_judgement(stack: str, catalog: Catalog, tmp_pat
             timeout=20,
         )
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_watcher_knows_its_members_addresses_and_no_document_holds_its_key(
+    catalog: Catalog,
+) -> None:
+    plan, state = state_of("gb200-2p1d", catalog)
+    told = json.loads(str(details(state, f"file:{watch_config(plan.stack)}")["content"]))
+    members = {name for group in told["groups"] for name in group["members"]}
+    assert set(told["addresses"]) == members
+    assert told["addresses"] == {name: plan.host(name).address for name in told["addresses"]}
+    unit = details(state, f"file:/etc/systemd/system/{watch_unit(plan.stack)}")
+    assert "LimitNOFILE=4096" in str(unit["content"])
+    targets = [item.target for item in state.items]
+    assert not [target for target in targets if target.endswith("/key")]

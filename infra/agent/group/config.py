@@ -51,6 +51,7 @@ class Config(NamedTuple):
     Args:
         runtime: what runs the ranks: `docker`, `podman` or `native`.
         router: None where none runs.
+        addresses: where every host of these groups dials from and is dialled, by name.
     """
 
     stack: str
@@ -62,6 +63,7 @@ class Config(NamedTuple):
     limits: Limits
     patience: Patience
     counters: Counters
+    addresses: Dict[str, str]
 
     @property
     def units(self) -> List[str]:
@@ -95,6 +97,7 @@ def read_config(path: str) -> Config:
         limits=Limits(**document["limits"]),
         patience=Patience(**document["patience"]),
         counters=Counters(counters["running"], tuple(counters["growing"])),
+        addresses=document["addresses"],
     )
 
 

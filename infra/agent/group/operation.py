@@ -5,6 +5,7 @@ from typing import Callable, Dict, List
 
 from ..host import Host, Refused
 from ..services import parse_properties
+from .channel import hold_key, key_mark
 from .record import (
     ROUTER,
     UNWRITTEN,
@@ -44,6 +45,10 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
         raise Refused("{!r} is not the name of a stack".format(stack))
     unit = _unit(stack)
     if action == "arm":
+        if not (
+            is_handed_over(host, stack) and key_mark(host, stack)
+        ):  # else its watcher speaks with it
+            hold_key(host, stack, request.get("key"))
         _systemctl(host, ["enable", "--now", "--no-reload", "--", unit])
     elif action in TAKES_BACK:
         if _is_loaded(host, unit):
@@ -150,6 +155,7 @@ def _watch(host: Host, stack: str) -> Dict[str, object]:
         "loaded": shown.get("LoadState") == "loaded",
         "active": shown.get("ActiveState") in ("active", "activating", "reloading"),
         "enabled": is_handed_over(host, stack),
+        "key": key_mark(host, stack),
     }
 
 

@@ -1,7 +1,12 @@
 """How the hosts of a group speak: members ask the host of rank 0, one line each way, one connection per question.
 
-{"release", "host", "boot", "at", "hold_s", "reports": {group: {state, epoch, adopting, fault, serves, obeys}}}
-{"release", "orders": {group: {epoch, phase}}}   or   {"error"}
+{"nonce", "release", "error"}
+SIGNATURE {"nonce", "release", "to", "host", "boot", "at", "hold_s",
+           "reports": {group: {state, epoch, adopting, fault, serves, obeys}}}
+SIGNATURE {"release", "orders": {group: {epoch, phase}}}   or   {"error"}
+
+The first is a greeting, which signs nothing and makes what follows unlike any line before; `channel` says what
+signatures are over. Its `error` is what a watcher of an older release, which awaits no greeting, tells its journal.
 
 A question may be held: the host of rank 0 answers when it has an order that the member does not obey yet, at the
 latest after `hold_s`. A member has one question on its way at a time; one with news takes the held one back, as if
@@ -14,19 +19,27 @@ import json
 import os
 import select
 import socket
-import socketserver
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
+from ..doors import Doors, own_source
+from .channel import ANSWER, QUESTION, KeyFile, Wrong, new_nonce, parse, seal, signature_of, unseal
+from .listener import MAX_LINE, Call, Listener
 from .rules import Order, Own
 
-MAX_LINE = 65536
 EXCHANGE_S = 2.0
 # The longest that a question is held, well below the age at which an order starts nothing any more.
 LONGEST_HOLD_S = 1.0
 BIND_AGAIN_S = 1.0
-SERVER_QUEUE = 128
+# Connections of one member at a time. It needs one; questions that were taken back may be held beside it for a second.
+PER_ADDRESS = 128
+UNSIGNED = "it takes signed questions alone: `fab up` brings all hosts to one release"
+OTHER_RELEASE = "that host holds release {}"
+CLOSED = (
+    "it hung up: it has another key, another release, or does not take this address for a member's"
+)
 # A question that is heard later than this behind a newer one is none that was overtaken on its way.
 OVERTAKEN_S = 2 * EXCHANGE_S + LONGEST_HOLD_S
 
@@ -59,10 +72,6 @@ class Question(NamedTuple):
 Answerer = Callable[[Question], Orders]
 
 
-class Wrong(Exception):
-    """The other side is not one of this release's watchers."""
-
-
 class TakenBack(Exception):
     """There was news to tell while a question was held."""
 
@@ -93,21 +102,40 @@ class Bell:
 
     def wait(self, limit_s: float) -> None:
         """Until it is rung, or for so long."""
-        select.select([self._read], [], [], max(limit_s, 0.0))
+        poll = select.poll()  # a flooded watcher holds more files than select() can name
+        poll.register(self._read, select.POLLIN)
+        poll.poll(max(limit_s, 0.0) * 1000)
 
 
-def start_server(address: Tuple[str, int], release: str, answerer: Answerer) -> None:
+class Channel(NamedTuple):
+    """What the watchers of one release have in common, and who they are.
+
+    Args:
+        key: of the hand-over; whoever speaks first waits until there is one.
+        release: this host's.
+        host: this one's name.
+        addresses: of every host of its groups, by name.
+    """
+
+    key: KeyFile
+    release: str
+    host: str
+    addresses: Dict[str, str]
+
+
+def start_server(address: Tuple[str, int], channel: Channel, answerer: Answerer) -> None:
     """Answer members from now on, in threads of their own.
 
     The address may come up later than the watcher, and the port may be held: it is tried again and again, with
     a line in the journal whenever the reason changes.
     """
-    threading.Thread(target=_serve, args=(address, release, answerer), daemon=True).start()
+    threading.Thread(target=_serve, args=(address, channel, answerer), daemon=True).start()
 
 
 def exchange(
     address: Tuple[str, int],
-    release: str,
+    leader: str,
+    channel: Channel,
     question: Question,
     bell: Optional[Bell] = None,
 ) -> Orders:
@@ -115,7 +143,8 @@ def exchange(
 
     Args:
         address: where it answers.
-        release: this host's.
+        leader: its name.
+        channel: of this host.
         question: what is asked.
         bell: what takes it back; None for nothing.
 
@@ -124,8 +153,11 @@ def exchange(
         Wrong: it answers, and is not this release's.
         TakenBack: the bell was rung before the answer came.
     """
+    key, source = channel.key.get(), own_source(channel.addresses[channel.host], address[0])
     asked: Dict[str, object] = {
-        "release": release,
+        "nonce": new_nonce(),
+        "release": channel.release,
+        "to": leader,
         "host": question.host,
         "boot": question.boot,
         "at": question.at,
@@ -142,11 +174,17 @@ def exchange(
             for group, own in question.reports.items()
         },
     }
-    with socket.create_connection(address, EXCHANGE_S) as wire:
-        wire.sendall(_line(asked))
-        answer = _parse(_read_line(wire, question.hold_s, bell))
+    with socket.create_connection(address, EXCHANGE_S, source) as wire:
+        greeting = parse(_read_line(wire))
+        if greeting.get("release") != channel.release:
+            raise Wrong(OTHER_RELEASE.format(str(greeting.get("release"))[:12]))
+        occasion = str(greeting.get("nonce")).encode("utf-8")
+        line = seal(key, QUESTION, occasion, asked)
+        wire.sendall(line)
+        sealed = _read_line(wire, question.hold_s, bell)
+    answer = unseal(key, ANSWER, signature_of(line), sealed)
     orders = answer.get("orders")
-    if answer.get("release") != release or not isinstance(orders, dict):
+    if answer.get("release") != channel.release or not isinstance(orders, dict):
         raise Wrong(str(answer.get("error") or "it speaks another release's words"))
     return {
         str(group): Order(int(order["epoch"]), str(order["phase"]))
@@ -154,27 +192,44 @@ def exchange(
     }
 
 
-def answer_line(line: bytes, release: str, answerer: Answerer) -> bytes:
-    """The answer to a member's line; a member of another release gets no order."""
-    answer: Dict[str, object]
+def judge_line(call: Call, key: bytes, channel: Channel, doors: Doors) -> Optional[Question]:
+    """The question of a signed line of a member; None for another one, which is counted and gets no answer.
+
+    Raises:
+        Wrong: this key has not signed it for this connection.
+    """
+    asked = unseal(key, QUESTION, call.nonce.encode("ascii"), call.line)
+    if asked.get("release") != channel.release or asked.get("to") != channel.host:
+        doors.count("for another release or host")
+        return None
     try:
-        asked = _parse(line)
-        if asked.get("release") != release:  # whose words may be others, too
-            return _line({"error": "this host holds release {}".format(release[:12])})
         question = Question(
             host=str(asked["host"]),
             boot=str(asked["boot"]),
             at=float(asked["at"]),
-            hold_s=min(float(asked["hold_s"]), LONGEST_HOLD_S),
+            hold_s=max(0.0, min(float(asked["hold_s"]), LONGEST_HOLD_S)),
             reports={str(group): _read_own(row) for group, row in asked["reports"].items()},
         )
-    except (Wrong, KeyError, TypeError, ValueError, AttributeError) as error:
-        return _line({"error": "not a member's question: {!r}".format(error)})
-    orders = answerer(question)
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+        doors.count("without a question that can be read")
+        return None
+    if not doors.is_of(call.address, question.host):
+        doors.count("in the name of a host at another address")
+        return None
+    return question
+
+
+def _answer(
+    call: Call, key: bytes, question: Question, channel: Channel, answerer: Answerer
+) -> None:
+    """Send the orders, when there are any."""
     answer = {
-        group: {"epoch": order.epoch, "phase": order.phase} for group, order in orders.items()
+        group: {"epoch": order.epoch, "phase": order.phase}
+        for group, order in answerer(question).items()
     }
-    return _line({"release": release, "orders": answer})
+    told: Dict[str, object] = {"release": channel.release, "orders": answer}
+    call.wire.settimeout(EXCHANGE_S)
+    call.wire.sendall(seal(key, ANSWER, signature_of(call.line), told))
 
 
 def _read_own(row: Dict[str, Any]) -> Own:
@@ -189,58 +244,51 @@ def _read_own(row: Dict[str, Any]) -> Own:
     )
 
 
-def _line(document: Dict[str, object]) -> bytes:
-    return json.dumps(document).encode("utf-8") + b"\n"
-
-
-def _parse(line: bytes) -> Dict[str, Any]:
-    document = json.loads(line.decode("utf-8"))
-    if not isinstance(document, dict):
-        raise Wrong("no map")
-    return document
-
-
 def _read_line(wire: socket.socket, hold_s: float = 0.0, bell: Optional[Bell] = None) -> bytes:
     """One line within the time of an exchange, however it drips."""
     deadline, text = time.monotonic() + EXCHANGE_S + hold_s, b""
-    watched: List[Any] = [wire] if bell is None else [wire, bell]
+    poll = select.poll()
+    poll.register(wire, select.POLLIN)
+    if bell is not None:
+        poll.register(bell, select.POLLIN)
     while not text.endswith(b"\n"):
-        ready = select.select(watched, [], [], max(deadline - time.monotonic(), 0.0))[0]
+        ready = [handle for handle, _ in poll.poll(max(deadline - time.monotonic(), 0.0) * 1000)]
         if not ready:
             raise OSError("timed out")
-        if wire not in ready:
+        if wire.fileno() not in ready:
             raise TakenBack
         chunk = wire.recv(MAX_LINE)
-        if not chunk or len(text) > MAX_LINE:
-            raise OSError("the other side ended in the middle of a line")
+        if len(text) > MAX_LINE or not chunk:
+            raise OSError(CLOSED)
         text += chunk
     return text
 
 
-def _serve(address: Tuple[str, int], release: str, answerer: Answerer) -> None:
-    class Handler(socketserver.BaseRequestHandler):
-        """One question."""
-
-        def handle(self) -> None:
-            try:
-                line = _read_line(self.request)
-                self.request.sendall(answer_line(line, release, answerer))
-            except OSError:
-                pass  # the member has gone: it will ask again
-
-    class Server(socketserver.ThreadingTCPServer):
-        """Questions in threads: a member that hangs in the middle holds up nobody."""
-
-        allow_reuse_address = True
-        daemon_threads = True
-        request_queue_size = SERVER_QUEUE
-
+def _serve(address: Tuple[str, int], channel: Channel, answerer: Answerer) -> None:
+    channel.key.get()
+    doors = Doors(channel.addresses, PER_ADDRESS)
+    doors.follow_names()
     said: Optional[str] = None
+
+    def greet() -> Tuple[str, bytes]:
+        nonce = new_nonce()
+        told = {"nonce": nonce, "release": channel.release, "error": UNSIGNED}
+        return nonce, json.dumps(told).encode("ascii") + b"\n"
+
+    def judge(call: Call) -> Optional[Callable[[], None]]:
+        for read in (channel.key.get, channel.key.again):
+            with contextlib.suppress(Wrong):
+                key = read()
+                question = judge_line(call, key, channel, doors)
+                return question and partial(_answer, call, key, question, channel, answerer)
+        doors.count("not signed for their connection")
+        return None
+
     while True:
         try:
-            with Server(address, Handler) as server:
-                print("listening on {}:{}".format(*address), flush=True)
-                server.serve_forever()
+            listener = Listener(address, doors, greet, judge)
+            print("listening on {}:{}".format(*address), flush=True)
+            listener.serve()
         except OSError as error:
             if str(error) != said:
                 print(

@@ -12,6 +12,7 @@ import time
 from typing import Dict, List, Tuple
 
 from ..host import Host
+from .channel import KeyFile, Wrong
 from .config import Config, Group, read_config
 from .part import Deed, Part
 from .progress import advance, ask, load_client
@@ -21,11 +22,11 @@ from .rules import RUNNING, Order
 from .talk import (
     OVERTAKEN_S,
     Bell,
+    Channel,
     Orders,
     Question,
     Reports,
     TakenBack,
-    Wrong,
     exchange,
     start_server,
 )
@@ -81,6 +82,8 @@ class Watcher:
         self._news: Dict[Address, Bell] = {
             group.address: Bell() for group in config.groups if self._is_led_elsewhere(group)
         }
+        key = KeyFile(host, config.stack)
+        self._channel = Channel(key, config.release, config.host, config.addresses)
         self._told: Reports = {}
         self._latest: Dict[Tuple[str, str], Tuple[Question, float]] = {}
         self._again = True
@@ -92,7 +95,7 @@ class Watcher:
             router = RouterWatch(self._host, self._config.stack, self._config.router)
             threading.Thread(target=router.run, daemon=True).start()
         for address in self._served():
-            start_server(address, self._config.release, self.answer)
+            start_server(address, self._channel, self.answer)
         for address in self._news:
             threading.Thread(target=self._ask, args=(address,), daemon=True).start()
         for group in self._config.groups:
@@ -188,7 +191,8 @@ class Watcher:
 
     def _ask(self, address: Address) -> None:
         """Ask a host of rank 0, for ever."""
-        names = [group.name for group in self._config.groups if group.address == address]
+        groups = [group for group in self._config.groups if group.address == address]
+        names, leader = [group.name for group in groups], groups[0].leader
         bell, said, pause = self._news[address], "", FIRST_PAUSE_S
         boot = _boot(self._host)
         while True:
@@ -199,7 +203,8 @@ class Watcher:
                 reports = {name: self._parts[name].own(at) for name in names}
             question = Question(self._config.host, boot, at, hold_s, reports)
             try:
-                orders = exchange(address, self._config.release, question, bell if hold_s else None)
+                heard = bell if hold_s else None
+                orders = exchange(address, leader, self._channel, question, heard)
                 words, pause = "", FIRST_PAUSE_S
             except TakenBack:
                 continue

@@ -6,10 +6,11 @@ import re
 import socket
 import time
 from typing import Dict, List, Optional, Tuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ..at_once import each_at_once
 from ..host import Host, Refused
+from . import tls
 
 MAX_BODY_BYTES = 4194304
 MAX_TEXT_CHARACTERS = 65536
@@ -77,8 +78,8 @@ def _probe(probe: Dict[str, object]) -> Dict[str, object]:
 def _send(step: Step, earlier: List[Answer]) -> Answer:
     """One request and its whole answer, within the step's time."""
     url = urlsplit(str(step["url"]))
-    if url.scheme != "http" or url.hostname is None:
-        raise Refused("{} is not an http:// address".format(step["url"]))
+    if url.scheme not in ("http", "https") or url.hostname is None:
+        raise Refused("{} is not an http:// or https:// address".format(step["url"]))
     deadline = time.monotonic() + float(str(step.get("timeout_s") or DEFAULT_S))
     body = merged_body(step, earlier)
     given = step.get("headers")
@@ -86,14 +87,18 @@ def _send(step: Step, earlier: List[Answer]) -> Answer:
     if body is not None:
         headers.setdefault("Content-Type", "application/json")
     path = (url.path or "/") + ("?" + url.query if url.query else "")
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=_left(deadline))
+    connection = _connection(url, deadline)
+    first: List[float] = []
     try:
         connection.connect()
         wire = connection.sock  # the connection forgets it when the answer says `close`
+        if url.scheme == "https":
+            tls.refuse_other(wire, step.get("certificate"))
+        begun = time.monotonic()
         connection.request(str(step.get("method") or "GET"), path, body=body, headers=headers)
         wire.settimeout(_left(deadline))
         response = connection.getresponse()
-        content, error = _read(wire, response, deadline)
+        content, error = _read(wire, response, deadline, first)
     finally:
         connection.close()
     keep = step.get("keep")
@@ -101,7 +106,15 @@ def _send(step: Step, earlier: List[Answer]) -> Answer:
         "status": response.status,
         "body": parsed_body(content, None if keep is None else str(keep)),
         "error": error,
+        "first_byte_s": round(first[0] - begun, 6) if first else None,
     }
+
+
+def _connection(url: SplitResult, deadline: float) -> http.client.HTTPConnection:
+    host, left = url.hostname or "", _left(deadline)
+    if url.scheme == "http":
+        return http.client.HTTPConnection(host, url.port, timeout=left)
+    return tls.connection(host, url.port or 443, left)
 
 
 def merged_body(step: Step, earlier: List[Answer]) -> Optional[bytes]:
@@ -142,9 +155,12 @@ def shortened(text: str) -> str:
 
 
 def _read(
-    wire: socket.socket, response: http.client.HTTPResponse, deadline: float
+    wire: socket.socket, response: http.client.HTTPResponse, deadline: float, first: List[float]
 ) -> Tuple[bytes, Optional[str]]:
-    """The body, and why it is not whole; a drip of bytes cannot go past the deadline."""
+    """The body, and why it is not whole; a drip of bytes cannot go past the deadline.
+
+    When its first byte came is put into `first`.
+    """
     content = b""
     while len(content) < MAX_BODY_BYTES:
         try:
@@ -155,6 +171,8 @@ def _read(
             return content, message.format(len(content), _words(error))
         if not chunk:
             return content, None
+        if not first:
+            first.append(time.monotonic())
         content += chunk
     return content, "the answer is larger than {} bytes".format(MAX_BODY_BYTES)
 

@@ -13,6 +13,8 @@ ACTIONS: Dict[str, List[str]] = {
     "start": ["start", "--no-block"],
     "stop": ["stop"],
     "restart": ["restart", "--no-block"],
+    # one that runs reads anew what it was given; waits, for whoever asks wants to know that it could
+    "renew": ["reload-or-restart"],
     # waits for the end of what does one thing and ends
     "run": ["start"],
     "enable": ["enable"],
@@ -53,7 +55,7 @@ def answer(request: Dict[str, object], host: Host) -> Dict[str, object]:
         raise Refused("systemd does not run this host, so no unit can be used")
     timeout_s = float(str(request.get("timeout_s") or DEFAULT_S))
     message = None
-    if action in ("start", "restart", "run"):
+    if action in ("start", "restart", "run", "renew"):
         host.run(["systemctl", "reset-failed", "--", *units], SHOW_S)  # fails for those not loaded
     if ACTIONS[action]:
         beside = request.get("beside")

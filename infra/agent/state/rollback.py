@@ -19,6 +19,8 @@ HOST_SCOPE = ".host"  # no stack's name begins with a dot
 # Where a part lies, by kind, when its own name does not say so.
 PLACES = {"mtu": "/sys/class/net/{}"}
 REUSED = ("nfs-read-ahead",)  # the number of a mount that is gone may be another file system's
+# Nobody else has what is called so: what was changed there goes with it.
+WHOLLY_OURS = ("firewall",)
 CONTENT_KEYS = ("content", "content_base64")
 
 Outcomes = Dict[str, Dict[str, object]]
@@ -197,7 +199,8 @@ def standing(host: Host, kind: Kind, entry: Entry) -> Tuple[object, bool]:
 
 def left_alone(entry: Entry, current: object) -> Optional[str]:
     """Why an entry must not be brought back: something else has changed it since; None when it may."""
-    if any(same(current, state) for state in (entry.ours, *entry.earlier)):
+    is_ours = any(same(current, state) for state in (entry.ours, *entry.earlier))
+    if is_ours or entry.item.kind in WHOLLY_OURS:
         return None
     message = "something else has changed {} since: it was {} and became {} by us, now it is {}"
     states = (entry.original, entry.ours, current)

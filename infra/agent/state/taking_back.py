@@ -35,6 +35,7 @@ Refusal = Callable[[Item], Optional[str]]
 GONE = "it is gone: nothing to take back"
 ORDER = ("ok", "changed", "blocked", "failed")
 TUNING = "tuning"
+PRUNED = ("files", "firewall")
 
 
 class Return(NamedTuple):
@@ -78,10 +79,15 @@ def take_back(request: Dict[str, object], host: Host, items: List[Item]) -> Tupl
 
 
 def prune(request: Dict[str, object], host: Host, items: List[Item]) -> Tuple[List[Row], bool]:
-    """Take back the recorded files that `items` no longer hold; in mode check, say what that would be."""
+    """Take back the recorded files and rules that `items` no longer hold; in mode check, say what that would be.
+
+    What the request `spares` by id stays, although this request does not bring it about.
+    """
     wanted = {item.id for item in items}
     record = load_record(host, str(request["stack"]))
-    gone = [e for e in record.entries if e.item.group == "files" and e.item.id not in wanted]
+    spared = request.get("spares")
+    wanted |= set(map(str, spared if isinstance(spared, list) else ()))
+    gone = [e for e in record.entries if e.item.group in PRUNED and e.item.id not in wanted]
     if request["mode"] == "check":
         rows = []
         for entry in gone:

@@ -7,7 +7,7 @@ from ..facts.command_lines import command_lines
 from ..host import Host, Refused
 from ..item import Item, Reading
 
-UNITS = ("moe-*-engine@*.service", "moe-*-router@*.service")
+UNITS = tuple("moe-*-{}@*.service".format(kind) for kind in ("engine", "router", "edge"))
 # How the first process of every pod with engines is started (render/pod_template.py).
 POD_LAUNCHER = "/etc/moe-infra/launch.py run "
 POD = "a pod"
@@ -78,7 +78,7 @@ def permission_of(request: Dict[str, object], host: Host) -> Permission:
 
 
 def running_units(host: Host) -> List[str]:
-    """The engines and routers of ours that run on the host, of whatever stack."""
+    """The engines, routers and edges of ours that run on the host, of whatever stack."""
     if not host.has_systemd():
         return []
     argv = ["systemctl", "list-units", "--plain", "--no-legend", "--state=" + RUNNING_STATES]

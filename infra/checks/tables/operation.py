@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.checks import derived, exposure, loading, patience
+from infra.checks import advisories, derived, edge, entrances, exposure, loading, patience
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
 
@@ -42,6 +42,11 @@ OPERATION_RULES: Mapping[str, Rule] = {
         source="vllm multimodal/media/connector.py@0.22.1; vLLM-Ascend guide Kimi-K2.5",
         check=exposure.media_path_narrow,
     ),
+    "host-mount": Rule(
+        severity="error",
+        source="docs.docker.com, Docker daemon attack surface; kubernetes.io, Pod Security Standards: hostPath volumes",
+        check=exposure.host_stays_closed,
+    ),
     "remote-code": Rule(
         severity="warning",
         source="transformers dynamic_module_utils.py",
@@ -58,12 +63,47 @@ OPERATION_RULES: Mapping[str, Rule] = {
     "key-not-taken": Rule(
         severity="warning",
         source="infra/engines/credentials.py; sglang, sglang-router 0.3.2 (run)",
-        check=exposure.key_is_taken,
+        check=exposure.secrets_are_taken,
+    ),
+    "secret-file": Rule(
+        severity="warning",
+        source="docs/security.md",
+        check=exposure.secret_files_readable,
     ),
     "public-address": Rule(
         severity="warning",
-        source="vllm docs/usage/security.md",
-        check=exposure.public_router_guarded,
+        source="infra/catalog/routers/ and engines/ (access); vllm docs/usage/security.md",
+        check=entrances.public_entrances,
+    ),
+    "open-entrance": Rule(
+        severity="warning",
+        source="infra/catalog/routers/ and engines/ (access); vllm docs/usage/security.md",
+        check=entrances.open_entrances,
+    ),
+    "edge-paths": Rule(
+        severity="error",
+        source="routes of the engines' and routers' packages (infra/plan/edge.py)",
+        check=edge.edge_paths_are_clients,
+    ),
+    "edge-secrets": Rule(
+        severity="error", source="infra/engines/haproxy.py", check=edge.edge_secrets_are_there
+    ),
+    "edge-tls": Rule(
+        severity="error", source="infra/engines/haproxy.py", check=edge.edge_tls_is_said
+    ),
+    "edge-in-clear": Rule(
+        severity="warning", source="RFC 6750, section 5.3", check=edge.edge_is_not_in_clear
+    ),
+    "advisory": Rule(
+        severity="warning",
+        source="infra/catalog/advisories/",
+        check=advisories.no_known_holes,
+    ),
+    "closed-to-clients": Rule(
+        severity="warning", source="infra/render/reach.py", check=exposure.clients_let_in
+    ),
+    "networks-unread": Rule(
+        severity="warning", source="infra/render/reach.py", check=exposure.networks_are_read
     ),
     "derived-field": Rule(
         severity="error", source="docs/architecture.md", check=derived.derived_fields_agree

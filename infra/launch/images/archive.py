@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.errors import StackError
+from infra.spec.present import is_file
 
 MANIFEST = "manifest.json"
 MAX_DOCUMENT_BYTES = 1 << 24
@@ -41,6 +42,8 @@ def read_archive(path: Path) -> ImageArchive:
         StackError: there is none, it is no archive of images, or it is damaged.
     """
     try:
+        if path.exists() and not is_file(path):
+            raise StackError(OPTION, f"{path} is no ordinary file.", _HOW)
         size = path.stat().st_size
         images = _read_images(path)
         digest = hashlib.sha256()

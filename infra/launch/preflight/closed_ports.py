@@ -10,12 +10,12 @@ from infra.catalog.load import Catalog
 from infra.errors import HostsFailed
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Request, ask_all
-from infra.launch.preflight.dialing import PlannedDial, planned_dials
 from infra.launch.preflight.mutual_dials import ask_reach, reach_requests
 from infra.launch.preflight.network_checks import find_unreachable
 from infra.launch.preflight.observed import ObservedHost, read_observed
 from infra.launch.preflight.reach_report import DialResult, Reached, read_reached
 from infra.launch.preflight.scene import Scene
+from infra.render.dialing import PlannedDial, planned_dials
 
 # How a dial ends that is dropped on its way, or answered by somebody on it: nothing comes, or ICMP's unreachable and
 # prohibited as Linux has them (net/ipv4/icmp.c icmp_err_convert, net/ipv6/icmp.c tab_unreach).
@@ -43,7 +43,7 @@ def closed_ports(deployment: Deployment, catalog: Catalog) -> list[str]:
     """
     planned = [one for one in planned_dials(deployment.plan) if one.purpose == "planned"]
     try:
-        scene = _look(deployment, catalog, planned)
+        scene = look_at_listeners(deployment, catalog, planned)
         listening = {
             (host, row["port"]) for host, seen in scene.hosts.items() for row in seen.listening
         }
@@ -53,7 +53,7 @@ def closed_ports(deployment: Deployment, catalog: Catalog) -> list[str]:
         reports = ask_reach(deployment, reach_requests(scene, dials, deployment.nonce))
         results = read_reached(dials, reports).dials
         refused = [one.dial for one in results if one.error == REFUSED]
-        after = _look(deployment, catalog, refused)
+        after = look_at_listeners(deployment, catalog, refused)
     except HostsFailed:
         return []
     closed = tuple(one for one in results if _is_stopped(one, scene, after))
@@ -61,7 +61,9 @@ def closed_ports(deployment: Deployment, catalog: Catalog) -> list[str]:
     return [f"{one.host}: {one.observed}. {one.fix}".rstrip(".") for one in found]
 
 
-def _look(deployment: Deployment, catalog: Catalog, dials: Sequence[PlannedDial]) -> Scene:
+def look_at_listeners(
+    deployment: Deployment, catalog: Catalog, dials: Sequence[PlannedDial]
+) -> Scene:
     """Who listens on the ports that are dialled, on every host that has one."""
     ports: dict[str, set[int]] = {}
     for dial in dials:

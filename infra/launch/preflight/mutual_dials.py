@@ -8,9 +8,9 @@ from dataclasses import replace
 from infra.launch.answering import ask_once, away_of, names_of
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, Request
-from infra.launch.preflight.dialing import PlannedDial
 from infra.launch.preflight.reach_report import read_reached
 from infra.launch.preflight.scene import Scene
+from infra.render.dialing import PlannedDial
 
 # How long so many hosts dial each other at most. Each further one is asked later, for its request is packed here, and
 # is dialled by the others.
@@ -74,7 +74,7 @@ def reach_requests(scene: Scene, dials: Sequence[PlannedDial], token: str) -> di
             "name": host,
             "token": token,
             "address": address[host],
-            "limit_s": _reaching_s(len(meeting)),
+            "limit_s": reaching_s(len(meeting)),
             "listen": [{"port": port, "callers": names} for port, names in listened],
             "dial": asked.get(host, []),
         }
@@ -87,7 +87,7 @@ def ask_reach(deployment: Deployment, requests: Mapping[str, Request]) -> dict[s
     Raises:
         HostsFailed: a host cannot be asked.
     """
-    limit = _reaching_s(len(requests)) + SLACK_S
+    limit = reaching_s(len(requests)) + SLACK_S
     return ask_once(deployment.fleet, requests, timeout_s=limit)
 
 
@@ -119,6 +119,6 @@ def _taken_ports(scene: Scene) -> set[tuple[str, int]]:
     }
 
 
-def _reaching_s(num_hosts: int) -> float:
+def reaching_s(num_hosts: int) -> float:
     """How long hosts dial each other at most, in seconds."""
     return REACH_S + FURTHER_HOST_S * max(0, num_hosts - REACH_HOSTS)

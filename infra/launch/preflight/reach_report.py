@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.launch.fleet import Report, rows_of
-from infra.launch.preflight.dialing import PlannedDial
+from infra.render.dialing import PlannedDial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ from infra.launch.preflight.asking import (
 )
 from infra.launch.preflight.collectives import COLLECTIVE_S, collective_program, idle_hosts
 from infra.launch.preflight.commands import asking_s
-from infra.launch.preflight.dialing import planned_dials
 from infra.launch.preflight.group_collectives.layout import spanning_groups
 from infra.launch.preflight.group_collectives.running import run_groups
 from infra.launch.preflight.mutual_dials import dial_each_other
@@ -35,6 +34,7 @@ from infra.launch.preflight.ping_peers import ping_peers
 from infra.launch.preflight.scene import Depth, Scene
 from infra.launch.preflight.table import judge
 from infra.launch.unit_states import UnitState, read_units, units_request
+from infra.render.dialing import planned_dials
 from infra.render.release_record import Release
 from infra.render.reserved_ports import RESERVED_PORTS_ID
 

@@ -1,4 +1,4 @@
-"""Proof that requests go through the router: a chat as a client would send it, answered with a token."""
+"""Proof that requests go through the router or the edge: a client's chat, answered with a token."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def first_try(deployment: Deployment, router: Process, until_s: float) -> dict[s
 
 
 def ask_through(deployment: Deployment, router: Process, told: Report | None = None) -> str:
-    """What a request through the router got.
+    """What a request through the router or the edge got.
 
     Args:
         deployment: whose.
-        router: of it.
+        router: of it, or its edge.
         told: the report on a first try, None where there was none.
 
     Raises:
-        NotReady: the router has ended, or no request went through in time.
+        NotReady: it has ended, or no request went through in time.
     """
     clock, limits = deployment.clock, deployment.limits
     begun, pause, attempts = clock.now(), limits.first_poll_s, 0
@@ -61,11 +61,13 @@ def ask_through(deployment: Deployment, router: Process, told: Report | None = N
         if is_good(answer) and num_tokens:
             return _words(answer.get("body"), num_tokens)
         reason = _why_not(answer)
-        ended = _router_end(deployment)
+        ended = _end_of(deployment, router)
         if ended is not None:
-            raise router_ended(deployment, ended)
+            raise router_ended(deployment, router, ended)
         if clock.now() - begun > limits.router_s:
-            what = f"no request went through the router within {limits.router_s:g} s: {reason}"
+            what = (
+                f"no request went through the {router.kind} within {limits.router_s:g} s: {reason}"
+            )
             raise router_passes_nothing(deployment, router, what)
         clock.sleep(max(pause - (clock.now() - asked), 0.01))
         pause = min(pause * 1.5, limits.longest_poll_s)
@@ -82,16 +84,16 @@ def router_probe(deployment: Deployment, router: Process, timeout_s: float) -> d
     step = {
         "method": "POST",
         "url": f"{router.endpoint}{CHAT}",
-        "headers": dict(deployment.headers),
         "body": body,
+        **deployment.asks(router),
         "timeout_s": timeout_s,
     }
     return {"id": router.id, "steps": [step]}
 
 
-def _router_end(deployment: Deployment) -> str | None:
-    """How the router's unit ended, None while it runs."""
-    units = deployment.units("router")
+def _end_of(deployment: Deployment, front: Process) -> str | None:
+    """How the unit of a router or an edge ended, None while it runs."""
+    units = deployment.units(front.kind)
     requests = {
         host: units_request("status", list(names), log_lines=LOG_LINES)
         for host, names in units.items()

@@ -10,6 +10,7 @@ from infra.launch.answering import away_of, refuse_silence
 from infra.launch.deployment import Deployment, without_hosts
 from infra.launch.fleet import ask_all
 from infra.launch.handover import Look, look_at
+from infra.launch.proof.edge import check_edge
 from infra.launch.proof.host_drift import DRIFT_GROUPS, Check, drift
 from infra.launch.proof.live import check_processes, frozen_processes, read_live
 from infra.launch.proof.probing import Answered, probe_hosts, read_engine_ids, run_proofs
@@ -53,6 +54,7 @@ def verify(
         deployment.say(f"asking every rank: {capability}")
         answered += serving.check_ranks(capability)
         answered += serving.check_router(capability)
+    answered += serving.check_edge()
     after = read_counters(deployment, catalog)
     # transports are logged by a group's first requests at the latest: those are behind it now
     live = read_live(deployment)
@@ -225,6 +227,19 @@ class _Serving:
                 is_drift=False,
             )
         ]
+
+    def check_edge(self) -> list[Check]:
+        """Whom the edge lets in, and what of a stream; nothing without one."""
+        edge = self.deployment.endpoints.edge
+        if edge is None:
+            return []
+        unknown = self._why_unknown(edge.id)
+        reason = unknown or self.silent.get(edge.id)
+        if reason is None:
+            self.deployment.say("asking the edge with a key, with another and with none")
+            return check_edge(self.deployment, edge, self.timeout_s)
+        ok = None if unknown else False
+        return [Check(process=edge.id, check="edge", ok=ok, detail=reason, is_drift=False)]
 
     def _pairs(self) -> dict[RankEndpoint, RankEndpoint]:
         """With whom each rank is asked: of a group all of whose hosts answer, else one whose own host does."""

@@ -35,6 +35,11 @@ def check_watchers(deployment: Deployment, look: Look) -> list[Check]:
 
 def _judge(look: Look, group: str, host: str) -> tuple[bool, str]:
     state = look.groups.get(group)
+    if host in look.watched and not look.has_one_key:
+        return (
+            False,
+            "watchers of other hosts have another key, and do not hear it; `fab up` gives all one",
+        )
     if would_restart(is_watched=host in look.watched, group=state):
         return True, "its watcher would start it again"
     if host in look.watched and state is not None:

@@ -13,9 +13,11 @@ from infra.errors import InfraError, StackError
 from infra.launch.deployment import Deployment, Limits, Say
 from infra.launch.fleet import Answers, Clock, Report, Request
 from infra.plan.endpoints import read_endpoints
+from infra.plan.imported import MAX_BYTES
 from infra.plan.process import Plan
 from infra.render.host_state import HostState, Item
 from infra.render.kept_release import read_kept
+from infra.spec.text_file import read_text
 
 DETAILS_BESIDE = ("id", "group", "kind", "target", "why")
 
@@ -126,7 +128,7 @@ def _host_state(document: Mapping[str, Any], enable: Sequence[str]) -> HostState
 
 def _document(path: Path) -> Mapping[str, Any]:
     try:
-        document: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        document: Mapping[str, Any] = json.loads(read_text(path, MAX_BYTES))
     except (OSError, ValueError) as error:
         what = f"It cannot be read: {error}."
         fix = "Render the folder again: fab render --stack NAME --inventory PATH --to DIR"

@@ -83,6 +83,7 @@ class HostAtWork:
     Args:
         ask: sends a request over the tool's own connection.
         secrets: the values of the stack's secrets, read when they are needed.
+        watch_key: of this run's hand-over, the same for every host; read when it is needed.
         say: where a line about the work goes.
         clock: the same for every task of a run.
     """
@@ -90,6 +91,7 @@ class HostAtWork:
     host: RenderedHost
     ask: Ask
     secrets: Callable[[], Mapping[str, Secret]]
+    watch_key: Callable[[], Secret]
     say: Callable[[str], None]
     clock: Clock
 
@@ -147,7 +149,10 @@ def tune_host(work: HostAtWork, wish: Wish) -> Result:
 
 
 def look_at_host(work: HostAtWork, wish: Wish) -> Result:
-    """Refuse what `fab up` refuses; tell which engines run here and which do not, and whether files are to change."""
+    """Refuse what `fab up` refuses; tell which engines run here and which do not, and whether files are to change.
+
+    `watched` tells hosts apart whose watchers do not understand each other: before a hand-over all are taken back.
+    """
     deployment = part_of(work.deployment(work.fleet(wish)))
     judged = judge_hosts(deployment, work.secrets(), tunes=False, replaces=False, gate=None)
     engines = [process.id for process in deployment.engines()]
@@ -155,6 +160,7 @@ def look_at_host(work: HostAtWork, wish: Wish) -> Result:
         "running": [process for process in engines if process in judged.running],
         "ended": [process for process in engines if process not in judged.running],
         "changes_under_watchers": changes_under_watchers(deployment, judged),
+        **({"watched": judged.look.keys.get(work.host.state.host, "")} if engines else {}),
     }
 
 
@@ -276,7 +282,7 @@ def prove_host(work: HostAtWork, wish: Wish) -> Result:
 def hand_host_over(work: HostAtWork, wish: Wish) -> Result:
     """Have the host's watcher keep its groups alive from now on."""
     if not wish.checks:
-        hand_over(part_of(work.deployment(work.fleet(wish))))
+        hand_over(part_of(work.deployment(work.fleet(wish))), work.watch_key())
     return {}
 
 

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import Mount
 from infra.engines.capabilities import CAPABILITIES
 from infra.engines.reading import Reading
 from infra.engines.registry import ENGINES
-from infra.plan.document import plan_hash
 from infra.plan.foreign.assumed import Facts
+from infra.plan.foreign.mounts import plan_mounts
 from infra.plan.foreign.places import (
     Draft,
     address_hosts,
@@ -49,7 +48,7 @@ class Assembled:
 def assemble(
     name: str, recipe: Recipe, seats: Sequence[Seat], facts: Facts, catalog: Catalog
 ) -> Assembled:
-    """The plan of a foreign file's processes.
+    """The plan of a foreign file's processes, before the gate: without its hash.
 
     Args:
         name: the plan's stack name.
@@ -168,9 +167,7 @@ def _process(
         connects=(),
         env={n: v for n, v in seat.env.items() if n not in seat.launch.prepended},
         env_prepend={n: v for n, v in seat.env.items() if n in seat.launch.prepended},
-        mounts=tuple(
-            Mount(source=m.source, target=m.target, read_only=m.read_only) for m in mounts
-        ),
+        mounts=plan_mounts(mounts),
         argv=seat.argv,
         flag_origins={},
         env_origins={},
@@ -215,7 +212,7 @@ def _plan(
     kind = container.runtime if container else "native"
     runtime: Runtime = "podman" if kind == "podman" else "native" if kind == "native" else "docker"
     model = next((str(v) for s in engines if (v := _model(s.reading))), "")
-    plan = Plan(
+    return Plan(
         stack=name,
         hash="",
         model=facts.checkpoint.repository if facts.checkpoint else model,
@@ -235,7 +232,6 @@ def _plan(
         processes=processes,
         capabilities=_capabilities(engines, facts),
     )
-    return replace(plan, hash=plan_hash(plan))
 
 
 def _model(reading: Reading) -> object:

@@ -19,6 +19,7 @@ from infra.plan.foreign.engine_release import (
     named_release,
 )
 from infra.plan.foreign.source import Launch, Recipe, Word
+from infra.plan.grammar import is_image
 
 Unknown = Literal["release", "accelerator", "checkpoint", "addresses", "whole"]
 
@@ -88,8 +89,8 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
     notes: list[Assumption] = []
     unknown: set[Unknown] = set()
     images = _images(catalog)
-    launches = [launch for launch in recipe.launches if _family(launch)]
-    vendor = _vendor(launches, recipe.hints)
+    launches = [launch for launch in recipe.launches if family_of(launch)]
+    vendor = vendor_of(launches, recipe.hints)
     version, judging = _releases(recipe, launches, told, vendor, catalog)
     release = judging.reader
     value = f"{release.engine} {release.version}"
@@ -99,7 +100,7 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
     named = _accelerator_named(recipe, told, catalog, images, file_name)
     if named is None:
         unknown.add("accelerator")
-        accelerator = _stand_in(catalog, vendor or _vendor_of(release))
+        accelerator = _stand_in(catalog, vendor or release.vendors[0])
         lacking = _accelerator_lacking(recipe)
         why = f"{lacking}: rules about it are not judged; give --accelerator"
         notes.append(Assumption(what="accelerator", value="unknown", why=why))
@@ -125,22 +126,30 @@ def settle(recipe: Recipe, told: Told, catalog: Catalog, file_name: str) -> Fact
         release_named=version.version,
         accelerator=accelerator,
         checkpoint=checkpoint,
-        image=image.text if image and not image.open_names else "",
+        image=_reference(image) if image and not image.open_names else "",
         image_line=image.line if image else None,
         assumptions=tuple(notes),
         unknown=frozenset(unknown),
     )
 
 
+def _reference(image: Word) -> str:
+    """An image as a runtime takes it; nothing for an archive, or another tool's spelling of its place."""
+    is_other = re.fullmatch(r"[\w./~][\w./:@#~+-]*", image.text) and not is_image(image.text)
+    return "" if is_other else image.text
+
+
 _Notes = tuple[list[Assumption], set[Unknown]]
 
 
-def _family(launch: Launch) -> Family | None:
+def family_of(launch: Launch) -> Family | None:
+    """Whose command line a process has; None for one that is no engine's."""
     program = recognise([word.text for word in launch.words])
     return program.family if program is not None and program.kind == "engine" else None
 
 
-def _vendor(launches: Sequence[Launch], hints: Sequence[Word]) -> str | None:
+def vendor_of(launches: Sequence[Launch], hints: Sequence[Word]) -> str | None:
+    """Whose accelerators a file is for, by its variables, command lines and images; None where nothing tells."""
     for launch in launches:
         found = vendor_named(tuple(launch.env), [word.text for word in launch.words])
         if found is not None:
@@ -151,14 +160,10 @@ def _vendor(launches: Sequence[Launch], hints: Sequence[Word]) -> str | None:
     return "amd" if any("rocm" in text for text in texts) else None
 
 
-def _vendor_of(release: Release) -> str:
-    return release.vendors[0]
-
-
 def _releases(
     recipe: Recipe, launches: Sequence[Launch], told: Told, vendor: str | None, catalog: Catalog
 ) -> tuple[Named, Judging]:
-    family = next(f for launch in launches if (f := _family(launch)))
+    family = next(f for launch in launches if (f := family_of(launch)))
     named = named_release(family, vendor, told.engine, recipe)
     return named, choose_releases(named, launches, catalog)
 
@@ -186,7 +191,7 @@ def _accelerator_named(
         catalog.accelerator(told.accelerator)
         return Assumption(what="accelerator", value=told.accelerator, why="--accelerator")
     if recipe.accelerator is not None:
-        found = _one_of(recipe.accelerator, ids)
+        found = one_of(recipe.accelerator, ids)
         if found is None:  # one that the catalogue lacks, or a word for several
             return None
         return Assumption(what="accelerator", value=found, why="the file names it")
@@ -204,7 +209,7 @@ def _accelerator_lacking(recipe: Recipe) -> str:
 
 
 def _of_name(file_name: str, ids: Iterable[str]) -> Assumption | None:
-    found = _one_of(file_name, ids)
+    found = one_of(file_name, ids)
     if found is None:
         return None
     return Assumption(what="accelerator", value=found, why=f"the file's name, {file_name}")
@@ -217,7 +222,7 @@ def _accelerator_hinted(
     ids = catalog.ids("accelerators")
     told: list[Assumption | None] = []
     for hint in recipe.hints:
-        named = _one_of(hint.text, ids)
+        named = one_of(hint.text, ids)
         of_image = images.get(VERSION.sub("v{v}", hint.text, count=1), ())
         value = named or (of_image[0] if len(of_image) == 1 else None)
         note = value and Assumption(what="accelerator", value=value, why=hint.text, line=hint.line)
@@ -226,7 +231,7 @@ def _accelerator_hinted(
     first = next((note for note in told if note), None)
     if first is not None and (len(values) == 1 or not recipe.is_collection):
         return first
-    vendor = _vendor([launch for launch in recipe.launches if _family(launch)], recipe.hints)
+    vendor = vendor_of([launch for launch in recipe.launches if family_of(launch)], recipe.hints)
     if vendor == "ascend" and recipe.devices_per_host is not None:
         fitting = [i for i in ids if _fits(catalog.accelerator(i), vendor, recipe.devices_per_host)]
         if len(fitting) == 1:
@@ -239,7 +244,7 @@ def _fits(accelerator: Accelerator, vendor: str, num_devices: int) -> bool:
     return accelerator.vendor == vendor and accelerator.devices_per_host == num_devices
 
 
-def _one_of(text: str, ids: Iterable[str]) -> str | None:
+def one_of(text: str, ids: Iterable[str]) -> str | None:
     """The one id that a text has among its words."""
     words = set(re.split(r"[^a-z0-9]+", text.lower()))
     found = [name for name in ids if name in words or ("-" in name and name in text.lower())]

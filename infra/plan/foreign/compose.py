@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.plan.foreign.container_run import ContainerRun
+from infra.plan.foreign.host_access import host_access
 from infra.plan.foreign.script import EntryPoints, ScriptReader, scope_of
 from infra.plan.foreign.shell import Shell
 from infra.plan.foreign.shell_values import Scope
@@ -26,6 +27,7 @@ from infra.plan.foreign.source import (
     Word,
 )
 from infra.plan.foreign.yaml_pages import Node, Page
+from infra.plan.grammar import is_variable
 from infra.spec.work import Work
 
 # `$$`, `$NAME`, and `${NAME}` with a default, an alternative or a complaint; the innermost ones first.
@@ -47,6 +49,17 @@ _UNFOLLOWED = {
     "extends": "what it takes from another service is not read",
     "scale": "one of them is read",
     "configs": "files that Compose writes into the container are not read",
+}
+
+# Keys that may open the host, and the option of `docker run` that each is.
+_HOST_KEYS = {
+    "privileged": "privileged",
+    "pid": "pid",
+    "userns_mode": "userns",
+    "uts": "uts",
+    "cgroup": "cgroupns",
+    "cap_add": "cap-add",
+    "devices": "device",
 }
 
 
@@ -136,15 +149,19 @@ def _container_run(service: Node, known: _Known) -> ContainerRun:
         ),
         is_detached=True,
     )
-    for variable in _variables(service, known):
-        name, equals, text = variable.raw.partition("=")
-        if equals:
-            run.env[name] = Word(text, variable.line, variable.open_names)
-        elif name in known.values:
-            run.env[name] = Word(known.values[name], variable.line)
+    for name, line, value in _variables(service, known):
+        if value is not None:
+            run.env[name] = value
+        elif name in known.values or not is_variable(name):
+            run.env[name] = Word(known.values.get(name, ""), line)
         else:
             why = "the caller's, and taken for unset, as Compose does: give --set NAME=VALUE"
-            run.not_understood.append(NotUnderstood(variable.line, name, why))
+            run.not_understood.append(NotUnderstood(line, name, why))
+    for key, option in _HOST_KEYS.items():
+        given = service.get(key)
+        for node in given.nodes() or [given]:
+            word = _word(node, known)
+            run.not_understood += host_access(option, word.text, word.line)
     files = service.get("env_file")
     listed = files.nodes() if isinstance(files.value, list) else [files] if files.is_there else []
     run.env_files = [
@@ -160,17 +177,17 @@ def _container_run(service: Node, known: _Known) -> ContainerRun:
     return run
 
 
-def _variables(service: Node, known: _Known) -> list[Word]:
-    """`NAME=value` of each variable, `NAME` of one whose value is the caller's."""
+def _variables(service: Node, known: _Known) -> Iterator[tuple[str, int, Word | None]]:
+    """Each variable's name, line and value; None for one whose value is the caller's."""
     environment = service.get("environment")
     if isinstance(environment.value, list):
-        return [_word(node, known) for node in environment.nodes()]
-    found = []
+        for node in environment.nodes():
+            word = _word(node, known)
+            name, equals, text = word.raw.partition("=")
+            yield name, word.line, Word(text, word.line, word.open_names) if equals else None
+        return
     for name, node in environment.items():
-        value = _word(node, known)
-        text = name if node.value is None else f"{name}={value.raw}"
-        found.append(Word(text, node.line, value.open_names))
-    return found
+        yield name, node.line, None if node.value is None else _word(node, known)
 
 
 def _words(node: Node, known: _Known, run: ContainerRun) -> list[Word]:
@@ -200,13 +217,17 @@ def _mounts(service: Node, known: _Known) -> list[ForeignMount]:
             source, target = _word(node.get("source"), known), node.get("target")
             read_only = node.get("read_only").value is True
             found.append(
-                ForeignMount(source=source.text, target=target.text(), read_only=read_only)
+                ForeignMount(
+                    source=source.text, target=target.text(), read_only=read_only, line=node.line
+                )
             )
             continue
         parts = _word(node, known).text.split(":")
         if len(parts) > 1:
             read_only = "ro" in parts[2].split(",") if parts[2:] else False
-            found.append(ForeignMount(source=parts[0], target=parts[1], read_only=read_only))
+            found.append(
+                ForeignMount(source=parts[0], target=parts[1], read_only=read_only, line=node.line)
+            )
     return found
 
 

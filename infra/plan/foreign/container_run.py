@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from infra.plan.foreign.host_access import host_access
 from infra.plan.foreign.source import Container, ForeignMount, NotUnderstood, Word
 from infra.spec.bounded import is_whole_number
 
@@ -90,6 +91,8 @@ class _Reader:
         """Read one option; how many words it took."""
         name, equals, inline = word.text.partition("=")
         if name in SWITCHES or (re.fullmatch(r"-[dit]+", name) and not equals):
+            if name == "--privileged" and inline != "false":
+                self.run.not_understood += host_access("privileged", "true", word.line)
             self.run.is_detached |= name == "--detach" or bool(re.fullmatch(r"-[it]*d[it]*", name))
             return 1
         if equals and name.startswith("--"):
@@ -121,6 +124,7 @@ class _Reader:
         return self.run
 
     def _value(self, name: str, value: Word) -> None:
+        self.run.not_understood += host_access(name.lstrip("-"), value.text, value.line)
         handler = _HANDLERS.get(name)
         if handler is not None:
             handler(self, value)
@@ -146,7 +150,7 @@ class _Reader:
         parts = value.text.split(":")
         if len(parts) >= _VOLUME_PARTS:
             read_only = "ro" in parts[2:][0].split(",") if parts[2:] else False
-            self.mounts.append(ForeignMount(source=parts[0], target=parts[1], read_only=read_only))
+            self._mounted(value, parts[0], parts[1], read_only=read_only)
 
     def mount(self, value: Word) -> None:
         """`--mount type=bind,source=…,target=…`."""
@@ -155,7 +159,12 @@ class _Reader:
         source = fields.get("source") or fields.get("src")
         if target and source:
             read_only = "readonly" in fields or "ro" in fields
-            self.mounts.append(ForeignMount(source=source, target=target, read_only=read_only))
+            self._mounted(value, source, target, read_only=read_only)
+
+    def _mounted(self, value: Word, source: str, target: str, *, read_only: bool) -> None:
+        self.mounts.append(
+            ForeignMount(source=source, target=target, read_only=read_only, line=value.line)
+        )
 
     def network(self, value: Word) -> None:
         """`--network host`, `--net=host`."""

@@ -13,6 +13,7 @@ from infra.engines.command_line import canonical_flag
 from infra.errors import StackError
 from infra.plan.foreign.script import repository_of
 from infra.plan.foreign.source import Launch, Recipe, Word
+from infra.plan.grammar import shown
 from infra.spec.nearest import nearest
 from infra.spec.stack import EngineName
 
@@ -20,7 +21,7 @@ ENGINE_NAMES: tuple[EngineName, ...] = ("vllm-ascend", "vllm", "sglang")
 VERSION = re.compile(r"v?(\d+\.\d+\.\d+(?:\.?(?:rc|post|dev|alpha|beta)\d+)?)")
 _PACKAGE = re.compile(r"(vllm-ascend|vllm|sglang)(?:\[[\w,-]*\])?==([\w.]+)")
 _OWN_IMAGES = re.compile(r"(?:^|/)(vllm-openai|vllm-openai-rocm|vllm-ascend|sglang|vllm)$")
-_CHOSEN = re.compile(r"(vllm-ascend|vllm|sglang)(?:(?:[:@ -]|==)v?(\S+))?")
+_CHOSEN = re.compile(r"(vllm-ascend|vllm|sglang)(?:(?:[:@ -]|==)v?(\w[\w.+-]*))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +79,28 @@ def named_release(
     )
     version = recipe.engine_version
     if told is not None:
-        match = _CHOSEN.fullmatch(told)
-        if match is None:
-            fix = f"Write one of {', '.join(ENGINE_NAMES)}, with a version behind a colon: vllm:0.22.1."
-            raise StackError("--engine", f"There is no engine {told}.", fix)
-        name = next(known for known in ENGINE_NAMES if known == match[1])
-        if match[2] is not None:
-            return Named(engine=name, version=match[2], why="--engine", is_told=True)
+        name, chosen = chosen_engine(told)
+        if chosen is not None:
+            return Named(engine=name, version=chosen, why="--engine", is_told=True)
     if version is not None and VERSION.match(version):
         return Named(engine=name, version=version, why="the file names it")
     found = list(_hinted(recipe.hints, name))
     if not found or (recipe.is_collection and len({each.version for each in found}) > 1):
         return Named(engine=name, version=None, why="")
     return found[0]
+
+
+def chosen_engine(told: str) -> tuple[EngineName, str | None]:
+    """The engine that the operator names, and its version, None without one.
+
+    Raises:
+        StackError: there is no such engine.
+    """
+    match = _CHOSEN.fullmatch(told)
+    if match is None:
+        fix = f"Write one of {', '.join(ENGINE_NAMES)}, with a version behind a colon: vllm:0.22.1."
+        raise StackError("--engine", f"There is no engine {shown(told)}.", fix)
+    return next(known for known in ENGINE_NAMES if known == match[1]), match[2]
 
 
 def choose_releases(named: Named, launches: Sequence[Launch], catalog: Catalog) -> Judging:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.catalog.flags import FlagCatalogue
@@ -12,16 +12,22 @@ from infra.catalog.load import Catalog
 from infra.catalog.read_releases import read_release, read_versions
 from infra.engines.command_line import canonical_flag
 from infra.engines.recognition import is_wrapped, recognise
-from infra.errors import ProblemsFound
+from infra.errors import Problem, ProblemsFound
+from infra.plan.document import plan_hash
 from infra.plan.foreign.assemble import Assembled, assemble, stack_name
 from infra.plan.foreign.assumed import Facts, Told, settle
+from infra.plan.foreign.contradictions import refuse_contradictions
 from infra.plan.foreign.engine_release import ENGINE_NAMES
 from infra.plan.foreign.formats import read_format
 from infra.plan.foreign.mentions import NOT_FOLLOWED, engine_mentions
+from infra.plan.foreign.mounts import left_out, mount_line
 from infra.plan.foreign.script import EntryPoints, repository_of
 from infra.plan.foreign.seats import Seat, is_secret, read_seat
 from infra.plan.foreign.shell_words import ShellTroubleError
 from infra.plan.foreign.source import Launch, NotUnderstood, Recipe, read_text, refused
+from infra.plan.gate import misfits
+from infra.plan.grammar import field_of
+from infra.plan.host_mounts import mount_refusal
 from infra.spec.work import TooMuchWorkError
 
 # Flags of a file for which the nearest one is looked up, which takes milliseconds each.
@@ -60,7 +66,8 @@ def import_recipe(
         catalog: what is known.
 
     Raises:
-        ProblemsFound: the file cannot be read, is of no known format, or starts no engine.
+        ProblemsFound: the file cannot be read, is of no known format, starts no engine, holds what no plan can, or says
+            otherwise than the operator.
         StackError: the operator names what the catalogue does not have.
     """
     text = read_text(path)
@@ -75,12 +82,13 @@ def import_recipe(
     launches = [launch for launch in recipe.launches if _is_engine(launch)]
     if not launches:
         raise _nothing_started(path, recipe, text)
+    refuse_contradictions(path, recipe, told, catalog)
     facts = settle(recipe, told, catalog, path.name)
     kept, notes = _one_engine(recipe, facts)
     seats, more = _seats(kept, facts, catalog)
     name = stack_name(path.stem)
-    assembled = assemble(name, recipe, seats, facts, catalog)
-    found = {*recipe.not_understood, *notes, *more, *_open_notes(seats)}
+    assembled = _through_gate(path, assemble(name, recipe, seats, facts, catalog), facts)
+    found = {*recipe.not_understood, *notes, *more, *_open_notes(seats), *left_out(kept)}
     if "release" in facts.unknown:
         found |= set(_unheard_of(seats, facts, catalog))
     return ImportedRecipe(
@@ -92,6 +100,62 @@ def import_recipe(
         facts=facts,
         not_understood=tuple(sorted(found)),
     )
+
+
+def _through_gate(path: Path, assembled: Assembled, facts: Facts) -> Assembled:
+    """A plan that fits, with its hash.
+
+    Raises:
+        ProblemsFound: the file holds what no plan can, each at its line.
+    """
+    plan = assembled.plan
+    wrong = tuple(
+        Problem(
+            rule="plan-value",
+            severity="error",
+            field=field_of(misfit.path[-2:]),
+            what=misfit.what,
+            fix=misfit.fix,
+            file=str(path),
+            line=_line(misfit.path, assembled, facts),
+        )
+        for misfit in misfits(plan)
+    )
+    if wrong:
+        raise ProblemsFound(tuple(dict.fromkeys((*wrong, *_open_mounts(path, assembled)))))
+    return replace(assembled, plan=replace(plan, hash=plan_hash(plan)))
+
+
+def _open_mounts(path: Path, assembled: Assembled) -> Iterator[Problem]:
+    """What the rule `host-mount` would say of a file that no rule gets to see."""
+    for process in assembled.plan.processes:
+        for mount in process.mounts:
+            refusal = mount_refusal(mount.source, read_only=mount.read_only)
+            if refusal is not None:
+                yield Problem(
+                    rule="host-mount",
+                    severity="error",
+                    field="mounts",
+                    what=refusal[0],
+                    fix=refusal[1],
+                    file=str(path),
+                    line=mount_line(mount.source, assembled.seats[process.id].launch),
+                )
+
+
+def _line(path: tuple[str | int, ...], assembled: Assembled, facts: Facts) -> int | None:
+    """Where the file says what a field of its plan holds."""
+    if path[0] != "processes" or len(path) < 3:  # noqa: PLR2004 - index, key
+        return facts.image_line if path[0] == "engine" else None
+    process = assembled.plan.processes[int(path[1])]
+    seat, key, *rest = assembled.seats[process.id], *path[2:]
+    if key in ("env", "env_prepend") and rest:
+        return seat.launch.env[str(rest[0])].line
+    if key == "argv" and rest:
+        return seat.words[int(rest[0])].line
+    if key == "mounts" and rest:
+        return mount_line(process.mounts[int(rest[0])].source, seat.launch)
+    return seat.launch.line
 
 
 def image_entrypoints(catalog: Catalog) -> EntryPoints:

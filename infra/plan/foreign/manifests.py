@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from infra.engines.recognition import recognise
 from infra.inventory.book import documentation_hosts
+from infra.plan.foreign.host_access import host_access
 from infra.plan.foreign.pod_facts import service_variables, silence_s
 from infra.plan.foreign.script import EntryPoints, ScriptReader, repository_of
 from infra.plan.foreign.shell import Shell
@@ -92,6 +93,12 @@ class _Reader:
             has_own_network=True,
             silence_s=silence_s(node),
         )
+        security = node.get("securityContext")
+        told = [("privileged", security.get("privileged")), ("pid", spec.get("hostPID"))]
+        told += [("cap-add", each) for each in security.get("capabilities", "add").nodes()]
+        for option, given in told:
+            value = "host" if option == "pid" and given.value is True else given.text().lower()
+            self.notes += host_access(option, value, given.line)
         words = self._command(node, image, env)
         before = len(self.launches)
         script = _script_of(words)
@@ -347,11 +354,18 @@ def _mounts(spec: Node, node: Node) -> tuple[ForeignMount, ...]:
         volume.get("name").text(): volume.get("hostPath", "path").text()
         for volume in spec.get("volumes").nodes()
     }
+
+    def source(mount: Node) -> str:
+        name, below = mount.get("name").text(), mount.get("subPath").text()
+        path = paths.get(name)
+        return f"{path}/{below}" if path and below else path or f"volume:{name}"
+
     return tuple(
         ForeignMount(
-            source=paths.get(mount.get("name").text()) or f"volume:{mount.get('name').text()}",
+            source=source(mount),
             target=mount.get("mountPath").text(),
             read_only=mount.get("readOnly").value is True,
+            line=mount.line,
         )
         for mount in node.get("volumeMounts").nodes()
     )

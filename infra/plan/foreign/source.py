@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.errors import Problem, ProblemsFound
+from infra.spec.text_file import read_bytes
 
 MAX_BYTES = 1_000_000
 MAX_LINES = 5_000
@@ -46,11 +48,12 @@ class NotUnderstood:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignMount:
-    """A bind mount as the file writes it."""
+    """A bind mount as the file writes it, and the line where it does."""
 
     source: str
     target: str
     read_only: bool
+    line: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +163,10 @@ def read_text(path: Path) -> str:
         ProblemsFound: it cannot be read, is too large, or is no text.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_bytes(path, MAX_BYTES)
     except OSError as error:
-        raise refused(path, f"It cannot be read: {error.strerror}.", "Name a file.") from error
-    if len(data) > MAX_BYTES:
-        raise refused(path, f"It is larger than {MAX_BYTES} bytes.", _OTHER)
+        fix = _OTHER if error.errno == errno.EFBIG else "Name a file."
+        raise refused(path, f"It cannot be read: {error.strerror}.", fix) from error
     if b"\0" in data:
         line = data[: data.index(b"\0")].count(b"\n") + 1
         raise refused(path, "It holds a NUL byte: it is no text.", _OTHER, line)

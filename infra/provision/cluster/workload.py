@@ -21,7 +21,7 @@ from infra.plan.process import Plan
 from infra.plan.topology import Topology
 from infra.provision.cluster.objects import namespace_metadata, refuse_unmade, stack_objects
 from infra.provision.inventory_output import HostRecord, inventory_document
-from infra.provision.secret_values import secret_values
+from infra.provision.secret_values import as_hosts_get_them, secret_values
 from infra.render.cluster_facts import ClusterFacts
 from infra.render.pod_documents import CLIENTS
 from infra.render.pod_objects import PodObject, object_metadata, secret_name
@@ -188,7 +188,7 @@ def workload_content(
         plan=plan,
         facts=facts,
         objects=stack_objects(stack, plan, facts, catalog),
-        secrets=secret_values(plan.secrets),
+        secrets=as_hosts_get_them(secret_values(plan.secrets)),
         makes_namespace=True,
         late=late or {},
     )

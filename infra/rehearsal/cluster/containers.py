@@ -98,9 +98,9 @@ class PodContainer:
         found = f"pid=$(docker inspect --format '{{{{.State.Pid}}}}' {name})"
         own = [f"{key}={value}" for key, value in self.pod.environment.items()]
         enter = shlex.join(["env", "-i", f"PATH={PATH}", *own, *words])
-        script = (
-            f'{found} && test "$pid" != 0 && exec nsenter --target "$pid" --mount --wd=/ {enter}'
-        )
+        user = [f"--set{kind}id={number}" for kind, number in zip("ug", self._user, strict=False)]
+        how = " ".join(['--target "$pid" --mount --wd=/', *user])
+        script = f'{found} && test "$pid" != 0 && exec nsenter {how} {enter}'
         try:
             done = self.lab.run(self.host, ["/bin/sh", "-c", script], limit_s=limit_s)
         except LabError as error:  # a kubelet asks again, too
@@ -139,9 +139,24 @@ class PodContainer:
         words = ["--privileged"] if context.get("privileged") else []
         if self.pod.document["spec"].get("hostPID"):
             words.append("--pid=host")
-        for name in (context.get("capabilities") or {}).get("add", ()):
-            words += ["--cap-add", name]
+        if context.get("readOnlyRootFilesystem"):
+            words.append("--read-only")
+        if context.get("allowPrivilegeEscalation") is False:
+            words += ["--security-opt", "no-new-privileges"]
+        if self._user:
+            words += ["--user", ":".join(self._user)]
+        for option, key in (("--cap-drop", "drop"), ("--cap-add", "add")):
+            for name in (context.get("capabilities") or {}).get(key) or ():
+                words += [option, name]
         return words
+
+    @property
+    def _user(self) -> tuple[str, ...]:
+        """Numbers of the user and the group that the pod names; () for none."""
+        of_pod = self.pod.document["spec"].get("securityContext") or {}
+        if "runAsUser" not in of_pod:
+            return ()
+        return str(of_pod["runAsUser"]), str(of_pod.get("runAsGroup", 0))
 
     def _devices(self, container: Document) -> list[str]:
         """What device plugins and drivers of claims hand out: the devices that limits and claims name."""

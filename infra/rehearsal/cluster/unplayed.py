@@ -57,7 +57,10 @@ _POD: Mapping[str, Judge] = {
     # links would be variables of every service of the namespace
     "enableServiceLinks": lambda value: value is False,
 }  # fmt: skip
-_POD_SECURITY: Mapping[str, Judge] = {"sysctls": _are_safe}
+_POD_SECURITY: Mapping[str, Judge] = {
+    "sysctls": _are_safe,
+    **dict.fromkeys(("runAsUser", "runAsGroup", "runAsNonRoot"), _ANY),
+}
 _CONTAINER: Mapping[str, Judge] = {
     **dict.fromkeys(("name", "image", "command", "env", "resources", "securityContext"), _ANY),
     **dict.fromkeys(("volumeMounts", "startupProbe", "readinessProbe"), _ANY),
@@ -67,7 +70,10 @@ _CONTAINER: Mapping[str, Judge] = {
 }
 _SECURITY: Mapping[str, Judge] = {
     "privileged": _ANY,
-    "capabilities": _has_only("add"),
+    "capabilities": _has_only("add", "drop"),
+    "allowPrivilegeEscalation": lambda value: value is False,
+    "readOnlyRootFilesystem": _ANY,
+    "seccompProfile": _has_only("type"),  # which calls the machine's kernel takes is not played
     "runAsUser": _is(0),  # whom images of engines start as anyhow
 }
 _PROBE: Mapping[str, Judge] = {

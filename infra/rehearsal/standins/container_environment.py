@@ -6,6 +6,7 @@ import os
 import sys
 
 from . import LENT_PACKAGES
+from .container_capabilities import kept_capabilities
 from .failures import Refusal
 from .flag_values import parse_ulimit
 from .host_state import state_folder
@@ -161,8 +162,7 @@ def resource_limits(request: ContainerRequest) -> list[tuple[int, int, int]]:
 
 def locked_memory(request: ContainerRequest) -> str:
     """Return how many bytes the container may lock, or `unlimited`; the machine may be unable to grant it."""
-    capabilities = {name.upper().removeprefix("CAP_") for name in request.flags.all("cap-add")}
-    if request.flags.has("privileged") or capabilities & {"ALL", "IPC_LOCK"}:
+    if "IPC_LOCK" in kept_capabilities(request):
         return "unlimited"
     soft = {number: soft for number, soft, _ in resource_limits(request)}
     allowed = soft.get(LIMIT_NUMBERS["memlock"], UNLIMITED)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 from . import LIBRARY, container_environment, linux
+from .container_capabilities import ALL, CAPABILITIES, kept_capabilities, plain_name
 from .container_devices import GrantedDevices, grant_devices
 from .container_process import ContainerLaunch
 from .container_records import record_folder
+from .container_request import SECURITY_SWITCH
 from .container_root import RootPlan
 from .failures import Refusal
 from .flag_values import parse_size
@@ -56,52 +58,9 @@ LOG_DRIVERS = {
     ],
     "podman": ["k8s-file", "journald", "none", "passthrough", "json-file"],
 }
-CAPABILITIES = frozenset(
-    [
-        "ALL",
-        "AUDIT_CONTROL",
-        "AUDIT_READ",
-        "AUDIT_WRITE",
-        "BLOCK_SUSPEND",
-        "BPF",
-        "CHECKPOINT_RESTORE",
-        "CHOWN",
-        "DAC_OVERRIDE",
-        "DAC_READ_SEARCH",
-        "FOWNER",
-        "FSETID",
-        "IPC_LOCK",
-        "IPC_OWNER",
-        "KILL",
-        "LEASE",
-        "LINUX_IMMUTABLE",
-        "MAC_ADMIN",
-        "MAC_OVERRIDE",
-        "MKNOD",
-        "NET_ADMIN",
-        "NET_BIND_SERVICE",
-        "NET_BROADCAST",
-        "NET_RAW",
-        "PERFMON",
-        "SETFCAP",
-        "SETGID",
-        "SETPCAP",
-        "SETUID",
-        "SYSLOG",
-        "SYS_ADMIN",
-        "SYS_BOOT",
-        "SYS_CHROOT",
-        "SYS_MODULE",
-        "SYS_NICE",
-        "SYS_PACCT",
-        "SYS_PTRACE",
-        "SYS_RAWIO",
-        "SYS_RESOURCE",
-        "SYS_TIME",
-        "SYS_TTY_CONFIG",
-        "WAKE_ALARM",
-    ]
-)
+# Where the cgroupfs driver puts containers, and how it begins their names: moby daemon/oci_linux.go, withCgroups;
+# podman libpod/container_internal_linux.go, getOCICgroupPath.
+CGROUPFS = {"docker": ("docker", ""), "podman": ("libpod_parent", "libpod-")}
 NETWORKS = ("default", "bridge", "host", "none", "private", "slirp4netns", "pasta")
 DEFAULT_SHARED_MEMORY_BYTES = 64 << 20
 NVIDIA_TOOL = "/usr/local/bin/nvidia-smi"
@@ -120,8 +79,7 @@ def check_settings(request: ContainerRequest, host: dict[str, Any]) -> None:
     if runtime not in runtimes:
         raise Refusal("unknown_runtime", name=runtime)
     for value in flags.all("cap-add") + flags.all("cap-drop"):
-        name = value.upper()
-        if name.removeprefix("CAP_") not in CAPABILITIES:
+        if plain_name(value) not in (ALL, *CAPABILITIES):
             raise Refusal("unknown_capability", name=value)
     driver = flags.last("log-driver")
     if driver and driver not in LOG_DRIVERS[request.program]:
@@ -164,6 +122,11 @@ def plan_launch(
     )
     launch.variables = variables
     launch.identity = container_environment.process_identity(request, groups)
+    launch.capabilities = kept_capabilities(request)
+    launch.gains_nothing = any(
+        option.replace(":", "=").removesuffix("=true") == SECURITY_SWITCH
+        for option in flags.all("security-opt")
+    )
     launch.limits = container_environment.resource_limits(request)
     launch.engine_program = host["engine_program"]
     launch.host_name = own_name
@@ -242,6 +205,10 @@ def _control_group(request: ContainerRequest, host: dict[str, Any], record: Reco
     prefix, parent = {"docker": ("docker", "system.slice"), "podman": ("libpod", "machine.slice")}[
         request.program
     ]
+    if host.get("cgroup_driver", "systemd") == "cgroupfs":
+        parent, prefix = CGROUPFS[request.program]
+        parent = request.flags.last("cgroup-parent") or parent
+        return f"{tree}/{parent.strip('/')}/{prefix}{record['id']}"
     parent = request.flags.last("cgroup-parent") or parent
     if not parent.endswith(".slice") or "/" in parent:
         raise Refusal("bad_cgroup_parent", parent=parent)

@@ -8,6 +8,7 @@ import select
 import sys
 
 from . import linux
+from .container_capabilities import CAPABILITIES
 from .container_environment import resolve_program
 from .container_root import RootPlan, enter_root
 from .documents import format_document, parse_document
@@ -31,8 +32,10 @@ class ContainerLaunch:
     """All that the first process of a container needs."""
 
     __slots__ = (
+        "capabilities",
         "control_group",
         "engine_program",
+        "gains_nothing",
         "host_name",
         "identity",
         "image",
@@ -57,6 +60,8 @@ class ContainerLaunch:
         self.variables: dict[str, str] = {}
         self.preload_warnings = ""
         self.identity: tuple[int, int, list[int]] = (0, 0, [])
+        self.capabilities: frozenset[str] = frozenset()
+        self.gains_nothing = False
         self.limits: list[tuple[int, int, int]] = []
         self.namespaces = linux.CLONE_NEWNS
         self.host_name = ""
@@ -177,7 +182,7 @@ def _enter_namespaces(launch: ContainerLaunch) -> None:
 
 
 def _take_identity(launch: ContainerLaunch) -> None:
-    """Take limits, groups and user, in the order that still has the right to each."""
+    """Take limits, capabilities, groups and user, in the order that still has the right to each."""
     for number, soft, hard in launch.limits:
         try:
             resource.setrlimit(number, (soft, hard))
@@ -185,6 +190,9 @@ def _take_identity(launch: ContainerLaunch) -> None:
             # not root of the machine: the most that this process may have
             most = resource.getrlimit(number)[1]
             resource.setrlimit(number, (most, most))
+    linux.keep_capabilities({CAPABILITIES.index(name) for name in launch.capabilities})
+    if launch.gains_nothing:
+        linux.gain_nothing()
     user, group, further = launch.identity
     if (user, group, further) != (0, 0, []):
         os.setgroups(further)

@@ -17,6 +17,9 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
 CLONE_NEWNET = 0x40000000
+PR_CAPBSET_READ = 23
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
 
 # Flags of statvfs(3) that a read-only remount must repeat, with their mount(2) counterparts. Inside a user
 # namespace the kernel refuses a remount that drops one of them.
@@ -95,6 +98,20 @@ def raise_loopback() -> None:
     channel = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     fcntl.ioctl(channel, 0x8914, interface_up)
     channel.close()
+
+
+def keep_capabilities(numbers: set[int]) -> None:
+    """Keep these capabilities alone for the program that this process becomes; until then it has what it has."""
+    number = 0
+    while _LIBC.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
+        if number not in numbers:
+            _check(_LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0), "capabilities")
+        number += 1
+
+
+def gain_nothing() -> None:
+    """Keep this process and its children from gaining rights by a program's own."""
+    _check(_LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
 
 
 def _check(result: int, subject: str) -> None:

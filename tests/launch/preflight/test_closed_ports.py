@@ -13,8 +13,8 @@ from infra.errors import InfraError
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import Answers, Request
 from infra.launch.preflight.closed_ports import closed_ports
-from infra.launch.preflight.dialing import planned_dials
 from infra.remote.failures import Unreachable
+from infra.render.dialing import planned_dials
 from tests.launch.scripted_fleet import make_deployment
 
 STACK, HOST, PORT, ADDRESS = "a2-2n-dp4tp4", "unified-0", 12321, "192.0.2.1"

@@ -9,13 +9,13 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.inventory.book import documentation_hosts
-from infra.launch.preflight.dialing import planned_dials
 from infra.launch.preflight.finding import Finding
 from infra.launch.preflight.reach_report import read_reached
 from infra.launch.preflight.recording import observed_record
 from infra.launch.preflight.scene import Scene
 from infra.launch.preflight.table import judge
 from infra.render.declared_network import domain_peers, with_declared_network
+from infra.render.dialing import planned_dials
 from infra.render.host_state import host_state
 from infra.render.wanted_tuning import Tuning
 from tests.launch.preflight.scenes import change, fabric, healthy, imex, tell, troubles

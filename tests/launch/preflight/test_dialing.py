@@ -9,11 +9,11 @@ import pytest
 
 from infra.catalog.load import Catalog
 from infra.launch.fleet import rows_of
-from infra.launch.preflight.dialing import PlannedDial, planned_dials, sample_ports
 from infra.launch.preflight.mutual_dials import REACH_S, reach_requests
 from infra.launch.preflight.reach_report import read_reached
 from infra.plan.compile import compile_file
 from infra.plan.ports import EPHEMERAL_FIRST, EPHEMERAL_LAST
+from infra.render.dialing import PlannedDial, planned_dials, sample_ports
 from tests.launch.preflight.scenes import change, healthy, only, troubles
 
 # 128 prefill hosts of one rank each, and four decode hosts

@@ -11,11 +11,11 @@ from infra.catalog.load import Catalog
 from infra.errors import InfraError
 from infra.launch.answering import AnsweringFleet
 from infra.launch.fleet import Answers, Fleet, Request
-from infra.launch.preflight.dialing import planned_dials
 from infra.launch.preflight.finding import Finding
 from infra.launch.preflight.table import AS_WANTED, judge
 from infra.launch.preflight.waves import look, look_further
 from infra.remote.failures import LoginRefused, LostConnection, Unreachable
+from infra.render.dialing import planned_dials
 from tests.launch.preflight.scenes import healthy
 from tests.launch.scripted_fleet import ScriptedFleet, make_deployment
 

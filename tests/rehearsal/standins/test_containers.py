@@ -186,6 +186,40 @@ def test_the_daemon_refuses_in_the_real_words(host_runs: HostRuns) -> None:
         assert (run.stderr, run.returncode) == (f"{DAEMON}{text}{HELP}", exit_code)
 
 
+KEPT = {
+    "docker run": 0xA80425FB,
+    "podman run": 0x800405FB,
+    "docker run --cap-drop ALL": 0,
+    "docker run --cap-drop all --cap-add cap_sys_nice": 0x800000,
+    "docker run --cap-drop NET_RAW --cap-add SYS_PTRACE": 0xA80C05FB,
+    "docker run --cap-add ALL --cap-drop SYS_ADMIN": 0x1FFFFDFFFFF,
+    "docker run --cap-drop ALL --user 65534:65534": 0,
+    "docker run --privileged": 0x1FFFFFFFFFF,
+}
+BOUND = "grep ^CapBnd /proc/self/status"
+
+
+def test_the_first_process_keeps_the_capabilities_that_the_real_runtimes_leave_it(
+    host_runs: HostRuns,
+) -> None:
+    """The numbers are what docker 28 and podman 4.3 leave; a machine may lack some for all that runs on it."""
+    words = [f"{each} --rm --entrypoint /bin/sh {IMAGE} -c '{BOUND}'" for each in KEPT]
+    machine, *runs = (
+        int(run.stdout.split()[1], 16) for run in host_runs("nvidia", [BOUND, *words])
+    )
+    assert runs == [kept & machine for kept in KEPT.values()]
+
+
+def test_without_its_override_root_reads_no_file_of_another_user(host_runs: HostRuns) -> None:
+    made = "echo x > /m; chown 1000 /m; chmod 600 /m"
+    read = f"-v /m:/m:ro --entrypoint /bin/cat {IMAGE} /m"
+    plain, limited = host_runs(
+        "nvidia", [f"{made}; docker run --rm {more} {read}" for more in ("", "--cap-drop ALL")]
+    )
+    assert (plain.stdout, limited.stdout) == ("x\n", "")
+    assert "Permission denied" in limited.stderr
+
+
 def test_a_filter_that_is_not_known_is_refused_where_there_is_no_container(
     host_runs: HostRuns,
 ) -> None:

@@ -113,7 +113,7 @@ def _samples(plan: Plan, taken: dict[str, set[int]]) -> Iterator[PlannedDial]:
     for members in groups.values():
         hosts = {process.host: process.id for process in reversed(members)}
         yield from _between(hosts, hosts, (EPHEMERAL_FIRST, EPHEMERAL_LAST), taken, "ephemeral")
-    if any(_speaks_mooncake(process) for process in plan.processes):
+    if any(speaks_mooncake(process) for process in plan.processes):
         roles = {
             role: {p.host: p.id for p in reversed(plan.processes) if p.role == role}
             for role in ("prefill", "decode")
@@ -165,5 +165,6 @@ def _taken_ports(plan: Plan) -> dict[str, set[int]]:
     return taken
 
 
-def _speaks_mooncake(process: Process) -> bool:
+def speaks_mooncake(process: Process) -> bool:
+    """Whether a process moves KV caches with Mooncake, by its command line."""
     return any("mooncake" in word.lower() for word in process.argv)

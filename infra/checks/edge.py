@@ -1,0 +1,61 @@
+"""Rules about the edge: what it lets through, and whether clients' keys travel in the clear."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from infra.checks.view import Finding, PlanView
+from infra.plan.edge import CERTIFICATE, KEYS, PRIVATE_KEY, is_control
+from infra.plan.process import Process
+
+_GIVE = "Write `edge.tls: {certificate: {file: PATH}, key: {file: PATH}}`"
+
+
+def edge_paths_are_clients(view: PlanView) -> Iterator[Finding]:
+    """No path that controls what serves is let through."""
+    for index, path in enumerate(view.plan.edge.allow if view.plan.edge else ()):
+        if is_control(path):
+            what = f"{path} controls what serves, or is inference by another door; no client may reach it."
+            fix = "Take it out of edge.allow."
+            yield Finding(field=f"edge.allow.{index}", what=what, fix=fix)
+
+
+def edge_secrets_are_there(view: PlanView) -> Iterator[Finding]:
+    """An edge has keys to ask for, and a certificate where it says so."""
+    if view.plan.edge is None:
+        return
+    wanted = [KEYS, *((CERTIFICATE, PRIVATE_KEY) if view.plan.edge.tls == "given" else ())]
+    for name in wanted:
+        if name not in view.plan.secrets:
+            what = f"The edge needs the secret {name}, and `secrets` does not name it."
+            yield Finding(field="edge", what=what, fix="Name where it is read from.")
+
+
+def edge_tls_is_said(view: PlanView) -> Iterator[Finding]:
+    """On a public address somebody has decided about TLS."""
+    for edge in _public_edges(view, "unsaid"):
+        what = f"{edge.id} serves on a public address, and nothing says whether it speaks TLS."
+        yield Finding(field="edge", what=what, fix=f"{_GIVE}, or `tls: none`.", process=edge.id)
+
+
+def edge_is_not_in_clear(view: PlanView) -> Iterator[Finding]:
+    """On a public address nobody on the way reads keys, prompts and answers."""
+    for edge in _public_edges(view, "none"):
+        what = f"{edge.id} serves without TLS on a public address: keys, prompts and answers travel in the clear."
+        fix = f"{_GIVE}, or give the host a private address."
+        yield Finding(field="edge.tls", what=what, fix=fix, process=edge.id)
+
+
+def _public_edges(view: PlanView, tls: str) -> Iterator[Process]:
+    for process in view.plan.processes:
+        is_meant = view.plan.edge is not None and view.plan.edge.tls == tls
+        if process.kind == "edge" and is_meant and _is_public(view.addresses[process.host]):
+            yield process
+
+
+def _is_public(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_global
+    except ValueError:
+        return False  # a name, or an expression that a pod expands

@@ -1,0 +1,249 @@
+"""The words of HAProxy: the configuration of a front that asks for keys, and how it is started and checked.
+
+Sources: the HAProxy 2.6 configuration and management manuals (docs.haproxy.org/2.6, checked 2026-11-26); what streams,
+limits and refusals do was tried with Debian 12's package 2.6.12-1+deb12u4.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+PACKAGE = "haproxy"
+# `http_auth_bearer` is of 2.5; 2.6 is the oldest release that is still mended, and the one that was tried.
+OLDEST = "2.6"
+CONFIG = "haproxy.cfg"
+# The words of the package's own unit: a master that outlives its workers, and says to systemd when it serves.
+START = ("haproxy", "-Ws", "-f", CONFIG)
+# Where there is no systemd, in a pod: the master stays in the foreground.
+START_IN_POD = ("haproxy", "-W", "-db", "-f")
+CHECK = ("haproxy", "-c", "-q", "-f", CONFIG)
+VERSION_FLAG = "-v"
+# Has the master read everything anew: new workers take new requests, old ones end with their last stream.
+RELOAD_SIGNAL = "SIGUSR2"
+# The folder with what only this process may read; the configuration names it by this variable.
+SECRETS_VARIABLE = "CREDENTIALS_DIRECTORY"
+KEYS, CERTIFICATE, PRIVATE_KEY = "edge_keys", "edge_certificate", "edge_certificate.key"
+ENGINE_KEY_VARIABLE = "MOE_ENGINE_KEY"
+
+# Images are base64 in JSON: a request of 128 MiB holds some thirty photographs.
+MAX_BODY_BYTES = 128 * 1024 * 1024
+# A request's line and headers; what is longer is answered with 400.
+BUFFER_BYTES = 32768
+# Two descriptors each, within what a container has where nobody says more.
+MAX_CONNECTIONS = 8000
+# No limit is on a whole answer. A prompt of a million tokens is silent for minutes before its first one.
+IDLE_S = 3700
+HEADERS_S = 10
+CONNECT_S = 5
+KEEP_ALIVE_S = 75
+RETRY_AFTER_S = 1
+
+_GET = ("/health", "/v1/models")
+_POST = (
+    "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings",
+)  # fmt: skip
+ALLOW = (*_GET, *_POST)
+_X_API_KEY_PATH = "/v1/messages"
+# What clients may not tell the router: who they are is the front's to say.
+_REMOVED = (
+    "authorization", "proxy-authorization", "x-api-key", "api-key", "cookie", "forwarded", "x-forwarded-for",
+    "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-real-ip", "upgrade", "http2-settings",
+)  # fmt: skip
+# By the name of OpenAI's API for each status.
+_ERRORS: Mapping[int, tuple[str, str]] = {
+    400: ("invalid_request_error", "The request is not well formed."),
+    401: ("invalid_api_key", "A key is needed, and none that is known here was sent."),
+    404: ("not_found", "There is nothing under this path."),
+    405: ("method_not_allowed", "This path does not take this method."),
+    408: ("timeout", "The request was not sent in time."),
+    411: ("length_required", "A request with a body needs Content-Length."),
+    413: ("request_too_large", f"A request may have {MAX_BODY_BYTES} bytes at most."),
+    429: ("too_many_requests", "This key has as many requests running as it may."),
+    502: ("bad_gateway", "What serves the model gave no answer."),
+    503: ("unavailable", "What serves the model cannot be reached."),
+    504: ("gateway_timeout", "What serves the model was silent for too long."),
+}
+# Those that HAProxy answers by itself.
+_OWN_ERRORS = (400, 408, 502, 503, 504)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """What a front is made of.
+
+    Args:
+        port: what clients dial, on every address.
+        has_tls: whether clients speak TLS, with the certificate and key of the secrets' folder.
+        allow: the paths that are let through, exact.
+        connections_per_key: how many requests of one key run at once.
+        behind: `address:port` of what requests go to.
+        sends_key: whether requests go on with the engines' key, which `ENGINE_KEY_VARIABLE` holds.
+        is_named: whether `behind` is a name that may lead elsewhere later, as in a cluster.
+    """
+
+    port: int
+    has_tls: bool
+    allow: tuple[str, ...]
+    connections_per_key: int
+    behind: str
+    sends_key: bool
+    is_named: bool = False
+
+
+def write_config(front: Front) -> str:
+    """The configuration, as text; it holds no secret."""
+    sections = [
+        ("global", _process()),
+        ("defaults", _defaults()),
+        *([("resolvers names", _resolvers())] if front.is_named else []),
+        ("frontend clients", _frontend(front)),
+        ("backend requests_per_key", _counters()),
+        ("backend serving", _backend(front)),
+    ]
+    lines = ["# Written by moe-infra; `fab plan` shows what it is made of."]
+    for title, words in sections:
+        lines += ["", title, *(f"    {word}" for word in words)]
+    return "\n".join(lines) + "\n"
+
+
+def _process() -> list[str]:
+    return [
+        "log stdout len 4096 format raw local0 info",
+        f"maxconn {MAX_CONNECTIONS}",
+        f"tune.bufsize {BUFFER_BYTES}",
+        "tune.maxrewrite 4096",
+        "ssl-default-bind-options ssl-min-ver TLSv1.2 no-tls-tickets",
+        "ssl-default-bind-ciphers ECDHE+AESGCM:ECDHE+CHACHA20",
+    ]
+
+
+def _defaults() -> list[str]:
+    return [
+        "mode http",
+        "log global",
+        "option dontlognull",
+        "option http-no-delay",  # a token is sent on when it comes
+        "option http-server-close",  # what one client's request leaves behind meets nobody else's
+        "http-reuse never",
+        "retries 0",
+        "retry-on none",
+        f"timeout http-request {HEADERS_S}s",
+        f"timeout http-keep-alive {KEEP_ALIVE_S}s",
+        f"timeout connect {CONNECT_S}s",
+        f"timeout queue {CONNECT_S}s",
+        f"timeout client {IDLE_S}s",
+        f"timeout server {IDLE_S}s",
+        *(f"http-error status {status} {_body(status)}" for status in _OWN_ERRORS),
+    ]
+
+
+def _resolvers() -> list[str]:
+    return ["parse-resolv-conf", "hold valid 5s"]
+
+
+def _frontend(front: Front) -> list[str]:
+    tls = (
+        f' ssl crt "${{{SECRETS_VARIABLE}}}/{CERTIFICATE}" alpn h2,http/1.1'
+        if front.has_tls
+        else ""
+    )
+    lines = [
+        f"bind 0.0.0.0:{front.port}{tls}",
+        f'log-format "{_LOG}"',
+        *_request_id(),
+        *_client(),
+        _refuse(401, "!{ var(txn.client) -m found }", "WWW-Authenticate Bearer"),
+        *_path(front.allow),
+        _refuse(413, f"{{ req.body_size gt {MAX_BODY_BYTES} }}"),
+        "http-request track-sc0 var(txn.client) table requests_per_key",
+        _refuse(
+            429,
+            f"{{ sc_conn_cur(0,requests_per_key) gt {front.connections_per_key} }}",
+            f"Retry-After {RETRY_AFTER_S}",
+        ),
+        # one form for everything behind: no scheme and host in the request's line
+        "http-request set-uri %[pathq]",
+        *(f"http-request del-header {name}" for name in _REMOVED),
+    ]
+    if front.sends_key:
+        lines.append(f'http-request set-header Authorization "Bearer ${{{ENGINE_KEY_VARIABLE}}}"')
+    return [*lines, "default_backend serving"]
+
+
+_LOG = (
+    "%ci:%cp key=%[var(txn.client)] id=%[var(txn.id)] %HM %{+Q,+E}[var(txn.path)] status=%ST "
+    "bytes=%B/%U times=%TR/%Tw/%Tc/%Tr/%Ta end=%ts"
+)
+
+
+def _request_id() -> list[str]:
+    """A client's own id is kept where it is short and plain, and every answer has one.
+
+    No regular expression: where no memory may be written and run, as in the edge's unit, HAProxy compiles none.
+    """
+    is_plain = (
+        "{ req.fhdr_cnt(x-request-id) eq 1 } { var(txn.asked),length -m int 1:128 } "
+        "{ var(txn.asked),url_enc,strcmp(txn.asked) eq 0 }"
+    )
+    return [
+        "http-request set-var(txn.asked) req.fhdr(x-request-id)",
+        f"http-request set-var(txn.id) var(txn.asked) if {is_plain}",
+        "http-request set-var(txn.id) uuid() unless { var(txn.id) -m found }",
+        "http-request set-header X-Request-Id %[var(txn.id)]",
+        "http-after-response set-header X-Request-Id %[var(txn.id)]",
+        "http-request set-var(txn.path) path",
+    ]
+
+
+def _client() -> list[str]:
+    """The name that belongs to a key. Only digests are compared: how long it takes tells nothing of a key."""
+    name = f'sha2(256),hex,lower,map("${{{SECRETS_VARIABLE}}}/{KEYS}")'
+    anthropic = f"{{ path {_X_API_KEY_PATH} }} {{ req.hdr_cnt(authorization) eq 0 }} {{ req.hdr_cnt(x-api-key) eq 1 }}"
+    return [
+        _refuse(400, "{ req.fhdr_cnt(authorization) gt 1 } || { req.fhdr_cnt(x-api-key) gt 1 }"),
+        f"http-request set-var(txn.client) http_auth_bearer,{name}",
+        f"http-request set-var(txn.client) req.fhdr(x-api-key),{name} if {anthropic}",
+    ]
+
+
+def _path(allow: Iterable[str]) -> Iterable[str]:
+    """Exact paths alone: what is encoded, doubled or climbs is another text, and nothing is decoded before."""
+    listed = list(allow)
+    asked = [path for path in listed if path in _GET]
+    posted = [path for path in listed if path in _POST]
+    yield f"acl allowed path -m str {' '.join(listed)}"
+    yield _refuse(404, "!allowed")
+    for method, paths in (("GET", asked), ("POST", posted)):
+        if paths:
+            name = f"takes_{method.lower()}"
+            yield f"acl {name} path -m str {' '.join(paths)}"
+            yield _refuse(405, f"{name} !{{ method {method} }}", f"Allow {method}")
+    yield _refuse(405, "!{ method GET POST }", 'Allow "GET, POST"')
+    # a length that is told first can be bounded
+    yield _refuse(411, "{ req.hdr_cnt(transfer-encoding) gt 0 }")
+    yield _refuse(411, "{ method POST } !{ req.hdr_cnt(content-length) eq 1 }")
+
+
+def _counters() -> list[str]:
+    return ["stick-table type string len 64 size 10k expire 1h store conn_cur"]
+
+
+def _backend(front: Front) -> list[str]:
+    named = " resolvers names init-addr libc,none" if front.is_named else ""
+    return [f"server behind {front.behind}{named}"]
+
+
+def _refuse(status: int, condition: str, header: str = "") -> str:
+    name, _, value = header.partition(" ")
+    told = f" hdr {name} {value}" if header else ""
+    return f"http-request return status {status} {_body(status)}{told} if {condition}"
+
+
+def _body(status: int) -> str:
+    """An error as OpenAI's API spells one; braces and quotes are escaped for HAProxy's words."""
+    code, message = _ERRORS[status]
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    text = json.dumps({"error": error}).replace("'", "")
+    return f"content-type application/json string '{text}'"

@@ -1,0 +1,101 @@
+"""Who is let in where clients dial, in words for each router, mode and engine release."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from infra.checks.entrances import open_entrances, public_entrances
+from infra.checks.view import Finding, Surroundings, view_plan
+from infra.plan.compile import compile_file
+from infra.plan.process import Plan
+from tests.checks.rule_cases import CATALOG
+
+KEY = "secrets.api_key.env=K"
+PUBLIC = "8.8.8.8"
+
+
+def moved(plan: Plan, address: str) -> Plan:
+    """The plan with every host at one address."""
+    return replace(plan, hosts=tuple(replace(host, address=address) for host in plan.hosts))
+
+
+def found(stack: str, address: str | None, *sets: str) -> list[Finding]:
+    compiled = compile_file(stack, catalog=CATALOG, sets=sets)
+    plan = compiled.plan if address is None else moved(compiled.plan, address)
+    view = view_plan(plan, CATALOG, Surroundings(spec=compiled.stack.spec))
+    return [*public_entrances(view), *open_entrances(view)]
+
+
+@pytest.mark.parametrize(
+    ("stack", "sets", "said"),
+    [
+        ("vllm-shared-1p1d", (KEY,), ("vllm-router in prefill/decode mode asks clients for no key; it gives the "
+         "engines its own for every client; a POST to any path passes to the engines (/invocations, /scale_elastic_ep, "
+         "/tokenize, …); its own /remove_worker, /workers, /flush_cache, … obey anybody.")),
+        ("vllm-shared-replicas", (), "vllm-router asks clients for no key; a POST to any path passes to the engines "),
+        ("a3-2p1d", (KEY,), ("ascend-proxy in prefill/decode mode asks clients for no key; it gives the engines its "
+         "own for every client; its own /instances/add, /instances/remove, /reset_prefix_cache obey anybody.")),
+        ("sglang-pd-nixl", (), ("sglang-router in prefill/decode mode asks clients for no key; its own /flush_cache, "
+         "/workers obey anybody.")),
+        ("h200-tp8", (KEY,), ("vllm asks for a key on /v1, /v2, /inference alone: /invocations, /scale_elastic_ep, "
+         "/tokenize, … answer anybody.")),
+        ("h200-tp8", (KEY, "engine.version='0.33.0'"), ("on /v1, /v2, /inference, /cohere alone: /invocations, "
+         "/fault_tolerance/apply, ")),
+        ("mi325x-tp4", (KEY,), "vllm asks for a key on /v1 alone: /invocations, "),
+        ("h200-tp8", (), "vllm asks nobody for a key: /v1, "),
+        ("a3-dp4tp4", (KEY,), "vllm-ascend asks for a key on /v1"),
+        ("h200-sglang-tp8", (), "sglang asks nobody for a key: /generate, "),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("address", "where"), [(PUBLIC, "a public"), ("10.0.0.1", "other machines")]
+)
+def test_it_is_said_who_is_let_in(
+    stack: str, sets: tuple[str, ...], said: str, address: str, where: str
+) -> None:
+    (finding,) = found(stack, address, *sets)
+    assert said in finding.what
+    assert f"serves on {address}, " in finding.what
+    assert where in finding.what
+    assert "`edge:`" in finding.fix
+    assert "api_key" not in finding.fix  # a declared key guards nothing at the front
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost", "192.0.2.7", "198.18.0.1"])
+def test_what_nobody_else_reaches_and_what_is_not_known_is_not_judged(address: str) -> None:
+    assert found("h200-tp8", address) == []
+
+
+@pytest.mark.parametrize("address", ["engine.example.com", "2a00:1450::1", "fd00::1"])
+def test_names_and_both_kinds_of_addresses_are_judged(address: str) -> None:
+    assert len(found("h200-tp8", address)) == 1
+
+
+def test_a_router_that_guards_every_path_is_sound() -> None:
+    plan = moved(compile_file("sglang-pd-nixl", catalog=CATALOG).plan, PUBLIC)
+    router = plan.processes[-1]
+    guarded = replace(router, argv=(*router.argv, "--api-key", "$KEY"))
+    plan = replace(plan, processes=(*plan.processes[:-1], guarded))
+    assert list(public_entrances(view_plan(plan, CATALOG))) == []
+
+
+def test_an_edge_before_the_router_asks_for_the_key() -> None:
+    plan = moved(compile_file("vllm-shared-1p1d", catalog=CATALOG).plan, PUBLIC)
+    view = view_plan(plan, CATALOG)
+    edge = replace(plan.processes[-1], id="edge/0", kind="edge")
+    fronted = replace(view, plan=replace(plan, processes=(*plan.processes, edge)))
+    assert list(public_entrances(view)) != []
+    assert list(public_entrances(fronted)) == []
+
+
+def test_a_service_lets_in_every_pod() -> None:
+    (finding,) = found("k8s-gb200-2p1d", None)
+    assert "by every pod of the cluster" in finding.what
+
+
+def test_a_load_balancer_is_an_entrance_before_its_hosts_have_addresses() -> None:
+    assert found("h200-tp8", None) == []
+    (finding,) = found("h200-tp8", None, "ingress=internal-load-balancer")
+    assert "through a load balancer" in finding.what

@@ -1,0 +1,395 @@
+"""The front as HAProxy itself runs it: real requests, valid and crooked, against a server that notes what arrives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from infra.engines.haproxy import ALLOW, CHECK, MAX_BODY_BYTES, START_IN_POD, Front, write_config
+from infra.rehearsal.cluster.certificate import make_certificate
+from tests.needed import need_program
+
+ALICE = "a" * 40
+BOB = "b" * 40
+AT_ONCE = 2
+EVENTS = 4
+
+
+@dataclass(slots=True)
+class Arrived:
+    """What the server behind the front has got."""
+
+    requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    release: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(slots=True, kw_only=True)
+class Edge:
+    """A front that runs."""
+
+    port: int
+    folder: Path
+    arrived: Arrived
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def raw(self, text: bytes, *, tls: bool = True) -> bytes:
+        """What is answered to bytes on the wire, up to the end of the connection."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as plain:
+            wire = self.over_tls(plain) if tls else plain
+            wire.sendall(text)
+            found = b""
+            while chunk := wire.recv(65536):
+                found += chunk
+            wire.close()
+        return found
+
+    def over_tls(self, plain: socket.socket) -> ssl.SSLSocket:
+        """A connection that trusts exactly the given certificate."""
+        context = ssl.create_default_context(cafile=str(self.folder / "edge_certificate"))
+        return context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+    def status(self, line: str, *headers: str, key: str | None = ALICE, body: bytes = b"") -> int:
+        """The status of one request; a length is told where there is a body or a POST."""
+        words = [f"{line} HTTP/1.1", "Host: front", "Connection: close", *headers]
+        words += [f"Authorization: Bearer {key}"] if key else []
+        words += [f"Content-Length: {len(body)}"] if body or line.startswith("POST") else []
+        return status_of(self.raw("\r\n".join(words).encode() + b"\r\n\r\n" + body))
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
+def _server(arrived: Arrived) -> ThreadingHTTPServer:
+    class Behind(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = self.rfile.read(length)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            arrived.requests.append((self.command, self.path, headers))
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            if b"wait" in body:
+                self.wfile.write(b"5\r\nfirst\r\n")
+                arrived.release.wait(10)
+            self.wfile.write(b"2\r\nok\r\n0\r\n\r\n")
+
+        do_GET = do_POST = do_DELETE = do_PUT = answer  # noqa: N815  # the names that http.server calls
+
+    return ThreadingHTTPServer(("127.0.0.1", 0), Behind)
+
+
+def _free_port() -> int:
+    with socket.socket() as wire:
+        wire.bind(("127.0.0.1", 0))
+        return int(wire.getsockname()[1])
+
+
+def _waiting(key: str) -> bytes:
+    """A request whose answer begins at once, and ends when it is released."""
+    words = ["POST /v1/completions HTTP/1.1", "Host: x", f"Authorization: Bearer {key}"]
+    return "\r\n".join([*words, "Connection: close", "Content-Length: 4", "", "wait"]).encode()
+
+
+def digest(key: str, name: str) -> str:
+    return f"{hashlib.sha256(key.encode()).hexdigest()} {name}\n"
+
+
+@pytest.fixture(scope="module")
+def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
+    need_program("haproxy", "haproxy")
+    folder = tmp_path_factory.mktemp("edge")
+    made = make_certificate(folder / "made")
+    (folder / "edge_certificate").write_bytes(made.file.read_bytes())
+    (folder / "edge_certificate.key").write_bytes(made.key.read_bytes())
+    (folder / "edge_keys").write_text(digest(ALICE, "alice") + digest(BOB, "bob"))
+    arrived = Arrived()
+    server = _server(arrived)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    front = Front(
+        port=_free_port(),
+        has_tls=True,
+        allow=ALLOW,
+        connections_per_key=AT_ONCE,
+        behind=f"127.0.0.1:{server.server_port}",
+        sends_key=False,
+    )
+    (folder / "haproxy.cfg").write_text(write_config(front))
+    environment = {"CREDENTIALS_DIRECTORY": str(folder), "PATH": os.environ["PATH"]}
+    subprocess.run(CHECK, cwd=folder, env=environment, check=True)
+    log = folder / "log"
+    with log.open("wb") as opened:
+        process = subprocess.Popen(
+            [*START_IN_POD, "haproxy.cfg"],
+            cwd=folder,
+            env=environment,
+            stdout=opened,
+            stderr=opened,
+        )
+    found = Edge(port=front.port, folder=folder, arrived=arrived, process=process, log=log)
+    try:
+        _await(lambda: _answers(found))
+        yield found
+    finally:
+        arrived.release.set()
+        process.terminate()
+        process.wait(10)
+        server.shutdown()
+        server.server_close()
+
+
+def _answers(edge: Edge) -> bool:
+    try:
+        return edge.status("GET /health") == 200
+    except OSError:
+        return False
+
+
+def _await(is_so: object, within_s: float = 5.0) -> None:
+    assert callable(is_so)
+    until = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/pause", "/"])
+@pytest.mark.parametrize("key", [None, "c" * 40, "", "a" * 39])
+def test_no_path_is_answered_without_a_key(edge: Edge, path: str, key: str | None) -> None:
+    answer = edge.raw(
+        f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+    )
+    assert status_of(answer) == 401
+    assert b"www-authenticate: Bearer" in answer
+    assert json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["code"] == "invalid_api_key"
+
+
+def test_each_path_takes_its_own_method(edge: Edge) -> None:
+    for path in ALLOW:
+        is_get = path in ("/health", "/v1/models")
+        assert edge.status(f"GET {path}") == (200 if is_get else 405)
+        assert edge.status(f"POST {path}", body=b"{}") == (405 if is_get else 200)
+        assert edge.status(f"DELETE {path}") == 405
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/pause",
+        "/v1/models/",
+        "//v1/models",
+        "/v1//models",
+        "/V1/models",
+        "/v1/./models",
+        "/v1/models/../../pause",
+        "/v1/models/%2e%2e/%2e%2e/pause",
+        "/v1%2fmodels",
+        "/%76%31/models",
+        "/v1/models%00",
+        "/v1/models;x",
+        "/v1/models%3f",
+        "/v1\\models",
+        "/v1/models/..;/pause",
+        "http://front/pause",
+        "http://127.0.0.1:1/v1/models/../pause",
+        "pause?/v1/models",
+        "*",
+        "/metrics",
+        "/invocations",
+        "/list_workers",
+    ],
+)
+def test_what_is_not_exactly_an_allowed_path_goes_nowhere(edge: Edge, target: str) -> None:
+    edge.arrived.requests.clear()
+    for method in ("GET", "POST"):
+        assert edge.status(f"{method} {target}", body=b"{}") in (400, 404)
+    assert not edge.arrived.requests
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Content-Length: 2\r\nContent-Length: 3",
+        "Content-Length: 2\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding:\x0bchunked",
+        "Content-Length: +2",
+        "Content-Length : 2",
+        "Content-Length: 2\r\n X: y\r\nTransfer-Encoding: chunked",
+        "",
+    ],
+)
+def test_a_body_of_no_certain_length_is_refused(edge: Edge, headers: str) -> None:
+    edge.arrived.requests.clear()
+    hidden = b"0\r\n\r\nPOST /pause HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    told = f"{headers}\r\n" if headers else ""
+    text = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ALICE}\r\n{told}\r\n"
+    )
+    assert status_of(edge.raw(text.encode() + hidden)) in (400, 411)
+    assert not [path for _, path, _ in edge.arrived.requests if path == "/pause"]
+
+
+def test_a_request_behind_another_is_judged_like_the_first(edge: Edge) -> None:
+    edge.arrived.requests.clear()
+    first = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ALICE}\r\n"
+    first += "Content-Length: 2\r\n\r\n{}"
+    second = (
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    )
+    answer = edge.raw((first + second).encode())
+    assert (answer.count(b"HTTP/1.1 200"), answer.count(b"HTTP/1.1 401")) == (1, 1)
+    assert len(edge.arrived.requests) == 1
+
+
+def test_what_clients_say_of_themselves_stays_at_the_front(edge: Edge) -> None:
+    edge.arrived.requests.clear()
+    hop = "Connection: close, X-Request-Id, traceparent"
+    names = ("X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "X-Real-Ip", "Api-Key", "Cookie")
+    told = [f"{name}: 192.0.2.1" for name in names]
+    told += [
+        "X-Api-Key: k",
+        "Proxy-Authorization: Basic x",
+        "traceparent: 00-1-2-01",
+        "X-Request-Id: mine-1",
+        hop,
+    ]
+    assert edge.status(
+        "POST http://elsewhere/v1/completions?a=1", "Upgrade: h2c", *told, body=b"{}"
+    ) in (200, 400)
+    assert edge.status("POST /v1/completions?a=1", "Upgrade: h2c", *told, body=b"{}") == 200
+    method, path, headers = edge.arrived.requests[-1]
+    assert (method, path) == ("POST", "/v1/completions?a=1")
+    assert headers.keys() == {"host", "traceparent", "x-request-id", "content-length", "connection"}
+    assert (headers["traceparent"], headers["x-request-id"]) == ("00-1-2-01", "mine-1")
+
+
+def test_every_answer_names_its_request(edge: Edge) -> None:
+    for given, is_kept in (("mine", True), ("two words", False), ("x" * 200, False), ("", False)):
+        answer = edge.raw(
+            f"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Request-Id: {given}\r\n\r\n".encode()
+        )
+        told = answer.split(b"x-request-id: ")[1].split(b"\r\n")[0].decode()
+        assert (told == given) is is_kept
+        assert told
+
+
+def test_the_other_way_to_send_a_key_is_of_one_path(edge: Edge) -> None:
+    for path, status in (("/v1/messages", 200), ("/v1/completions", 401)):
+        assert edge.status(f"POST {path}", f"X-Api-Key: {BOB}", key=None, body=b"{}") == status
+    assert edge.status("POST /v1/messages", f"Authorization: Bearer {BOB}", body=b"{}") == 400
+
+
+def test_bodies_are_bounded_where_images_fit(edge: Edge) -> None:
+    large = 64 * 1024 * 1024
+    assert edge.status("POST /v1/chat/completions", body=b"x" * large) == 200
+    text = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ALICE}\r\n"
+    text += f"Content-Length: {MAX_BODY_BYTES + 1}\r\nConnection: close\r\n\r\n"
+    assert status_of(edge.raw(text.encode())) == 413
+
+
+def test_headers_are_bounded(edge: Edge) -> None:
+    assert edge.status("GET /health", "X-Long: " + "x" * 40000) == 400
+
+
+def test_a_key_has_only_so_many_requests_at_once_and_a_stream_begins_at_once(edge: Edge) -> None:
+    edge.arrived.release.clear()
+    text = _waiting(ALICE)
+    wires = []
+    for _ in range(AT_ONCE):
+        plain = socket.create_connection(("127.0.0.1", edge.port), timeout=5)
+        wire = edge.over_tls(plain)
+        begun = time.monotonic()
+        wire.sendall(text)
+        found = b""
+        while b"first" not in found:
+            found += wire.recv(65536)
+        assert time.monotonic() - begun < 0.3
+        wires.append(wire)
+    answer = edge.raw(
+        f"GET /health HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ALICE}\r\nConnection: close\r\n\r\n".encode()
+    )
+    assert status_of(answer) == 429
+    assert b"retry-after: 1" in answer
+    assert edge.status("GET /health", key=BOB) == 200
+    edge.arrived.release.set()
+    for wire in wires:
+        while wire.recv(65536):
+            pass
+        wire.close()
+    _await(lambda: edge.status("GET /health") == 200)
+
+
+def test_keys_change_while_a_stream_runs_on(edge: Edge) -> None:
+    edge.arrived.release.clear()
+    text = _waiting(BOB)
+    wire = edge.over_tls(socket.create_connection(("127.0.0.1", edge.port), timeout=10))
+    wire.sendall(text)
+    found = b""
+    while b"first" not in found:
+        found += wire.recv(65536)
+    keys = edge.folder / "edge_keys"
+    new = "n" * 40
+    keys.write_text(digest(ALICE, "alice") + digest(new, "new"))
+    edge.process.send_signal(signal.SIGUSR2)
+    _await(lambda: edge.status("GET /health", key=new) == 200)
+    assert edge.status("GET /health", key=BOB) == 401
+    assert edge.status("GET /health", key=ALICE) == 200
+    edge.arrived.release.set()
+    while b"0\r\n\r\n" not in found:
+        found += wire.recv(65536)
+    assert b"ok" in found
+    wire.close()
+    keys.write_text(digest(ALICE, "alice") + digest(BOB, "bob"))
+    edge.process.send_signal(signal.SIGUSR2)
+    _await(lambda: edge.status("GET /health", key=BOB) == 200)
+
+
+def test_old_forms_of_tls_and_plain_http_are_refused(edge: Edge) -> None:
+    words = [
+        "openssl",
+        "s_client",
+        "-connect",
+        f"127.0.0.1:{edge.port}",
+        "-cipher",
+        "ALL:@SECLEVEL=0",
+    ]
+    for version, code in (("-tls1_1", 1), ("-tls1_2", 0), ("-tls1_3", 0)):
+        done = subprocess.run(
+            [*words, version], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        assert done.returncode == code, version
+    assert b"200" not in edge.raw(b"GET /health HTTP/1.0\r\n\r\n", tls=False)
+
+
+def test_the_log_names_the_key_and_never_holds_it(edge: Edge) -> None:
+    assert edge.status("GET /health", "X-Request-Id: seen-1") == 200
+    assert edge.status("GET /x\x1b[31m", "X-Request-Id: seen-2") in (400, 404)
+    _await(lambda: b"id=seen-1" in edge.log.read_bytes())
+    text = edge.log.read_text()
+    line = next(line for line in text.splitlines() if "id=seen-1" in line)
+    assert "key=alice" in line
+    assert "status=200" in line
+    assert ALICE not in text
+    assert "\x1b" not in text
