@@ -18,13 +18,16 @@ Tree = Any  # a document of maps, lists and scalars
 VALUES: tuple[Tree, ...] = (
     None, True, False, 0, -1, 1, 2**31, 10**9, 10**18, -(10**17), 0.0, -0.5, 1e308, float("inf"), float("nan"),
     "", " ", "0", "-1", "true", "null", "~", "1e999", "0x7f", "1:30:00", "2026-13-45", "9" * 5_000,
-    "a" * 5_000, "\x1b[2J\x1b]0;x\x07", "\r\n", "\n\nX=1\n", "a\tb", "\x00", "\ufeff", "\u202e\u200b", "\ud800", "é" * 300,
+    "a" * 5_000, "\x1b[2J\x1b]0;x\x07", "\r\n", "\n\nX=1\n", "a\tb", "\x00", "\ufeff", "\u202e\u200b", "\ud800",
+    "é" * 300,
     "$(id)", "`id`", "${A:-${A:-x}}", "$((1/0))", "$((9**9**9))", "'", '"', "\\", "%n%s%h", "{{ x }}", "{1..99999999}",
-    "$(seq 1 999999999)", "../../etc/passwd", "/", "/etc/shadow", "-v/:/host", "--", "a=b", "[1:999999999]", "host[a:z]",
+    "$(seq 1 999999999)", "../../etc/passwd", "/", "/etc/shadow", "-v/:/host", "--", "a=b", "[1:999999999]",
+    "host[a:z]",
     "192.0.2.1\n", "::1", "127.0.0.1:99999", "http://u:p@example.com:x/", "sha256:" + "0" * 64, [], {}, [[]], [None],
     ["x"] * 300, {"a": {"a": {"a": {}}}}, {"": ""}, {"<<": 1},
 )  # fmt: skip
-NUMBERS = tuple(value for value in VALUES if type(value) in (int, float)) + (
+NUMBERS = (
+    *(value for value in VALUES if type(value) in (int, float)),
     7,
     65_536,
     99_999,
@@ -34,8 +37,10 @@ NUMBERS = tuple(value for value in VALUES if type(value) in (int, float)) + (
 MAX_PLACES = 4_000
 _NUMBER = re.compile(rb"\b[0-9]+\b")
 NOISE = (
-    b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\x1b[31m", b"\xed\xa0\x80", b"&a *a", b"<<: *a", b"!!python/object:x ",
-    b"---\n", b"...\n", b"{", b"[", b"'", b'"', b"\\\n", b"<<EOF\n", b"$(", b"${", b"((", b"`", b"| ", b"&& ", b"; ", b"done\n",
+    b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\r", b"\x1b[31m", b"\xed\xa0\x80", b"&a *a", b"<<: *a",
+    b"!!python/object:x ",
+    b"---\n", b"...\n", b"{", b"[", b"'", b'"', b"\\\n", b"<<EOF\n", b"$(", b"${", b"((", b"`", b"| ", b"&& ", b"; ",
+    b"done\n",
     b"if true; then\n", b"for i in 1 2 3; do\n", b"f() { f; }; f\n", b"A=$A$A\n", b"* " * 50, b"\t", b"=", b"--", b"%",
 )  # fmt: skip
 

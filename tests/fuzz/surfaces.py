@@ -6,11 +6,10 @@ import functools
 import importlib
 import io
 import json
-import random
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -19,43 +18,18 @@ from infra.catalog.load import Catalog
 from infra.errors import InfraError
 from infra.plan.compile import compile_file
 from infra.plan.document import plan_document
-from infra.spec.load import PROJECT, STACKS
+from infra.spec.load import PROJECT
 from infra.tasks.completion import Completion
 from infra.tasks.options import Options
 from infra.tasks.output import Output
-from tests.fuzz.mutations import Tree, as_json, as_yaml
+from tests.fuzz.host_surfaces import HOST_SURFACES
+from tests.fuzz.mutations import as_json, as_yaml
+from tests.fuzz.running import Ran, Surface
 
 TESTS = PROJECT / "tests"
 STACK = "gb200-2p1d"
 # What a rendered folder holds beside files of hosts is looked at by its own readers.
 MAX_RENDERED = 12
-
-Write = Callable[[Tree, random.Random], bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """How a task ended, and what it said."""
-
-    code: int
-    said: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surface:
-    """One way into the program.
-
-    Args:
-        file: name of the file that holds the input.
-        seeds: good inputs.
-        write: writes a changed document; None where the inputs are no documents.
-        run: gives the file to the program, in a folder of its own.
-    """
-
-    file: str
-    seeds: Callable[[], Sequence[bytes]]
-    write: Write | None
-    run: Callable[[Path], Ran]
 
 
 def run_task(module: str, given: Mapping[str, object]) -> Ran:
@@ -103,40 +77,21 @@ def _rendered(chosen: Mapping[str, object], folder: Path) -> Ran:
 
 
 def read_environment_file(text: str) -> dict[str, str]:
-    """The variables of a file as systemd reads it (systemd.exec(5), EnvironmentFile): written for this alone.
+    """The variables of a file that systemd, docker and podman read alike: a reader of its own, for these tests.
 
     Raises:
-        ValueError: a line is no assignment, or a name is none.
+        ValueError: a line is no plain assignment: one of the three takes it for another one, or for a part of another.
     """
     found: dict[str, str] = {}
-    name, value, quote, escaped, reading = "", "", "", False, "name"
-    for char in text + "\n":
-        if reading == "comment":
-            reading = "name" if char == "\n" else reading
-        elif reading == "name":
-            if char == "=":
-                reading = "value"
-            elif char == "\n" and name.strip():
-                raise ValueError(name)
-            elif char in "#;" and not name.strip():
-                reading = "comment"
-            else:
-                name = "" if char == "\n" else name + char
-        elif escaped:
-            value, escaped = value + ("" if char == "\n" else char), False
-        elif char == "\\" and quote != "'":
-            escaped = True
-        elif char in "'\"" and quote in ("", char):
-            quote = "" if quote else char
-        elif char == "\n" and not quote:
-            if not name.strip().isidentifier() or not name.isascii():
-                raise ValueError(name)
-            found[name.strip()] = value
-            name, value, reading = "", "", "name"
-        else:
-            value += char
-    if reading != "name":
-        raise ValueError(name)
+    for line in text.split("\n"):
+        if not line or line.startswith("#"):
+            continue
+        match = re.fullmatch(
+            r"([A-Za-z_][A-Za-z0-9_]*)=((?!\s)[^\"'\\\r\0]*(?<!\s)|)", line, re.ASCII
+        )
+        if match is None or match[1] in found:
+            raise ValueError(line)
+        found[match[1]] = match[2]
     return found
 
 
@@ -231,7 +186,10 @@ SURFACES: Mapping[str, Surface] = {
     "set": Surface(
         file="words",
         seeds=lambda: [
-            b"port=8080\nroles.decode.flags={a: 1}\nroles.decode.replicas=2\nsecrets.api_key.env=K\nengine.version='0.22.1'"
+            (
+                b"port=8080\nroles.decode.flags={a: 1}\nroles.decode.replicas=2\n"
+                b"secrets.api_key.env=K\nengine.version='0.22.1'"
+            )
         ],
         write=None,
         run=_set_words,
@@ -270,4 +228,5 @@ SURFACES: Mapping[str, Surface] = {
     "secret": Surface(
         file="secret", seeds=lambda: [b"sk-0123456789abcdef\n"], write=None, run=_secret_file
     ),
+    **HOST_SURFACES,
 }

@@ -47,6 +47,10 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGPROF, previous)
 
 
+def _random(seed: str) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - inputs, and the same each time
+
+
 def tried(name: str, data: bytes, folder: Path) -> int:
     """One input given to a surface, and judged; the exit code."""
     surface = SURFACES[name]
@@ -55,7 +59,7 @@ def tried(name: str, data: bytes, folder: Path) -> int:
     path.write_bytes(data)
     with limited():
         ran = surface.run(path)
-    assert ran.code in (0, 2, 3)
+    assert ran.code in surface.codes
     assert ran.code == 0 or ran.said.strip()
     assert "Traceback" not in ran.said
     control = CONTROLS.search(ran.said)
@@ -70,7 +74,7 @@ def tried(name: str, data: bytes, folder: Path) -> int:
 def test_no_input_is_too_strange(name: str, part: int, tmp_path: Path) -> None:
     seeds = SURFACES[name].seeds()
     for number in range(part * INPUTS // PARTS, (part + 1) * INPUTS // PARTS):
-        rng = random.Random(f"{name} {number}")
+        rng = _random(f"{name} {number}")
         data = mutated(rng.choice(seeds), rng, SURFACES[name].write)
         try:
             tried(name, data, tmp_path / str(number))
@@ -79,7 +83,9 @@ def test_no_input_is_too_strange(name: str, part: int, tmp_path: Path) -> None:
             raise AssertionError(shown) from error
 
 
-@pytest.mark.parametrize("path", sorted(CASES.glob("*/*")), ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize(
+    "path", sorted(CASES.glob("*/*")), ids=lambda path: f"{path.parent.name}/{path.name}"
+)
 def test_what_was_found_has_its_verdict(path: Path, tmp_path: Path) -> None:
     """The name of a case begins with the exit code that it must get."""
     assert tried(path.parent.name, path.read_bytes(), tmp_path / "case") == int(path.name[0])
@@ -89,24 +95,15 @@ def test_the_same_number_gives_the_same_input() -> None:
     for name, surface in SURFACES.items():
         first, second = (
             mutated(rng.choice(surface.seeds()), rng, surface.write)
-            for rng in (random.Random(f"{name} 7"), random.Random(f"{name} 7"))
+            for rng in (_random(f"{name} 7"), _random(f"{name} 7"))
         )
         assert first == second
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("A=1\nB='x y'\n# c\n", {"A": "1", "B": "x y"}),
-        ('A="a\\"b\\nc"\n', {"A": 'a"bnc'}),
-        ("A='x\ny'\n", {"A": "x\ny"}),
-    ],
+    "line", ["A B", "A=1; id\nB", "A='x", "A-B=1", "A= 1", "A=1\nA=2", "A=a\\"]
 )
-def test_an_environment_file_is_read_as_systemd_does(text: str, found: dict[str, str]) -> None:
-    assert read_environment_file(text) == found
-
-
-@pytest.mark.parametrize("text", ["A B\n", "A=1; id\nB\n", "A='x\n", "A-B=1\n"])
-def test_what_is_no_environment_file_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match=""):
-        read_environment_file(text)
+def test_a_line_that_readers_take_differently_is_told(line: str) -> None:
+    assert read_environment_file("# x\nA=1;id\nB=\n") == {"A": "1;id", "B": ""}
+    with pytest.raises(ValueError, match=re.escape(line.rpartition("\n")[2])):
+        read_environment_file(line)
