@@ -144,7 +144,9 @@ def tuning_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> 
         StackError: as for `host_state`.
     """
     stack_folder(plan.stack)  # hosts keep records under the stack's name, whatever is asked of them
-    wanted = plan_tuning(tuning, plan, host, catalog)
+    # a profile is of hosts with devices: that of an edge alone is left as it is
+    is_tuned = plan.host(host).num_devices > 0
+    wanted = plan_tuning(tuning, plan, host, catalog) if is_tuned else ()
     return HostState(
         stack=plan.stack,
         host=host,
