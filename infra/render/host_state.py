@@ -260,14 +260,20 @@ def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     if plan.runtime == "native" or not any(runs_in_image(p) for p in plan.on_host(host)):
         return
     reference, digest = runnable_image(plan.engine.image), plan.engine.image.partition("@")[2]
+    engine = plan.engine
     details = {"runtime": plan.runtime, "reference": reference}
+    known = catalog.image_digest(engine.name, engine.version, engine.image)
     yield Item(
         id=f"image:{plan.engine.image}",
         group="images",
         kind="image",
         target=reference,
         why=f"{plan.engine.name} {plan.engine.version} runs in it.",
-        details={**details, **({"digest": digest} if digest else {})},
+        details={
+            **details,
+            **({"digest": digest} if digest else {}),
+            **({"known_digest": known} if known else {}),
+        },
     )
 
 

@@ -29,7 +29,8 @@ OF_THE_STACK = {
     "weights-memory", "kv-memory", "kv-memory-tight", "context-length", "batched-tokens", "vision-nixl",
     "aiter-heads", "missing-image", "ascend-prefill-width", "heads-divisible", "engine-vendor",
     "checkpoint-accelerator", "draft-checkpoint", "different-images", "router-engine", "context-parallel-size",
-    "flash-comm-layout", "remote-code", "decode-stages", "recipe-release", "advisory",
+    "flash-comm-layout", "remote-code", "decode-stages", "recipe-release",
+    "advisory", "advisory",
 }  # fmt: skip
 
 examples = settings(
