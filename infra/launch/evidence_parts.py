@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 # Of one host. Twenty thousand lines of a rank's journal are some megabytes, and a host has a dozen ranks.
 MAX_PART_BYTES = 1 << 28
@@ -60,7 +61,7 @@ class _Header(tarfile.TarInfo):
     """The head of a file; one that would have the reader keep what it announces is refused."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """The head, as far as it is one that is read."""
         head = super().frombuf(buf, encoding, errors)
         if head.size < 0 or (not head.isreg() and head.size > _MAX_HEADER_BYTES):
@@ -69,20 +70,21 @@ class _Header(tarfile.TarInfo):
         return head
 
 
-class _Bounded:
+class _Bounded(io.RawIOBase):
     """A stream that ends where nobody reads on: what is packed well may unpack to any size."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        super().__init__()
         self._stream = stream
         self._left = MAX_UNPACKED_BYTES
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         """The next bytes.
 
         Raises:
             EOFError: more than `MAX_UNPACKED_BYTES` have been read.
         """
-        piece = self._stream.read(min(size, self._left))
+        piece = self._stream.read(min(size, self._left) if size >= 0 else self._left)
         self._left -= len(piece)
         if size and not self._left:
             raise EOFError

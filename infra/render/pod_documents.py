@@ -22,6 +22,7 @@ from infra.render.pod_objects import (
     launcher_map,
     make_object,
     part_labels,
+    refuse_large,
     secret_name,
     stack_labels,
 )
@@ -76,7 +77,9 @@ def pod_documents(
     for process in plan.processes:
         if process.kind == "router":
             found += _router(stack, process)
-    return (*found, *_clients(stack))
+    found += _clients(stack)
+    refuse_large(found)
+    return tuple(found)
 
 
 def _router(stack: PodStack, process: Process) -> Iterable[PodObject]:
