@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.errors import PrerequisiteError, StackError
-from infra.plan.edge import KEYS as EDGE_KEYS
-from infra.spec.edge_keys import digest_map, parse_keys
 from infra.spec.text_file import read_text
 
 # No key is near it; a file that was named by mistake may be as long as a disk.
@@ -48,17 +46,6 @@ def file_flaw(path: Path) -> str | None:
     if found.st_size == 0:
         return "is empty"
     return f"has {found.st_size} bytes, more than any key" if found.st_size > MAX_BYTES else None
-
-
-def as_hosts_get_them(values: Mapping[str, str]) -> dict[str, str]:
-    """The values as they leave the operator's machine: of clients' keys nothing but digests and names.
-
-    Raises:
-        StackError: the clients' keys are none.
-    """
-    keys = values.get(EDGE_KEYS)
-    own = {} if keys is None else {EDGE_KEYS: digest_map(parse_keys(keys))}
-    return {**values, **own}
 
 
 def _read(name: str, reference: Mapping[str, str]) -> str:
