@@ -149,7 +149,7 @@ def running(folder: Path, change: Callable[[str], str]) -> Iterator[Edge]:
     log = folder / "log"
     with log.open("wb") as opened:
         process = subprocess.Popen(
-            [*START_IN_POD, "haproxy.cfg"],
+            START_IN_POD,
             cwd=folder,
             env=environment,
             stdout=opened,
