@@ -38,8 +38,10 @@ def a_container(image: str = "an/image:tag", *mounts: Mount) -> ContainerLaunch:
 def test_a_name_that_is_none_is_written_nowhere(name: str, process: Process) -> None:
     with pytest.raises(StackError, match="no name of a variable"):
         environment_file(process.id, {name: "x"})
-    for change in ({"env": {name: "x"}}, {"env_prepend": {name: "x"}}):
-        edited = dataclasses.replace(process, **change)  # type: ignore[arg-type] - one field of each
+    for edited in (
+        dataclasses.replace(process, env={name: "x"}),
+        dataclasses.replace(process, env_prepend={name: "x"}),
+    ):
         for launch in (a_container(), NATIVE):
             with pytest.raises(StackError, match="no name of a variable"):
                 launch_script("s", edited, launch, ())
