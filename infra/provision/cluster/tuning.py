@@ -7,7 +7,7 @@ from infra.agent.state.parts import all_parts
 from infra.catalog.load import Catalog
 from infra.plan.process import Plan
 from infra.render.cluster_facts import ClusterFacts
-from infra.render.host_state import node_state, runnable_image
+from infra.render.host_state import node_state
 from infra.render.node_tuning import NodeTuning, tuning_documents
 from infra.render.pod_objects import PodObject
 from infra.render.pod_template import pod_access
@@ -31,7 +31,7 @@ def tuning_objects(
     tuning = NodeTuning(
         state=node_state(plan.stack, wanted),
         mode=facts.node_tuning,
-        image=runnable_image(plan.engine.image),
+        image=facts.node_tuning_image or catalog.plain_image("python"),
         access=pod_access(catalog.accelerator(plan.hosts[0].accelerator)),
         program=texts["node_tuning"],
         agent=program({name: condensed(text) for name, text in modules.items()}),
