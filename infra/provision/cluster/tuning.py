@@ -32,7 +32,7 @@ def tuning_objects(
     tuning = NodeTuning(
         state=node_state(plan.stack, wanted),
         mode=facts.node_tuning,
-        image=runnable_image(plan.engine.image),
+        image=facts.node_tuning_image or catalog.plain_image("python"),
         access=pod_access(catalog.accelerator(plan.hosts[0].accelerator)),
         program=texts["node_tuning"],
         agent=program({name: condensed(text) for name, text in modules.items()}),
