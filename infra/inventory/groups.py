@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 Variables = dict[str, object]
+# Groups that every inventory has.
+ALWAYS = ("all", "ungrouped")
 
 
 @dataclass(slots=True)
@@ -17,12 +19,7 @@ class Group:
     children: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
     variables: Variables = field(default_factory=dict)
-
-    @property
-    def priority(self) -> int:
-        """`ansible_group_priority`, 1 when it is not a number."""
-        value = self.variables.get("ansible_group_priority")
-        return value if isinstance(value, int) else 1
+    priority: int = 1
 
 
 @dataclass(slots=True)
@@ -51,6 +48,8 @@ class Groups:
         found: set[str] = set()
         for name in direct:
             found.update(self._upwards(name))
+        if "ungrouped" in direct and any(name not in ALWAYS for name in direct):
+            found.remove("ungrouped")  # whatever the file says
         return [name for name in self.by_name if name in found]
 
     def cycle(self) -> list[str]:
@@ -64,11 +63,17 @@ class Groups:
 
     def variables_of(self, direct: list[str]) -> Variables:
         """What groups say of a host: Ansible's order, by depth, then priority, then name; the last wins."""
+        everybody, *groups = self.in_precedence(direct)
         merged: Variables = {}
-        for name in self.in_precedence(direct):
+        for name in groups:
             if name in self.by_name:
                 merged = merge_variables(merged, self.by_name[name].variables)
-        return merged
+        # Ansible joins them before they meet `all`: a map of theirs that says nothing hides none of it.
+        return (
+            merge_variables(self.by_name[everybody].variables, merged)
+            if everybody in self.by_name
+            else merged
+        )
 
     def in_precedence(self, direct: list[str]) -> list[str]:
         """Every group of a host, `all` and `ungrouped` among them, the one that wins last."""
