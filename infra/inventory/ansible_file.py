@@ -105,13 +105,13 @@ def _host(name: str, walk: Walk, beside: VariableFiles) -> InventoryHost:
     _refuse_name(name, found, walk)
     everybody, *groups = walk.groups.in_precedence(found.direct)
     variables = walk.groups.variables_of(found.direct)
-    for own in (
+    for later in (
         _of_files(beside.groups.get(everybody, ())),
         _of_files(chain.from_iterable(beside.groups.get(group, ()) for group in groups)),
         found.own,
         _of_files(beside.hosts.get(name, ())),
     ):
-        variables = merge_variables(variables, own)
+        variables = merge_variables(variables, later)
     _refuse_connection(variables, name, walk)
     moe = variables.get("moe")
     own: Mapping[str, object] = moe if isinstance(moe, Mapping) else {}

@@ -111,7 +111,9 @@ class Walk:
         if value is None or isinstance(value, Mapping):
             return value or {}
         what = f"{key} of group {where[-1]} is not a map."
-        self.refuse("wrong-type", (*where, key), what, "Write `name:` per line, without a dash.")
+        self.refuse(
+            "wrong-type", (*where, str(key)), what, "Write `name:` per line, without a dash."
+        )
         return {}
 
     def _pattern(self, group: Group, pattern: str, values: object, here: tuple[str, ...]) -> None:
