@@ -11,7 +11,6 @@ from infra.render.host_state import node_state
 from infra.render.node_tuning import NodeTuning, tuning_documents
 from infra.render.pod_objects import PodObject
 from infra.render.pod_template import pod_access
-from infra.render.process_launch import runnable_image
 from infra.render.wanted_tuning import Tuning
 from infra.spec.load import PROJECT, LoadedStack
 
