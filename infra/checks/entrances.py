@@ -43,6 +43,8 @@ def open_entrances(view: PlanView) -> Iterator[Finding]:
         else:
             where = f"serves on {view.addresses[process.host]}, which other machines reach"
         fix = "Add an `edge:`, which asks for a key on every path; or waive this where the network is closed to others."
+        if view.plan.platform not in KUBERNETES:
+            fix = "Add an `edge:`, which asks for a key on every path; or `firewall: plan` with `clients:`."
         yield _finding(view, process, where, fix)
 
 
@@ -65,8 +67,9 @@ def _entrances(view: PlanView, reach: Reach) -> Iterator[Process]:
 
 
 def _asks_at_the_door(view: PlanView) -> bool:
-    """Whether strangers end before the router: an edge asks every client for a key."""
-    return any(process.kind == "edge" for process in view.plan.processes)
+    """Whether strangers end before the router: an edge asks for a key, or the hosts let in named networks alone."""
+    has_edge = any(process.kind == "edge" for process in view.plan.processes)
+    return has_edge or view.plan.firewall is not None
 
 
 def _reach(view: PlanView, process: Process) -> Reach | None:

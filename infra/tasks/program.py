@@ -32,7 +32,7 @@ from infra.tasks.options import Option, Options
 from infra.tasks.output import AsWritten, Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
-from infra.visible import visible
+from infra.visible import visible, visible_json
 from infra.whole_file import DISK_FULL, MAKE_ROOM
 
 BUG = 1
@@ -324,5 +324,5 @@ def refuse(what: str, fix: str) -> NoReturn:
     """Leave with 2; whoever asked for JSON gets the failure as a document."""
     error = StackError("command line", what, fix)
     if "--json" in sys.argv:
-        print(json.dumps(failure_document(error)))
+        print(visible_json(json.dumps(failure_document(error))))
     raise Exit(code=error.exit_code, message=visible(f"fab: {what} {fix}"))
