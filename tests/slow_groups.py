@@ -13,7 +13,8 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # it has no types
 
 KUBERNETES = "tests/kubernetes/"  # all of its tests share one cluster
-ALONE = "tests/rehearsal/"  # each of its tests starts the hosts that it needs, or none
+# Each of their tests starts the hosts that it needs, or none.
+ALONE = ("tests/rehearsal/", "tests/fuzz/")
 ONE_LAB = "tests/rehearsal/lab/"  # but these, which share hosts
 # What `-m` says where nothing but slow tests and those of KUBERNETES are chosen, as scripts/test does.
 CHOOSING_SLOW = ("slow", "slow or kubernetes", "slow and not kubernetes")
