@@ -22,7 +22,7 @@ from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.operating import operator_at_work
 from infra.render.firewall import firewall_text
-from infra.render.host_state import Item
+from infra.render.items import Item
 from infra.render.wanted_tuning import Tuning
 from tests.cli.commands import FAB, need_lab, run
 from tests.cli.port_matrix import Dial, passing
