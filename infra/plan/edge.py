@@ -11,8 +11,9 @@ from infra.inventory.hosts import AddressBook
 from infra.plan.process import Connect, PlanEdge, Process
 from infra.plan.resolve import Problems
 from infra.plan.topology import Topology
+from infra.spec.edge import EdgeTls
 from infra.spec.load import LoadedStack
-from infra.spec.stack import KUBERNETES, EdgeTls, StackSpec
+from infra.spec.stack import KUBERNETES, StackSpec
 
 EDGE_ID = "edge/0"
 RULE = "edge"
@@ -74,7 +75,7 @@ def edge_secrets(spec: StackSpec) -> Mapping[str, Mapping[str, str]]:
     found = {KEYS: spec.edge.keys or dict(spec.secrets.items())[KEYS]}
     if isinstance(spec.edge.tls, EdgeTls):
         found |= {CERTIFICATE: spec.edge.tls.certificate, PRIVATE_KEY: spec.edge.tls.key}
-    return {name: reference.model_dump(exclude_none=True) for name, reference in found.items()}
+    return {name: reference.model_dump() for name, reference in found.items()}
 
 
 def has_host_beside(spec: StackSpec, topology: Topology) -> bool:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infra.catalog.schema import Mount
 from infra.engines.capabilities import CAPABILITIES
+from infra.engines.haproxy import START, START_IN_POD
 from infra.engines.reading import Bind
 from infra.errors import Problem, ProblemsFound
 from infra.plan.document import SCHEMA_VERSION
@@ -26,7 +27,8 @@ from infra.plan.process import (
     Process,
     ProcessKind,
 )
-from infra.spec.stack import EdgeName, EngineName, Network, Platform, RequestPath, Runtime
+from infra.spec.edge import EdgeName, RequestPath
+from infra.spec.stack import EngineName, Network, Platform, Runtime
 from infra.spec.text_file import read_bytes
 
 MAX_BYTES = 50_000_000
@@ -219,8 +221,14 @@ def _edge_problems(read: _Plan, file: str) -> Iterator[Problem]:
     for process in edges:
         dialled = [connect.to for connect in process.connects]
         if len(dialled) != 1 or dialled[0] not in serving - {process.id}:
-            what = f"{process.id} connects to {', '.join(dialled) or 'nobody'}: it serves one process with an endpoint."
+            named = shown(", ".join(dialled))
+            what = (
+                f"{process.id} connects to {named}: it stands before one process with an endpoint."
+            )
             yield _problem(file, "processes", what, "Name one: router/0, or the only endpoint.")
+        if process.argv not in (START, START_IN_POD):
+            what = f"{process.id} runs another command than {' '.join(START)}."
+            yield _problem(file, "processes", what)
         if [bind.name for bind in process.binds] != ["http"] or process.endpoint is None:
             what = f"{process.id} has an endpoint and binds `http` alone."
             yield _problem(file, "processes", what)

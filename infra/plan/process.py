@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 from infra.catalog.schema import Mount
 from infra.engines.reading import Bind
 from infra.engines.settings import Origin
-from infra.spec.stack import EdgeName, Platform, Runtime
+from infra.spec.edge import EdgeName
+from infra.spec.stack import Platform, Runtime
 
 ProcessKind = Literal["engine", "router", "edge"]
 # Below it the kernel asks for a capability (ip_unprivileged_port_start of ip-sysctl, Linux 6.12).

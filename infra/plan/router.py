@@ -24,6 +24,7 @@ from infra.plan.resolve import ResolvedStack
 from infra.plan.topology import Topology
 
 ROUTER_ID = "router/0"
+_ORIGIN = Origin(kind="compiler", name="plan", detail="router")
 # Of a checkpoint whose context the catalogue does not know; no model of it has a longer one.
 UNKNOWN_CONTEXT_TOKENS = 1_048_576
 
@@ -80,12 +81,6 @@ def compile_router(
     host = place.host
     release = catalog.router(spec.router.name)
     address = book.address(host, seen_from=host)
-    endpoints = [
-        Endpoint(role=p.role, address=where, port=port, bootstrap_port=_bootstrap(p))
-        for p, how in engines
-        if p.endpoint is not None and how.takes_requests
-        for where, port in _served(p)
-    ]
     argv = write_router(
         spec.router.name,
         RouterContext(
@@ -94,10 +89,10 @@ def compile_router(
             port=place.port,
             metrics_address=address if spec.monitors else LOOPBACK,
             prometheus_port=_prometheus_port(spec.port, spec.leave_devices),
-            longest_answer_s=longest_answer_s(_longest_request(resolved)),
+            longest_answer_s=_longest_answer_s(resolved),
             policy=spec.router.policy,
             kv_transfer=spec.kv_transfer,
-            endpoints=tuple(endpoints),
+            endpoints=_endpoints(engines),
             is_behind_edge=place.is_behind_edge,
         ),
     )
@@ -120,12 +115,18 @@ def compile_router(
         env_prepend={},
         mounts=(),
         argv=argv,
-        flag_origins={
-            word: Origin(kind="compiler", name="plan", detail="router")
-            for word in argv
-            if word[:2] == "--"
-        },
+        flag_origins=dict.fromkeys((word for word in argv if word[:2] == "--"), _ORIGIN),
         env_origins={},
+    )
+
+
+def _endpoints(engines: Sequence[tuple[Process, Reading]]) -> tuple[Endpoint, ...]:
+    """What the router spreads requests over."""
+    return tuple(
+        Endpoint(role=p.role, address=where, port=port, bootstrap_port=_bootstrap(p))
+        for p, how in engines
+        if p.endpoint is not None and how.takes_requests
+        for where, port in _served(p)
     )
 
 
@@ -145,15 +146,15 @@ def _connects(reading: Reading, engines: Sequence[Process]) -> tuple[Connect, ..
     )
 
 
-def _longest_request(resolved: ResolvedStack) -> int:
-    """Tokens of the longest request that a role which answers clients takes."""
+def _longest_answer_s(resolved: ResolvedStack) -> int:
+    """Seconds that the longest request of a role which answers clients takes at the most."""
     tokens = []
     for settings in resolved.roles:
         shape = settings.weights.checkpoint.shape
         known = shape.max_context if shape else UNKNOWN_CONTEXT_TOKENS
         if settings.role != "prefill":
             tokens.append(settings.max_model_len or known)
-    return max(tokens)
+    return longest_answer_s(max(tokens))
 
 
 def _prometheus_port(client_port: int, left: int) -> int:

@@ -13,9 +13,12 @@ from infra.engines.haproxy import (
     CONFIG,
     ENGINE_KEY_VARIABLE,
     KEYS,
+    OLDEST,
+    PACKAGE,
     PRIVATE_KEY,
     RELOAD_SIGNAL,
     SECRETS_VARIABLE,
+    VERSION_FLAG,
     Front,
     write_config,
 )
@@ -27,9 +30,12 @@ from infra.render.host_paths import (
     process_folder,
     stack_slice,
     unit_name,
+    unit_template,
 )
 from infra.render.units import (
     CONFINED,
+    LOW_PORTS,
+    OPEN_FILES,
     ROUTER_RESTARTS,
     ROUTER_RESTARTS_S,
     STOP_S,
@@ -39,7 +45,13 @@ from infra.render.units import (
 
 # The plan's name of each secret → its file in the folder that the configuration names.
 _FILES = {"edge_keys": KEYS, "edge_certificate": CERTIFICATE, "edge_private_key": PRIVATE_KEY}
-LOW_PORTS = 1024
+# What of the distribution's must be there, as the agent looks at it.
+EDGE_PROGRAM = {
+    "target": PACKAGE,
+    "want": OLDEST,
+    "flag": VERSION_FLAG,
+    "fix": f"`sudo apt-get install {PACKAGE}` there, or `sudo dnf install {PACKAGE}`",
+}
 # HAProxy sets its own limit of open files, within the unit's.
 _MORE_CALLS = "SystemCallFilter=setrlimit prlimit64"
 
@@ -91,6 +103,8 @@ def edge_files(plan: Plan, process: Process) -> Iterable[EdgeFile]:
     script = _take_secrets(plan, process)
     yield EdgeFile(f"{folder}/take-secrets", script, f"hands secrets to {process.id}", mode="0755")
     wanted = f"# Written by moe-infra for stack {plan.stack}.\n[Unit]\nWants={unit}\n"
+    template = f"{UNIT_FOLDER}/{unit_template(plan.stack, process.kind) % ''}"
+    yield EdgeFile(template, edge_unit(plan, process), "supervises the processes", is_unit=True)
     yield EdgeFile(
         edge_boot_path(plan.stack), wanted, f"starts {process.id} with the host", is_unit=True
     )
@@ -107,10 +121,6 @@ def edge_unit(plan: Plan, process: Process) -> str:
     systemd's own credentials are read once, at the start (systemd.exec(5) of 252, checked 2026-11-26).
     """
     folder, secrets = process_folder(plan.stack, process), edge_secrets_folder(plan.stack)
-    low = process.binds[0].port < LOW_PORTS
-    confined = [word for word in CONFINED if not (low and word == "CapabilityBoundingSet=")]
-    if low:
-        confined += [f"{name}=CAP_NET_BIND_SERVICE" for name in _CAPABILITIES]
     service = [
         "Type=notify",
         f"WorkingDirectory={folder}",
@@ -128,9 +138,10 @@ def edge_unit(plan: Plan, process: Process) -> str:
         "KillMode=mixed",
         f"TimeoutStopSec={STOP_S}",
         f"SuccessExitStatus={STOPPED_CODES}",
-        "LimitNOFILE=1048576",
+        OPEN_FILES,
         "LogRateLimitIntervalSec=0",
-        *confined,
+        *CONFINED,
+        *(LOW_PORTS if process.binds_low_port else ()),
         _MORE_CALLS,
     ]
     unit = [
@@ -141,9 +152,6 @@ def edge_unit(plan: Plan, process: Process) -> str:
         f"StartLimitBurst={ROUTER_RESTARTS}",
     ]
     return unit_text(plan.stack, {"Unit": unit, "Service": service})
-
-
-_CAPABILITIES = ("CapabilityBoundingSet", "AmbientCapabilities")
 
 
 def _own_folder(stack: str) -> str:

@@ -7,22 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from infra.catalog.load import Catalog
-from infra.catalog.schema import Mount, RouterRelease
-from infra.engines import haproxy
+from infra.catalog.schema import RouterRelease
 from infra.engines.credentials import TAKEN_SECRETS, Credential, credentials_of
-from infra.errors import StackError
 from infra.plan.process import Plan, Process
-from infra.render.container import DeviceAccess
-from infra.render.edge_files import edge_credentials, edge_files, edge_unit
+from infra.render.cloud_metadata import metadata_rules_text
+from infra.render.edge_files import EDGE_PROGRAM, edge_credentials, edge_files
 from infra.render.environment_file import environment_file
 from infra.render.firewall import boot_files, firewall_items
 from infra.render.host_paths import (
-    ENGINE_ENVIRONMENTS,
-    ROUTER_ENVIRONMENTS,
     UNIT_FOLDER,
     cleanup_unit,
     container_name,
     credential_path,
+    metadata_rules,
+    metadata_unit,
     process_folder,
     release_path,
     stack_folder,
@@ -32,11 +30,13 @@ from infra.render.host_paths import (
     watch_unit,
 )
 from infra.render.items import HostState, Item, file_item
-from infra.render.launch_script import ContainerLaunch, NativeLaunch, launch_script
+from infra.render.launch_script import NativeLaunch, launch_script
+from infra.render.process_launch import process_launch, router_release, runnable_image
 from infra.render.release_record import release_record
 from infra.render.supervision import watch_document
 from infra.render.units import (
     cleanup_unit_text,
+    metadata_unit_text,
     process_unit,
     watch_unit_text,
 )
@@ -127,9 +127,10 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         return
     named: set[str] = set()
     containers: list[str] = []
-    units: dict[str, str] = {}
+    units = {metadata_unit(plan.stack): metadata_unit_text(plan.stack)}
+    why = "engines fetch what clients name, and not the host's own credentials"
+    yield file_item(metadata_rules(plan.stack), metadata_rules_text(plan.stack), why)
     for process in processes:
-        template = unit_template(plan.stack, process.kind) % ""
         if process.kind == "edge":
             credentials = edge_credentials(plan)
             named |= {credential.name for credential in credentials}
@@ -138,7 +139,6 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
                 yield file_item(
                     each.path, each.content, each.why, mode=each.mode, unit=each.is_unit
                 )
-            units[template] = edge_unit(plan, process)
             continue
         release = router_release(process, catalog) if process.kind == "router" else None
         credentials = credentials_of(release.id if release else plan.engine.name, plan.secrets)
@@ -146,6 +146,7 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         yield from _process_files(plan, process, release, credentials, catalog)
         runtime: Runtime = "native" if release is not None and release.package else plan.runtime
         containers += [container_name(plan.stack, process)] if runtime != "native" else []
+        template = unit_template(plan.stack, process.kind) % ""
         names = [credential.name for credential in credentials]
         low = any(p.binds_low_port for p in processes if p.kind == process.kind)
         units[template] = process_unit(plan.stack, process.kind, runtime, names, binds_low_port=low)
@@ -183,55 +184,6 @@ def _process_files(
     yield file_item(f"{folder}/launch", script, f"starts {process.id}", mode="0755")
 
 
-def process_launch(
-    plan: Plan, process: Process, router: RouterRelease | None, catalog: Catalog
-) -> ContainerLaunch | NativeLaunch:
-    """How a process is started; `router` is the release of one that is a router, None for others."""
-    if process.kind == "edge":
-        return NativeLaunch(environment=None, package=haproxy.PACKAGE)
-    if router is not None and router.package is not None:
-        return NativeLaunch(
-            environment=f"{ROUTER_ENVIRONMENTS}/{router.id}-{router.version}",
-            package=router.package,
-        )
-    if plan.runtime == "native":
-        name = f"{plan.engine.name}-{plan.engine.version}"
-        package = f"{plan.engine.name}=={plan.engine.version}"
-        return NativeLaunch(environment=f"{ENGINE_ENVIRONMENTS}/{name}", package=package)
-    devices = None
-    mounts = process.mounts
-    if process.kind == "engine":
-        host = plan.host(process.host)
-        access = catalog.accelerator(host.accelerator).container
-        engine_hosts = {p.host for p in plan.processes if p.kind == "engine"}
-        devices = DeviceAccess(
-            access=access, num_devices=host.num_devices, spans_hosts=len(engine_hosts) > 1
-        )
-        weights = Mount(source=plan.weights_path, target=plan.weights_path)
-        mounts = (weights, *process.mounts, *access.mounts)
-    return ContainerLaunch(
-        runtime=plan.runtime,
-        image=runnable_image(plan.engine.image),
-        entrypoint=plan.engine.entrypoint,
-        devices=devices,
-        mounts=mounts,
-    )
-
-
-def router_release(process: Process, catalog: Catalog) -> RouterRelease:
-    """The router whose program the argument vector starts with.
-
-    Raises:
-        StackError: none of the catalogue's.
-    """
-    release = catalog.router_of(process.argv)
-    if release is not None:
-        return release
-    known = ", ".join(catalog.ids("routers"))
-    what = f"{' '.join(process.argv[:3])} is not how any known router starts."
-    raise StackError(process.id, what, f"Known are {known}.")
-
-
 def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     def runs_in_image(process: Process) -> bool:
         if process.kind == "edge":
@@ -252,16 +204,6 @@ def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     )
 
 
-def runnable_image(image: str) -> str:
-    """What an image is started by: its tag where it has one, for mirrors and archives give no other name.
-
-    That the tag is the wanted digest is looked at by `up` and `verify`.
-    """
-    name, _, digest = image.partition("@")
-    has_tag = ":" in name.rpartition("/")[2]
-    return name if has_tag or not digest else image
-
-
 def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     """What a host's native processes start from, each once: virtual environments, and an edge's program."""
     found: dict[str, tuple[str, str]] = {}
@@ -269,7 +211,16 @@ def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item
         release = router_release(process, catalog) if process.kind == "router" else None
         launch = process_launch(plan, process, release, catalog)
         if process.kind == "edge":
-            yield _program()
+            details = dict(EDGE_PROGRAM)
+            name, why = str(details.pop("target")), "The edge runs it."
+            yield Item(
+                id=f"program:{name}",
+                group="images",
+                kind="program",
+                target=name,
+                why=why,
+                details=details,
+            )
         elif isinstance(launch, NativeLaunch) and launch.environment is not None:
             found[launch.environment] = (launch.package, process.argv[0])
     for folder, (package, program) in found.items():
@@ -282,20 +233,6 @@ def _environment_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item
             why=f"{program} is started from it.",
             details={"want": package, "package": package, "program": program, "fix": make},
         )
-
-
-def _program() -> Item:
-    """The edge's program, of the distribution's package."""
-    name = haproxy.PACKAGE
-    fix = f"`sudo apt-get install {name}` there, or `sudo dnf install {name}`"
-    return Item(
-        id=f"program:{name}",
-        group="images",
-        kind="program",
-        target=name,
-        why="The edge runs it.",
-        details={"want": haproxy.OLDEST, "flag": haproxy.VERSION_FLAG, "fix": fix},
-    )
 
 
 def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:

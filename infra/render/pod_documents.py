@@ -15,7 +15,6 @@ from infra.inventory.pods import workload_name
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan, Process
 from infra.render.cluster_facts import ClusterFacts, LustreVolume
-from infra.render.host_state import router_release, runnable_image
 from infra.render.pod_objects import (
     PodObject,
     PodStack,
@@ -41,6 +40,7 @@ from infra.render.pod_template import (
     pod_access,
     router_pod,
 )
+from infra.render.process_launch import router_release, runnable_image
 from infra.spec.stack import Workload
 
 # The object behind the port that clients use.

@@ -13,9 +13,9 @@ from infra.plan.process import FIRST_FREE_PORT, Plan
 from infra.render.cluster_facts import ClusterFacts, WeightsVolume
 from infra.render.container import STRANGER
 from infra.render.host_paths import CONTAINER_SECRETS
-from infra.render.host_state import runnable_image
 from infra.render.pod_objects import stack_labels
 from infra.render.pod_processes import GRACE_S, WAIT_S, Document
+from infra.render.process_launch import runnable_image
 from infra.render.reserved_ports import RESERVED_PORTS_ID, reserved_ports_text
 from infra.render.weights_copy import copy_container
 

@@ -5,8 +5,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     StrictBool,
     StrictInt,
@@ -14,6 +12,9 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+
+from infra.spec.edge import Edge
+from infra.spec.section import EnvironmentName, Secrets, Section
 
 Platform = Literal["aws-ec2", "aws-eks", "existing-hosts", "existing-kubernetes"]
 # Platforms whose processes Kubernetes starts and watches.
@@ -26,7 +27,6 @@ LoadBalancing = Literal["internal", "hybrid", "external", "multi-port"]
 RoleName = Literal["prefill", "decode", "unified"]
 EngineName = Literal["vllm", "vllm-ascend", "sglang"]
 RouterName = Literal["vllm-router", "sglang-router", "ascend-proxy"]
-EdgeName = Literal["haproxy"]
 KvTransfer = Literal["nixl", "mooncake"]
 Feature = Literal["tools", "reasoning", "vision", "prefix-caching"]
 
@@ -38,12 +38,6 @@ Positive = Annotated[StrictInt, Field(ge=1)]
 PortNumber = Annotated[StrictInt, Field(ge=1, le=65535)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Id = Annotated[StrictStr, Field(pattern=r"^[a-z0-9][a-z0-9.\-]*$")]
-# Exact: no segment is empty or climbs, and nothing is encoded.
-RequestPath = Annotated[
-    StrictStr, Field(pattern=r"^(/[A-Za-z0-9_\-~][A-Za-z0-9._~\-]*)+$", max_length=200)
-]
-# The character before NAME keeps a value such as sk-123 from being taken for a reference.
-EnvironmentName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 def _network(text: str) -> str:
@@ -67,13 +61,7 @@ def _network(text: str) -> str:
 Network = Annotated[StrictStr, AfterValidator(_network)]
 
 
-class _Section(BaseModel):
-    """A map in the stack file: unknown keys are refused, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Engine(_Section):
+class Engine(Section):
     """Which release serves."""
 
     name: EngineName = Field(description="The engine: vllm (NVIDIA, AMD), vllm-ascend, sglang.")
@@ -85,7 +73,7 @@ class Engine(_Section):
     )
 
 
-class Draft(_Section):
+class Draft(Section):
     """The draft model of speculative decoding."""
 
     checkpoint: Id = Field(
@@ -94,7 +82,7 @@ class Draft(_Section):
     num_speculative_tokens: Positive = Field(description="Tokens that the draft proposes per step.")
 
 
-class Router(_Section):
+class Router(Section):
     """What spreads requests over the endpoints."""
 
     name: RouterName = Field(
@@ -105,7 +93,7 @@ class Router(_Section):
     )
 
 
-class Weights(_Section):
+class Weights(Section):
     """Where checkpoints lie on a host, and what holds them."""
 
     path: Annotated[StrictStr, Field(pattern=r"^/[^\s]*[^\s/]$")] = Field(
@@ -129,7 +117,7 @@ class Weights(_Section):
     )
 
 
-class Tuning(_Section):
+class Tuning(Section):
     """The host tuning profile and what is switched on beyond its defaults."""
 
     profile: Id = Field(description="A profile of infra/catalog/tuning/.")
@@ -138,7 +126,7 @@ class Tuning(_Section):
     )
 
 
-class Capacity(_Section):
+class Capacity(Section):
     """How the machines are bought, and how many addresses each takes."""
 
     kind: Literal["on-demand", "odcr", "capacity-block", "ultraserver"] = Field(
@@ -151,13 +139,13 @@ class Capacity(_Section):
     )
 
 
-class ExistingIngress(_Section):
+class ExistingIngress(Section):
     """An entry point that exists already."""
 
     existing: StrictStr = Field(description="Its id in the cloud.")
 
 
-class Kubernetes(_Section):
+class Kubernetes(Section):
     """Which workload kind carries the engine groups."""
 
     workload: Workload = Field(
@@ -167,82 +155,10 @@ class Kubernetes(_Section):
     )
 
 
-class SecretFromEnvironment(_Section):
-    """A secret read from the operator's environment."""
-
-    env: EnvironmentName = Field(description="The variable's name, never its value.")
-
-
-class SecretFromFile(_Section):
-    """A secret read from a file of the operator's machine."""
-
-    file: Annotated[StrictStr, Field(min_length=1)] = Field(
-        description="The file's path, beside the file that says it; of --set beside the working directory."
-    )
-
-
-SecretReference = SecretFromEnvironment | SecretFromFile
-
-
-class Secrets(_Section):
-    """References to the stack's secrets, never values. The set is closed: some program takes each of them."""
-
-    hf_token: SecretReference | None = Field(
-        default=None, description="Token of the Hugging Face hub, for staging and engines."
-    )
-    api_key: SecretReference | None = Field(
-        default=None,
-        description="Key that vLLM asks for on some paths, and that routers send to it; clients need `edge`.",
-    )
-    edge_keys: SecretReference | None = Field(
-        default=None, description="Keys that the edge asks clients for, one `NAME KEY` a line."
-    )
-
-    def items(self) -> tuple[tuple[str, SecretReference], ...]:
-        """The secrets that are declared, by name."""
-        found = ((name, getattr(self, name)) for name in sorted(type(self).model_fields))
-        return tuple((name, reference) for name, reference in found if reference is not None)
-
-
-class EdgeTls(_Section):
-    """What the edge shows to clients."""
-
-    certificate: SecretReference = Field(
-        description="The certificate as PEM, its chain behind it; never its value."
-    )
-    key: SecretReference = Field(description="The certificate's private key as PEM.")
-
-
-class Edge(_Section):
-    """What stands before the router, and asks every client for a key."""
-
-    name: EdgeName = Field(description="The front's program, of the distribution's package.")
-    host: Literal["router", "own"] = Field(
-        default="router",
-        description="router: beside the router, or beside the only endpoint; own: on the first host of the inventory's "
-        "group `edge`.",
-    )
-    tls: EdgeTls | Literal["none"] | None = Field(
-        default=None,
-        description="Certificate and key, or none; must be said where the address is public.",
-    )
-    keys: SecretReference | None = Field(
-        default=None,
-        description="Clients' keys: lines of a name and a key; default: secrets.edge_keys.",
-    )
-    allow: tuple[RequestPath, ...] | None = Field(
-        default=None,
-        description="The paths that are let through, exact; default: what OpenAI's clients ask, and /health.",
-    )
-    connections_per_key: Positive = Field(
-        default=256, description="Requests of one key that run at once; more are answered with 429."
-    )
-
-
-class Waiver(_Section):
+class Waiver(Section):
     """A finding that the operator accepts; always printed."""
 
-    rule: Annotated[StrictStr, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)+$")] = Field(
+    rule: Annotated[StrictStr, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")] = Field(
         description="A rule's id; docs/rules.md lists them."
     )
     reason: Annotated[StrictStr, Field(min_length=3)] = Field(
@@ -250,7 +166,7 @@ class Waiver(_Section):
     )
 
 
-class Role(_Section):
+class Role(Section):
     """One role, or the defaults of every role. None means: not said here."""
 
     replicas: Positive | None = Field(
@@ -309,7 +225,7 @@ class Role(_Section):
     )
 
 
-class Roles(_Section):
+class Roles(Section):
     """Either one unified role, or prefill and decode."""
 
     unified: Role | None = Field(default=None, description="One role that does prefill and decode.")
@@ -333,7 +249,7 @@ class Roles(_Section):
         return tuple((name, role) for name, role in found if role is not None)
 
 
-class StackSpec(_Section):
+class StackSpec(Section):
     """The whole stack file after `extends` and `--set`."""
 
     summary: StrictStr = Field(default="", description="One line, shown by `fab stacks`.")

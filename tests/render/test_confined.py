@@ -17,7 +17,8 @@ from infra.engines.reading import Bind
 from infra.plan.compile import compile_file
 from infra.plan.process import Plan, Process
 from infra.render.container import STRANGER
-from infra.render.host_state import host_state, router_release
+from infra.render.host_state import host_state
+from infra.render.process_launch import router_release
 from infra.render.units import CONFINED, process_unit
 from infra.render.wanted_tuning import Tuning
 from tests.needed import need_program

@@ -15,7 +15,7 @@ from infra.launch.proof.host_drift import Check
 from infra.launch.proof.transport import check_transports
 from infra.plan.process import Process
 from infra.render.host_paths import unit_name
-from infra.render.host_state import runnable_image
+from infra.render.process_launch import runnable_image
 
 UNLIMITED = -1
 # What units and containers are rendered with (render/units.py, render/container.py), by the kernel's names.

@@ -7,10 +7,11 @@ from infra.agent.state.parts import all_parts
 from infra.catalog.load import Catalog
 from infra.plan.process import Plan
 from infra.render.cluster_facts import ClusterFacts
-from infra.render.host_state import node_state, runnable_image
+from infra.render.host_state import node_state
 from infra.render.node_tuning import NodeTuning, tuning_documents
 from infra.render.pod_objects import PodObject
 from infra.render.pod_template import pod_access
+from infra.render.process_launch import runnable_image
 from infra.render.wanted_tuning import Tuning
 from infra.spec.load import PROJECT, LoadedStack
 

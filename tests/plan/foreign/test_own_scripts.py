@@ -35,6 +35,10 @@ def rendered(stack: str, folder: Path) -> list[tuple[Process, Path]]:
         for host in plan.hosts
     }
     for process in plan.processes:
+        if (
+            process.kind == "edge"
+        ):  # its words name a file that is made of the plan: nobody imports that
+            continue
         own = folder / process.id.replace("/", "-")
         own.mkdir()
         where = process_folder(plan.stack, process)

@@ -14,8 +14,8 @@ from infra.launch.preflight.group_collectives import adding_up
 from infra.launch.preflight.group_collectives.layout import GroupLayout, Member
 from infra.launch.preflight.scene import Scene
 from infra.render.host_paths import trial_name
-from infra.render.host_state import process_launch
 from infra.render.launch_script import ContainerLaunch, NativeLaunch
+from infra.render.process_launch import process_launch
 from infra.render.python_command import python_command, removal_command
 from infra.render.units import LIMITS
 
