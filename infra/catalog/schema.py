@@ -186,12 +186,14 @@ class Image(Entry):
     Args:
         entrypoint: what the image starts by itself, () for a shell or nothing.
         verified: whether the tag was seen in a registry or a vendor's page.
+        digest: what the registry calls what the tag means (of all architectures together); None where it is not known.
     """
 
     reference: StrictStr
     accelerators: tuple[StrictStr, ...]
     entrypoint: tuple[StrictStr, ...] = ()
     verified: StrictBool
+    digest: StrictStr | None = None
     jemalloc: StrictStr | None = None
 
 

@@ -18,7 +18,7 @@ from infra.launch.secret import Secret
 from infra.launch.sharing import records_of
 from infra.plan.process import Plan, Process, ProcessKind
 from infra.render.host_paths import (
-    credential_path,
+    credentials_folder,
     process_folder,
     release_path,
     stack_folder,
@@ -225,7 +225,7 @@ def _process_change(
 
 
 def _what(stack: str, row: Mapping[str, object], path: str) -> What:
-    if path.startswith(credential_path(stack, "")):
+    if path.startswith(f"{credentials_folder(stack)}/"):
         return "secret"
     if row.get("group") == "images":
         return "image"

@@ -14,6 +14,7 @@ from infra.render.host_paths import (
     UNIT_FOLDER,
     cleanup_unit,
     credential_path,
+    credentials_folder,
     process_folder,
     release_path,
     unit_name,
@@ -140,7 +141,7 @@ def _is_shared_changed(stack: str, names: set[str], kind: str) -> bool:
         if kind == "edge"
         else {name for name in names if name.startswith("file:/etc/systemd/")} - edges
     )
-    credentials = f"file:{credential_path(stack, '')}"
+    credentials = f"file:{credentials_folder(stack)}/"
     return any(name in units or name.startswith(credentials) for name in names)
 
 

@@ -80,7 +80,9 @@ def tuning_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> 
         StackError: as for `host_state`.
     """
     stack_folder(plan.stack)  # hosts keep records under the stack's name, whatever is asked of them
-    wanted = plan_tuning(tuning, plan, host, catalog)
+    # a profile is of hosts with devices: that of an edge alone is left as it is
+    is_tuned = plan.host(host).num_devices > 0
+    wanted = plan_tuning(tuning, plan, host, catalog) if is_tuned else ()
     return HostState(
         stack=plan.stack,
         host=host,
@@ -193,14 +195,20 @@ def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     if plan.runtime == "native" or not any(runs_in_image(p) for p in plan.on_host(host)):
         return
     reference, digest = runnable_image(plan.engine.image), plan.engine.image.partition("@")[2]
+    engine = plan.engine
     details = {"runtime": plan.runtime, "reference": reference}
+    known = catalog.image_digest(engine.name, engine.version, engine.image)
     yield Item(
         id=f"image:{plan.engine.image}",
         group="images",
         kind="image",
         target=reference,
         why=f"{plan.engine.name} {plan.engine.version} runs in it.",
-        details={**details, **({"digest": digest} if digest else {})},
+        details={
+            **details,
+            **({"digest": digest} if digest else {}),
+            **({"known_digest": known} if known else {}),
+        },
     )
 
 

@@ -223,7 +223,10 @@ def scripted_leader(greeting: bytes, answers: Callable[[bytes], bytes]) -> tuple
     return address
 
 
-ORDERS = {"release": "this release", "orders": {"decode/0": {"epoch": 9, "phase": "stop"}}}
+ORDERS: dict[str, object] = {
+    "release": "this release",
+    "orders": {"decode/0": {"epoch": 9, "phase": "stop"}},
+}
 NOT_ORDERS: dict[str, Callable[[bytes], bytes]] = {
     "unsigned": lambda _: json.dumps(ORDERS).encode() + b"\n",
     "of another key": lambda line: seal(

@@ -389,3 +389,18 @@ def test_a_peer_hangs_up_on_requests_that_do_not_come(
         with contextlib.suppress(ConnectionResetError):
             assert wire.recv(100) == b""
         assert time.monotonic() - begun < 1.5
+
+
+def test_a_peer_that_is_crowded_from_a_members_address_still_serves_that_member(
+    hub: Hub, fleet: Fleet
+) -> None:
+    fleet.start("host-1", linger_s=3.0)
+    fleet.wait_complete("host-1")
+    place, own = ("127.0.0.11", 17131), ("127.0.0.12", 0)
+    with contextlib.ExitStack() as crowd:
+        for _ in range(2 * peers.PER_ADDRESS):
+            crowd.enter_context(socket.create_connection(place, 2.0, own))
+        fleet.start("host-2", "host-1")
+        fleet.wait_complete("host-2")
+    assert sorted(hub.fetched()) == sorted(FILES)
+    assert threading.active_count() < 2 * peers.PER_ADDRESS

@@ -161,24 +161,35 @@ def _leave_machine(order: BootOrder, users: int) -> BootOrder:
     """
     linux.unshare(Namespace.MOUNT)
     linux.keep_mounts_to_ourselves()
-    lent = order.root.parent / _LENT
-    places = [str(order.knobs), *(each.source for each in order.host.binds)]
-    shown = [_show_beside(Path(place), lent / str(index)) for index, place in enumerate(places)]
+    beside = order.root.parent / _LENT
+    knobs = _show_beside(order.knobs, beside / "knobs", None)
+    binds = []
+    for index, lent in enumerate(order.host.binds):
+        place = beside / str(index)
+        binds.append(replace(lent, source=_show_beside(Path(lent.source), place, users)))
+        if lent.read_only:
+            linux.make_read_only(place)  # now, so that the host's root cannot undo it
     os.chdir(order.root)
-    binds = [replace(b, source=s) for b, s in zip(order.host.binds, shown[1:], strict=True)]
     user_range.enter_range(users)
     host = replace(order.host, binds=tuple(binds))
-    return replace(order, host=host, root=Path(), knobs=Path(shown[0]))
+    return replace(order, host=host, root=Path(), knobs=Path(knobs))
 
 
-def _show_beside(source: Path, place: Path) -> str:
-    """Show a place of the machine under another name; that name as it is from the host's root."""
+def _show_beside(source: Path, place: Path, users: int | None) -> str:
+    """Show a place of the machine under another name, its owners moved into a range where that can be.
+
+    Returns:
+        That name, as it is from the host's root.
+    """
     if source.is_dir():
         place.mkdir(parents=True, exist_ok=True)
     else:
         place.parent.mkdir(exist_ok=True)
         place.touch()
-    linux.mount(source, place, None, MountFlag.BIND | MountFlag.RECURSIVE)
+    try:
+        linux.bind_with_owners(source, place, -1 if users is None else users)
+    except OSError:  # what everybody may read, the range's users may read under any owner
+        linux.mount(source, place, None, MountFlag.BIND | MountFlag.RECURSIVE)
     return f"../{_LENT}/{place.name}"
 
 

@@ -147,6 +147,8 @@ class FirstProcess:
         if document["path"] == "console":
             root, document["path"] = str(running.root.parent), "/console"
         descriptor = linux.open_in_root(root, document["path"], document["flags"], document["mode"])
+        if document["flags"] & os.O_CREAT:
+            self._fleet.own(descriptor)
         request.answer({}, [descriptor])
         os.close(descriptor)
         return None
