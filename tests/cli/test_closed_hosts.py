@@ -232,6 +232,27 @@ def test_two_closed_stacks_share_a_host(closed: Closed) -> None:
     }
 
 
+def test_a_machine_that_comes_is_let_in_by_all_and_one_that_leaves_by_nobody(
+    closed: Closed,
+) -> None:
+    assert closed.fab("up")[0] == 0
+    inventory = Path(closed.inventory).read_text()
+    address = {host.name: host.address for host in closed.lab.status()}
+    port = {"decode-3": {EPHEMERAL}}
+    try:
+        code, told = closed.fab("replace-host", "prefill-1", address[OUTSIDER])
+        assert code == 0, told
+        assert closed.matrix("prefill-0", "prefill-1", OUTSIDER, ports=port) == {
+            ("prefill-0", "decode-3", EPHEMERAL),
+            (OUTSIDER, "decode-3", EPHEMERAL),
+        }
+        assert closed.table("prefill-1").startswith("Error: No such file or directory")
+        assert closed.fab("verify")[0] == 0
+        assert closed.fab("down")[0] == 0
+    finally:
+        Path(closed.inventory).write_text(inventory)
+
+
 def test_hosts_whose_tables_shut_the_operator_out_take_them_back(closed: Closed) -> None:
     assert closed.fab("up")[0] == 0
     before = {host: without_counts(closed.table(host)) for host in HOSTS}
