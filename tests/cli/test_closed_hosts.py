@@ -41,6 +41,8 @@ HOSTS = (*PREFILL, *DECODE)
 OUTSIDER, CLIENT, MONITOR = "prefill-2", "prefill-3", "prefill-4"
 SSH, UNGUARDED, STAGING, EPHEMERAL = 22, 9100, 17103, 40123
 ODD_SSH, FOREIGN = 40022, 45555
+STARTED = f"systemctl show -p MainPID,ActiveEnterTimestamp 'moe-{STACK}-engine@*'"
+LEFT = "nft list tables | grep moe-; find / -xdev -path '*moe*firewall*'"
 ROUTER, PROMETHEUS, GROUP = 8000, 29000, 12321
 
 
@@ -164,6 +166,22 @@ def test_strangers_are_shut_out_and_nobody_else(closed: Closed, ports: dict[str,
     assert closed.fab("verify")[0] == 0
 
 
+def test_a_client_that_is_named_later_is_let_in_while_engines_serve_on(closed: Closed) -> None:
+    code, told = closed.fab("up", "--set", "firewall=none")
+    assert code == 0, told
+    began = closed.on("decode-2", STARTED)
+    open_port = {"decode-2": {EPHEMERAL}}
+    assert (OUTSIDER, "decode-2", EPHEMERAL) in closed.matrix(OUTSIDER, ports=open_port)
+    assert closed.fab("up")[0] == 0
+    door = {"prefill-0": {ROUTER}}
+    assert closed.matrix(OUTSIDER, CLIENT, ports=door) == {(CLIENT, "prefill-0", ROUTER)}
+    both = [host.address for host in closed.lab.status() if host.name in {OUTSIDER, CLIENT}]
+    code, told = closed.fab("up", "--set", f"clients=[{', '.join(both)}]")
+    assert code == 0, told
+    assert len(closed.matrix(OUTSIDER, CLIENT, ports=door)) == 2
+    assert closed.on("decode-2", STARTED) == began
+
+
 def test_a_rule_that_somebody_deletes_is_seen_and_comes_back(closed: Closed) -> None:
     assert closed.fab("up")[0] == 0
     chain = f"inet {TABLE} strangers"
@@ -282,21 +300,15 @@ def test_down_takes_the_tables_away(closed: Closed) -> None:
     assert closed.fab("up")[0] == 0
     assert closed.fab("down")[0] == 0
     for host in HOSTS:
-        assert (
-            closed.on(host, "nft list tables | grep moe-; find / -xdev -path '*moe*firewall*'")
-            == ""
-        )
+        assert closed.on(host, LEFT) == ""
 
 
 def test_a_stack_that_closes_its_hosts_no_more_leaves_them_open(closed: Closed) -> None:
     assert closed.fab("up")[0] == 0
-    code, told = closed.fab("up", "--set", "firewall=none", "--replace")
+    code, told = closed.fab("up", "--set", "firewall=none")
     assert code == 0, told
     for host in HOSTS:
-        assert (
-            closed.on(host, "nft list tables | grep moe-; find / -xdev -path '*moe*firewall*'")
-            == ""
-        )
+        assert closed.on(host, LEFT) == ""
     assert closed.fab("down")[0] == 0
 
 
