@@ -31,6 +31,7 @@ from infra.rehearsal.report import (
     STEPS,
     Report,
     Step,
+    StepFailed,
     StepName,
     counted,
     seconds_of_this_process,
@@ -75,21 +76,6 @@ class Wishes:
     to_step: StepName
     spoilt: str | None
     pace: Pace
-
-
-class StepFailed(InfraError):
-    """A step failed; `cause` is its error, and its exit code is that of the rehearsal."""
-
-    def __init__(self, step: StepName, cause: InfraError) -> None:
-        """Take the words of the cause."""
-        super().__init__(cause.where, cause.what, cause.fix)
-        self.exit_code = cause.exit_code
-        self.step = step
-        self.cause = cause
-
-    def __str__(self) -> str:
-        """Which step, then the cause's own words."""
-        return f"{self.step}: {self.cause}"
 
 
 @dataclass(slots=True)
