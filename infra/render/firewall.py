@@ -15,7 +15,10 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 
 from infra.plan.process import Plan
+from infra.render.host_paths import UNIT_FOLDER, firewall_unit, unit_name, watch_unit
+from infra.render.items import Item, file_item, link_item
 from infra.render.reach import Opening, openings
+from infra.render.units import BOOT_TARGETS, firewall_unit_text
 
 SCHEMA_VERSION = 1
 # A bit that kube-proxy (0x4000, 0x8000), Cilium (0x0f00), Tailscale (0xff0000) and Calico (0xffff0000) leave alone
@@ -68,6 +71,36 @@ def firewall_text(plan: Plan, host: str) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def firewall_items(plan: Plan, host: str) -> Iterator[Item]:
+    """The table of a host, which is loaded for a trial first (launch/closing.py); nothing where it stays open."""
+    processes = plan.on_host(host)
+    if plan.firewall is None or not processes:
+        return
+    name = table_name(plan.stack)
+    units = [*(unit_name(plan.stack, each) for each in processes), watch_unit(plan.stack)]
+    yield Item(
+        id=f"firewall:{name}",
+        group="firewall",
+        kind="firewall",
+        target=name,
+        why="only who dials by the plan is let in",
+        details={
+            "stack": plan.stack,
+            "content": firewall_text(plan, host),
+            "guards": guarded(plan, host),
+            "units": units,
+        },
+    )
+
+
+def boot_files(stack: str) -> Iterator[Item]:
+    """The unit that loads the table at every boot, and what starts it."""
+    path, why = f"{UNIT_FOLDER}/{firewall_unit(stack)}", "closes the host at every boot"
+    yield file_item(path, firewall_unit_text(stack), why, unit=True)
+    for wanting in BOOT_TARGETS:
+        yield link_item(f"{UNIT_FOLDER}/{wanting}.wants/{firewall_unit(stack)}", path, why)
 
 
 def guarded(plan: Plan, host: str) -> list[list[int]]:

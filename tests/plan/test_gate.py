@@ -26,7 +26,7 @@ from infra.plan.document import plan_document
 from infra.plan.gate import MAX_DEVICES, MAX_MOUNTS, MAX_TOLD, MAX_VARIABLES, misfits
 from infra.plan.imported import parse_plan
 from infra.plan.process import Plan
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 from infra.spec.load import SEARCHED
 from infra.tasks.render import plan_states
 
