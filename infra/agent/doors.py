@@ -14,9 +14,9 @@ import threading
 import time
 from typing import Counter, Dict, Optional, Set, Tuple
 
-# Connections of all addresses together, well below `LimitNOFILE` of the unit that listens.
+# Connections of all addresses together, below `LimitNOFILE` of the units that listen (4096) with 250 hosts, too.
 TOTAL = 1024
-LEAST_PER_ADDRESS = 4
+LEAST_PER_ADDRESS = 16
 # A close that leaves nothing behind in the kernel: connections of strangers must not pile up as TIME_WAIT.
 AT_ONCE = struct.pack("ii", 1, 0)
 # How often known hosts that have names are looked up again, and how often the journal is told of what was ignored.

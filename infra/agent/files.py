@@ -3,22 +3,20 @@
 import base64
 import binascii
 import contextlib
-import errno
 import hashlib
 import os
 import stat
 from typing import Dict, List, Optional, Tuple
 
 from .bundle import watcher_program
+from .folders import FOLDER_MODE, open_above, open_folder
 from .host import Host, Refused
 from .item import Item, Parts, Reading
 
 DEFAULT_MODE = "0644"
 PRIVATE_MODE = "0600"
-FOLDER_MODE = 0o755
 MAX_DIFF_LINES = 400
 MAX_DIFF_CHARACTERS = 240
-BESIDE = ".moe-infra-new"
 # The first line of every text of ours that an operator may come upon.
 HEAD = "# Written by moe-infra; `fab tune-hosts --rollback` takes it back.\n"
 
@@ -58,17 +56,18 @@ def write_file(host: Host, _item: Item, part: str, value: object) -> None:
     path = host.path(part)
     if value is None:
         if os.path.lexists(path):
-            os.unlink(path)
+            folder, name = open_above(path)
+            with folder:
+                folder.unlink(name)
         return
     state = value if isinstance(value, dict) else {}
-    make_folders(os.path.dirname(path))
-    if "link" in state:
-        temporary = _fresh_name(path)
-        os.symlink(str(state["link"]), temporary)
-        os.rename(temporary, path)
-        return
-    content = base64.b64decode(str(state["content"]))
-    replace_file(path, content, int(str(state["mode"]), 8), _owner_of(state))
+    folder, name = open_above(path, FOLDER_MODE)
+    with folder:
+        if "link" in state:
+            folder.link(name, str(state["link"]))
+            return
+        content = base64.b64decode(str(state["content"]))
+        folder.replace(name, content, int(str(state["mode"]), 8), _owner_of(state))
 
 
 def lay_out_file(host: Host, part: str, value: object) -> None:
@@ -77,90 +76,39 @@ def lay_out_file(host: Host, part: str, value: object) -> None:
     if "sha256" not in state:
         return
     content = base64.b64decode(str(state["content"]))
-    _write_beside(host.path(part), content, int(str(state["mode"]), 8), _owner_of(state))
+    folder, name = open_above(host.path(part))
+    with folder:
+        folder.lay_out(name, content, int(str(state["mode"]), 8), _owner_of(state))
 
 
 def unlaid(host: Host, part: str) -> None:
     """Remove what was laid out beside a path, or what a write that was killed has left there."""
-    _fresh_name(host.path(part))
+    with contextlib.suppress(FileNotFoundError):
+        folder, name = open_above(host.path(part))
+        with folder:
+            folder.clear(name)
 
 
-def replace_file(
-    path: str, content: bytes, mode: int, owner: Optional[Tuple[int, int]] = None
-) -> None:
+def replace_file(path: str, content: bytes, mode: int) -> None:
     """Write a file beside its place, force it to disk, and rename it into place."""
-    temporary = path + BESIDE
-    if not _is_laid_out(temporary, content, mode):
-        _write_beside(path, content, mode, owner)
-    os.rename(temporary, path)
+    folder, name = open_above(path)
+    with folder:
+        folder.replace(name, content, mode)
 
 
 def sync_folder(path: str) -> None:
     """Force the names in a folder to disk, so that a power cut does not undo a rename; not every file system can."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(handle)
-
-
-def _write_beside(
-    path: str, content: bytes, mode: int, owner: Optional[Tuple[int, int]] = None
-) -> None:
-    temporary = _fresh_name(path)
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            if owner is not None:
-                os.fchown(stream.fileno(), owner[0], owner[1])
-            os.fchmod(stream.fileno(), mode)
-            os.fsync(stream.fileno())
-    except BaseException as error:
-        _fresh_name(path)
-        if isinstance(error, OSError):
-            error.filename = path  # a failed write does not say of what
-        raise
-
-
-def _is_laid_out(temporary: str, content: bytes, mode: int) -> bool:
-    """Whether the same content lies there already, written by `lay_out_file`."""
-    try:
-        status = os.lstat(temporary)
-        if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) != mode:
-            return False
-        with open(temporary, "rb") as stream:
-            return stream.read() == content
-    except OSError:
-        return False
+    with open_folder(path) as folder:
+        folder.sync()
 
 
 def _owner_of(state: Parts) -> Optional[Tuple[int, int]]:
     return (int(str(state["uid"])), int(str(state["gid"]))) if os.geteuid() == 0 else None
 
 
-def _fresh_name(path: str) -> str:
-    """A name beside a path; what a killed run has left there is removed."""
-    temporary = path + BESIDE
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    return temporary
-
-
 def make_folders(path: str, mode: int = FOLDER_MODE) -> None:
     """Make a folder and those above it, whatever the umask of the login is; another agent may be at it, too."""
-    for folder in missing_folders(path):
-        try:
-            os.mkdir(folder)
-        except FileExistsError:
-            if not os.path.isdir(folder):
-                raise
-        else:
-            os.chmod(folder, mode)
+    open_folder(path, mode).__exit__()
 
 
 def missing_folders(path: str) -> List[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from infra.catalog.advisories import advisories_of, package_of
 from infra.catalog.fields import FieldCatalogue
 from infra.catalog.flags import FlagCatalogue
 from infra.catalog.load import Catalog
@@ -45,6 +46,8 @@ class ReleaseChanges:
         removed_variables: environment variables that are no longer read.
         variable_defaults: of variables that both read.
         removed_models: architectures that are no longer registered.
+        mended_holes: advisories that the old release has and the new one has not.
+        new_holes: those that the new one has alone.
     """
 
     removed_flags: tuple[str, ...]
@@ -55,6 +58,8 @@ class ReleaseChanges:
     removed_variables: tuple[str, ...]
     variable_defaults: tuple[Changed, ...]
     removed_models: tuple[str, ...]
+    mended_holes: tuple[str, ...]
+    new_holes: tuple[str, ...]
 
 
 def release_changes(old: Release, new: Release, catalog: Catalog) -> ReleaseChanges:
@@ -64,6 +69,7 @@ def release_changes(old: Release, new: Release, catalog: Catalog) -> ReleaseChan
     gone = [name for name in sorted(old_flags.by_name) if name not in new_flags.by_name]
     renamed = {name: to for name in gone if (to := _renamed(name, old_flags, new_flags))}
     known = (_variables(old, catalog), _variables(new, catalog))
+    holes = (holes_of(old), holes_of(new))
     return ReleaseChanges(
         removed_flags=tuple(name for name in gone if name not in renamed),
         renamed_flags=renamed,
@@ -88,7 +94,14 @@ def release_changes(old: Release, new: Release, catalog: Catalog) -> ReleaseChan
             if known[0][name] != known[1][name]
         ),
         removed_models=tuple(sorted(before.models - after.models)),
+        mended_holes=tuple(name for name in holes[0] if name not in holes[1]),
+        new_holes=tuple(name for name in holes[1] if name not in holes[0]),
     )
+
+
+def holes_of(release: Release) -> tuple[str, ...]:
+    """Ids of the advisories that a release has, whatever a plan does with it; sorted."""
+    return tuple(sorted({each.id for each in advisories_of(*package_of(release))}))
 
 
 def _renamed(name: str, old: FlagCatalogue, new: FlagCatalogue) -> str | None:

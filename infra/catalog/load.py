@@ -96,6 +96,13 @@ class Catalog:
         """
         return self._entry(f"engines/{engine}", version, Release)
 
+    def image_digest(self, engine: str, version: str, reference: str) -> str | None:
+        """What a tag is known to mean; None where nobody has recorded it, or the release is none of the catalogue's."""
+        if version not in self.ids(f"engines/{engine}"):
+            return None
+        images = self.release(engine, version).images
+        return next((image.digest for image in images if image.reference == reference), None)
+
     def router(self, name: str) -> RouterRelease:
         """The pinned release of a router."""
         return self._entry("routers", name, RouterRelease)

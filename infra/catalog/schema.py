@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr
 
+from infra.catalog.access import EngineAccess, RouterAccess
 from infra.catalog.sourced import Entry, SourcedEntry
 
 Vendor = Literal["nvidia", "amd", "ascend", "cpu"]
@@ -185,25 +186,15 @@ class Image(Entry):
     Args:
         entrypoint: what the image starts by itself, () for a shell or nothing.
         verified: whether the tag was seen in a registry or a vendor's page.
+        digest: what the registry calls what the tag means (of all architectures together); None where it is not known.
     """
 
     reference: StrictStr
     accelerators: tuple[StrictStr, ...]
     entrypoint: tuple[StrictStr, ...] = ()
     verified: StrictBool
+    digest: StrictStr | None = None
     jemalloc: StrictStr | None = None
-
-
-class EngineAccess(Entry):
-    """Whom an engine's HTTP server lets in.
-
-    Args:
-        key_guards: prefixes of paths that ask for a key where the engine has one; () where it takes none from a stack.
-        open_paths: paths that answer anybody all the same, what harms most first.
-    """
-
-    key_guards: tuple[StrictStr, ...]
-    open_paths: tuple[StrictStr, ...]
 
 
 class Release(SourcedEntry):
@@ -239,22 +230,6 @@ class Release(SourcedEntry):
     def family(self) -> Family:
         """Whose flags the engine speaks."""
         return "sglang" if self.engine == "sglang" else "vllm"
-
-
-class RouterAccess(Entry):
-    """Whom a router lets in.
-
-    Args:
-        client_key: `none` where it asks clients for no key, whatever it is given; `flag` where --api-key guards all.
-        sends_own_key: whether engines are asked with a key of the router's in the place of the client's.
-        passes_any_post: whether a POST to a path that it does not know goes through to engines.
-        control_paths: paths by which its clients change or empty what it serves.
-    """
-
-    client_key: Literal["none", "flag"]
-    sends_own_key: StrictBool
-    passes_any_post: StrictBool
-    control_paths: tuple[StrictStr, ...]
 
 
 class RouterRelease(SourcedEntry):

@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Literal
 
+from infra.catalog.access import EngineAccess
 from infra.catalog.read_releases import read_release
-from infra.catalog.schema import EngineAccess
 from infra.checks.view import Finding, PlanView
 from infra.engines.credentials import credentials_of
 from infra.plan.process import Process
@@ -44,6 +44,15 @@ def open_entrances(view: PlanView) -> Iterator[Finding]:
             where = f"serves on {view.addresses[process.host]}, which other machines reach"
         fix = "Add an `edge:`, which asks for a key on every path; or waive this where the network is closed to others."
         yield _finding(view, process, where, fix)
+
+
+def engines_have_key(view: PlanView) -> bool:
+    """Whether an engine of the plan asks for a key anywhere."""
+    declared = {each.name for each in credentials_of(view.plan.engine.name, view.plan.secrets)}
+    return "api_key" in declared or any(
+        "VLLM_API_KEY" in process.env or view.flags(process).get("api-key")
+        for process in view.variants
+    )
 
 
 def _entrances(view: PlanView, reach: Reach) -> Iterator[Process]:
@@ -107,7 +116,7 @@ def _at_router(view: PlanView, process: Process) -> str | None:
         return None
     mode = " in prefill/decode mode" if flags.get("prefill") else ""
     said = [f"{router.id}{mode} asks clients for no key"]
-    if access.sends_own_key and _engines_have_key(view):
+    if access.sends_own_key and engines_have_key(view):
         said.append("it gives the engines its own for every client")
     if access.passes_any_post:
         said.append(
@@ -125,18 +134,10 @@ def _at_engine(view: PlanView, process: Process) -> str | None:
         return None
     access = _engine_access(view)
     open_paths, guarded = access.open_paths, access.key_guards
-    if guarded and (has_flag or _engines_have_key(view)):
+    if guarded and (has_flag or engines_have_key(view)):
         return f"{release.engine} asks for a key on {', '.join(guarded)} alone: {_named(open_paths)} answer anybody"
     return (
         f"{release.engine} asks nobody for a key: {_named((*guarded, *open_paths))} answer anybody"
-    )
-
-
-def _engines_have_key(view: PlanView) -> bool:
-    declared = {each.name for each in credentials_of(view.plan.engine.name, view.plan.secrets)}
-    return "api_key" in declared or any(
-        "VLLM_API_KEY" in process.env or view.flags(process).get("api-key")
-        for process in view.variants
     )
 
 

@@ -86,6 +86,25 @@ def router_has_engines_key(view: PlanView) -> Iterator[Finding]:
             yield Finding(field="secrets.api_key", what=what, fix=fix, process=process.id)
 
 
+def clients_let_in(view: PlanView) -> Iterator[Finding]:
+    """A stack that closes its hosts says which clients it lets in."""
+    if view.plan.firewall is not None and not view.plan.firewall.clients:
+        where = ", ".join(process.id for process in view.plan.entrances)
+        what = f"firewall: plan lets no client dial {where}: only the stack's own hosts may."
+        yield Finding(field="clients", what=what, fix="Write clients: [10.0.0.0/8], your networks.")
+
+
+def networks_are_read(view: PlanView) -> Iterator[Finding]:
+    """A stack that names the networks that may dial closes its hosts to all others."""
+    spec = view.surroundings.spec
+    if spec is None or spec.firewall == "plan":
+        return
+    for field, networks in (("clients", spec.clients), ("monitors", spec.monitors)):
+        if networks:
+            what = f"Nothing reads {field} without firewall: plan, so every network may dial."
+            yield Finding(field=field, what=what, fix=f"Write firewall: plan, or remove {field}.")
+
+
 def secrets_are_taken(view: PlanView) -> Iterator[Finding]:
     """A declared secret is one that a process takes: SGLang's key stands on its command line, for `ps` to show."""
     engine, secrets = view.plan.engine.name, view.plan.secrets

@@ -83,7 +83,8 @@ def _view(recipe: ImportedRecipe, version: str, catalog: Catalog) -> PlanView:
         if seat.launch.container is not None and seat.launch.container.silence_s is not None
     }
     asked = replace(plan, engine=replace(plan.engine, version=version))
-    return view_plan(asked, catalog, Surroundings(silence_s=silence_s))
+    around = Surroundings(silence_s=silence_s, named_release=recipe.facts.release_named)
+    return view_plan(asked, catalog, around)
 
 
 def _agreed(

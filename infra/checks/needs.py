@@ -87,6 +87,7 @@ NEEDS: Mapping[Need, frozenset[str]] = {
     # a release with a name: what is built from some branch may register and read more than any release
     "names": frozenset(
         {
+            "advisory",
             "unknown-flag",
             "json-flag-value",
             "parser-name",

@@ -88,11 +88,13 @@ class Surroundings:
         spec: the stack that the plan was compiled from; None for a plan document or an imported recipe.
         silence_s: by process id, after how many seconds without an answer its pod is killed.
         secret_files: by name of the secret, where the operator's machine was looked at.
+        named_release: the engine's, as an imported recipe names it; it may be none that the catalogue has read.
     """
 
     spec: StackSpec | None = None
     silence_s: Mapping[str, int] = field(default_factory=dict)
     secret_files: Mapping[str, SecretFile] = field(default_factory=dict)
+    named_release: str | None = None
 
 
 NOTHING_MORE = Surroundings()

@@ -59,10 +59,10 @@ def close_hosts(
     trial_s = round(TRIAL_S + reaching_s(len(deployment.states)))
     limit = deployment.limits.ask_s
     requests = {host: _loading(deployment, host, trial_s) for host in hosts}
-    _refuse_unloaded(ask_all(deployment.fleet, requests, timeout_s=limit))
-    deployment.say(f"{listed(hosts)} closed by the plan, for a trial of {trial_s} s")
-    deployment.hang_up()
     try:
+        _refuse_unloaded(ask_all(deployment.fleet, requests, timeout_s=limit))
+        deployment.say(f"{listed(hosts)} closed by the plan, for a trial of {trial_s} s")
+        deployment.hang_up()
         ask_all(deployment.fleet, dict.fromkeys(hosts, PRESENCE), timeout_s=limit)
         _refuse_unreachable(deployment, catalog, running)
         keep = {"operation": "firewall", "stack": deployment.plan.stack}
@@ -93,7 +93,7 @@ def _refuse_unloaded(reports: Mapping[str, Report]) -> None:
         if row["state"] not in {"ok", "changed"}
     }
     if bad:
-        what = f"{clauses(list(dict.fromkeys(bad.values())))}. Tables that were loaded are taken back by their hosts."
+        what = f"{clauses(list(dict.fromkeys(bad.values())))}."
         raise HostsFailed(", ".join(bad), what, "Mend it there and run the command again.")
 
 

@@ -89,7 +89,7 @@ def compile_router(
             port=place.port,
             metrics_address=address if spec.monitors else LOOPBACK,
             prometheus_port=_prometheus_port(spec.port, spec.leave_devices),
-            longest_answer_s=longest_answer_s(_longest_request(resolved)),
+            longest_answer_s=_longest_answer_s(resolved),
             policy=spec.router.policy,
             kv_transfer=spec.kv_transfer,
             endpoints=_endpoints(engines),
@@ -146,15 +146,15 @@ def _connects(reading: Reading, engines: Sequence[Process]) -> tuple[Connect, ..
     )
 
 
-def _longest_request(resolved: ResolvedStack) -> int:
-    """Tokens of the longest request that a role which answers clients takes."""
+def _longest_answer_s(resolved: ResolvedStack) -> int:
+    """Seconds that the longest request of a role which answers clients takes at the most."""
     tokens = []
     for settings in resolved.roles:
         shape = settings.weights.checkpoint.shape
         known = shape.max_context if shape else UNKNOWN_CONTEXT_TOKENS
         if settings.role != "prefill":
             tokens.append(settings.max_model_len or known)
-    return max(tokens)
+    return longest_answer_s(max(tokens))
 
 
 def _prometheus_port(client_port: int, left: int) -> int:

@@ -83,7 +83,7 @@ def provision_aws_ec2(
     network = StackNetwork(name, settings)
     weights = WeightStore(name, decided.store, network)
     read = WeightsRead(bucket_arn=weights.bucket_arn, prefix=decided.store.prefix)
-    access = HostAccess(name, tags=decided.tags, region=decided.account.region, read=read)
+    access = HostAccess(name, tags=decided.tags, read=read)
     instances = _launch(decided, _Made(network=network, weights=weights, access=access))
     url = _ingress(decided, settings, network, instances[topology.router_host])
     return _inventory(decided, instances, weights, url)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 
 _PREPARE = """\
 #!/bin/sh
 # Boot of a moe-infra host: instance store, Lustre or NFS under the weights' path.
 set -eu
+# by its rules engines are kept from the machine's credentials; a package on Amazon Linux 2023, there on Ubuntu
+if ! command -v nft > /dev/null; then dnf install -y nftables || echo "moe-infra: there is no nft" >&2; fi
 weights={path}
 mkdir -p "$weights"
 if mountpoint -q "$weights"; then exit 0; fi
@@ -46,6 +49,10 @@ mount -o noatime /dev/md/weights "$weights"
 _LUSTRE_CLIENT = """\
 if ! command -v mount.lustre > /dev/null; then dnf install -y lustre-client; fi
 """
+# Its mount helper, which talks TLS (AWS, EFS User Guide, "Installing the Amazon EFS client", checked 2026-11-26).
+_EFS_CLIENT = """\
+if ! command -v mount.efs > /dev/null; then dnf install -y amazon-efs-utils; fi
+"""
 _MOUNT = """\
 echo {line} >> /etc/fstab
 mount "$weights"
@@ -57,6 +64,9 @@ _LUSTRE_OPTIONS = "defaults,noatime,flock,_netdev,nofail"
 _NFS_OPTIONS = (
     "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,_netdev,nofail"
 )
+# The helper sets the others itself (amazon-efs-utils 2.4, mount_efs).
+_EFS_OPTIONS = "tls,noresvport,_netdev,nofail"
+_EFS = re.compile(r"fs-[0-9a-f]+\.efs\.[a-z0-9-]+\.amazonaws\.com(\.cn)?:/\S*")
 
 
 def instance_store_script(path: str) -> str:
@@ -75,11 +85,14 @@ def mount_script(path: str, source: str) -> str:
         path: absolute path of the weights on the host, without blanks.
         source: an NFS export `HOST:/PATH`, or Lustre `HOST@tcp:/NAME`.
     """
-    is_lustre = "@tcp:/" in source
-    kind, options = ("lustre", _LUSTRE_OPTIONS) if is_lustre else ("nfs4", _NFS_OPTIONS)
+    if "@tcp:/" in source:
+        client, kind, options = _LUSTRE_CLIENT, "lustre", _LUSTRE_OPTIONS
+    elif _EFS.fullmatch(source):
+        client, kind, options = _EFS_CLIENT, "efs", _EFS_OPTIONS
+    else:
+        client, kind, options = "", "nfs4", _NFS_OPTIONS
     line = f"{source} {path} {kind} {options} 0 0"
     mount = _MOUNT.replace("{line}", shlex.quote(line))
-    client = _LUSTRE_CLIENT if is_lustre else ""
     return _PREPARE.replace("{path}", shlex.quote(path)) + client + mount
 
 

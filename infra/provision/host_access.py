@@ -9,7 +9,7 @@ import pulumi
 from pulumi import ResourceOptions
 from pulumi_aws import iam
 
-from infra.provision.naming import Tags, partition
+from infra.provision.naming import Tags
 
 _TRUST = json.dumps(
     {
@@ -19,6 +19,27 @@ _TRUST = json.dumps(
                 "Effect": "Allow",
                 "Action": "sts:AssumeRole",
                 "Principal": {"Service": "ec2.amazonaws.com"},
+            }
+        ],
+    }
+)
+
+# What Session Manager asks of a host, and no parameter: AmazonSSMManagedInstanceCore reads all those of an account.
+# (AWS Systems Manager User Guide, "Create a custom IAM role for Session Manager", checked 2026-11-26.)
+_SESSIONS = json.dumps(
+    {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Action": [
+                    "ssm:UpdateInstanceInformation",
+                    "ssmmessages:CreateControlChannel",
+                    "ssmmessages:CreateDataChannel",
+                    "ssmmessages:OpenControlChannel",
+                    "ssmmessages:OpenDataChannel",
+                ],
+                "Resource": "*",
             }
         ],
     }
@@ -36,15 +57,12 @@ class WeightsRead:
 class HostAccess(pulumi.ComponentResource):
     """IAM role and instance profile of hosts. `session_manager` is what SSH through SSM waits for."""
 
-    def __init__(self, name: str, *, tags: Tags, region: str, read: WeightsRead) -> None:
+    def __init__(self, name: str, *, tags: Tags, read: WeightsRead) -> None:
         super().__init__("moe-infra:access:HostAccess", name)
         child = ResourceOptions(parent=self)
         role = iam.Role("hosts", assume_role_policy=_TRUST, tags=tags.of("hosts"), opts=child)
-        self.session_manager = iam.RolePolicyAttachment(
-            "session-manager",
-            role=role.name,
-            policy_arn=f"arn:{partition(region)}:iam::aws:policy/AmazonSSMManagedInstanceCore",
-            opts=child,
+        self.session_manager = iam.RolePolicy(
+            "session-manager", role=role.name, policy=_SESSIONS, opts=child
         )
         if read.bucket_arn is not None:
             policy = read.bucket_arn.apply(lambda arn: read_policy(arn, read.prefix))
@@ -55,13 +73,11 @@ class HostAccess(pulumi.ComponentResource):
 
 
 def read_policy(bucket_arn: str, prefix: str) -> str:
-    """The policy document that lets a host list a bucket and read objects under a prefix."""
+    """The policy document that lets a host list and read objects under a prefix of a bucket."""
+    below = {"Condition": {"StringLike": {"s3:prefix": f"{prefix}*"}}} if prefix else {}
     statements = [
-        {
-            "Effect": "Allow",
-            "Action": ["s3:ListBucket", "s3:GetBucketLocation"],
-            "Resource": bucket_arn,
-        },
+        {"Effect": "Allow", "Action": "s3:GetBucketLocation", "Resource": bucket_arn},
+        {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket_arn, **below},
         {"Effect": "Allow", "Action": "s3:GetObject", "Resource": f"{bucket_arn}/{prefix}*"},
     ]
     return json.dumps({"Version": "2012-10-17", "Statement": statements})

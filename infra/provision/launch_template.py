@@ -17,7 +17,8 @@ USUAL_ROOT_DEVICE = "/dev/xvda"
 # ec2_launch_template.go, Update), but leave its number unknown until then (CustomizeDiff): a preview would replace
 # every machine.
 KEPT_TAGS = [f"tags.{name}" for name in OWNER_TAGS]
-# A hop limit of 1 keeps pods and containers from the machine's own credentials.
+# A hop limit of 1 keeps pods and containers with a network of their own from the machine's credentials. It does not
+# bind what shares the host's network, as engines do: render/cloud_metadata.py does.
 METADATA: Mapping[str, str | int] = {
     "http_endpoint": "enabled",
     "http_tokens": "required",

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from infra.errors import PrerequisiteError, StackError
+from infra.spec.secret_file import MAX_BYTES, look_at
 from infra.spec.text_file import read_text
-
-# No key is near it; a file that was named by mistake may be as long as a disk.
-MAX_BYTES = 65536
 
 
 def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -27,31 +24,11 @@ def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]
     return {name: _read(name, reference) for name, reference in references.items()}
 
 
-def secret_path(file: str) -> Path:
-    """Where a referenced file lies; `~` is the operator's home."""
-    try:
-        return Path(file).expanduser()
-    except RuntimeError:  # a user without a home
-        return Path(file)
-
-
-def file_flaw(path: Path) -> str | None:
-    """Why no secret can be read from a file, as the end of a sentence; its content is not looked at."""
-    try:
-        found = path.stat()
-    except (OSError, ValueError) as error:
-        return f"cannot be read: {getattr(error, 'strerror', None) or error}"
-    if not stat.S_ISREG(found.st_mode):
-        return "is no regular file"
-    if found.st_size == 0:
-        return "is empty"
-    return f"has {found.st_size} bytes, more than any key" if found.st_size > MAX_BYTES else None
-
-
 def _read(name: str, reference: Mapping[str, str]) -> str:
     variable = reference.get("env")
     if variable is None:
-        return _read_file(name, secret_path(reference.get("file", "")))
+        file = os.path.expanduser(reference.get("file", ""))  # noqa: PTH111 - Path.expanduser raises
+        return _read_file(name, Path(file))
     value = os.environ.get(variable, "")
     if not value:
         what = f"The stack wants it from the variable {variable}, which is empty or not there."
@@ -60,7 +37,7 @@ def _read(name: str, reference: Mapping[str, str]) -> str:
 
 
 def _read_file(name: str, path: Path) -> str:
-    flaw, value = file_flaw(path), ""
+    (flaw, _), value = look_at(path), ""
     if flaw is None:
         try:
             value = read_text(path, MAX_BYTES).strip()

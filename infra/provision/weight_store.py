@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pulumi
@@ -107,6 +108,12 @@ class WeightStore(pulumi.ComponentResource):
             restrict_public_buckets=True,
             opts=self._kept,
         )
+        s3.BucketPolicy(
+            "weights",
+            bucket=bucket.id,
+            policy=bucket.arn.apply(lambda arn: tls_policy("s3:*", [arn, f"{arn}/*"])),
+            opts=self._kept,
+        )
         name: pulumi.Output[str] = bucket.id
         return name
 
@@ -158,6 +165,13 @@ class WeightStore(pulumi.ComponentResource):
         system = efs.FileSystem(
             "weights", encrypted=True, throughput_mode="elastic", tags=tags, opts=self._kept
         )
+        # it replaces the policy by which everybody in the network may do everything
+        efs.FileSystemPolicy(
+            "weights",
+            file_system_id=system.id,
+            policy=system.arn.apply(elastic_policy),
+            opts=self._kept,
+        )
         target = efs.MountTarget(
             "weights",
             file_system_id=system.id,
@@ -168,3 +182,35 @@ class WeightStore(pulumi.ComponentResource):
         self.place["file_system"] = system.id
         # of the target, not of the file system: a host must not boot before there is a way to it
         self.mount = target.dns_name.apply(lambda name: f"{name}:/")
+
+
+def tls_policy(actions: str, resources: list[str], *allowed: dict[str, object]) -> str:
+    """The policy document of something that answers no one in plain text.
+
+    Args:
+        actions: all of them, by one word.
+        resources: ARNs.
+        allowed: further statements.
+    """
+    plain = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": actions,
+        "Resource": resources,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    return json.dumps({"Version": "2012-10-17", "Statement": [plain, *allowed]})
+
+
+def elastic_policy(arn: str) -> str:
+    """The policy document of a file system: hosts that reach its mount target read and write, over TLS alone."""
+    mounted = {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
+    actions = [f"elasticfilesystem:Client{each}" for each in ("Mount", "Write", "RootAccess")]
+    allowed: dict[str, object] = {
+        "Effect": "Allow",
+        "Principal": {"AWS": "*"},
+        "Action": actions,
+        "Resource": arn,
+        "Condition": mounted,
+    }
+    return tls_policy("*", [arn], allowed)

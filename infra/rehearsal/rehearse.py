@@ -22,6 +22,7 @@ from infra.rehearsal.cloud.deployment import provision_in_emulated_cloud
 from infra.rehearsal.in_pods import InPods, of_the_cluster
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import explain
+from infra.rehearsal.lab.hosts import Strangers
 from infra.rehearsal.lent_programs import compile_lent_programs
 from infra.rehearsal.operating import Operator, operator_at_work, ways_in
 from infra.rehearsal.pulumi_project import write_stack
@@ -30,6 +31,7 @@ from infra.rehearsal.report import (
     STEPS,
     Report,
     Step,
+    StepFailed,
     StepName,
     counted,
     seconds_of_this_process,
@@ -43,7 +45,7 @@ from infra.rehearsal.simulated_hosts import (
 from infra.render.host_paths import unit_name
 from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
 from infra.render.wanted_tuning import Tuning
-from infra.spec.load import LoadedStack
+from infra.spec.load import SEARCHED, LoadedStack
 from infra.spec.stack import KUBERNETES
 
 Say = Callable[[str], None]
@@ -74,21 +76,6 @@ class Wishes:
     to_step: StepName
     spoilt: str | None
     pace: Pace
-
-
-class StepFailed(InfraError):
-    """A step failed; `cause` is its error, and its exit code is that of the rehearsal."""
-
-    def __init__(self, step: StepName, cause: InfraError) -> None:
-        """Take the words of the cause."""
-        super().__init__(cause.where, cause.what, cause.fix)
-        self.exit_code = cause.exit_code
-        self.step = step
-        self.cause = cause
-
-    def __str__(self) -> str:
-        """Which step, then the cause's own words."""
-        return f"{self.step}: {self.cause}"
 
 
 @dataclass(slots=True)
@@ -299,7 +286,8 @@ class Rehearsal:
     def _hosts(self) -> tuple[bool, str]:
         plan = self.current_plan()
         compile_lent_programs(plan, self.catalog)
-        self.lab.boot(simulate_hosts(plan, self.catalog, self.wishes.pace))
+        hosts = simulate_hosts(plan, self.catalog, self.wishes.pace)
+        self.lab.boot(hosts, strangers=self._strangers())
         self.report.ssh_config = str(self.lab.ssh_config)
         self.reach(ways_in(read_inventory(self.inventory_path()), self._ssh_arguments()))
         for notice in self.lab.notices:
@@ -308,6 +296,13 @@ class Rehearsal:
         return True, (
             f"{counted(len(statuses), 'simulated host')}, each with its own systemd and sshd"
         )
+
+    def _strangers(self) -> Strangers:
+        """A plan is whoever's made it: its root is nobody here. A stack's words have come through our compiler."""
+        if self.wishes.plan is not None:
+            return "yes"
+        is_own = Path(self._stack().file).resolve().parent in SEARCHED
+        return "no" if is_own else "if-possible"
 
     def _weights(self) -> tuple[bool, str]:
         plan = self.current_plan()

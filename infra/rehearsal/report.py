@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from infra.errors import InfraError
 from infra.plan.process import Plan
 from infra.spec.stack import KUBERNETES
 from infra.whole_file import write_whole
@@ -28,6 +29,21 @@ STEPS: tuple[StepName, ...] = (
 
 SCHEMA_VERSION = 1
 RECORD = "rehearsal.json"
+
+
+class StepFailed(InfraError):
+    """A step failed; `cause` is its error, and its exit code is that of the rehearsal."""
+
+    def __init__(self, step: StepName, cause: InfraError) -> None:
+        """Take the words of the cause."""
+        super().__init__(cause.where, cause.what, cause.fix)
+        self.exit_code = cause.exit_code
+        self.step = step
+        self.cause = cause
+
+    def __str__(self) -> str:
+        """Which step, then the cause's own words."""
+        return f"{self.step}: {self.cause}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +206,10 @@ def reality_rows(
             )
         )
     if plan.edge is not None:
-        rows.append(("edge", "HAProxy of the distribution's package, TLS, keys", "-"))
+        played = ("HAProxy of the distribution's package, TLS, keys", "-")
+        rows.append(
+            ("edge", *(("its objects in a real API", "all that runs") if in_pods else played))
+        )
     return rows
 
 

@@ -207,8 +207,9 @@ def _facts(host: PlanHost, world: _World) -> dict[str, object]:
 
 
 def _image(plan: Plan, accelerator: Accelerator, release: Release) -> dict[str, object]:
-    """The engine's image as the host holds it; its digest is made from its name."""
-    digest = hashlib.sha256(plan.engine.image.encode()).hexdigest()
+    """The engine's image as the host holds it; a digest that nobody knows is made from its name."""
+    known = [image.digest for image in release.images if image.reference == plan.engine.image]
+    made = f"sha256:{hashlib.sha256(plan.engine.image.encode()).hexdigest()}"
     libraries = [
         image.jemalloc
         for image in release.images
@@ -216,7 +217,7 @@ def _image(plan: Plan, accelerator: Accelerator, release: Release) -> dict[str, 
     ]
     return {
         "reference": plan.engine.image,
-        "digest": f"sha256:{digest}",
+        "digest": next(filter(None, known), made),
         "architecture": accelerator.architecture,
         "entrypoint": list(plan.engine.entrypoint),
         "env": {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.errors import StackError
-from infra.plan.grammar import is_variable, shown
+from infra.plan.grammar import is_process_id, is_variable, shown
 from infra.spec.stack_files import STACK_NAME
 
 if TYPE_CHECKING:  # commands that only read what hosts hold need none of the compiler
@@ -33,7 +33,13 @@ def stack_folder(stack: str) -> str:
 
 
 def process_index(process: Process) -> int:
-    """The number of a process on its host, counted per kind."""
+    """The number of a process on its host, counted per kind.
+
+    Raises:
+        StackError: its id names none; the plan has not passed the gate.
+    """
+    if not is_process_id(process.id):
+        raise StackError("a process", f"{shown(process.id)} is no id of one.", "Write HOST/INDEX.")
     return int(process.id.rpartition("/")[2])
 
 
@@ -94,6 +100,22 @@ def cleanup_unit(stack: str) -> str:
 def stack_slice(stack: str) -> str:
     """The slice of everything that runs of a stack; `-` would make a slice within a slice."""
     return f"moe_infra-{stack.replace('-', '_')}.slice"
+
+
+def slice_path(stack: str) -> str:
+    """The control group of a stack's slice, which lies in that of its first word (systemd.slice(5))."""
+    name = stack_slice(stack)
+    return f"/{name.partition('-')[0]}.slice/{name}"
+
+
+def metadata_unit(stack: str) -> str:
+    """The unit that keeps a stack's processes from the metadata service of a cloud."""
+    return f"moe-{stack}-metadata.service"
+
+
+def metadata_rules(stack: str) -> str:
+    """The rules that it loads."""
+    return f"{stack_folder(stack)}/metadata.nft"
 
 
 def watch_unit(stack: str) -> str:

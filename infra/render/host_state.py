@@ -11,6 +11,7 @@ from infra.catalog.load import Catalog
 from infra.catalog.schema import RouterRelease
 from infra.engines.credentials import TAKEN_SECRETS, Credential, credentials_of
 from infra.plan.process import Plan, Process
+from infra.render.cloud_metadata import metadata_rules_text
 from infra.render.edge_files import EDGE_PROGRAM, edge_credentials, edge_files
 from infra.render.environment_file import environment_file
 from infra.render.firewall import firewall_text, guarded, table_name
@@ -20,6 +21,8 @@ from infra.render.host_paths import (
     container_name,
     credential_path,
     firewall_unit,
+    metadata_rules,
+    metadata_unit,
     process_folder,
     release_path,
     stack_folder,
@@ -37,6 +40,7 @@ from infra.render.units import (
     BOOT_TARGETS,
     cleanup_unit_text,
     firewall_unit_text,
+    metadata_unit_text,
     process_unit,
     watch_unit_text,
 )
@@ -189,7 +193,9 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
         return
     named: set[str] = set()
     containers: list[str] = []
-    units: dict[str, str] = {}
+    units = {metadata_unit(plan.stack): metadata_unit_text(plan.stack)}
+    why = "engines fetch what clients name, and not the host's own credentials"
+    yield _file(metadata_rules(plan.stack), metadata_rules_text(plan.stack), why)
     for process in processes:
         if process.kind == "edge":
             credentials = edge_credentials(plan)
@@ -254,14 +260,20 @@ def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     if plan.runtime == "native" or not any(runs_in_image(p) for p in plan.on_host(host)):
         return
     reference, digest = runnable_image(plan.engine.image), plan.engine.image.partition("@")[2]
+    engine = plan.engine
     details = {"runtime": plan.runtime, "reference": reference}
+    known = catalog.image_digest(engine.name, engine.version, engine.image)
     yield Item(
         id=f"image:{plan.engine.image}",
         group="images",
         kind="image",
         target=reference,
         why=f"{plan.engine.name} {plan.engine.version} runs in it.",
-        details={**details, **({"digest": digest} if digest else {})},
+        details={
+            **details,
+            **({"digest": digest} if digest else {}),
+            **({"known_digest": known} if known else {}),
+        },
     )
 
 

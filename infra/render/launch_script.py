@@ -32,6 +32,7 @@ from infra.render.host_paths import (
     process_folder,
     process_index,
     router_credentials,
+    slice_path,
     stack_slice,
 )
 from infra.render.units import GRACE_S
@@ -163,7 +164,7 @@ def _in_container(
     return [
         left_over,
         *_copied_credentials(stack, process, credentials),
-        *_parent_slice(launch.runtime, stack_slice(stack)),
+        *_parent_slice(launch.runtime, stack),
         f"{text} \\\n  {shell_command(command)}",
     ]
 
@@ -202,11 +203,13 @@ def _copied_credentials(
     return [copied, f"CREDENTIALS_DIRECTORY={folder}"]
 
 
-def _parent_slice(runtime: ContainerRuntime, name: str) -> list[str]:
-    """Shell lines that put the container into the stack's slice, where systemd rules the control groups."""
+def _parent_slice(runtime: ContainerRuntime, stack: str) -> list[str]:
+    """Shell lines that put the container into the stack's slice, by its name where systemd rules the control groups."""
     field = "{{.CgroupDriver}}" if runtime == "docker" else "{{.Host.CgroupManager}}"
     asked = f"$({runtime} info --format {shlex.quote(field)} 2>/dev/null)"
-    return ["parent=", f'test "{asked}" != systemd || parent=--cgroup-parent={name}']
+    name, path = stack_slice(stack), slice_path(stack)
+    cases = f"systemd) parent=--cgroup-parent={name} ;; cgroupfs) parent=--cgroup-parent={path} ;;"
+    return ["parent=", f'case "{asked}" in {cases} esac']
 
 
 def _in_environment(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from infra.plan.process import ProcessKind
+from infra.render.cloud_metadata import metadata_table
 from infra.render.host_paths import (
     credential_path,
     firewall_path,
+    metadata_rules,
+    metadata_unit,
     router_credentials,
     stack_folder,
     stack_slice,
@@ -91,7 +94,7 @@ def process_unit(
         binds_low_port: whether one of them serves a port below 1024.
     """
     folder = f"{stack_folder(stack)}/{kind}-%i"
-    after = ["network-online.target", "moe-infra-tuning.service"]
+    after = ["network-online.target", "moe-infra-tuning.service", metadata_unit(stack)]
     service = [
         "Type=exec",
         f"ExecStart={folder}/launch",
@@ -121,7 +124,7 @@ def process_unit(
     ]
     unit = [
         f"Description=moe-infra {stack}: {kind} %i of this host",
-        "Wants=network-online.target",
+        f"Wants=network-online.target {metadata_unit(stack)}",
         f"After={' '.join(after)}",
     ]
     if kind == "router":
@@ -129,6 +132,26 @@ def process_unit(
             f"StartLimitIntervalSec={ROUTER_RESTARTS_S}",
             f"StartLimitBurst={ROUTER_RESTARTS}",
         ]
+    return unit_text(stack, {"Unit": unit, "Service": service})
+
+
+def metadata_unit_text(stack: str) -> str:
+    """The unit that keeps the stack's slice from the metadata service of a cloud, while any process of it runs.
+
+    It is of the slice itself: the rule names a control group that has to be there, and to stay the same one.
+    """
+    unit = [
+        f"Description=moe-infra {stack}: keeps its processes from the cloud's metadata service",
+        "After=nftables.service",
+        "StopWhenUnneeded=yes",
+    ]
+    service = [
+        "Type=oneshot",
+        "RemainAfterExit=yes",
+        f"Slice={stack_slice(stack)}",
+        f"ExecStart=/bin/sh -c 'exec nft -f {metadata_rules(stack)}'",
+        f"ExecStop=-/bin/sh -c 'exec nft delete table {metadata_table(stack)}'",
+    ]
     return unit_text(stack, {"Unit": unit, "Service": service})
 
 

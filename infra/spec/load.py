@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
+from posixpath import normpath
 
 from infra.errors import Problem, ProblemsFound
 from infra.spec.bounded import is_whole_number
@@ -74,7 +74,6 @@ def load_stack(name_or_path: str, sets: Sequence[str] = ()) -> LoadedStack:
     data, places = _read_with_extends(path, (), problems)
     name, is_partial = path.stem, bool(problems)
     _apply_sets(data, places, sets, problems)
-    _place_files(data, FilePath.cwd())  # those of files are absolute by now
     spec = validate_stack(data, places, _shown(path), problems)
     problems += _wrong_name(name, _shown(path), data.get("platform"))
     if is_partial:  # what could not be read is not missing
@@ -188,7 +187,10 @@ def _read_parent(
 
 
 def _place_files(data: Mapping[str, object], folder: FilePath) -> None:
-    """Make paths of referenced files absolute: each is meant beside the file that says it."""
+    """Put paths of referenced files where they are meant: beside the file that says them.
+
+    What --set says is read from the working directory, as other paths of a command line are.
+    """
     maps = [data.get(section) for section in FILE_REFERENCES]
     while maps:
         each = maps.pop()
@@ -197,7 +199,7 @@ def _place_files(data: Mapping[str, object], folder: FilePath) -> None:
         maps += each.values()
         file = each.get("file")
         if isinstance(file, str) and file and not file.startswith("~"):
-            each["file"] = os.path.abspath(folder / file)  # noqa: PTH100 - a link stays what is named
+            each["file"] = normpath(folder / file)
 
 
 def _merge(base: Mapping[str, object], top: Mapping[str, object]) -> dict[str, object]:

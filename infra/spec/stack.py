@@ -158,7 +158,7 @@ class Kubernetes(Section):
 class Waiver(Section):
     """A finding that the operator accepts; always printed."""
 
-    rule: Annotated[StrictStr, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)+$")] = Field(
+    rule: Annotated[StrictStr, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")] = Field(
         description="A rule's id; docs/rules.md lists them."
     )
     reason: Annotated[StrictStr, Field(min_length=3)] = Field(

@@ -41,9 +41,12 @@ def write_asked(option: str, file: str, text: str) -> None:
         StackError: it cannot be written.
         PrerequisiteError: there is no room for it.
     """
-    write_whole(
-        Path(file), text + ("" if text.endswith("\n") else "\n"), option=option, fix=IN_A_FOLDER
-    )
+    content = text + ("" if text.endswith("\n") else "\n")
+    try:
+        write_whole(Path(file), content, option=option, fix=IN_A_FOLDER)
+    except ValueError as error:
+        what = "No file can have that name."
+        raise StackError(f"{option} {file}", what, IN_A_FOLDER) from error
 
 
 def _as(path: Path, file: str) -> str:

@@ -13,6 +13,7 @@ from infra.checks.rules import RULES
 from infra.errors import Problem, ProblemsFound, StackError
 from infra.inventory.hosts import Inventory
 from infra.plan.compile import address_book, analyse_stack, compile_plan
+from infra.plan.process import Plan
 from infra.plan.resolve import Problems
 from infra.plan.weights_origin import refuse_unknown_host
 from infra.spec.load import LoadedStack
@@ -30,7 +31,7 @@ def run(options: Options, output: Output) -> int:
     rule = options.text("explain")
     if rule is not None:
         return _explain(rule, output)
-    subject, problems = judge_chosen(options)
+    subject, problems, by_tag = judge_chosen(options)
     is_ok = not any(problem.blocks for problem in problems)
     output.document(
         {
@@ -38,11 +39,17 @@ def run(options: Options, output: Output) -> int:
             "stack": subject,
             "ok": is_ok,
             "problems": [problem_document(problem) for problem in problems],
+            "image_by_tag": by_tag,
         }
     )
     for problem in problems:
         output.data(output.toned(problem_line(problem), tone_of(problem)))
     output.data(f"{subject}: {count_words(problems)}.")
+    if by_tag is not None:
+        output.message(
+            f"{by_tag} runs by its tag alone, and whoever may push there changes it: "
+            "engine.image takes NAME:TAG@sha256:…, which `docker image inspect` shows."
+        )
     plan_file = options.text("plan")
     is_documentation = plan_file is None and is_ok and needs_inventory(options)
     if is_documentation and not has_inventory(options, subject):
@@ -83,8 +90,8 @@ def _explain(name: str, output: Output) -> int:
     return 0
 
 
-def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...]]:
-    """The stack's or plan's name, and everything that is wrong with it."""
+def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...], str | None]:
+    """The stack's or plan's name, everything that is wrong with it, and its image where that has no digest."""
     catalog, plan_file = Catalog(), options.text("plan")
     name = chosen_name(options) if plan_file is None else Path(plan_file).stem
     try:
@@ -94,13 +101,20 @@ def judge_chosen(options: Options) -> tuple[str, tuple[Problem, ...]]:
 
             plan = read_plan(Path(plan_file))
             name = plan.stack
-            return name, judge_plan(plan, plan_file, catalog)
+            return name, judge_plan(plan, plan_file, catalog), _image_by_tag(plan, catalog)
         stack = chosen_stack(options)
-        return name, _judge(stack, chosen_inventory(options, name), catalog)
+        return name, *_judge(stack, chosen_inventory(options, name), catalog)
     except ProblemsFound as error:
-        return name, error.problems
+        return name, error.problems, None
     except StackError as error:
-        return name, (_as_problem(error),)
+        return name, (_as_problem(error),), None
+
+
+def _image_by_tag(plan: Plan, catalog: Catalog) -> str | None:
+    """The image of a plan's containers, where neither the stack nor the catalogue says what its tag means."""
+    engine = plan.engine
+    known = catalog.image_digest(engine.name, engine.version, engine.image)
+    return None if plan.runtime == "native" or "@" in engine.image or known else engine.image
 
 
 def _as_problem(error: StackError) -> Problem:
@@ -120,16 +134,16 @@ def _as_problem(error: StackError) -> Problem:
 
 def _judge(
     stack: LoadedStack, inventory: Inventory | None, catalog: Catalog
-) -> tuple[Problem, ...]:
-    """Problems of placing the stack and, as far as it can be compiled all the same, of its plan."""
+) -> tuple[tuple[Problem, ...], str | None]:
+    """Problems of placing the stack and, as far as it can be compiled all the same, of its plan; the plan's image."""
     resolved, topology, problems = analyse_stack(stack, catalog)
     if resolved is None or topology is None:
-        return problems
+        return problems, None
     plan = compile_plan(resolved, topology, address_book(topology, inventory), catalog)
     placed = Problems(stack)
     refuse_unknown_host(stack, inventory, placed)
     found = judge_stack(plan, stack, catalog, secret_files(plan.secrets))
-    return (*problems, *placed.found, *found)
+    return (*problems, *placed.found, *found), _image_by_tag(plan, catalog)
 
 
 def problem_document(problem: Problem) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.catalog.changes import Changed, ReleaseChanges, release_changes
+from infra.catalog.changes import Changed, ReleaseChanges, holes_of, release_changes
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Release
 from infra.checks.upgrade import Side, Upgrade, Used, compare_stack, judge_release
@@ -17,7 +17,7 @@ from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table
 from infra.tasks.stack_options import chosen_stack
 
-HEAD = ("engine", "version", "flags", "variables", "models", "image", "stacks")
+HEAD = ("engine", "version", "flags", "variables", "models", "advisories", "image", "stacks")
 NO_DEFAULT = "(decided at start)"
 
 
@@ -53,6 +53,10 @@ def _list(options: Options, output: Output, catalog: Catalog, *, has_stack: bool
         }
     )
     output.data(table([HEAD, *(_row(row) for row in rows)]))
+    lines = [f"{each.engine} {each.version}: {', '.join(holes_of(each))}" for each in releases]
+    _section(
+        output, "releases with advisories", [line for line in lines if not line.endswith(": ")]
+    )
     if stack is not None and pinned is not None:
         others = [r.version for r in releases if r.version != pinned[1]]
         newest = others[-1] if others else "VERSION"
@@ -84,18 +88,20 @@ def _release_document(
         "images": [image.reference for image in release.images],
         "num_flags": len(catalog.flags(release.flags_catalogue).by_name),
         "num_variables": len(catalog.environment_names(release.envs_catalogues).names),
+        "advisories": list(holes_of(release)),
         "num_models": len(frozenset().union(*(package.models for package in packages))),
         "stacks": users.get((release.engine, release.version), []),
     }
 
 
 def _row(document: Mapping[str, object]) -> tuple[str, ...]:
-    images, stacks = document["images"], document["stacks"]
+    images, stacks, holes = document["images"], document["stacks"], document["advisories"]
     return (
         *(
             str(document[key])
             for key in ("engine", "version", "num_flags", "num_variables", "num_models")
         ),
+        str(len(holes)) if isinstance(holes, list) else "0",
         str(images[0]) if isinstance(images, list) and images else "none",
         ", ".join(stacks) if isinstance(stacks, list) and stacks else "none",
     )
@@ -253,6 +259,8 @@ def _release_lines(changes: ReleaseChanges) -> list[tuple[str, list[str]]]:
         ("keys of JSON flags that are gone", [f"--{name}" for name in changes.removed_keys]),
         ("variables that are no longer read", list(changes.removed_variables)),
         ("models that are gone", list(changes.removed_models)),
+        ("advisories that are mended", list(changes.mended_holes)),
+        ("advisories that are new", list(changes.new_holes)),
         ("changed defaults", [_changed_line(each) for each in changes.defaults]),
         (
             "changed defaults of variables",
@@ -303,6 +311,8 @@ def _changes_document(changes: ReleaseChanges) -> dict[str, object]:
         "removed_variables": list(changes.removed_variables),
         "variable_defaults": [_changed_document(each) for each in changes.variable_defaults],
         "removed_models": list(changes.removed_models),
+        "mended_advisories": list(changes.mended_holes),
+        "new_advisories": list(changes.new_holes),
     }
 
 

@@ -14,11 +14,12 @@ from infra.rehearsal.folders import new_folder, remove_forgotten_folders
 from infra.rehearsal.lab.registry import LabEntry
 from infra.rehearsal.lab.starting import list_labs, open_lab, stop_lab
 from infra.rehearsal.real_engines import are_processors, has_real_engines
-from infra.rehearsal.rehearse import Rehearsal, StepFailed, Wishes
+from infra.rehearsal.rehearse import Rehearsal, Wishes
 from infra.rehearsal.report import (
     RECORD,
     STEPS,
     Report,
+    StepFailed,
     keep_record,
     not_shown,
     reality_rows,

@@ -107,11 +107,12 @@ class _Writing:
                 self.made.append(parts[:depth])
 
 
-def _failure(error: Exception, folder: Path, name: str) -> Exception:
-    if isinstance(error, OSError) and error.errno not in _LINK:
-        return unwritten(error, folder / name, "--to", _FIX)
-    reason = "it is a link, or no folder" if isinstance(error, OSError) else "no file has that name"
-    return StackError(f"--to {folder}", f"{name}: {reason}.", _FIX)
+def _failure(error: OSError | ValueError, folder: Path, name: str) -> Exception:
+    if isinstance(error, ValueError):
+        return StackError(f"--to {folder}", f"{name}: no file can hold that name or text.", _FIX)
+    if error.errno in _LINK:
+        return StackError(f"--to {folder}", f"{error.filename}: it is a link, or no folder.", _FIX)
+    return unwritten(error, folder / name, "--to", _FIX)
 
 
 def _parts(name: str) -> tuple[str, ...] | None:

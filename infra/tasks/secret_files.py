@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from infra.checks.view import SecretFile
-from infra.provision.secret_values import file_flaw, secret_path
-
-_OTHERS = 0o077
+from infra.spec.secret_file import look_at
 
 
 def secret_files(references: Mapping[str, Mapping[str, str]]) -> Mapping[str, SecretFile]:
@@ -16,10 +16,10 @@ def secret_files(references: Mapping[str, Mapping[str, str]]) -> Mapping[str, Se
     Args:
         references: by name, `{"env": NAME}` or `{"file": PATH}`.
     """
-    paths = {name: secret_path(each["file"]) for name, each in references.items() if "file" in each}
-    found: dict[str, SecretFile] = {}
-    for name, path in paths.items():
-        flaw = file_flaw(path)
-        is_shared = flaw is None and bool(path.stat().st_mode & _OTHERS)
-        found[name] = SecretFile(path=str(path), flaw=flaw, is_shared=is_shared)
-    return found
+    named = {name: each["file"] for name, each in references.items() if "file" in each}
+    paths = {name: Path(os.path.expanduser(file)) for name, file in named.items()}  # noqa: PTH111 - never raises
+    looks = {name: look_at(path) for name, path in paths.items()}
+    return {
+        name: SecretFile(path=str(paths[name]), flaw=flaw, is_shared=is_shared)
+        for name, (flaw, is_shared) in looks.items()
+    }

@@ -78,11 +78,7 @@ GROUPS: tuple[tuple[str, tuple[Entry, ...]], ...] = (
                     INVENTORY,
                     Option("explain", "switch", "say where each flag and variable comes from"),
                     Option("picture", "text", "draw the plan into this .svg or .png file"),
-                    Option(
-                        "firewall",
-                        "text",
-                        "who is let in where, with `firewall: plan`: a host's name, with its rules, or all",
-                    ),
+                    Option("firewall", "text", "who may dial what: a host and its rules, or all"),
                     JSON,
                 ),
             ),

@@ -110,8 +110,8 @@ def way_out(wrong: Sequence[Check], again: str) -> str:
         wrong: what differs.
         again: the options that choose the same stack and inventory.
     """
-    # what serves is handed to its watchers while it serves: for them alone nothing is stopped
-    is_unwatched = any(check.check == WATCHED for check in wrong)
+    # what serves is handed to its watchers, and its hosts are closed, while it serves: for them nothing is stopped
+    needs_up = any(check.check == WATCHED or check.mend == "close" for check in wrong)
     mends = {check.mend for check in wrong if check.check != WATCHED}
     stops = bool(mends & {"start", "drain", "reboot"})
     steps = [f"fab down {again}"] if stops else []
@@ -126,7 +126,7 @@ def way_out(wrong: Sequence[Check], again: str) -> str:
     # what such a host lacks lies on the mount
     stages = any(check.mend == "stage" and check.process not in blind for check in wrong)
     steps += [f"fab stage-weights {again}"] if stages else []
-    steps += [f"fab up {again}"] if stops or is_unwatched else []
+    steps += [f"fab up {again}"] if stops or needs_up else []
     if blind and len(steps) == 1:
         steps.append(f"fab verify {again} --deep")
     return ", then ".join(steps)

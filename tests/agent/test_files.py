@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from infra.agent import way
 from infra.agent.files import make_folders
 from tests.agent.stubborn_host import StubbornHost
 from tests.needed import need_root
@@ -165,10 +166,15 @@ def test_a_folder_that_another_agent_makes_meanwhile_is_as_good(
     there, in_the_way = tmp_path / "there", tmp_path / "file"
     there.mkdir(mode=0o700)
     in_the_way.touch()
-    monkeypatch.setattr("infra.agent.files.missing_folders", lambda path: [path])
+    seen = way.status_of
+
+    def too_early(above: int, name: str) -> os.stat_result | None:
+        return None if name in ("there", "file") else seen(above, name)
+
+    monkeypatch.setattr(way, "status_of", too_early)
     make_folders(str(there))
     assert there.stat().st_mode & 0o777 == 0o700
-    with pytest.raises(FileExistsError):
+    with pytest.raises(NotADirectoryError):
         make_folders(str(in_the_way))
 
 

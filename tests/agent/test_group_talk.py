@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -222,7 +223,10 @@ def scripted_leader(greeting: bytes, answers: Callable[[bytes], bytes]) -> tuple
     return address
 
 
-ORDERS = {"release": "this release", "orders": {"decode/0": {"epoch": 9, "phase": "stop"}}}
+ORDERS: dict[str, object] = {
+    "release": "this release",
+    "orders": {"decode/0": {"epoch": 9, "phase": "stop"}},
+}
 NOT_ORDERS: dict[str, Callable[[bytes], bytes]] = {
     "unsigned": lambda _: json.dumps(ORDERS).encode() + b"\n",
     "of another key": lambda line: seal(
@@ -327,12 +331,13 @@ def test_a_stranger_is_closed_before_anything_is_read(channel: MakeChannel) -> N
     start_server(address, channel(), lambda _: {})
     ask_soon(address, member)
 
-    def read() -> None:
-        with socket.create_connection(address, 2.0, ("127.0.0.9", 0)) as wire:
-            wire.recv(100)
-
-    with pytest.raises((ConnectionResetError, BrokenPipeError)):
-        read()
+    heard = b""
+    with (
+        contextlib.suppress(ConnectionResetError, BrokenPipeError),
+        socket.create_connection(address, 2.0, ("127.0.0.9", 0)) as wire,
+    ):
+        heard = wire.recv(100)
+    assert heard == b""  # a member is greeted
 
 
 def test_doors_count_strangers_and_name_the_last() -> None:

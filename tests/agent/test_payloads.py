@@ -63,6 +63,30 @@ def test_a_pull_that_fails_is_quoted(host: StubbornHost, docker: Path) -> None:
     assert "no route to host" in str(row["why"])
 
 
+def test_a_known_digest_is_what_is_pulled_and_no_demand_on_what_is_there(
+    host: StubbornHost, docker: Path
+) -> None:
+    """What an operator has loaded or built stays; what its own registry gave is compared, and told."""
+    known = {"known_digest": DIGEST}
+    row = host.state("apply", image(**known))["image"]
+    assert (row["state"], (docker / "pulled").read_text().strip()) == (
+        "changed",
+        f"vllm/vllm-openai@{DIGEST}",
+    )
+    assert host.state("check", image(**known))["image"]["why"] == "already so"
+    other = "sha256:" + "b" * 64
+    for whose, said in (("vllm/vllm-openai", True), ("mirror.example.com/vllm", False)):
+        (docker / "present").write_text(json.dumps([{"RepoDigests": [f"{whose}@{other}"]}]))
+        row = host.state("check", image(**known))["image"]
+        assert row["state"] == "ok"
+        assert (f"its digest is {other}; the catalogue knows {DIGEST}" in str(row["why"])) is said
+
+
+def test_a_mirror_is_asked_for_the_tag(host: StubbornHost, docker: Path) -> None:
+    host.state("apply", image(known_digest=DIGEST, mirror="mirror:5000"))
+    assert (docker / "pulled").read_text().strip() == f"mirror:5000/{REFERENCE}"
+
+
 def test_a_runtime_that_is_not_there_fails(
     host: StubbornHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

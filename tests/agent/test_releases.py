@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from infra.agent import files
+from infra.agent.folders import Folder
 from infra.agent.state.reload_guard import hooked
 from tests.agent.stubborn_host import StubbornHost
 
@@ -57,14 +57,15 @@ def test_what_is_forgotten_is_told(host: StubbornHost) -> None:
 
 def no_room_for(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     """Let every write below a path meet a full disk."""
-    real = files._write_beside
+    real = Folder.lay_out
 
-    def write(path: str, *arguments: object) -> None:
+    def write(folder: Folder, name: str, *arguments: object) -> None:
+        path = folder.at(name)
         if part in path:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        real(path, *arguments)  # type: ignore[arg-type]
+        real(folder, name, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(files, "_write_beside", write)
+    monkeypatch.setattr(Folder, "lay_out", write)
 
 
 def test_releases_are_kept_newest_first_and_only_the_last_few(host: StubbornHost) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from infra.agent.folders import FOLDER_MODE, open_above
 from infra.agent.host import Refused
-from infra.agent.staging import fetching
+from infra.agent.staging import fetching, peers
 from infra.agent.staging.manifest import row_of
 from infra.agent.staging.place import revision_lock
 from infra.agent.staging.sources import open_origin
@@ -225,8 +228,8 @@ def test_a_second_staging_of_the_revision_is_told_who_is_at_it(
     hub: Hub, host: StubbornHost
 ) -> None:
     asked = request(hub, host)
-    Path(host.path("/models/kimi")).mkdir(parents=True)
-    with revision_lock(host.path(TARGET), "ann"):
+    above, revision = open_above(host.path(TARGET), FOLDER_MODE)
+    with above, revision_lock(above, revision, "ann"):
         status = stage(host, asked)
     assert "being staged by ann from" in status["problem"]
     assert stage(host, asked)["phase"] == "complete"
@@ -258,7 +261,8 @@ class Fleet:
 
     def start(self, name: str, *peers: str, **keys: object) -> Work:
         host = self.hosts.setdefault(name, StubbornHost(self.folder / name))
-        listen = {"address": f"127.0.0.{10 + int(name[-1])}", "port": 17131}
+        addresses = {f"host-{n}": f"127.0.0.{10 + n}" for n in range(1, 5)}
+        listen = {"address": addresses[name], "port": 17131, "members": addresses}
         named = [{"name": peer, "address": f"127.0.0.{10 + int(peer[-1])}:17131"} for peer in peers]
         common = {"listen": listen, "peers": named, "token": "t" * 32, "linger_s": 0.3}
         asked = request(self.hub, host, **{**common, "patience_s": 6.0, **keys})
@@ -346,10 +350,57 @@ def test_a_peer_without_the_token_gets_nothing(hub: Hub, fleet: Fleet) -> None:
     assert sorted(hub.fetched()) == sorted([*FILES, *FILES])
 
 
-def test_without_checksums_a_peer_is_held_against_the_first_hosts(hub: Hub, fleet: Fleet) -> None:
+def test_what_has_no_checksum_in_the_request_is_not_taken_from_a_peer(
+    hub: Hub, fleet: Fleet
+) -> None:
     files = [{"name": name, "size_bytes": len(content)} for name, content in FILES.items()]
     fleet.start("host-1", files=files)
     second = fleet.start("host-2", "host-1", files=files)
-    fleet.wait_complete("host-1", "host-2")
-    assert not any("sent" in note for note in second.choice.notes)
-    assert staged(fleet.hosts["host-2"]) == FILES
+    fleet.wait(lambda: second.phase == "failed")
+    assert "the request has no checksum of it" in str(second.problem)
+    assert not Path(second.folder).exists()
+
+
+def test_a_peer_serves_the_hosts_of_its_staging_and_closes_others_unread(
+    hub: Hub, fleet: Fleet
+) -> None:
+    fleet.start("host-1", linger_s=1.0)
+    fleet.wait_complete("host-1")
+
+    heard = b""
+    with (
+        contextlib.suppress(ConnectionResetError, BrokenPipeError),
+        socket.create_connection(("127.0.0.11", 17131), 2.0, ("127.0.0.99", 0)) as wire,
+    ):
+        wire.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        heard = wire.recv(100)
+    assert heard == b""  # who is of the staging and lacks the token hears a status
+
+
+def test_a_peer_hangs_up_on_requests_that_do_not_come(
+    hub: Hub, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "REQUEST_S", 0.2)
+    fleet.start("host-1", linger_s=1.0)
+    fleet.wait_complete("host-1")
+    with socket.create_connection(("127.0.0.11", 17131), 2.0, ("127.0.0.12", 0)) as wire:
+        wire.sendall(b"GET /slow")
+        begun = time.monotonic()
+        with contextlib.suppress(ConnectionResetError):
+            assert wire.recv(100) == b""
+        assert time.monotonic() - begun < 1.5
+
+
+def test_a_peer_that_is_crowded_from_a_members_address_still_serves_that_member(
+    hub: Hub, fleet: Fleet
+) -> None:
+    fleet.start("host-1", linger_s=3.0)
+    fleet.wait_complete("host-1")
+    place, own = ("127.0.0.11", 17131), ("127.0.0.12", 0)
+    with contextlib.ExitStack() as crowd:
+        for _ in range(2 * peers.PER_ADDRESS):
+            crowd.enter_context(socket.create_connection(place, 2.0, own))
+        fleet.start("host-2", "host-1")
+        fleet.wait_complete("host-2")
+    assert sorted(hub.fetched()) == sorted(FILES)
+    assert threading.active_count() < 2 * peers.PER_ADDRESS

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from infra.agent.files import BESIDE
+from infra.agent.folders import BESIDE
 from tests.agent.stubborn_host import StubbornHost
 
 SWAPPINESS = "/proc/sys/vm/swappiness"

@@ -67,6 +67,18 @@ _LIVENESS = "      livenessProbe: {httpGet: {path: /health, port: 8000}, initial
 _STARTUP = "      startupProbe: {httpGet: {path: /health, port: 8000}, failureThreshold: 180, periodSeconds: 10}\n"
 
 STACK_CASES: Mapping[str, StackCase] = {
+    "closed-to-clients": StackCase(
+        stack="gb200-2p1d",
+        broken=("firewall=plan",),
+        right=("firewall=plan", "clients=[203.0.113.0/24]"),
+        says="lets no client dial router/0",
+    ),
+    "networks-unread": StackCase(
+        stack="gb200-2p1d",
+        broken=("monitors=[203.0.113.9]",),
+        right=("firewall=plan", "monitors=[203.0.113.9]", "clients=[203.0.113.0/24]"),
+        says="Nothing reads monitors",
+    ),
     "load-target": StackCase(
         stack="h200-tp8",
         broken=(

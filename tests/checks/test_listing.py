@@ -18,7 +18,7 @@ def test_the_stored_document_is_current() -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_has_an_id_a_source_and_a_sentence(name: str) -> None:
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
     assert RULES[name].source
     sentence = (RULES[name].check.__doc__ or "").splitlines()[0]
     assert sentence.endswith((".", ")."))

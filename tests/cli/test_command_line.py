@@ -569,3 +569,17 @@ def test_help_shows_how_a_task_is_typed() -> None:
     assert lines[0] == "Usage: fab replace-host OLD NEW [options]"
     assert lines[4].split(maxsplit=1) == ["OLD", "the host whose name stays"]
     assert any(line.startswith("  --inventory PATH ") for line in lines)
+
+
+def test_a_secret_that_is_not_there_ends_up_before_a_host_is_asked(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yaml"
+    inventory.write_text(UNREACHABLE)
+    file = a_stack(tmp_path, "extends: h200-tp8\nsecrets: {api_key: {file: key}}\n")
+    words = ("up", "--file", file, "--inventory", str(inventory))
+    done = fab(*words)
+    assert done.returncode == 3
+    assert (
+        f"secrets.api_key: The file {tmp_path / 'key'} cannot be read: No such file" in done.stderr
+    )
+    (tmp_path / "key").write_text("sesame")
+    assert fab(*words).returncode == 4  # now it is the host that is not reached

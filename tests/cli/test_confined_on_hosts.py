@@ -10,18 +10,38 @@ from dataclasses import dataclass
 import pytest
 
 from infra.rehearsal.standins.container_capabilities import CAPABILITIES
+from infra.render.host_paths import slice_path
 from tests.cli.commands import FAB, need_lab, run
 
 # Whole rehearsals, one with a router's wheel on a port below 1024, one with a proxy in its engine's image.
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 KEYED = ("--set", "secrets.api_key.env=A_KEY")
+CHOSEN = (*KEYED, "--set", "port=443")
 STATUS = ("Uid", "CapBnd", "CapEff", "NoNewPrivs", "Seccomp")
 # A drop-in that makes of systemd one from before its credentials.
 FORGET = (
     "mkdir -p /run/systemd/system/{unit}.d && "
     "printf '[Service]\\nLoadCredential=\\n' > /run/systemd/system/{unit}.d/old.conf && "
     "systemctl daemon-reload && systemctl restart {unit}"
+)
+METADATA = "169.254.169.254"
+# Such a service as a cloud has, on the host itself.
+SERVE = f"""
+ip addr add {METADATA}/32 dev lo
+systemd-run --quiet --working-directory=/srv python3 -m http.server 80 --bind {METADATA}
+for i in $(seq 50); do curl -s -o /dev/null http://{METADATA}/ && exit 0; sleep 0.1; done
+exit 1
+"""
+# What is fetched by a process that joins another one in its control group: 000 is nothing.
+FETCH = """
+echo $$ > /sys/fs/cgroup$(sed -n s/^0:://p /proc/{pid}/cgroup)/cgroup.procs
+curl -s -m 2 -o /dev/null -w '%{{http_code}}' {url} || true
+"""
+# A container of the stack under docker's other driver of control groups.
+OTHER_DRIVER = (
+    'sed -i \'s/{{/{{"cgroup_driver": "cgroupfs", /\' /var/lib/moe-rehearsal/host.json; '
+    "docker run -d --name other --network host --cgroup-parent={parent} --entrypoint /bin/sleep {image} 60"
 )
 # What an engine answers through the router, once that is up again; 401 to a router without the key.
 ASK = """
@@ -41,6 +61,7 @@ class Served:
     stack: str
     host: str
     ssh_config: str
+    inventory: str
 
     def root(self, command: str) -> str:
         done = run(
@@ -59,9 +80,11 @@ class Served:
             if row[0][:-1] in STATUS
         }
 
+    def pid_of(self, container: str) -> str:
+        return self.root(f"docker inspect --format '{{{{.State.Pid}}}}' {container}").strip()
+
     def container(self, process: str) -> dict[str, int]:
-        name = f"moe-{self.stack}-{process}"
-        return self.status(self.root(f"docker inspect --format '{{{{.State.Pid}}}}' {name}"))
+        return self.status(self.pid_of(f"moe-{self.stack}-{process}"))
 
 
 def number_of(*names: str) -> int:
@@ -74,14 +97,14 @@ def served(stack: str, host: str, *choice: str) -> Iterator[Served]:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     try:
-        yield Served(stack, host, document["ssh_config"])
+        yield Served(stack, host, document["ssh_config"], document["inventory"])
     finally:
         run(FAB, "rehearse", "--stop", document["id"])
 
 
 @pytest.fixture(scope="module")
 def wheel() -> Iterator[Served]:
-    yield from served("vllm-shared-1p1d", "host-0", *KEYED, "--set", "port=443")
+    yield from served("vllm-shared-1p1d", "host-0", *CHOSEN)
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +147,28 @@ def test_an_engines_container_has_what_its_vendor_asks_for(
     seen = request.getfixturevalue(stack).container("engine-0")
     assert (seen["Uid"], seen["NoNewPrivs"]) == (0, 1)
     assert seen["CapBnd"] == seen["CapEff"] == number_of(keeps)
+
+
+def test_nothing_of_a_stack_reaches_the_metadata_service_of_a_cloud(wheel: Served) -> None:
+    wheel.root(SERVE)  # root itself does: staging asks it for the host's role
+    parent = slice_path(wheel.stack)
+    wheel.root(OTHER_DRIVER.format(parent=parent, image="vllm/vllm-openai:v0.22.1"))
+    unit = f"moe-{wheel.stack}-router@0.service"
+    asking = {
+        "router": wheel.root(f"systemctl show -p MainPID --value {unit}").strip(),
+        "engine": wheel.pid_of(f"moe-{wheel.stack}-engine-0"),
+        "engine under cgroupfs": wheel.pid_of("other"),
+        "the login": "self",
+    }
+    told = {
+        who: wheel.root(FETCH.format(pid=pid, url=f"http://{METADATA}/")).strip()
+        for who, pid in asking.items()
+    }
+    nothing = dict.fromkeys(("router", "engine", "engine under cgroupfs"), "000")
+    assert told == {**nothing, "the login": "200"}
+    # everything else is as it was
+    pid = asking["engine"]
+    assert wheel.root(FETCH.format(pid=pid, url="http://127.0.0.1:443/health")).strip() == "200"
+    done = run(FAB, "down", "--stack", wheel.stack, *CHOSEN, "--inventory", wheel.inventory)
+    assert done.returncode == 0, done.stderr
+    assert "moe_infra" not in wheel.root("nft list tables")  # it goes with the last process

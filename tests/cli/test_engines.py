@@ -35,9 +35,22 @@ def test_people_get_a_table_and_the_next_command() -> None:
     done = run(FAB, "engines", "--stack", "h200-tp8")
     assert done.returncode == 0
     head, *rows = done.stdout.splitlines()
-    assert head.split()[:3] == ["engine", "version", "flags"]
-    assert [row.split()[1] for row in rows] == ["0.17.0", "0.22.1", "0.33.0"]
+    assert head.split()[:6] == ["engine", "version", "flags", "variables", "models", "advisories"]
+    assert [row.split()[1] for row in rows[:3]] == ["0.17.0", "0.22.1", "0.33.0"]
+    title, *holes = rows[4:]
+    assert title == f"releases with advisories: {len(holes)}"
+    assert holes[0].startswith("  vllm 0.17.0: CVE-")
+    assert "CVE-2026-48746" in holes[0]
+    assert not [line for line in holes[1:] if "CVE-2026-48746" in line]
     assert "fab engines --stack h200-tp8 --diff 0.22.1 0.33.0" in done.stderr
+
+
+def test_an_upgrade_lists_the_advisories_that_it_mends() -> None:
+    done = run(FAB, "engines", "--diff", "0.5.9", "0.5.16")
+    lines = done.stdout.splitlines()
+    at = lines.index("advisories that are mended: 6")
+    assert "  CVE-2026-3059" in lines[at : at + 7]
+    assert "advisories that are new: 1" in lines  # CVE-2026-111392, of 0.5.13 to 0.5.21
 
 
 def test_an_upgrade_that_is_accepted_leaves_with_0() -> None:

@@ -104,6 +104,43 @@ def test_a_frozen_rank_is_noticed_by_requests_that_make_no_token(serving: Site) 
     thread.join(30)
 
 
+# Any user of a member's host: reads what all may read, and says in a member's name that its rank has ended.
+FORGER = """
+import json, os, socket
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+told = json.load(open("{config}"))
+group = told["groups"][0]
+try:
+    open("/var/lib/moe-infra/groups/{stack}/key").read()
+    print("the key is read")
+except PermissionError:
+    pass
+own = dict(state="stopped", epoch=1, adopting=False, fault="it ended", serves=False, obeys=[1, "run"])
+line = dict(release=told["release"], host="{member}", boot="b", at=9e9, hold_s=0.0, to=group["leader"])
+line["reports"] = {{group["name"]: own}}
+for text in (json.dumps(line), "0" * 64 + " " + json.dumps(line)):
+    with socket.create_connection((group["address"], group["port"]), 2) as wire:
+        wire.sendall(text.encode() + b"\\n")
+        try:
+            print(wire.makefile().read())
+        except ConnectionResetError:
+            print("closed")
+"""
+
+
+def test_a_line_that_any_user_can_forge_stops_nothing(serving: Site) -> None:
+    before = serving.record()
+    script = FORGER.format(config=CONFIG, stack=STACK, member=HOSTS[1])
+    said = serving.sh(HOSTS[1], f"python3 -c '{script}' 2>&1")
+    assert "the key is read" not in said
+    assert "Traceback" not in said
+    assert '"orders"' not in said
+    time.sleep(1.0)
+    assert serving.record() == before
+    assert serving.status()["ok"]
+    assert "not signed for their connection" in serving.sh(HOSTS[0], f"journalctl -u {WATCH}")
+
+
 def test_a_host_that_is_cut_off_stops_its_ranks_and_joins_the_next_epoch(serving: Site) -> None:
     before = serving.record()
     serving.lab.cut(HOSTS[1])

@@ -18,7 +18,10 @@ from infra.remote.failures import LostConnection, Unreachable
 from tests.launch.scripted_fleet import FakeClock, make_deployment
 
 HOSTS = ("unified-0", "unified-1")
-FILES = [{"name": "a", "size_bytes": 5}, {"name": "b", "size_bytes": 2}]
+FILES = [
+    {"name": "a", "size_bytes": 5, "sha256": "0" * 64},
+    {"name": "b", "size_bytes": 2, "sha256": "0" * 64},
+]
 RUNNING = {"state": "running", "is_running": True, "files": FILES}
 FETCHING = {**RUNNING, "status": {"phase": "fetching", "operator": "ann@desk", "num_files": 2}}
 DONE = {**RUNNING, "status": {"phase": "complete", "num_files": 2, "size_bytes": 7}}

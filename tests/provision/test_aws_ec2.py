@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -136,10 +137,47 @@ def test_every_resource_that_takes_tags_says_whose_it_is(record: Record) -> None
 
 
 def test_hosts_may_read_weights_and_nothing_else(record: Record) -> None:
-    policies = record("gb200-2p1d").of_type("RolePolicy")
-    (document,) = [json.loads(policy["policy"]) for policy in policies.values()]
-    actions = {action for each in document["Statement"] for action in _list(each["Action"])}
-    assert actions == {"s3:ListBucket", "s3:GetBucketLocation", "s3:GetObject"}
+    recorded = record("gb200-2p1d")
+    allowed = {
+        name: {
+            action
+            for each in json.loads(policy["policy"])["Statement"]
+            for action in _list(each["Action"])
+        }
+        for name, policy in recorded.of_type("RolePolicy").items()
+    }
+    assert allowed["read-weights"] == {"s3:ListBucket", "s3:GetBucketLocation", "s3:GetObject"}
+    # nothing of ssm: but to say that the host is there; parameters are read by nobody
+    sessions = allowed["session-manager"]
+    assert {each for each in sessions if each.startswith("ssm:")} == {
+        "ssm:UpdateInstanceInformation"
+    }
+    assert {each.partition(":")[0] for each in sessions} == {"ssm", "ssmmessages"}
+    assert recorded.of_type("RolePolicyAttachment") == {}
+
+
+def test_hosts_list_and_read_below_the_weights_prefix_alone(record: Record, tmp_path: Path) -> None:
+    root = own_stack(
+        tmp_path, "h200-tp8", weights={"path": "/models", "source": "s3://their-weights/kimi"}
+    )
+    named = record("mine", root=root, prepare=their_bucket)
+    rows = json.loads(named.of_type("RolePolicy")["read-weights"]["policy"])["Statement"]
+    by_action = {each["Action"]: each for each in rows}
+    assert by_action["s3:ListBucket"]["Condition"] == {"StringLike": {"s3:prefix": "kimi/*"}}
+    assert by_action["s3:GetObject"]["Resource"] == "arn:aws:s3:::their-weights/kimi/*"
+
+
+def test_what_holds_weights_answers_over_tls_alone(record: Record, tmp_path: Path) -> None:
+    plain = {"Bool": {"aws:SecureTransport": "false"}}
+    (bucket,) = record("gb200-2p1d").of_type("BucketPolicy").values()
+    root = own_stack(tmp_path, "h200-tp8", weights={"path": "/models", "storage": "efs"})
+    shared = record("mine", root=root)
+    (system,) = shared.of_type("FileSystemPolicy").values()
+    for policy in (bucket["policy"], system["policy"]):
+        denied = [each for each in json.loads(policy)["Statement"] if each["Effect"] == "Deny"]
+        assert [each["Condition"] for each in denied] == [plain]
+    boots = [each["userData"] for each in shared.of_type("LaunchTemplate").values()]
+    assert all(" efs tls," in base64.b64decode(each).decode() for each in boots)
 
 
 def test_an_existing_bucket_is_used_and_none_is_created(record: Record, tmp_path: Path) -> None:
@@ -179,7 +217,8 @@ def test_lustre_is_filled_from_the_bucket(record: Record, tmp_path: Path, has_ef
 def test_local_weights_need_no_store(record: Record, tmp_path: Path) -> None:
     root = own_stack(tmp_path, "h200-tp8", weights={"path": "/models", "storage": "local"})
     recorded = record("mine", root=root)
-    assert recorded.of_type("Bucket") == recorded.of_type("RolePolicy") == {}
+    assert recorded.of_type("Bucket") == {}
+    assert list(recorded.of_type("RolePolicy")) == ["session-manager"]
     assert recorded.inventory["weights"] == {"storage": "local", "path": "/models"}
 
 

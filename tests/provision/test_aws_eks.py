@@ -338,7 +338,7 @@ def test_lustre_is_mounted_through_its_driver(record: Record, tmp_path: Path) ->
 def test_a_shared_mount_is_mounted_before_the_node_joins(record: Record, tmp_path: Path) -> None:
     recorded = at_maximum(record, tmp_path)
     script = base64.b64decode(template(recorded)["userData"]).decode()
-    assert f"{EXPORT} /models nfs4" in script
+    assert f"{EXPORT} /models efs tls," in script
     (pod,) = pods(recorded)
     assert {"name": "weights", "hostPath": {"path": "/models", "type": "Directory"}} in pod[
         "volumes"

@@ -21,6 +21,7 @@ SCRIPTS = {
     "instance store": instance_store_script("/models"),
     "lustre": mount_script("/srv/models", lustre_source("fs-1.fsx.amazonaws.com", "abcd1234")),
     "nfs": mount_script("/srv/models", "nfs.example.com:/export"),
+    "efs": mount_script("/srv/models", "fs-0123456789abcdef0.efs.us-east-2.amazonaws.com:/"),
 }
 
 
@@ -132,6 +133,17 @@ def test_disks_that_somebody_has_written_to_are_left_alone(host: Host) -> None:
 def test_what_is_mounted_already_is_left_alone(host: Host, tmp_path: Path) -> None:
     host.has("mountpoint", words=f"-q {tmp_path}/models")
     assert host.boot() == []
+
+
+def test_a_file_system_of_aws_is_mounted_over_tls_and_another_export_as_it_is() -> None:
+    assert "mount.efs > /dev/null; then dnf install -y amazon-efs-utils" in SCRIPTS["efs"]
+    assert ":/ /srv/models efs tls,noresvport,_netdev,nofail 0 0" in SCRIPTS["efs"]
+    assert "tls" not in SCRIPTS["nfs"]
+
+
+def test_every_host_has_what_keeps_engines_from_its_credentials() -> None:
+    wanted = "if ! command -v nft > /dev/null; then dnf install -y nftables ||"
+    assert all(wanted in script for script in SCRIPTS.values())
 
 
 def test_a_lustre_client_is_installed_where_the_image_has_none() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from infra.errors import PrerequisiteError, StackError
-from infra.provision.secret_values import MAX_BYTES, secret_values
+from infra.provision.secret_values import secret_values
+from infra.spec.secret_file import MAX_BYTES
 
 
 def read(path: Path) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from infra.rehearsal.lab.starting import attach_lab
+from infra.rehearsal.lab.user_range import FIRST
 from tests.rehearsal.command import Shell
 
 pytestmark = [pytest.mark.lab]
@@ -98,4 +100,29 @@ def test_a_rehearsal_ends_after_the_wished_step(shell: Shell) -> None:
     assert "First token" not in said.out
     done = shell.fab("rehearse", "--stack", "a3-2p1d", "--to-step", "tunes")
     done.refused(2, "tune")
+    shell.assert_nothing_left()
+
+
+@pytest.mark.slow  # starts hosts
+def test_the_hosts_of_a_given_plan_hold_nothing_of_the_machine(
+    plan_file: Callable[[Callable[[Plan], None]], Path], shell: Shell
+) -> None:
+    def run_a_shell(plan: Plan) -> None:
+        """What the gate lets through, as every argument is the process's own: the renderer keeps it one."""
+        plan["processes"][0]["env"]["VLLM_NOTE"] = "'; touch /etc/moe-canary; '"
+
+    file = plan_file(run_a_shell)
+    done = shell.fab("rehearse", "--plan", str(file), "--to-step", "start", "--keep", "--json")
+    assert done.code == 0, done.err
+    lab = attach_lab(done.document["id"])
+    try:
+        said = lab.run("prefill-0", ["cat", "/proc/self/uid_map", "/proc/1/uid_map"]).stdout.split()
+        assert said == [b"0", str(FIRST).encode(), b"65536"] * 2
+        names = [argv for _, argv in lab.processes("prefill-0") if "serve" in argv]
+        assert names
+        assert lab.run("prefill-0", ["test", "-e", "/etc/moe-canary"]).returncode == 1
+        lab.run("prefill-0", ["touch", "/etc/moe-canary"])
+        assert not Path("/etc/moe-canary").exists()
+    finally:
+        lab.stop()
     shell.assert_nothing_left()

@@ -152,13 +152,21 @@ def test_a_library_that_no_program_starts_with_is_left_out(
     assert said.argv == ("vllm", "serve")
 
 
-def test_a_container_joins_the_stacks_slice_where_systemd_rules(runtime: FakeRuntime) -> None:
-    process = a_process(("vllm", "serve"))
-    run_container(runtime, process)
-    assert not any("--cgroup-parent" in word for word in runtime.calls()[-1])
-    runtime.cgroup_driver = "systemd"
-    run_container(runtime, process)
-    assert "--cgroup-parent=moe_infra-s.slice" in runtime.calls()[-1]
+@pytest.mark.parametrize(
+    ("driver", "parent"),
+    [
+        ("systemd", "--cgroup-parent=moe_infra-s.slice"),
+        ("cgroupfs", "--cgroup-parent=/moe_infra.slice/moe_infra-s.slice"),
+        ("", None),  # the runtime does not say
+    ],
+)
+def test_a_container_joins_the_stacks_slice_whoever_rules_the_control_groups(
+    runtime: FakeRuntime, driver: str, parent: str | None
+) -> None:
+    runtime.cgroup_driver = driver
+    run_container(runtime, a_process(("vllm", "serve")))
+    said = [word for word in runtime.calls()[-1] if word.startswith("--cgroup-parent")]
+    assert said == ([parent] if parent else [])
     assert "--stop-timeout=100" in runtime.calls()[-1]
 
 

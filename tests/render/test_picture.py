@@ -53,7 +53,8 @@ def test_every_stack_over_several_hosts_has_a_stored_picture(catalog: Catalog) -
     named = [name for name in stack_names() if load_stack(name).spec.platform not in KUBERNETES]
     wide = [name for name in named if len(plan_of(name, catalog).hosts) > 1]
     assert tuple(wide) == STORED
-    assert sorted(path.stem for path in PICTURES.glob("*.svg")) == list(STORED)
+    drawn = {path.stem for path in PICTURES.glob("*.svg")} - {"security"}  # drawn by hand
+    assert sorted(drawn) == list(STORED)
 
 
 @pytest.mark.parametrize("name", [*stack_names(), *MODES])

@@ -1,5 +1,6 @@
 """scripts/install-pulumi with stand-ins for everything that reaches the network."""
 
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +12,11 @@ TOOLS = (
     "awk bash basename cat cp cut dirname env flock grep gzip head install mkdir mktemp mv nice rm "
     "sed sha256sum sort tail tar tr uname"
 )
+ARCHIVES = tuple(
+    f"pulumi-v3.259.0-{system}-{machine}.tar.gz"
+    for system in ("linux", "darwin")
+    for machine in ("x64", "arm64")
+)
 PARTS = ("pulumi", "pulumi-language-python", "pulumi-language-python-exec")
 
 
@@ -20,6 +26,8 @@ class Machine:
     def __init__(self, root: Path) -> None:
         """An empty cache and the ordinary tools."""
         self.bin, self.cache = root / "bin", root / "cache"
+        self.pins = root / "archives.txt"
+        self.pins.write_text("# head\n")
         self.bin.mkdir()
         for tool in TOOLS.split():
             found = shutil.which(tool)
@@ -33,11 +41,12 @@ class Machine:
         path.write_text(f"#!/bin/bash\n{body}\n")
         path.chmod(0o755)
 
-    def install(self) -> subprocess.CompletedProcess[str]:
+    def install(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run the script on this machine."""
+        own = {"MOE_INFRA_CACHE": str(self.cache), "MOE_INFRA_PULUMI_ARCHIVES": str(self.pins)}
         return subprocess.run(
-            [str(self.bin / "bash"), str(SCRIPT)],
-            env={"PATH": str(self.bin), "MOE_INFRA_CACHE": str(self.cache)},
+            [str(self.bin / "bash"), str(SCRIPT), *words],
+            env={"PATH": str(self.bin), **own},
             capture_output=True,
             text=True,
             check=False,
@@ -53,13 +62,14 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def archive(machine: Machine, checksum: str) -> None:
-    """A vendor whose archive holds all parts, and whose list of checksums says `checksum`."""
+def archive(machine: Machine) -> str:
+    """A vendor whose archive holds all parts, and whose release lists its checksum, which is returned."""
     build = machine.bin.parent / "build"
     for part in PARTS:
         machine.program(part, "echo v3.259.0", build / "pulumi")
     subprocess.run(["tar", "-C", str(build), "-czf", str(build / "a.tar.gz"), "pulumi"], check=True)
-    names = " ".join(f"pulumi-v3.259.0-linux-{arch}.tar.gz" for arch in ("x64", "arm64"))
+    checksum = hashlib.sha256((build / "a.tar.gz").read_bytes()).hexdigest()
+    names = " ".join((*ARCHIVES, "pulumi-v3.259.0-windows-x64.zip"))
     machine.program(
         "curl",
         f"""while [[ "$1" != -o ]]; do shift; done
@@ -68,6 +78,7 @@ case "$3" in
   *) cp {build}/a.tar.gz "$2" ;;
 esac""",
     )
+    return checksum
 
 
 def test_a_new_enough_pulumi_on_path_is_taken(machine: Machine) -> None:
@@ -105,6 +116,7 @@ def test_when_every_way_fails_one_message_says_what_to_do_and_nothing_is_left(
     machine: Machine,
 ) -> None:
     machine.program("curl", "echo 'curl: (6) Could not resolve host' >&2; exit 6")
+    machine.pins.write_text("".join(f"{'0' * 64}  {name}\n" for name in ARCHIVES))
     result = machine.install()
     assert result.returncode == 3
     assert result.stdout == ""
@@ -114,14 +126,9 @@ def test_when_every_way_fails_one_message_says_what_to_do_and_nothing_is_left(
     assert machine.left_in_cache() == []
 
 
-def test_the_archive_is_installed_when_its_checksum_is_right(machine: Machine) -> None:
-    archive(machine, "placeholder")
-    packed = machine.bin.parent / "build" / "a.tar.gz"
-    checksum = subprocess.run(
-        ["sha256sum", str(packed)], capture_output=True, text=True, check=True
-    ).stdout.split()[0]
-    curl = machine.bin / "curl"
-    curl.write_text(curl.read_text().replace("placeholder", checksum))
+def test_an_archive_whose_checksum_is_committed_is_installed(machine: Machine) -> None:
+    checksum = archive(machine)
+    machine.pins.write_text("".join(f"{checksum}  {name}\n" for name in ARCHIVES))
     result = machine.install()
     folder = machine.cache / "pulumi-3.259.0" / "bin"
     assert (result.returncode, result.stdout) == (0, f"{folder}\n")
@@ -130,11 +137,32 @@ def test_the_archive_is_installed_when_its_checksum_is_right(machine: Machine) -
 
 
 def test_an_archive_with_another_checksum_is_not_used(machine: Machine) -> None:
-    archive(machine, "0" * 64)
+    archive(machine)  # its own release vouches for it, and that counts for nothing
+    machine.pins.write_text("".join(f"{'0' * 64}  {name}\n" for name in ARCHIVES))
     result = machine.install()
     assert result.returncode == 3
-    assert "is wrong; not used" in result.stderr
+    assert "is not the committed one; not used" in result.stderr
     assert machine.left_in_cache() == []
+
+
+def test_an_archive_without_a_committed_checksum_is_not_even_fetched(machine: Machine) -> None:
+    archive(machine)
+    machine.program("curl", f"echo asked >> {machine.cache}/asked; exit 6")
+    result = machine.install()
+    assert "archives.txt has no checksum of pulumi-v3.259.0-linux-" in result.stderr
+    assert "modules: neither go >=" in result.stderr  # the next way is tried
+    assert not (machine.cache / "asked").exists()
+
+
+def test_checksums_are_pinned_by_one_command(machine: Machine) -> None:
+    checksum = archive(machine)
+    machine.pins.write_text(f"# head\n{'0' * 64}  pulumi-v3.258.0-linux-x64.tar.gz\n")
+    result = machine.install("--pin")
+    assert result.returncode == 0, result.stderr
+    assert "compare it with another source" in result.stderr
+    pinned = [f"{checksum}  {name}" for name in ARCHIVES]
+    assert machine.pins.read_text().splitlines() == ["# head", *pinned]
+    assert machine.install().returncode == 0
 
 
 def test_a_failed_build_shows_its_last_lines_and_leaves_nothing(machine: Machine) -> None:

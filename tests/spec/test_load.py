@@ -389,8 +389,27 @@ def test_a_file_that_nests_without_end_is_refused(tmp_path: Path, opening: str) 
     assert "levels deep" in caught.value.what
 
 
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("203.0.113.4/24", "names a host within its network. Write 203.0.113.0/24"),
+        ("2001:db8::1/32", "names a host within its network. Write 2001:db8::/32"),
+        ("everybody", "is no network. Write address/length"),
+        ("10.0.0.0/33", "is no network. Write address/length"),
+        ("fe80::%eth0/64", "is no network. Write address/length"),
+        ("10.0.0.0/8 }", "is no network. Write address/length"),
+    ],
+)
+def test_what_is_no_network_is_refused_with_the_one_that_is_meant(written: str, says: str) -> None:
+    with pytest.raises(ProblemsFound) as refused:
+        load_stack("gb200-2p1d", (f'monitors=["{written}"]',))
+    (problem,) = refused.value.problems
+    assert problem.field == "monitors.0"
+    assert says in f"{problem.what} {problem.fix}"
+
+
 def test_a_file_of_a_secret_lies_beside_the_file_that_says_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "base.yaml").write_text(
@@ -398,14 +417,13 @@ def test_a_file_of_a_secret_lies_beside_the_file_that_says_it(
     )
     top = tmp_path / "top.yaml"
     top.write_text("extends: site/base.yaml\nsecrets: {hf_token: {file: token}}\n")
-    monkeypatch.chdir("/")
     sets = ("secrets.edge_keys.file=tmp/edge",)
     secrets = {
         name: each.model_dump() for name, each in load_stack(str(top), sets).spec.secrets.items()
     }
     assert secrets == {
         "api_key": {"file": str(tmp_path / "site" / "keys" / "api")},
-        "edge_keys": {"file": "/tmp/edge"},
+        "edge_keys": {"file": "tmp/edge"},  # of --set: read from the working directory
         "hf_token": {"file": str(tmp_path / "token")},
     }
     base = load_stack(str(tmp_path / "site" / "base.yaml")).spec.secrets

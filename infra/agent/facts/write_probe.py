@@ -4,13 +4,12 @@ import errno
 import os
 from typing import Dict, Optional
 
+from ..folders import open_folder
 from ..host import Host, Refused
 from .abandoned import within
 
 NUM_BYTES = 4096
 LIMIT_S = 5.0
-# File systems that have no files without a name.
-WITHOUT_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 def try_writing(host: Host, path: str) -> Dict[str, Optional[str]]:
@@ -33,24 +32,11 @@ def try_writing(host: Host, path: str) -> Dict[str, Optional[str]]:
     return found
 
 
-def _write(folder: str) -> None:
-    handle = _nameless(folder)
+def _write(path: str) -> None:
+    with open_folder(path) as folder:
+        handle = folder.nameless()
     try:
         os.write(handle, bytes(NUM_BYTES))
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _nameless(folder: str) -> int:
-    """A file that nobody else sees, and that is gone when it is closed, also by a kill."""
-    try:
-        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600)
-    except OSError as error:
-        if error.errno not in WITHOUT_NAMELESS:
-            raise
-    import tempfile  # noqa: PLC0415 - seldom needed, and dear to load
-
-    handle, name = tempfile.mkstemp(prefix=".moe-infra-", dir=folder)
-    os.unlink(name)
-    return handle

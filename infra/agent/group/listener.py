@@ -17,8 +17,9 @@ MAX_LINE = 65536
 CHUNK = 16384
 # Connections that wait to be accepted; the kernel's own limit (net.core.somaxconn) may be lower.
 QUEUE = 4096
-# So many are accepted before those that are there are read again.
-ACCEPTED_AT_ONCE = 256
+# So many are accepted before those that are there are read again: far fewer than an address has places, so that a
+# flood does not crowd out who has answered its greeting already.
+ACCEPTED_AT_ONCE = 16
 LINE_S = 2.0
 LOOK_S = 0.1
 # The longest that the accepting thread rests when the kernel gives it no connection (EMFILE).
@@ -71,7 +72,11 @@ class Listener:
         self._selector.register(self._wire, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Answer for ever."""
+        """Answer for ever; the port is free again should that end."""
+        with self._wire, self._selector:
+            self._serve()
+
+    def _serve(self) -> None:
         looked = time.monotonic()
         while True:
             for key, _ in self._selector.select(LOOK_S):

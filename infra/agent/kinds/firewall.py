@@ -26,7 +26,6 @@ PRIVATE_FILE = 0o600
 NO_NFT = "there is no program nft here: install the package nftables"
 MAX_LINE = 90
 EMPTY_SET = "\tset spared {\n\t\ttype inet_service\n\t\tflags interval\n\t}\n"
-FILLED_SET = EMPTY_SET.replace("\t}\n", "\t\telements = {{ {} }}\n\t}}\n")
 
 
 def kept_path(stack: str) -> str:
@@ -73,8 +72,7 @@ def write_firewall(host: Host, item: Item, _part: str, value: object) -> None:
         return
     trial_s = item.number("trial_s") or TRIAL_S
     spared = _spared_ports(host, item)
-    filled = FILLED_SET.format(", ".join(map(str, spared))) if spared else EMPTY_SET
-    content = "# {}\n{}".format(os.getpid(), text.replace(EMPTY_SET, filled, 1))
+    content = "# {}\n{}".format(os.getpid(), _sparing(text, spared))
     folder = host.path(FOLDER)
     make_folders(folder, PRIVATE_FOLDER)
     _arm(host, item.target, stack, trial_s)
@@ -120,15 +118,15 @@ def _named(listing: str) -> str:
 
 
 def _difference(live: Optional[str], wanted: str) -> str:
-    """The first rules that the loaded table lacks or has beside the wanted ones."""
+    """What the loaded table lacks first, and has beside what is wanted."""
     if live is None:
         return "not loaded"
     here, there = live.splitlines(), wanted.splitlines()
     lacks = [line.strip() for line in there if there.count(line) > here.count(line)]
     beside = [line.strip() for line in here if here.count(line) > there.count(line)]
-    told = ["lacks {}".format(line[:MAX_LINE]) for line in lacks[:1]]
-    told += ["has {}".format(line[:MAX_LINE]) for line in beside[:1]]
-    return "; ".join(told) or "other order of rules"
+    told = ["without `{}`".format(line[:MAX_LINE]) for line in lacks[:1]]
+    told += ["with `{}`".format(line[:MAX_LINE]) for line in beside[:1]]
+    return "loaded, {}".format(", ".join(told) or "in another order")
 
 
 def _list(host: Host, table: str) -> Finished:
@@ -210,6 +208,14 @@ def _spared_ports(host: Host, item: Item) -> List[int]:
     ours = _own_processes(host, item) if found else set()
     foreign = {int(row["port"]) for row in found if not _is_ours(host, item, row["pid"], ours)}
     return sorted(foreign)
+
+
+def _sparing(text: str, ports: List[int]) -> str:
+    """The table with ports that stay as open as they are."""
+    if not ports:
+        return text
+    elements = "\t\telements = {{ {} }}\n\t}}\n".format(", ".join(map(str, ports)))
+    return text.replace(EMPTY_SET, EMPTY_SET[: -len("\t}\n")] + elements, 1)
 
 
 def _own_processes(host: Host, item: Item) -> Set[int]:

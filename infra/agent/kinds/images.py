@@ -4,7 +4,7 @@ import glob
 import json
 import os
 import re
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from ..host import Host, Refused
 from ..item import Item, Reading, absent_reading
@@ -31,7 +31,8 @@ def read_image(host: Host, item: Item) -> Reading:
         return Reading(None, {"image": None}, wanted, {"image": wanted})
     known = [*parse_digests(answer.stdout), *parse_ids(answer.stdout)]
     if digest is None:
-        return Reading(known[0] if known else reference, {"image": wanted}, wanted, {})
+        note = _strange_digest(answer.stdout, reference, item.text("known_digest"))
+        return Reading(known[0] if known else reference, {"image": wanted}, wanted, {}, note=note)
     found = digest if digest in known else [*known, "no digest"][0]
     return Reading(found, {"image": found}, digest, {"image": digest})
 
@@ -45,6 +46,8 @@ def bring_image(host: Host, item: Item, _part: str, _value: object) -> None:
             raise Refused("the archive {} is not on this host".format(archive))
         _do(host, [runtime, "load", "--input", host.path(archive)])
         return
+    if digest is None and mirror is None:
+        digest = item.text("known_digest")  # a mirror may name what it keeps otherwise
     place = _at_mirror(reference, mirror) if mirror is not None else reference
     pulled = "{}@{}".format(_repository(place), digest) if digest is not None else place
     _do(host, [runtime, "pull", "--quiet", pulled])
@@ -66,6 +69,16 @@ def read_environment(host: Host, item: Item) -> Reading:
         return Reading(found[0], {}, item.want, {}, locked=why)
     note = "" if found else "which {} it holds cannot be told".format(name)
     return Reading(item.want, {}, item.want, {}, note=note)
+
+
+def _strange_digest(text: str, reference: str, known: Optional[str]) -> str:
+    """What is to be said of an image that came from its own registry, and is not what its tag is known to mean."""
+    own = _repository(reference) + "@"
+    named = [name for image in _images(text) for name in image.get("RepoDigests") or []]
+    found = [str(name)[len(own) :] for name in named if str(name).startswith(own)]
+    if known is None or not found or known in found:
+        return ""
+    return "its digest is {}; the catalogue knows {} by this tag".format(found[0], known)
 
 
 def parse_digests(text: str) -> List[str]:

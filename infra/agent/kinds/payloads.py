@@ -4,6 +4,7 @@ import os
 import re
 from typing import List
 
+from ..folders import open_folder
 from ..host import Host
 from ..item import Item, Reading, absent_reading
 from ..staging.manifest import MANIFEST, foreign_repository, parse_manifest, wrong_files
@@ -22,12 +23,13 @@ def read_weights(host: Host, item: Item) -> Reading:
     if not os.path.isdir(host.path(folder)):
         return Reading(None, {}, wanted, {}, locked="{} does not exist".format(folder))
     try:
-        content = host.read_bytes(os.path.join(folder, MANIFEST))
+        with open_folder(host.path(folder)) as there:
+            content = there.read(MANIFEST)
     except FileNotFoundError:
         why = "{} has no {}: nothing says what belongs there".format(folder, MANIFEST)
         return Reading("no manifest", {}, wanted, {}, locked=why)
     files = parse_manifest(content)
-    wrong = wrong_files(host, folder, files)
+    wrong, doubt = wrong_files(host, folder, files)
     foreign = foreign_repository(content, item.text("repository"))
     if foreign is not None:
         text = "its manifest is of {}, wanted {}"
@@ -41,6 +43,10 @@ def read_weights(host: Host, item: Item) -> Reading:
         return Reading("damaged", {}, wanted, {}, locked=why)
     total = sum(entry.size_bytes for entry in files)
     note = "{} files, {} bytes".format(len(files), total)
+    if doubt:
+        note += "; by their sizes alone: {}; `fab stage-weights --check` reads every byte".format(
+            doubt
+        )
     about = item.number("size_bytes") or total
     if abs(total - about) > MAX_STRANGENESS * about:
         note += "; the catalogue says about {} bytes".format(about)

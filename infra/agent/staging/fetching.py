@@ -7,6 +7,7 @@ import os
 import socket
 from typing import Any, Dict, Optional, Set
 
+from ..folders import FOLDER_MODE, Folder
 from .choosing import Choice, Source
 from .manifest import Digests, Entry, hash_file
 from .transfers import Transfer
@@ -28,7 +29,7 @@ class Fetcher:
         choice: whom to ask.
     """
 
-    def __init__(self, folder: str, transfers: Dict[str, Transfer], choice: Choice) -> None:
+    def __init__(self, folder: Folder, transfers: Dict[str, Transfer], choice: Choice) -> None:
         """Begin with nothing fetched."""
         self._folder = folder
         self._transfers = transfers
@@ -41,9 +42,12 @@ class Fetcher:
             Refused: nobody is left who has it right.
             OSError: this host cannot hold it.
         """
-        transfer, path = self._transfers[entry.name], os.path.join(self._folder, entry.name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "ab", buffering=0) as stream:
+        transfer = self._transfers[entry.name]
+        above = os.path.dirname(entry.name)
+        if above:
+            self._folder.folder(above, FOLDER_MODE).__exit__()
+        handle = self._folder.open(entry.name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        with open(handle, "r+b", buffering=0) as stream:
             digests = self._resume(stream, transfer)
             givers: Set[Optional[Source]] = {None} if transfer.num_bytes else set()
             while True:
@@ -52,7 +56,7 @@ class Fetcher:
                     givers.add(source)
                     if not self._receive(source, transfer, stream, digests):
                         continue
-                wrong = self._judge(source, entry, digests)
+                wrong = digests.difference()
                 if wrong is None:
                     break
                 os.ftruncate(stream.fileno(), 0)
@@ -62,14 +66,14 @@ class Fetcher:
                     self._choice.sent_wrong(source, entry.name, wrong)
                 givers = set()
             os.fsync(stream.fileno())
-        transfer.finish(path, digests.sha256, source.name)
+        transfer.finish(digests.sha256, source.name)
 
     def _resume(self, stream: Any, transfer: Transfer) -> Digests:
         """The checksums of what an earlier run has left of a file."""
         entry = transfer.entry
         if os.fstat(stream.fileno()).st_size > entry.size_bytes:
             os.ftruncate(stream.fileno(), 0)
-        return hash_file(transfer.path, entry, transfer.advance)
+        return hash_file(stream.fileno(), entry, transfer.advance)
 
     def _receive(self, source: Source, transfer: Transfer, stream: Any, digests: Digests) -> bool:
         """Fetch from one source until the end of the file; whether that was reached."""
@@ -99,15 +103,6 @@ class Fetcher:
                 raise
             self._choice.failed(source, error, for_good=False)
         return transfer.num_bytes >= entry.size_bytes
-
-    def _judge(self, source: Source, entry: Entry, digests: Digests) -> Optional[str]:
-        """What is wrong with a file that is whole; where the origin told no checksum, a peer knows the first host's."""
-        if entry.sha256 is None and entry.git_sha1 is None and source.is_peer:
-            wanted = source.place.sha256(entry.name)
-            if wanted is not None and wanted != digests.sha256:
-                text = "{}: sha256 is {}, on {} it is {}"
-                return text.format(entry.name, digests.sha256, source.name, wanted)
-        return digests.difference()
 
 
 def _write(stream: Any, view: memoryview) -> None:

@@ -3,14 +3,20 @@
 import hashlib
 import json
 import os
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ..files import replace_file
+from ..folders import Folder, is_believable, open_folder
 from ..host import Host, Refused
 
 MANIFEST = "manifest.json"
 VERIFIED = ".verified.json"
 CHUNK_BYTES = 1 << 20
+FILE_MODE = 0o644
+NOT_ROOTS = (
+    "others than root may write to {}, or put something else into its place, so that no note of an earlier check of "
+    "it is believed (chown root and chmod go-w it and the folders above)"
+)
 
 
 class Entry(NamedTuple):
@@ -112,64 +118,101 @@ def row_of(entry: Entry) -> Dict[str, object]:
     return row
 
 
+def has_sum(file: Dict[str, object]) -> bool:
+    """Whether a row of a manifest says by what its file is known."""
+    return file.get("sha256") is not None or file.get("git_sha1") is not None
+
+
+def as_json(document: object) -> bytes:
+    """A document as its file holds it."""
+    return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode("utf-8")
+
+
 def write_json(path: str, document: object, mode: int = 0o644) -> None:
     """Write a document whole or not at all."""
-    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
-    replace_file(path, text.encode("utf-8"), mode)
+    replace_file(path, as_json(document), mode)
 
 
-def hash_file(path: str, entry: Entry, advance: Callable[[int], None]) -> Digests:
+def hash_file(handle: int, entry: Entry, advance: Callable[[int], None]) -> Digests:
     """The checksums of a file's first `size_bytes` bytes, or of all of a shorter one.
 
     Args:
-        path: the file.
+        handle: the file, open.
         entry: what it should be.
         advance: told of the bytes as they pass.
     """
-    digests = Digests(entry)
-    buffer = bytearray(CHUNK_BYTES)
-    view = memoryview(buffer)
-    left = entry.size_bytes
-    with open(path, "rb", buffering=0) as stream:
-        while left > 0:
-            count = stream.readinto(view[: min(left, CHUNK_BYTES)]) or 0
-            if not count:
-                break
-            digests.update(view[:count])
-            advance(count)
-            left -= count
+    digests, offset = Digests(entry), 0
+    while offset < entry.size_bytes:
+        data = os.pread(handle, min(entry.size_bytes - offset, CHUNK_BYTES), offset)
+        if not data:
+            break
+        digests.update(data)
+        advance(len(data))
+        offset += len(data)
     return digests
 
 
-def wrong_files(host: Host, folder: str, entries: List[Entry]) -> List[str]:
-    """What is wrong at a glance: files that are absent, of another size, or changed since they were verified."""
-    verified = read_verified(host.path(folder))
-    wrong = []
-    for entry in entries:
-        try:
-            found = os.stat(host.path(os.path.join(folder, entry.name)))
-        except OSError as error:
-            wrong.append("{}: {}".format(entry.name, error.strerror))
-            continue
-        if found.st_size != entry.size_bytes:
-            text = "{} has {} bytes, wanted {}"
-            wrong.append(text.format(entry.name, found.st_size, entry.size_bytes))
-        elif entry.name in verified and verified[entry.name] != found.st_mtime_ns:
-            wrong.append("{} was written to after it was verified".format(entry.name))
-    return wrong
+class Verified(NamedTuple):
+    """What is known of a folder's files without reading them.
+
+    Args:
+        stamps: time of the last change in nanoseconds, by file, when each was last verified.
+        doubt: why that says nothing; "" where nobody but root could have written it.
+    """
+
+    stamps: Dict[str, int]
+    doubt: str
+
+    def knows(self, name: str, found: os.stat_result) -> bool:
+        """Whether a file is the one that was verified: root's own, and not written to since."""
+        return self.stamps.get(name) == found.st_mtime_ns and is_believable(found)
 
 
-def read_verified(folder: str) -> Dict[str, int]:
-    """Time of the last change in nanoseconds, by file, when each was last verified; {} when nothing says so."""
+def wrong_files(host: Host, target: str, entries: List[Entry]) -> Tuple[List[str], str]:
+    """What is wrong at a glance: files that are absent, of another size, or changed since they were verified.
+
+    Returns:
+        That, and why nothing is known of the rest but its size; "" where it was verified.
+    """
+    with open_folder(host.path(target)) as folder:
+        verified = read_verified(folder)
+        wrong, doubt = [], verified.doubt
+        for entry in entries:
+            try:
+                found = folder.status(entry.name)
+            except (OSError, Refused) as error:
+                wrong.append("{}: {}".format(entry.name, words_of(error)))
+                continue
+            if found.st_size != entry.size_bytes:
+                text = "{} has {} bytes, wanted {}"
+                wrong.append(text.format(entry.name, found.st_size, entry.size_bytes))
+            elif verified.stamps.get(entry.name, found.st_mtime_ns) != found.st_mtime_ns:
+                wrong.append("{} was written to after it was verified".format(entry.name))
+            elif not is_believable(found):
+                doubt = doubt or NOT_ROOTS.format(os.path.join(target, entry.name))
+    return wrong, doubt
+
+
+def read_verified(folder: Folder) -> Verified:
+    """What an earlier staging has noted of a folder; nothing that others than root could have written counts."""
+    if not folder.is_roots:
+        return Verified({}, NOT_ROOTS.format(folder.path))
     try:
-        with open(os.path.join(folder, VERIFIED), encoding="utf-8") as stream:
-            listed = json.load(stream)["changed_ns"]
-        return {str(name): int(stamp) for name, stamp in listed.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+        found = folder.status(VERIFIED)
+        if not is_believable(found):
+            return Verified({}, NOT_ROOTS.format(folder.at(VERIFIED)))
+        listed = json.loads(folder.read(VERIFIED).decode("utf-8"))["changed_ns"]
+        return Verified({str(name): int(stamp) for name, stamp in listed.items()}, "")
+    except (OSError, Refused, ValueError, KeyError, TypeError, AttributeError):
+        return Verified({}, "")
 
 
-def write_verified(folder: str, names: List[str]) -> None:
+def write_verified(folder: Folder, names: List[str]) -> None:
     """Record that these files of a folder have just been verified."""
-    stamps = {name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in names}
-    write_json(os.path.join(folder, VERIFIED), {"schema_version": 1, "changed_ns": stamps})
+    stamps = {name: folder.status(name).st_mtime_ns for name in names}
+    folder.replace(VERIFIED, as_json({"schema_version": 1, "changed_ns": stamps}), FILE_MODE)
+
+
+def words_of(error: Exception) -> str:
+    """An error of a file, without the file."""
+    return str((isinstance(error, OSError) and error.strerror) or error)

@@ -23,10 +23,11 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from ..bundle import own_program
 from ..files import make_folders, missing_folders, replace_file
+from ..folders import open_folder, walk
 from ..host import Host, Refused
 from ..processes.listening import answer as listening
 from .manifest import MANIFEST, parse_manifest, row_of, write_json, wrong_files
-from .place import partial_folder
+from .place import partial_path
 from .sources import open_origin
 from .work import WATCHED, Work
 
@@ -76,23 +77,27 @@ def _checkpoint(host: Host, wanted: Dict[str, Any], *, with_files: bool) -> Dict
         return dict(row, state="running", files=_files(host, job) if with_files else [])
     there = os.path.isdir(folder)
     row["free_bytes"] = _free_bytes(folder)
-    row["num_bytes"] = _size_of(folder if there else partial_folder(folder))
+    row["num_bytes"] = _size_of(folder if there else partial_path(folder))
     if there:
         row.update(_judge(host, target, with_files=with_files))
-        if row["state"] != "complete":  # a repair may have got further
-            row["num_bytes"] = int(str(row["num_bytes"])) + _size_of(partial_folder(folder))
+        if row["state"] == "damaged":  # a repair may have got further
+            row["num_bytes"] = int(str(row["num_bytes"])) + _size_of(partial_path(folder))
         return row
     return dict(row, state="partial" if row["num_bytes"] else "absent")
 
 
 def _judge(host: Host, target: str, *, with_files: bool) -> Dict[str, object]:
+    """Whether a folder is complete or damaged, or `unverified`: all of it seems there, and has to be read again."""
     try:
-        entries = parse_manifest(host.read_bytes(os.path.join(target, MANIFEST)))
+        with open_folder(host.path(target)) as folder:
+            entries = parse_manifest(folder.read(MANIFEST))
     except (FileNotFoundError, Refused) as error:
         why = "no manifest" if isinstance(error, FileNotFoundError) else str(error)
         return {"state": "damaged", "wrong": [why]}
-    wrong = wrong_files(host, target, entries)
+    wrong, doubt = wrong_files(host, target, entries)
     files = [row_of(entry) for entry in entries] if with_files else []
+    if doubt and not wrong:
+        return {"state": "unverified", "wrong": [doubt], "files": files}
     return {"state": "damaged" if wrong else "complete", "wrong": wrong, "files": files}
 
 
@@ -132,6 +137,7 @@ def _start(request: Dict[str, Any], host: Host) -> Dict[str, object]:
     unit = unit_of(job)
     host.run(["systemctl", "reset-failed", "--", unit], END_S)  # fails where there is none
     words = ["systemd-run", "--quiet", "--unit=" + unit, "--property=TimeoutStopSec=10"]
+    words += ["--property=LimitNOFILE=4096"]  # above all connections of its peers (doors.py)
     words += ["--property=Nice=5", "--description=moe-infra brings weights ({})".format(job)]
     words += [sys.executable, "-I", "-S", os.path.join(folder, "agent.py")]
     done = host.run([*words, os.path.join(folder, "request.json")], START_S)
@@ -243,9 +249,6 @@ def _free_bytes(folder: str) -> int:
 
 def _size_of(folder: str) -> int:
     """Bytes of a folder's files."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += os.stat(os.path.join(parent, name)).st_size
-    return total
+    with contextlib.suppress(OSError, Refused), open_folder(folder) as there:
+        return sum(status.st_size for _, status in walk(there))
+    return 0

@@ -1,11 +1,10 @@
 """Files of one checkpoint from host to host: plain HTTP on the hosts' own network, while they still arrive.
 
-`GET /<token>/file/<name>` with a range gives what is there and waits for the rest; `GET /<token>/sha256/<name>`
-gives the checksum of a file that the origin told none of. Nothing but files of the manifest is served, to nobody
-without the token, for as long as the staging runs.
+`GET /<token>/file/<name>` with a range gives what is there and waits for the rest. Nothing but files of the manifest
+is served, to nobody but the hosts of this staging, and not without the token, for as long as the staging runs. What a
+peer sends is held against the checksums of the operator's request. A flood costs its own address places (`doors`).
 """
 
-import contextlib
 import hmac
 import http.server
 import os
@@ -16,15 +15,18 @@ import socketserver
 import threading
 import time
 import urllib.parse
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
+from ..doors import Doors, family_of, own_source
 from .transfers import Transfer
-from .web import Answer, Hopeless, Unanswered, get, get_document, range_header, skip_to
+from .web import Answer, Hopeless, Unanswered, get, range_header, skip_to
 
 SEND_BYTES = 1 << 20
 SILENT_S = 60.0
-DIGEST_S = 20.0
-NUM_PARTS = 4  # "", token, kind, name
+NUM_PARTS = 4  # "", token, "file", name
+# A peer opens one connection per stream. A request has so long to be whole.
+PER_ADDRESS = 64
+REQUEST_S = 5.0
 RANGE = re.compile(r"^bytes=(\d+)-$")
 
 
@@ -32,30 +34,67 @@ class PeerServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     """Serves files on their way.
 
     Args:
-        address: of this host, as its peers dial it.
-        port: where they dial.
+        address: of this host, as its peers dial it, and the port.
         token: what they must know.
         transfers: by file name.
+        members: the address of every host that may dial, by name.
     """
 
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, address: str, port: int, token: str, transfers: Dict[str, Transfer]) -> None:
+    def __init__(
+        self,
+        address: Tuple[str, int],
+        token: str,
+        transfers: Dict[str, Transfer],
+        members: Dict[str, str],
+    ) -> None:
         """Listen; `serve_forever` answers."""
+        self.doors = Doors(members, PER_ADDRESS)
         self.token = token
         self.transfers = transfers
         self.num_open = 0
         self.last_asked = time.monotonic()
         self.guard = threading.Lock()
-        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        http.server.HTTPServer.__init__(self, (address, port), _Handler)
+        self.address_family = family_of(address[0])
+        http.server.HTTPServer.__init__(self, address, _Handler)
 
     def server_bind(self) -> None:
         """Bind without asking a name server who we are."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "", self.server_address[1]
+
+    def get_request(self) -> Tuple[socket.socket, Any]:
+        """A connection of a host of ours; any other one ends here, unread.
+
+        Raises:
+            OSError: there is none now, which the server's loop takes for what it is.
+        """
+        wire, address = self.socket.accept()
+        if not self.doors.admit(wire, str(address[0])):
+            raise ConnectionError
+        return wire, address
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a thread; where the host has none left, the connection ends."""
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:
+            self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        """A connection is over, and its place is free."""
+        self.doors.leave(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Now and then: end the connections whose request does not come."""
+        self.doors.hang_up_late(REQUEST_S)
+        news = self.doors.news()
+        if news:
+            print(news, flush=True)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A peer that hangs up is no news."""
@@ -80,33 +119,26 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer one request."""
         words = self.path.split("/", 3)
-        if len(words) != NUM_PARTS or not hmac.compare_digest(
-            words[1].encode("utf-8", "replace"), self.server.token.encode("ascii")
+        if (
+            len(words) != NUM_PARTS
+            or words[2] != "file"
+            or not hmac.compare_digest(
+                words[1].encode("utf-8", "replace"), self.server.token.encode("ascii")
+            )
         ):
+            self.server.doors.count("without the token")
             self.send_error(404)
             return
         transfer = self.server.transfers.get(urllib.parse.unquote(words[3]))
-        if transfer is None or words[2] not in ("file", "sha256"):
+        if transfer is None:
             self.send_error(404)
             return
+        self.server.doors.prove(self.connection)
         self.server.began(1)
         try:
-            if words[2] == "file":
-                self._send_file(transfer)
-            else:
-                self._send_digest(transfer)
+            self._send_file(transfer)
         finally:
             self.server.began(-1)
-
-    def _send_digest(self, transfer: Transfer) -> None:
-        digest = transfer.await_digest(DIGEST_S)
-        if digest is None:
-            self.send_error(503)
-            return
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(digest)))
-        self.end_headers()
-        self.wfile.write(digest.encode("ascii"))
 
     def _send_file(self, transfer: Transfer) -> None:
         match = RANGE.match(self.headers.get("Range") or "bytes=0-")
@@ -148,19 +180,23 @@ class Peer:
         address: where it serves.
         token: of this staging.
         timeout_s: how long it may be silent.
+        own: this host's address, which it knows it by; None where it serves none.
     """
 
-    def __init__(self, name: str, address: str, token: str, timeout_s: float) -> None:
+    def __init__(
+        self, name: str, address: str, token: str, timeout_s: float, own: Optional[str]
+    ) -> None:
         """Keep where it is; nothing is asked yet."""
         self.endpoint = name
         self._base = "http://{}/{}".format(address, token)
         self._timeout_s = timeout_s
+        self._source = None if own is None else own_source(own, address.rpartition(":")[0])
 
     def open_file(self, name: str, offset: int) -> Answer:
         """A file from a byte on; more of it may still be on its way there."""
         url = "{}/file/{}".format(self._base, urllib.parse.quote(name))
         try:
-            answer = get(url, self._timeout_s, range_header(offset))
+            answer = get(url, self._timeout_s, range_header(offset), source=self._source)
         except Unanswered as error:
             raise Hopeless(str(error)) from error
         except Hopeless as error:
@@ -168,21 +204,14 @@ class Peer:
         skip_to(answer, offset)
         return answer
 
-    def sha256(self, name: str) -> Optional[str]:
-        """The checksum of a file there, None when it cannot be had now."""
-        url = "{}/sha256/{}".format(self._base, urllib.parse.quote(name))
-        with contextlib.suppress(OSError, Hopeless, Unanswered):
-            return get_document(get(url, DIGEST_S + self._timeout_s)).decode("ascii")
-        return None
-
 
 def _open(transfer: Transfer) -> int:
     """A descriptor of a file that may be renamed at this moment."""
     try:
-        return os.open(transfer.path, os.O_RDONLY)
+        return transfer.open_it()
     except FileNotFoundError:
         time.sleep(0.1)
-        return os.open(transfer.path, os.O_RDONLY)
+        return transfer.open_it()
 
 
 def _send(connection: socket.socket, handle: int, offset: int, count: int) -> int:

@@ -7,30 +7,36 @@ import os
 import socket
 from typing import Iterator, List
 
+from ..folders import Folder, walk
 from ..host import Refused
 from .manifest import MANIFEST, VERIFIED, Entry
-from .transfers import remove
 
 # File systems without locks: then the unit's name alone keeps two stagings of one host apart.
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+# Whoever can open it could hold it.
+PRIVATE = 0o600
 
 
-def partial_folder(folder: str) -> str:
+def partial_name(revision: str) -> str:
+    """What a checkpoint's folder is called until it is whole."""
+    return ".partial-" + revision
+
+
+def partial_path(target: str) -> str:
     """Where a checkpoint lies until it is whole."""
-    parent, revision = os.path.split(folder)
-    return os.path.join(parent, ".partial-" + revision)
+    above, revision = os.path.split(target)
+    return os.path.join(above, partial_name(revision))
 
 
 @contextlib.contextmanager
-def revision_lock(folder: str, operator: str) -> Iterator[None]:
-    """Hold one revision of a checkpoint where it lies: on a shared mount for every host of it.
+def revision_lock(above: Folder, revision: str, operator: str) -> Iterator[None]:
+    """Hold one revision of a checkpoint in the folder where it lies: on a shared mount for every host of it.
 
     Raises:
         Refused: somebody else stages it.
     """
-    parent, revision = os.path.split(folder)
-    path = os.path.join(parent, ".lock-" + revision)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    name = ".lock-" + revision
+    handle = above.open(name, os.O_RDWR | os.O_CREAT, PRIVATE)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -44,16 +50,14 @@ def revision_lock(folder: str, operator: str) -> Iterator[None]:
         os.ftruncate(handle, 0)
         os.pwrite(handle, text.encode("utf-8"), 0)
         yield
-        remove(path)
+        above.remove(name)
     finally:
         os.close(handle)
 
 
-def clear_foreign(folder: str, entries: List[Entry]) -> None:
+def clear_foreign(folder: Folder, entries: List[Entry]) -> None:
     """Remove what an earlier listing put there and this one does not name."""
     known = {entry.name for entry in entries} | {MANIFEST, VERIFIED}
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(parent, name)
-            if os.path.relpath(path, folder) not in known:
-                remove(path)
+    for path in [path for path, _ in walk(folder) if path not in known]:
+        with folder.folder(os.path.dirname(path)) as below:
+            below.remove(os.path.basename(path))

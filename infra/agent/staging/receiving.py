@@ -5,18 +5,25 @@ arrived. The folder takes its place, with a manifest as a checkpoint's, once the
 announced one. What was received is handed on from host to host as checkpoints are (`staging`).
 """
 
+import contextlib
 import os
-import shutil
-from typing import Any, Dict
+from typing import Any, Dict, Iterator, Optional
 
-from ..files import make_folders
+from ..folders import FOLDER_MODE, Folder, open_above
 from ..host import Host, Refused
-from .manifest import MANIFEST, Entry, hash_file, row_of, write_json, write_verified, wrong_files
-from .place import partial_folder
-from .transfers import force_to_disk
+from .manifest import (
+    FILE_MODE,
+    MANIFEST,
+    Entry,
+    as_json,
+    hash_file,
+    row_of,
+    write_verified,
+    wrong_files,
+)
+from .place import partial_name
 
 FOLDER = ".moe-received"
-FOLDER_MODE = 0o755
 
 
 def answer(request: Dict[str, Any], host: Host) -> Dict[str, object]:
@@ -35,74 +42,73 @@ def answer(request: Dict[str, Any], host: Host) -> Dict[str, object]:
 def _look(request: Dict[str, Any], host: Host, target: str) -> Dict[str, object]:
     """How far the file is here: whether it is whole, else how many of its bytes have arrived."""
     entry = _entry(request)
-    if os.path.isdir(host.path(target)) and not wrong_files(host, target, [entry]):
+    if os.path.isdir(host.path(target)) and wrong_files(host, target, [entry]) == ([], ""):
         return {"is_whole": True, "num_bytes": entry.size_bytes, "free_bytes": 0}
     above = host.path(target)
     while not os.path.isdir(above):
         above = os.path.dirname(above)
     space = os.statvfs(above)
-    count = min(_size(_partial(request, host, target)), entry.size_bytes)
+    count = 0
+    with contextlib.suppress(OSError), _arriving(host, target) as folder:
+        count = min(_size(folder, entry), entry.size_bytes)
     return {"is_whole": False, "num_bytes": count, "free_bytes": space.f_bavail * space.f_frsize}
 
 
 def _write(request: Dict[str, Any], host: Host, target: str) -> Dict[str, object]:
     """Write one piece; what follows it is cut off, what is missing before it is refused."""
-    path, offset = _partial(request, host, target), int(request["offset"])
+    entry, offset = _entry(request), int(request["offset"])
     body = request.get("body") or b""
-    make_folders(os.path.dirname(path))
-    if offset > _size(path):
-        raise Refused(
-            "{} of the bytes before {} are missing here".format(offset - _size(path), offset)
-        )
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-    try:
-        os.ftruncate(handle, offset)
-        os.lseek(handle, offset, os.SEEK_SET)
-        view = memoryview(body)
-        while view:
-            view = view[os.write(handle, view) :]
-    finally:
-        os.close(handle)
+    with _arriving(host, target, FOLDER_MODE) as folder:
+        lacking = offset - _size(folder, entry)
+        if lacking > 0:
+            raise Refused("{} of the bytes before {} are missing here".format(lacking, offset))
+        handle = folder.open(entry.name, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.ftruncate(handle, offset)
+            os.lseek(handle, offset, os.SEEK_SET)
+            view = memoryview(body)
+            while view:
+                view = view[os.write(handle, view) :]
+        finally:
+            os.close(handle)
     return {"num_bytes": offset + len(body)}
 
 
 def _publish(request: Dict[str, Any], host: Host, target: str) -> Dict[str, object]:
     """Verify all of the file, and put it into its place by one rename."""
-    entry, path = _entry(request), _partial(request, host, target)
+    entry = _entry(request)
     if _look(request, host, target)["is_whole"]:
         return {"is_whole": True}
-    digests = hash_file(path, entry, lambda _count: None)
-    wrong = digests.difference()
-    if wrong is not None or _size(path) != entry.size_bytes:
-        shutil.rmtree(os.path.dirname(path), ignore_errors=True)
-        raise Refused(
-            "what arrived is not what was sent ({}), and was removed".format(wrong or "its size")
-        )
-    folder = os.path.dirname(path)
-    rows = [row_of(entry)]
-    document = {"repository": request.get("repository"), "schema_version": 1, "files": rows}
-    os.chmod(folder, FOLDER_MODE)
-    write_json(os.path.join(folder, MANIFEST), document)
-    write_verified(folder, [entry.name])
-    force_to_disk(folder)
-    shutil.rmtree(host.path(target), ignore_errors=True)
-    os.rename(folder, host.path(target))
-    force_to_disk(os.path.dirname(host.path(target)))
+    above, name = open_above(host.path(target), FOLDER_MODE)
+    with above, _arriving(host, target, FOLDER_MODE) as folder:
+        wrong = _difference(folder, entry)
+        if wrong is not None:
+            above.remove(partial_name(name))
+            raise Refused("what arrived is not what was sent ({}), and was removed".format(wrong))
+        rows = [row_of(entry)]
+        document = {"repository": request.get("repository"), "schema_version": 1, "files": rows}
+        os.fchmod(folder.handle, FOLDER_MODE)
+        folder.replace(MANIFEST, as_json(document), FILE_MODE)
+        write_verified(folder, [entry.name])
+        folder.sync()
+        above.remove(name)
+        above.rename(partial_name(name), above, name)
+        if not folder.is_at(above, name):
+            raise Refused("{} was swapped while it was put into place".format(target))
+        above.sync()
     return {"is_whole": True}
 
 
 def _discard(_request: Dict[str, Any], host: Host, target: str) -> Dict[str, object]:
     """Remove the file and what has arrived of it; folders that were made for it go when they are empty."""
-    folder = host.path(target)
-    for path in (folder, partial_folder(folder)):
-        shutil.rmtree(path, ignore_errors=True)
-    for path in (folder, partial_folder(folder)):
-        if os.path.lexists(path):
-            raise Refused("{} cannot be removed".format(path))
-    try:
-        os.rmdir(os.path.dirname(folder))
-    except OSError:  # it holds another one, or is gone already
-        return {"is_whole": False}
+    with contextlib.suppress(FileNotFoundError):
+        above, name = open_above(host.path(target))
+        with above:
+            for each in (name, partial_name(name)):
+                above.remove(each)
+        above, name = open_above(os.path.dirname(host.path(target)))
+        with above, contextlib.suppress(OSError):  # it holds another one, or is gone already
+            os.rmdir(name, dir_fd=above.handle)
     return {"is_whole": False}
 
 
@@ -113,12 +119,36 @@ def _entry(request: Dict[str, Any]) -> Entry:
     return Entry(name, int(request["size_bytes"]), str(request["sha256"]))
 
 
-def _partial(request: Dict[str, Any], host: Host, target: str) -> str:
-    return os.path.join(partial_folder(host.path(target)), _entry(request).name)
+@contextlib.contextmanager
+def _arriving(host: Host, target: str, make: Optional[int] = None) -> Iterator[Folder]:
+    """The folder in which the file arrives; what is there and not root's own is removed.
+
+    Raises:
+        OSError: it is not there, and is not to be made.
+    """
+    above, name = open_above(host.path(target), make)
+    with above:
+        partial = partial_name(name)
+        if make is None and not above.has(partial):
+            raise FileNotFoundError(partial)
+        folder, _ = above.own_folder(partial)
+        with folder:
+            yield folder
 
 
-def _size(path: str) -> int:
+def _difference(folder: Folder, entry: Entry) -> Optional[str]:
+    """What is wrong with what arrived; None for nothing."""
+    if _size(folder, entry) != entry.size_bytes:
+        return "its size"
+    handle = folder.open(entry.name)
     try:
-        return os.stat(path).st_size
+        return hash_file(handle, entry, lambda _count: None).difference()
+    finally:
+        os.close(handle)
+
+
+def _size(folder: Folder, entry: Entry) -> int:
+    try:
+        return folder.status(entry.name).st_size
     except OSError:
         return 0

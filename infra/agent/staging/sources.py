@@ -17,8 +17,9 @@ import re
 import time
 import urllib.parse
 import xml.etree.ElementTree as ET
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
+from ..folders import Folder, open_file, open_folder
 from ..host import Host, Refused
 from .manifest import MANIFEST, VERIFIED, Entry, entry_of, parse_manifest
 from .s3_signing import canonical_query, find_credentials, signed_headers
@@ -227,26 +228,20 @@ class LocalFolder:
         """What the manifest lists, else every file by name and size."""
         if not os.path.isdir(self._folder):
             raise Hopeless("{} is no folder of this host".format(self.endpoint))
-        manifest = os.path.join(self._folder, MANIFEST)
-        if os.path.exists(manifest):
-            with open(manifest, "rb") as stream:
-                return Listing(_kept(parse_manifest(stream.read())), None)
-        entries = []
-        for folder, folders, names in os.walk(self._folder, followlinks=True):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            for name in names:
-                path = os.path.join(folder, name)
-                size = os.stat(path).st_size
-                shown = os.path.relpath(path, self._folder)
-                entries.append(entry_of({"name": shown, "size_bytes": size}))
-        return Listing(_kept(entries), None)
+        with open_folder(self._folder) as folder:
+            if folder.has(MANIFEST):
+                return Listing(_kept(parse_manifest(folder.read(MANIFEST))), None)
+            return Listing(_kept(list(_entries_in(folder, ""))), None)
 
     def open_file(self, name: str, offset: int) -> Any:
-        """A file from a byte on."""
+        """A file from a byte on; a link that others than root made is not followed into files that root alone reads."""
         try:
-            stream = open(os.path.join(self._folder, name), "rb", buffering=0)  # noqa: SIM115
+            handle = open_file(os.path.join(self._folder, name))
         except FileNotFoundError as error:
             raise Hopeless("{} is not in {}".format(name, self.endpoint)) from error
+        except Refused as error:
+            raise Hopeless(str(error)) from error
+        stream = open(handle, "rb", buffering=0)  # noqa: SIM115 - whoever asked closes it
         stream.seek(offset)
         return stream
 
@@ -270,6 +265,19 @@ def open_origin(source: Dict[str, Any], host: Host, timeout_s: float) -> Any:
     if kind is None:
         raise Refused("{!r} is no source of weights".format(source.get("kind")))
     return kind(source, host, timeout_s)
+
+
+def _entries_in(folder: Folder, inside: str) -> Iterator[Entry]:
+    """Every file below a folder by name and size; links are followed where root made them."""
+    for name in folder.names():
+        path = os.path.join(inside, name)
+        try:
+            with folder.folder(name) as below:
+                if not name.startswith("."):
+                    yield from _entries_in(below, path)
+        except NotADirectoryError:
+            size = folder.status(name).st_size
+            yield entry_of({"name": path, "size_bytes": size})
 
 
 def _region_of(bucket: str, timeout_s: float) -> str:

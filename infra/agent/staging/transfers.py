@@ -1,10 +1,8 @@
 """Files on their way: how far each has come, and the wait for more of it."""
 
-import contextlib
-import os
 import threading
 import time
-from typing import List, Optional
+from typing import Callable, List
 
 from .manifest import Entry
 
@@ -17,13 +15,13 @@ class Transfer:
 
     Args:
         entry: what it will be.
-        path: where it grows.
+        open_it: opens it where it grows.
     """
 
-    def __init__(self, entry: Entry, path: str) -> None:
+    def __init__(self, entry: Entry, open_it: Callable[[], int]) -> None:
         """Begin with nothing."""
         self.entry = entry
-        self.path = path
+        self.open_it = open_it
         self.num_bytes = 0
         self.is_whole = False
         self.is_given_up = False
@@ -45,10 +43,10 @@ class Transfer:
             self._num_beginnings += 1
             self._changed.notify_all()
 
-    def finish(self, path: str, sha256: str, came_from: str) -> None:
+    def finish(self, sha256: str, came_from: str) -> None:
         """The file is whole and verified."""
         with self._changed:
-            self.path, self.sha256, self.came_from = path, sha256, came_from
+            self.sha256, self.came_from = sha256, came_from
             self.num_bytes = self.entry.size_bytes
             self.is_whole = True
             self._changed.notify_all()
@@ -59,10 +57,10 @@ class Transfer:
             self.is_given_up = True
             self._changed.notify_all()
 
-    def moved(self, path: str) -> None:
+    def moved(self, open_it: Callable[[], int]) -> None:
         """The file lies elsewhere now."""
         with self._changed:
-            self.path = path
+            self.open_it = open_it
 
     def beginning(self) -> int:
         """A number that changes when the content is begun again."""
@@ -77,17 +75,6 @@ class Transfer:
                 if self.num_bytes > offset or self.is_whole:
                     return self.num_bytes - offset
                 self._changed.wait(WAIT_S)
-
-    def await_digest(self, limit_s: float) -> Optional[str]:
-        """The SHA-256 of the verified file; None when it does not come in time."""
-        deadline = time.monotonic() + limit_s
-        with self._changed:
-            while not self.is_whole:
-                left = deadline - time.monotonic()
-                if left <= 0 or self.is_given_up:
-                    return None
-                self._changed.wait(min(left, WAIT_S))
-            return self.sha256
 
 
 class Rate:
@@ -107,18 +94,3 @@ class Rate:
         first = self._seen[0]
         passed = now - first[0]
         return max(num_bytes - first[1], 0.0) / passed if passed > 0 else 0.0
-
-
-def force_to_disk(path: str) -> None:
-    """Have the kernel write a file or folder out."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def remove(path: str) -> None:
-    """Remove a file that may not be there."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)

@@ -3,7 +3,7 @@
 import http.client
 import ssl
 import urllib.parse
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from ..host import Refused
 
@@ -59,6 +59,7 @@ def get(
     timeout_s: float,
     headers: Optional[Dict[str, str]] = None,
     private: Optional[Dict[str, str]] = None,
+    source: Optional[Tuple[str, int]] = None,
 ) -> Answer:
     """The answer to a GET with its body unread; redirects are followed.
 
@@ -67,6 +68,7 @@ def get(
         timeout_s: how long the server may be silent.
         headers: sent to every server on the way.
         private: sent to the first server alone: a store would refuse, and log, the hub's token.
+        source: where to dial from, None for wherever the route begins.
 
     Raises:
         Hopeless: the server refuses for good.
@@ -80,7 +82,7 @@ def get(
         sent["Connection"] = "close"  # so that the end of a body is the end of what comes
         if parts.netloc == first:
             sent.update(private or {})
-        connection = _connect(parts, timeout_s)
+        connection = _connect(parts, timeout_s, source)
         try:
             target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
             connection.request("GET", target, headers=sent)
@@ -124,12 +126,14 @@ def range_header(offset: int) -> Dict[str, str]:
     return {"Range": "bytes={}-".format(offset)} if offset else {}
 
 
-def _connect(parts: urllib.parse.SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+def _connect(
+    parts: urllib.parse.SplitResult, timeout_s: float, source: Optional[Tuple[str, int]]
+) -> http.client.HTTPConnection:
     if parts.scheme == "https":
         context = ssl.create_default_context()
         return http.client.HTTPSConnection(parts.netloc, timeout=timeout_s, context=context)
     if parts.scheme == "http":
-        return http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
+        return http.client.HTTPConnection(parts.netloc, timeout=timeout_s, source_address=source)
     raise Hopeless("{}:// is not a way to fetch weights".format(parts.scheme))
 
 

@@ -5,32 +5,37 @@ It runs in a unit of its own, so that no lost connection ends it. What has arriv
 """
 
 import contextlib
+import functools
 import os
 import queue
-import shutil
 import threading
 import time
 from typing import Any, Dict, List, Optional
 
-from ..files import FOLDER_MODE, make_folders
+from ..folders import FOLDER_MODE, Folder, open_above
 from ..host import Host, Refused
 from .choosing import Choice, Source
 from .fetching import Fetcher
 from .manifest import (
+    FILE_MODE,
     MANIFEST,
     Digests,
     Entry,
+    Verified,
+    as_json,
     entry_of,
+    has_sum,
     hash_file,
     read_verified,
     row_of,
+    words_of,
     write_json,
     write_verified,
 )
 from .peers import Peer, PeerServer
-from .place import clear_foreign, partial_folder, revision_lock
+from .place import clear_foreign, partial_name, revision_lock
 from .sources import open_origin
-from .transfers import Rate, Transfer, force_to_disk
+from .transfers import Rate, Transfer
 
 STATUS_S = 0.5
 WATCHED = "watched"
@@ -56,7 +61,11 @@ class Work:
         self.request = request
         self.target = str(request["target"])
         self.folder = host.path(self.target)
-        self.partial = partial_folder(self.folder)
+        self._revision = os.path.basename(self.folder)
+        self._held = contextlib.ExitStack()
+        self._above: Optional[Folder] = None
+        self._there: Optional[Folder] = None
+        self._arriving: Optional[Folder] = None
         self.entries = [entry_of(file) for file in request["files"]]
         self.transfers = {entry.name: self._transfer(entry) for entry in self.entries}
         self.phase = "verifying"
@@ -69,6 +78,7 @@ class Work:
         self._begun = time.time()
         self._guard = threading.Lock()
         self._failure: Optional[Exception] = None
+        self._doubts: List[str] = []
         self._silent_s = float(request.get("silent_s") or SILENT_S)
         self.choice = Choice(self._sources())
 
@@ -79,12 +89,15 @@ class Work:
             Refused: why it does not.
             OSError: as Refused.
         """
-        make_folders(os.path.dirname(self.folder))
         server = None
         try:
-            with revision_lock(self.folder, str(self.request.get("operator") or "somebody")):
+            self._refuse_unknown_sums()
+            above, name = open_above(self.folder, FOLDER_MODE)
+            self._above = self._held.enter_context(above)
+            with revision_lock(above, name, str(self.request.get("operator") or "somebody")):
                 self._say()
                 threading.Thread(target=self._report_steadily, daemon=True).start()
+                self._look_there()
                 if self.request.get("only_check"):
                     self._check()
                     return
@@ -100,6 +113,24 @@ class Work:
             if server is not None:
                 server.shutdown()
                 server.server_close()
+            self._held.close()
+
+    def _refuse_unknown_sums(self) -> None:
+        """A peer is never believed: what comes from one has its checksum from the operator's request.
+
+        Raises:
+            Refused: a file has none.
+        """
+        unknown = [file for file in self.request["files"] if not has_sum(file)]
+        if unknown and self.request.get("peers"):
+            text = "{} is to come from another host, and the request has no checksum of it"
+            raise Refused(text.format(unknown[0]["name"]))
+
+    def _look_there(self) -> None:
+        """Hold the folder of the checkpoint, if it is there already."""
+        assert self._above is not None  # noqa: S101 - it is opened first
+        with contextlib.suppress(FileNotFoundError):
+            self._there = self._held.enter_context(self._above.folder(self._revision))
 
     def _tell_peers(self, server: Optional[PeerServer]) -> None:
         """Let peers hear for some seconds that nothing more will come: a silent port would cost them minutes."""
@@ -115,7 +146,7 @@ class Work:
         self.phase = "checked"
 
     def _check_one(self, entry: Entry) -> None:
-        wrong = self._difference(os.path.join(self.folder, entry.name), entry)
+        wrong = self._difference(entry)
         if wrong is not None:
             with self._guard:
                 self.damaged.append(wrong)
@@ -123,10 +154,15 @@ class Work:
     def _stage(self) -> None:
         missing = self._missing()
         if missing:
-            os.makedirs(self.partial, exist_ok=True)
-            clear_foreign(self.partial, self.entries)
+            assert self._above is not None  # noqa: S101 - it is opened first
+            name = partial_name(self._revision)
+            arriving, was_foreign = self._above.own_folder(name)
+            self._arriving = self._held.enter_context(arriving)
+            if was_foreign:
+                self._doubts.append("removed {}: it was not root's own".format(arriving.path))
+            clear_foreign(arriving, self.entries)
             self.phase = "fetching"
-            fetcher = Fetcher(self.partial, self.transfers, self.choice)
+            fetcher = Fetcher(arriving, self.transfers, self.choice)
             self._in_parallel(missing, fetcher.fetch)
         self._publish([entry.name for entry in missing])
         self.phase = "complete"
@@ -134,72 +170,89 @@ class Work:
 
     def _missing(self) -> List[Entry]:
         """The files that are not in the target as declared; those that were verified and not touched since are."""
-        verified = read_verified(self.folder)
+        there = self._there
+        if there is None:
+            return sorted(self.entries, key=lambda entry: entry.name)
+        verified = read_verified(there)
+        if verified.doubt:
+            self._doubts.append("every file is read again: {}".format(verified.doubt))
         missing: List[Entry] = []
 
         def look(entry: Entry) -> None:
-            path = os.path.join(self.folder, entry.name)
-            try:
-                found = os.stat(path)
-            except OSError:
-                found = None
-            is_known = (
-                found is not None
-                and entry.sha256 is not None
-                and verified.get(entry.name) == found.st_mtime_ns
-            )
-            if found is None or found.st_size != entry.size_bytes:
-                with self._guard:
-                    missing.append(entry)
+            wrong, sha256 = self._judge_there(there, verified, entry)
+            if sha256:
+                self.transfers[entry.name].finish(sha256, "there already")
                 return
-            digests = None if is_known else self._hashed(path, entry)
-            wrong = digests.difference() if digests is not None else None
-            if wrong is not None:
-                with self._guard:
-                    self.damaged.append(wrong)
-                    missing.append(entry)
-                return
-            sha256 = digests.sha256 if digests is not None else entry.sha256 or ""
-            self.transfers[entry.name].finish(path, sha256, "there already")
+            with self._guard:
+                missing.append(entry)
+                self.damaged.extend([wrong] if wrong else [])
 
         self._in_parallel(self.entries, look)
         return sorted(missing, key=lambda entry: entry.name)
 
-    def _hashed(self, path: str, entry: Entry) -> Digests:
+    def _judge_there(self, there: Folder, verified: Verified, entry: Entry) -> "tuple[str, str]":
+        """What is wrong with a file that lies in the target, and its checksum where it is right; "" for neither."""
+        try:
+            found = there.status(entry.name)
+            if found.st_size != entry.size_bytes:
+                return "", ""
+            if entry.sha256 is not None and verified.knows(entry.name, found):
+                return "", entry.sha256
+            digests = self._hashed(there, entry)
+        except FileNotFoundError:
+            return "", ""
+        except (OSError, Refused) as error:
+            return "{}: {}".format(entry.name, words_of(error)), ""
+        wrong = digests.difference()
+        return (wrong, "") if wrong is not None else ("", digests.sha256)
+
+    def _hashed(self, there: Folder, entry: Entry) -> Digests:
         def advance(count: int) -> None:
             with self._guard:
                 self.checked_bytes += count
 
-        return hash_file(path, entry, advance)
-
-    def _difference(self, path: str, entry: Entry) -> Optional[str]:
+        handle = there.open(entry.name)
         try:
-            size = os.stat(path).st_size
+            return hash_file(handle, entry, advance)
+        finally:
+            os.close(handle)
+
+    def _difference(self, entry: Entry) -> Optional[str]:
+        try:
+            if self._there is None:
+                raise FileNotFoundError("{} does not exist".format(self.target))
+            size = self._there.status(entry.name).st_size
             if size != entry.size_bytes:
                 return "{} has {} bytes, wanted {}".format(entry.name, size, entry.size_bytes)
-            return self._hashed(path, entry).difference()
-        except OSError as error:
-            return "{}: {}".format(entry.name, error.strerror)
+            return self._hashed(self._there, entry).difference()
+        except (OSError, Refused) as error:
+            return "{}: {}".format(entry.name, words_of(error))
 
     def _publish(self, fetched: List[str]) -> None:
         """Put what was fetched into place: the whole folder by one rename, or file by file into one that is there."""
-        is_new = not os.path.isdir(self.folder)
-        if not fetched and is_new:
+        above, arriving, partial = self._above, self._arriving, partial_name(self._revision)
+        folder = self._there or arriving
+        assert above is not None  # noqa: S101 - it is opened first
+        if folder is None:
             raise Refused("{} vanished while it was looked at".format(self.target))
-        folder = self.partial if is_new else self.folder
-        for name in [] if is_new else fetched:
-            make_folders(os.path.dirname(os.path.join(self.folder, name)))
-            os.rename(os.path.join(self.partial, name), os.path.join(self.folder, name))
-        os.chmod(folder, FOLDER_MODE)
-        write_json(os.path.join(folder, MANIFEST), self._manifest())
+        if arriving is not None and folder is not arriving:
+            for name in fetched:
+                inside, last = os.path.split(name)
+                with arriving.folder(inside) as source, folder.folder(inside, FOLDER_MODE) as place:
+                    source.rename(last, place, last)
+        os.fchmod(folder.handle, FOLDER_MODE)
+        folder.replace(MANIFEST, as_json(self._manifest()), FILE_MODE)
         write_verified(folder, [entry.name for entry in self.entries])
-        force_to_disk(folder)
-        if is_new:
-            os.rename(self.partial, self.folder)
-            force_to_disk(os.path.dirname(self.folder))
-        shutil.rmtree(self.partial, ignore_errors=True)
+        folder.sync()
+        if folder is arriving:
+            above.rename(partial, above, self._revision)
+            if not folder.is_at(above, self._revision):
+                raise Refused("{} was swapped while it was put into place".format(self.target))
+            above.sync()
+        else:
+            above.remove(partial)
         for name, transfer in self.transfers.items():
-            transfer.moved(os.path.join(self.folder, name))
+            transfer.moved(functools.partial(folder.open, name))
 
     def _manifest(self) -> Dict[str, object]:
         """The manifest: equal on every host that holds the same content."""
@@ -227,8 +280,10 @@ class Work:
         if not listen:
             return None
         address, port = str(listen["address"]), int(listen["port"])
+        members = {str(name): str(of) for name, of in listen["members"].items()}
         try:
-            server = PeerServer(address, port, str(self.request["token"]), self.transfers)
+            token = str(self.request["token"])
+            server = PeerServer((address, port), token, self.transfers, members)
         except OSError as error:
             text = "peers cannot be served at {}:{}: {}"
             raise Refused(text.format(address, port, error.strerror)) from error
@@ -239,10 +294,11 @@ class Work:
         if self.request.get("only_check"):
             return []
         patience_s = float(self.request.get("patience_s") or PATIENCE_S)
-        token = str(self.request.get("token"))
+        token, listen = str(self.request.get("token")), self.request.get("listen")
+        own = str(listen["address"]) if listen else None
         sources = []
         for peer in self.request.get("peers") or []:
-            place = Peer(str(peer["name"]), str(peer["address"]), token, self._silent_s)
+            place = Peer(str(peer["name"]), str(peer["address"]), token, self._silent_s, own)
             sources.append(Source(place, is_peer=True, patience_s=patience_s / 3))
         if self.request.get("source") is not None:
             origin = open_origin(self.request["source"], self._host, self._silent_s)
@@ -250,7 +306,15 @@ class Work:
         return sources
 
     def _transfer(self, entry: Entry) -> Transfer:
-        return Transfer(entry, os.path.join(self.partial, entry.name))
+        return Transfer(entry, functools.partial(self._open, entry.name))
+
+    def _open(self, name: str) -> int:
+        """A file that arrives, or that lies there already."""
+        for folder in (self._arriving, self._there):
+            if folder is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    return folder.open(name)
+        raise FileNotFoundError(name)
 
     def _in_parallel(self, entries: List[Entry], function: Any) -> None:
         """A function for every file in some threads; the first failure ends the others' next steps and is raised."""
@@ -302,7 +366,7 @@ class Work:
             "num_bytes": num_bytes,
             "bytes_per_s": self._rate.per_second(num_bytes),
             "damaged": sorted(self.damaged),
-            "notes": list(self.choice.notes),
+            "notes": [*self._doubts, *self.choice.notes],
             "came_from": self._came_from(),
             "port": (self.request.get("listen") or {}).get("port"),
             "token": self.request.get("token"),

@@ -67,13 +67,13 @@ def _prepare(host: Host, request: Dict[str, object], states: Parts) -> Optional[
         if isinstance(keep, dict):
             path = RELEASES_FOLDER
             begin_release(host, str(request["stack"]), keep)
-    except OSError as error:
+    except (OSError, Refused) as error:
         for done in laid:
             unlaid(host, done)
         for folder in reversed(made):
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
-        look = mending(error, host.path(path))
+        look = mending(error, host.path(path)) if isinstance(error, OSError) else ""
         return path, "{}{}".format(reason(error), "; {}".format(look) if look else "")
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infra.checks import derived, edge, entrances, exposure, loading, patience
+from infra.checks import advisories, derived, edge, entrances, exposure, loading, patience
 from infra.checks.rule_releases import releases_of
 from infra.checks.view import Rule
 
@@ -93,6 +93,17 @@ OPERATION_RULES: Mapping[str, Rule] = {
     ),
     "edge-in-clear": Rule(
         severity="warning", source="RFC 6750, section 5.3", check=edge.edge_is_not_in_clear
+    ),
+    "advisory": Rule(
+        severity="warning",
+        source="infra/catalog/advisories/",
+        check=advisories.no_known_holes,
+    ),
+    "closed-to-clients": Rule(
+        severity="warning", source="infra/render/reach.py", check=exposure.clients_let_in
+    ),
+    "networks-unread": Rule(
+        severity="warning", source="infra/render/reach.py", check=exposure.networks_are_read
     ),
     "derived-field": Rule(
         severity="error", source="docs/architecture.md", check=derived.derived_fields_agree

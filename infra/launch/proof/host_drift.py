@@ -16,8 +16,9 @@ from infra.render.host_state import Group
 
 DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights", "firewall")
 # What puts a difference right: a start anew, staging, a mount that somebody makes, or tuning: at once, on a drained
-# host, or with a reboot. A rank that runs and gives no answer: a restart of its group.
-Mend = Literal["start", "stage", "mount", "tune", "drain", "reboot", "restart"]
+# host, or with a reboot. A rank that runs and gives no answer: a restart of its group. Rules: loading them beneath
+# what serves.
+Mend = Literal["start", "stage", "mount", "tune", "drain", "reboot", "restart", "close"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,8 @@ def _last(row: Mapping[str, object]) -> Mapping[str, object]:
 def _mend(row: Mapping[str, object]) -> Mend:
     if row.get("group") == "weights":
         return "stage"
+    if row.get("group") == "firewall":
+        return "close"
     if row.get("group") != "tuning":
         return "start"
     if row["state"] == "blocked" and row.get("needs") == "drain":

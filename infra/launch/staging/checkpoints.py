@@ -9,10 +9,12 @@ from infra.errors import PrerequisiteError
 from infra.launch.answering import AnsweringFleet, refuse_silence
 from infra.launch.fleet import Report, ask_all, ask_reached, rows_of
 from infra.launch.staging.order import (
+    MANIFEST,
     Order,
     Outcome,
     Staging,
     checked_outcome,
+    has_sum,
     outcomes_of,
     texts_of,
     unseen_outcome,
@@ -45,16 +47,71 @@ def stage(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outcome]:
     orders = [_order(staging, checkpoint, found) for checkpoint, found in looks]
     _refuse_full_disks(orders)
     ports = _free_ports(looking, staging, orders)
-    jobs = {order.checkpoint.job: order for order in orders if order.seats}
-    refused = {job: start_stagings(staging, order, ports[job]) for job, order in jobs.items()}
-    standings = follow(staging, jobs, refused, goal="complete")
-    _end(staging, standings)
+    hashed = _hash_first(staging, orders, ports)
+    orders = [_order_behind(looking, staging, order, hashed) for order in orders]
+    standings = _bring(staging, [order for order in orders if order.seats], ports)
     outcomes = []
     for order in orders:
-        outcomes += outcomes_of(order, standings.get(order.checkpoint.job, {}))
+        first = hashed.get(order.checkpoint.job, {})
+        outcomes += outcomes_of(order, {**standings.get(order.checkpoint.job, {}), **first})
         if not order.seats:  # what was renamed into place just now clients of a mount may see later
             outcomes += _unseen(looking, staging, order)
     return outcomes
+
+
+def _bring(
+    staging: Staging, orders: Sequence[Order], ports: Mapping[str, int]
+) -> dict[str, dict[str, Standing]]:
+    """Have the hosts of orders stage them, to the end; standing by host, by job."""
+    jobs = {order.checkpoint.job: order for order in orders}
+    refused = {job: start_stagings(staging, order, ports[job]) for job, order in jobs.items()}
+    standings = follow(staging, jobs, refused, goal="complete")
+    _end(staging, standings)
+    return standings
+
+
+def _hash_first(
+    staging: Staging, orders: Sequence[Order], ports: Mapping[str, int]
+) -> dict[str, dict[str, Standing]]:
+    """Have one host bring what has no checksums at its source, and hash it, before others take it from there.
+
+    A host believes no other one: what travels between them has its checksum from this side. That costs those
+    checkpoints the overlap: all others begin when the first host has ended.
+
+    Returns:
+        How the first host of each such checkpoint has ended, by host, by job.
+    """
+    alone = [replace(order, seats=order.seats[:1]) for order in orders if order.lacks_sums]
+    for order in alone:
+        first = order.seats[0].host
+        staging.pace.say(
+            f"{order.checkpoint.id}: {order.checkpoint.source.shown} tells no checksums, so {first} brings it first "
+            "and hashes it, and the others take it from there with these sums: that takes up to twice as long. "
+            f"With the {MANIFEST} of a staged host beside the files at the source all would begin at once."
+        )
+    standings = _bring(staging, alone, ports)
+    firsts = {order.checkpoint.job: order.seats[0].host for order in alone}
+    return {job: {host: standings[job][host]} for job, host in firsts.items()}
+
+
+def _order_behind(
+    looking: AnsweringFleet,
+    staging: Staging,
+    order: Order,
+    hashed: Mapping[str, Mapping[str, Standing]],
+) -> Order:
+    """What the other hosts are to do now that the first one has hashed everything; other orders as they are."""
+    done = hashed.get(order.checkpoint.job)
+    if done is None:
+        return order
+    ((first, standing),) = done.items()
+    _, found = _reached(looking, staging, order.checkpoint)
+    if standing.phase != "complete" or not all(has_sum(file) for file in found[first].files):
+        return replace(order, seats=(), failed_first=first)
+    found = {**found, first: replace(found[first], state="complete")}  # it was read a moment ago
+    again = _order(staging, order.checkpoint, found)
+    # what was said of the hosts before stays what the outcome is about
+    return replace(again, found={**found, first: order.found[first]})
 
 
 def deep_check(staging: Staging, checkpoints: Sequence[Checkpoint]) -> list[Outcome]:
@@ -124,13 +181,11 @@ def _unseen(looking: AnsweringFleet, staging: Staging, order: Order) -> list[Out
     """The hosts that should share a mount, and do not see what another one holds; who is away says nothing."""
     one = order.checkpoint
     others = tuple(host for host in one.readers if host not in one.hosts)
-    if not others or any(order.found[host].state != "complete" for host in one.hosts):
+    if not others or not all(order.found[host].is_there for host in one.hosts):
         return []
     seen = _look(looking, staging, replace(one, hosts=others))
     states = {host: seen[host] for host in others if seen[host].error is None}
-    return [
-        unseen_outcome(order, host) for host, found in states.items() if found.state != "complete"
-    ]
+    return [unseen_outcome(order, host) for host, found in states.items() if not found.is_there]
 
 
 def _look(looking: AnsweringFleet, staging: Staging, checkpoint: Checkpoint) -> dict[str, Found]:
@@ -179,17 +234,18 @@ def _order(staging: Staging, checkpoint: Checkpoint, found: Mapping[str, Found])
         raise error
     if not own:
         return Order(checkpoint=checkpoint, found=found, files=(), commit=None, seats=())
-    if seed is not None and found[seed].state != "complete":
+    if seed is not None and not found[seed].is_there:
         what = f"{checkpoint.target} is not complete there: {'; '.join(found[seed].wrong) or found[seed].state}."
         raise PrerequisiteError(seed, what, "Name a host that holds it, or another source.")
-    seats = chain(own, seed if seed not in checkpoint.hosts else None)
+    outside = seed if seed not in checkpoint.hosts else None
+    seats = chain([_as_source(one, seed) for one in own], outside)
     waiting = [one for one in own if one.state == "running"]
     if not seats:
         seats = tuple(Seat(host=one.host, peers=()) for one in waiting)
         return Order(checkpoint=checkpoint, found=found, files=(), commit=None, seats=seats)
     known = next((found[seat.host].files for seat in seats[:1] if found[seat.host].files), ())
     first = found[seats[0].host].state
-    if known and first in {"complete", "running"}:
+    if known and (first in {"complete", "running"} or seats[0].host == seed):
         return Order(checkpoint=checkpoint, found=found, files=known, commit=None, seats=seats)
     files, commit, head = list_files(staging, checkpoint, [seat.host for seat in seats])
     if head != seats[0].host:  # whoever can list it can fetch it
@@ -199,6 +255,12 @@ def _order(staging: Staging, checkpoint: Checkpoint, found: Mapping[str, Found])
     return Order(checkpoint=checkpoint, found=found, files=files, commit=commit, seats=seats)
 
 
+def _as_source(found: Found, seed: str | None) -> Found:
+    """A host that is named as the source counts as one that holds it; its work reads every byte before it serves."""
+    is_source = found.host == seed and found.is_there
+    return replace(found, state="complete") if is_source else found
+
+
 def _refuse_full_disks(orders: Sequence[Order]) -> None:
     """Before any byte is written, every host must have room for all that it still lacks."""
     needed: dict[str, int] = {}
@@ -206,7 +268,7 @@ def _refuse_full_disks(orders: Sequence[Order]) -> None:
     for order in orders:
         for seat in order.seats:
             found = order.found[seat.host]
-            if found.state not in {"complete", "running"}:
+            if found.state not in {"complete", "unverified", "running"}:
                 missing = missing_bytes(found, order.files)
                 needed[seat.host] = needed.get(seat.host, 0) + missing
                 free[seat.host] = found.free_bytes

@@ -16,6 +16,8 @@ from infra.launch.staging.plan import (
 )
 from infra.launch.staging.progress import Standing
 
+MANIFEST = "manifest.json"  # agent/staging/manifest.py
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staging:
@@ -65,13 +67,28 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the hosts of one checkpoint are asked to do."""
+    """What the hosts of one checkpoint are asked to do.
+
+    Args:
+        failed_first: the host that was to hash it for all others, and has not; None where that is no matter.
+    """
 
     checkpoint: Checkpoint
     found: Mapping[str, Found]
     files: tuple[Mapping[str, object], ...]
     commit: str | None
     seats: tuple[Seat, ...]
+    failed_first: str | None = None
+
+    @property
+    def lacks_sums(self) -> bool:
+        """Whether a host would take a file from another one with nothing to hold it against."""
+        return len(self.seats) > 1 and not all(map(has_sum, self.files))
+
+
+def has_sum(file: Mapping[str, object]) -> bool:
+    """Whether a row of a listing says by what its file is known (agent/staging/manifest.py)."""
+    return file.get("sha256") is not None or file.get("git_sha1") is not None
 
 
 def outcomes_of(order: Order, standings: Mapping[str, Standing]) -> list[Outcome]:
@@ -86,6 +103,12 @@ def outcomes_of(order: Order, standings: Mapping[str, Standing]) -> list[Outcome
             sizes = [int(str(file["size_bytes"])) for file in found.files]
             state, why = "complete", "already complete (verified)"
             outcomes.append(_outcome(order, host, state, (len(sizes), sum(sizes)), why))
+            continue
+        if standing is None and order.failed_first is not None:
+            why = (
+                f"not begun: {order.failed_first} was to bring it first and hash it, and has failed"
+            )
+            outcomes.append(_outcome(order, host, "failed", (0, 0), why))
             continue
         assert standing is not None  # noqa: S101 - who is not complete has a seat
         state = "staged" if standing.phase == "complete" else "failed"

@@ -66,6 +66,11 @@ class Found:
     status: Mapping[str, object] = field(default_factory=dict, repr=False)
     error: InfraError | None = None
 
+    @property
+    def is_there(self) -> bool:
+        """Whether every file is there by its size: complete, or to be read because others than root may write it."""
+        return self.state in {"complete", "unverified"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:

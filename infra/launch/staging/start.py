@@ -67,7 +67,7 @@ def start_stagings(staging: Staging, order: Order, port: int) -> dict[str, Infra
     checkpoint = order.checkpoint
     token = str(running_status(order).get("token") or staging.token)
     source = source_document(staging, checkpoint, order.commit)
-    serves = len(order.seats) > 1
+    serves, members = len(order.seats) > 1, dict(staging.addresses)
     requests = {}
     for seat in order.seats:
         if order.found[seat.host].state == "running":
@@ -87,7 +87,7 @@ def start_stagings(staging: Staging, order: Order, port: int) -> dict[str, Infra
                 {"name": peer, "address": f"{_literal(staging.addresses[peer])}:{port}"}
                 for peer in seat.peers
             ],
-            "listen": {"address": address, "port": port} if serves else None,
+            "listen": {"address": address, "port": port, "members": members} if serves else None,
             "token": token,
             "operator": staging.operator,
         }

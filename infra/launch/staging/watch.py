@@ -137,7 +137,8 @@ class Watch:
         if row.get("is_running") and phase != "complete":
             return {**known, "phase": "verifying"} if phase == "checked" else known
         damaged = known.get("damaged") if phase == "checked" else None
-        if self._goal == "complete" and row.get("state") == "complete" and not damaged:
+        is_there = row.get("state") in {"complete", "unverified"}
+        if self._goal == "complete" and is_there and not damaged:
             return {**self._whole(job, host), **known, "phase": "complete"}
         if damaged:
             problem = STILL_DAMAGED.format("; ".join(texts_of(damaged)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from infra.plan.foreign.shell_tree import Assignment, Command
 from infra.plan.foreign.shell_values import (
@@ -105,7 +105,19 @@ def declare(
     for assignment in node.assignments:
         carry_out(assignment, scope)
     if exports:
-        scope.exported |= dict.fromkeys((*names, *bare))
+        quoted = list(_quoted(words[1:], scope))
+        scope.exported |= dict.fromkeys((*names, *bare, *quoted))
+
+
+def _quoted(words: Sequence[Word], scope: Scope) -> Iterator[str]:
+    """Names that `export "NAME=value"` sets; what is no name is kept, for the gate of plans to refuse at its line."""
+    for word in words:
+        name, equals, text = word.raw.partition("=")
+        is_option = word.text.startswith(("-", "+"))
+        if word.open_names or is_option or (not equals and _NAME.fullmatch(word.text)):
+            continue
+        scope.assign(name, Value(text), word.line)
+        yield name
 
 
 def _assign(name: str, held: Held, line: int, scope: Scope) -> None:

@@ -49,6 +49,7 @@ _COUNTER = re.compile(
 _RANGE = re.compile(r"\{(-?\d+)\.\.(-?\d+)\}")
 _SEQUENCE = re.compile(r"(?:\$\(|`)\s*seq\s+([^()`]+?)\s*(?:\)|`)")
 _SHOWN = 60
+_NAME, _ANY_NAME = re.compile(r"([A-Za-z_]\w*)="), re.compile(r"([^=]+)=")
 
 
 def strip_wrappers(words: list[Word], env: dict[str, Word]) -> tuple[list[Word], dict[str, Word]]:
@@ -63,7 +64,9 @@ def strip_wrappers(words: list[Word], env: dict[str, Word]) -> tuple[list[Word],
             rest = rest[2:] if takes else rest[1:]
         if name in _ONE_OPERAND:
             rest = rest[1:]
-        while rest and (match := re.match(r"([A-Za-z_]\w*)=", rest[0].text)):
+        # env(1) takes any name, and so does the gate of plans, which refuses it
+        pattern = _ANY_NAME if name == "env" else _NAME
+        while rest and (match := pattern.match(rest[0].text)):
             env[match[1]] = Word(rest[0].raw[match.end() :], rest[0].line, rest[0].open_names)
             rest = rest[1:]
         words = rest

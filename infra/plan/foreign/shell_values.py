@@ -90,7 +90,7 @@ class Scope:
         self.work.spend(1 + (0 if isinstance(held, Value) else len(held)), line)
         self.num_changes += 1
         self.lines[name] = line
-        if self.exports_all:
+        if self.exports_all and "[" not in name:  # an element is no variable of an environment
             self.exported[name] = None
         if name not in self.fixed:
             self.values[name] = held

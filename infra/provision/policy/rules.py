@@ -6,6 +6,8 @@ knows Pulumi: `analyzer` brings the resources.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,13 +24,22 @@ INSTANCE = "aws:ec2/instance:Instance"
 VOLUME = "aws:ebs/volume:Volume"
 SUBNET = "aws:ec2/subnet:Subnet"
 BUCKET = "aws:s3/bucket:Bucket"
+BUCKET_POLICY = "aws:s3/bucketPolicy:BucketPolicy"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 EFS = "aws:efs/fileSystem:FileSystem"
+EFS_POLICY = "aws:efs/fileSystemPolicy:FileSystemPolicy"
+ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
+ATTACHMENT = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 CLUSTER = "aws:eks/cluster:Cluster"
 LOAD_BALANCER = "aws:lb/loadBalancer:LoadBalancer"
 
 ANY_PROTOCOL = "-1"
+TLS_ALONE = "aws:SecureTransport"
+# Policies of AWS's own by which a machine would do, or read, far more than it is for.
+WIDE_POLICY = re.compile(
+    r"AdministratorAccess|PowerUserAccess|FullAccess$|^AmazonSSMManagedInstanceCore$"
+)
 CAPACITY_TAG = "moe-infra:capacity"
 REQUIRED_TAGS = ("Name", "moe-infra:stack")
 ONLY_RESERVED = "capacity-reservations-only"
@@ -154,6 +165,20 @@ def find_public_addresses(resource: Declared) -> Findings:
         yield "Every machine in it would get a public address."
 
 
+def find_wide_roles(resource: Declared) -> Findings:
+    """Roles that may do everything with a service, or read objects and parameters of the whole account."""
+    if resource.type == ATTACHMENT:
+        name = resource.text("policyArn").rpartition("/")[2]
+        if WIDE_POLICY.search(name):
+            yield f"{name} gives more than a host needs: name the actions and what they are of."
+    for each in _statements(resource.text("policy")) if resource.type == ROLE_POLICY else ():
+        actions, resources = _words(each.get("Action")), _words(each.get("Resource"))
+        wide = [action for action in actions if action.endswith("*")]
+        everywhere = [action for action in actions if action.startswith(("s3:", "ssm:Get"))]
+        if each.get("Effect") == "Allow" and (wide or (everywhere and "*" in resources)):
+            yield f"It allows {', '.join(wide or everywhere)} on {', '.join(resources)}: name what it is for."
+
+
 def find_missing_tags(resource: Declared, further: Sequence[str] = ()) -> Findings:
     """Resources that do not say whose they are."""
     if resource.type not in TAGGED:
@@ -210,6 +235,22 @@ def find_mute_groups(resources: Sequence[Declared]) -> Iterator[tuple[Declared, 
                 )
 
 
+def find_plain_transport(resources: Sequence[Declared]) -> Iterator[tuple[Declared, str]]:
+    """Buckets and shared file systems that answer without TLS; what a policy says may not be known yet."""
+    for token, policy_token, key in (
+        (BUCKET, BUCKET_POLICY, "bucket"),
+        (EFS, EFS_POLICY, "fileSystemId"),
+    ):
+        policies = [each for each in resources if each.type == policy_token]
+        for kept in (each for each in resources if each.type == token):
+            texts = [each.properties.get("policy") for each in policies if each.is_from(key, kept)]
+            if not any(text is UNKNOWN or TLS_ALONE in str(text) for text in texts):
+                yield (
+                    kept,
+                    f"It answers without TLS: give it a policy that denies where {TLS_ALONE} is false.",
+                )
+
+
 ONE_RULES: tuple[OneRule, ...] = (
     OneRule(
         name="no-ingress-from-the-world",
@@ -235,6 +276,11 @@ ONE_RULES: tuple[OneRule, ...] = (
         judge=find_public_addresses,
     ),
     OneRule(
+        name="narrow-roles",
+        description="Roles name what they may do, and with what.",
+        judge=find_wide_roles,
+    ),
+    OneRule(
         name="protected-weights",
         description="What holds weights is protected from deletion.",
         judge=find_unprotected_weights,
@@ -248,6 +294,11 @@ ONE_RULES: tuple[OneRule, ...] = (
 TAG_RULE = "required-tags"
 TAG_DESCRIPTION = "Every resource says whose it is."
 ALL_RULES: tuple[AllRule, ...] = (
+    AllRule(
+        name="tls-alone",
+        description="Buckets and shared file systems answer over TLS alone.",
+        judge=find_plain_transport,
+    ),
     AllRule(
         name="efa-self-rules",
         description="Groups of launch templates' EFA interfaces let their members exchange any traffic.",
@@ -270,6 +321,22 @@ def _is_self_rule(rule: Declared, group: Declared, token: str) -> bool:
         and rule.is_from("securityGroupId", group)
         and rule.is_from("referencedSecurityGroupId", group)
     )
+
+
+def _statements(policy: str) -> list[Mapping[str, object]]:
+    """The statements of a policy document; none of one that is not known yet."""
+    try:
+        found = json.loads(policy or "{}").get("Statement", [])
+    except (ValueError, AttributeError):
+        return []
+    return [
+        each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)
+    ]
+
+
+def _words(value: object) -> list[str]:
+    """Words that stand alone or in a list."""
+    return [str(each) for each in (value if isinstance(value, list) else [value] if value else [])]
 
 
 def _texts(values: Mapping[str, object], *names: str) -> list[str]:

@@ -35,6 +35,22 @@ def trusted_actions(store: Store, arn: str) -> Mapping[str, frozenset[str]]:
     return found
 
 
+def check_resource_policy(text: str, code: str) -> None:
+    """A policy of a bucket or a file system says who, and of what (IAM User Guide).
+
+    Raises:
+        RefusedError: with the service's own code.
+    """
+    try:
+        statements = _statements(text)
+    except RefusedError as error:
+        raise RefusedError(code, error.sentence) from error
+    for each in statements:
+        for name in ("Principal", "Resource"):
+            if name not in each and f"Not{name}" not in each:
+                raise RefusedError(code, f"Missing required field {name}")
+
+
 def _statements(text: str) -> list[dict[str, object]]:
     """The statements of a policy document.
 

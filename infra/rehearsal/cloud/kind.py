@@ -18,6 +18,7 @@ class RefusedError(Exception):
     def __init__(self, code: str, sentence: str) -> None:
         super().__init__(f"api error {code}: {sentence}")
         self.code = code
+        self.sentence = sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

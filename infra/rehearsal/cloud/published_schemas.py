@@ -90,6 +90,9 @@ TYPES: Mapping[str, SameThing] = {
         section="PublicAccessBlockConfiguration",
         renamed={"BucketName": "bucket"},
     ),
+    "aws:s3/bucketPolicy:BucketPolicy": SameThing(
+        name="AWS::S3::BucketPolicy", renamed={"PolicyDocument": "policy"}
+    ),
     "aws:fsx/lustreFileSystem:LustreFileSystem": SameThing(
         name="AWS::FSx::FileSystem", section="LustreConfiguration"
     ),
@@ -152,6 +155,7 @@ BEYOND: Mapping[str, frozenset[str]] = {
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": frozenset(
         {"clusterName", "principalArn", "policyArn"}
     ),
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": frozenset({"fileSystemId"}),
     "aws:fsx/lustreFileSystem:LustreFileSystem": frozenset({"deploymentType", "efaEnabled"}),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": frozenset({"role", "policyArn"}),
     "aws:lb/targetGroupAttachment:TargetGroupAttachment": frozenset(

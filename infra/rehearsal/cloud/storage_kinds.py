@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from infra.catalog.lustre_sizes import LustreSettings, lustre_problem
+from infra.rehearsal.cloud.identity_kinds import check_resource_policy
 from infra.rehearsal.cloud.kind import Kind, Link, Made, RefusedError, Request
 from infra.rehearsal.cloud.network_kinds import EGRESS_RULE, INGRESS_RULE, SECURITY_GROUP, SUBNET
 from infra.rehearsal.cloud.store import digits
@@ -13,8 +14,10 @@ from infra.rehearsal.cloud.world import ZONES
 
 BUCKET = "aws:s3/bucket:Bucket"
 ACCESS_BLOCK = "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock"
+BUCKET_POLICY = "aws:s3/bucketPolicy:BucketPolicy"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 ELASTIC = "aws:efs/fileSystem:FileSystem"
+ELASTIC_POLICY = "aws:efs/fileSystemPolicy:FileSystemPolicy"
 MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 ASSOCIATION = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
 
@@ -42,6 +45,17 @@ def _make_access_block(request: Request) -> Made:
     if not _bucket_exists(request, name):
         raise RefusedError("NoSuchBucket", f"The specified bucket does not exist: {name}.")
     return Made(id=name, computed={})
+
+
+def _make_bucket_policy(request: Request) -> Made:
+    made = _make_access_block(request)
+    check_resource_policy(request.text("policy"), "MalformedPolicy")
+    return made
+
+
+def _make_elastic_policy(request: Request) -> Made:
+    check_resource_policy(request.text("policy"), "InvalidPolicyException")
+    return Made(id=request.text("fileSystemId"), computed={})
 
 
 def _check_change(request: Request, settings: LustreSettings) -> None:
@@ -191,6 +205,7 @@ KINDS: Mapping[str, Kind] = {
         noun="S3 Bucket Public Access Block",
         make=_make_access_block,
     ),
+    BUCKET_POLICY: Kind(noun="S3 Bucket Policy", make=_make_bucket_policy),
     LUSTRE: Kind(
         noun="FSx for Lustre File System",
         make=_make_lustre,
@@ -202,6 +217,11 @@ KINDS: Mapping[str, Kind] = {
     ELASTIC: Kind(
         noun="EFS File System",
         make=_make_elastic,
+    ),
+    ELASTIC_POLICY: Kind(
+        noun="EFS File System Policy",
+        make=_make_elastic_policy,
+        links=(Link(path="fileSystemId", token=ELASTIC, code="FileSystemNotFound"),),
     ),
     MOUNT_TARGET: Kind(
         noun="EFS Mount Target",

@@ -7,11 +7,11 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infra.rehearsal.lab import linux, network
+from infra.rehearsal.lab import linux, network, user_range
 from infra.rehearsal.lab.hosts import Bind, LabFile, LabHost
 from infra.rehearsal.lab.knob_tree import LIVE_FILES, LONE, MOUNT_POINTS, lone_files
 from infra.rehearsal.lab.layers import VOLATILE_FOLDERS
@@ -37,9 +37,11 @@ CONFIGURED = b"c"
 """What a host sends when its network end is up; then either silence (systemd runs) or an error."""
 
 _NO_PRIVILEGES = MountFlag.NO_SETUID | MountFlag.NO_DEVICES | MountFlag.NO_EXEC
+_LENT = "lent"
 COVERS = "run/moe-lab-covers"
 """Folder of the files that lie over the kernel's own."""
 
+NodeMaker = Callable[[Path, Path], None]
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {
     "ptmx": "pts/ptmx",
@@ -67,6 +69,7 @@ class BootOrder:
         knobs: the host's folder in the knob file system.
         cgroup: descriptor of the host's cgroup folder.
         console: file that takes what PID 1 prints.
+        users: descriptor of the user namespace whose root the host's is; None for the machine's own.
     """
 
     host: LabHost
@@ -74,6 +77,7 @@ class BootOrder:
     knobs: Path
     cgroup: int
     console: Path
+    users: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +133,9 @@ def _become_host(order: BootOrder, pid_write: int, go_read: int, report_write: i
     procs = os.open("cgroup.procs", os.O_WRONLY, dir_fd=order.cgroup)
     os.write(procs, b"0")
     os.close(procs)
+    console = os.open(order.console, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    if order.users is not None:
+        order = _leave_machine(order, order.users)
     linux.unshare(HOST_NAMESPACES)
     up_s = int(time.clock_gettime(time.CLOCK_BOOTTIME))
     offsets = f"boottime -{up_s} 0\nmonotonic -{int(time.monotonic())} 0\n"
@@ -143,16 +150,61 @@ def _become_host(order: BootOrder, pid_write: int, go_read: int, report_write: i
         os._exit(1)
     network.configure_inside(order.host.address)
     os.write(report_write, CONFIGURED)
-    _run_systemd(order)
+    _run_systemd(order, console)
+
+
+def _leave_machine(order: BootOrder, users: int) -> BootOrder:
+    """Become the root of a range of users; what it could not reach by its path is shown beside the host's root first.
+
+    Returns:
+        The order, with every place as it is called from there.
+    """
+    linux.unshare(Namespace.MOUNT)
+    linux.keep_mounts_to_ourselves()
+    beside = order.root.parent / _LENT
+    knobs = _show_beside(order.knobs, beside / "knobs", None)
+    binds = []
+    for index, lent in enumerate(order.host.binds):
+        place = beside / str(index)
+        binds.append(replace(lent, source=_show_beside(Path(lent.source), place, users)))
+        if lent.read_only:
+            linux.make_read_only(place)  # now, so that the host's root cannot undo it
+    os.chdir(order.root)
+    user_range.enter_range(users)
+    host = replace(order.host, binds=tuple(binds))
+    return replace(order, host=host, root=Path(), knobs=Path(knobs))
+
+
+def _show_beside(source: Path, place: Path, users: int | None) -> str:
+    """Show a place of the machine under another name, its owners moved into a range where that can be.
+
+    Returns:
+        That name, as it is from the host's root.
+    """
+    if source.is_dir():
+        place.mkdir(parents=True, exist_ok=True)
+    else:
+        place.parent.mkdir(exist_ok=True)
+        place.touch()
+    try:
+        linux.bind_with_owners(source, place, -1 if users is None else users)
+    except OSError:  # what everybody may read, the range's users may read under any owner
+        linux.mount(source, place, None, MountFlag.BIND | MountFlag.RECURSIVE)
+    return f"../{_LENT}/{place.name}"
 
 
 def _build_root(order: BootOrder) -> None:
     linux.keep_mounts_to_ourselves()
     root = order.root
+    if order.users is not None:
+        name = Path.cwd().name
+        linux.mount(".", ".", None, MountFlag.BIND | MountFlag.RECURSIVE)
+        os.chdir(f"../{name}")  # what lies over it now is the host's own, and can become its root
     linux.mount("proc", root / "proc", "proc", _NO_PRIVILEGES)
     linux.mount("sysfs", root / "sys", "sysfs", _NO_PRIVILEGES | MountFlag.READ_ONLY)
     linux.mount("cgroup2", root / "sys/fs/cgroup", "cgroup2", _NO_PRIVILEGES)
-    _make_devices(root, order.host.device_nodes)
+    make_node = _make_node if order.users is None else _show_node
+    _make_devices(root, order.host.device_nodes, make_node)
     for folder, options in _TEMPORARY.items():
         (root / folder).mkdir(exist_ok=True)
         linux.mount("tmpfs", root / folder, "tmpfs", _NO_PRIVILEGES & ~MountFlag.NO_EXEC, options)
@@ -168,11 +220,11 @@ def _build_root(order: BootOrder) -> None:
         _bind(root, lent)
 
 
-def _make_devices(root: Path, device_nodes: tuple[str, ...]) -> None:
+def _make_devices(root: Path, device_nodes: tuple[str, ...], make_node: NodeMaker) -> None:
     devices = root / "dev"
     linux.mount("tmpfs", devices, "tmpfs", MountFlag.NO_SETUID, "mode=755,size=4m")
     for name in _DEVICES:  # the host's own: what its root makes of one stays there
-        _make_node(devices / name, Path("/dev", name))
+        make_node(devices / name, Path("/dev", name))
     for name in ("pts", "mqueue"):
         (devices / name).mkdir()
     linux.mount(
@@ -187,13 +239,19 @@ def _make_devices(root: Path, device_nodes: tuple[str, ...]) -> None:
     for path in device_nodes:
         node = root / path.lstrip("/")
         node.parent.mkdir(parents=True, exist_ok=True)
-        _make_node(node, Path("/dev/null"))
+        make_node(node, Path("/dev/null"))
 
 
 def _make_node(node: Path, device: Path) -> None:
     """Make a device node that everybody may read and write, of the same device as one of the machine's."""
     os.mknod(node, stat.S_IFCHR, device.stat().st_rdev)
     node.chmod(0o666)
+
+
+def _show_node(node: Path, device: Path) -> None:
+    """Show one of the machine's own devices: users of a range make none."""
+    node.touch()
+    linux.bind(device, node)
 
 
 def _protect_machine(root: Path) -> None:
@@ -288,9 +346,8 @@ def _bind(root: Path, lent: Bind) -> None:
         linux.make_read_only(target)
 
 
-def _run_systemd(order: BootOrder) -> None:
+def _run_systemd(order: BootOrder, console: int) -> None:
     socket.sethostname(order.host.name)
-    console = os.open(order.console, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open("/dev/null", os.O_RDONLY)
     linux.change_root(order.root)
     linux.share_mounts_with_children()  # systemd leaves that to whoever starts a container

@@ -44,6 +44,12 @@ def make(parent: int, name: str) -> int:
     return os.open(name, os.O_DIRECTORY | os.O_RDONLY | os.O_CLOEXEC, dir_fd=parent)
 
 
+def delegate(group: int, user: int) -> None:
+    """Let a user have groups below one, and move processes between them (cgroups(7), delegation)."""
+    for name in (".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"):
+        os.chown(name, user, user, dir_fd=group)
+
+
 def write(group: int, file_name: str, text: str) -> None:
     """Write one of a group's control files."""
     descriptor = os.open(file_name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=group)

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from infra.rehearsal.lab import control, keys, registry, ssh_files
 from infra.rehearsal.lab.errors import HostsNotReady, LabError, UnknownHost, explain
-from infra.rehearsal.lab.hosts import HostStatus, LabHost, host_to_document
+from infra.rehearsal.lab.hosts import HostStatus, LabHost, Strangers, host_to_document
 from infra.rehearsal.lab.knob_server import KnobWrite
 from infra.rehearsal.lab.knobs import Fault
 from infra.rehearsal.lab.prerequisites import limit_notice
@@ -62,12 +62,15 @@ class Lab:
         """For `ssh -F`, Fabric and Ansible; hosts are named as in the plan, and by address."""
         return self.directory / ssh_files.CONFIG
 
-    def boot(self, hosts: Sequence[LabHost], *, disk: str = HALF_OF_MEMORY) -> None:
+    def boot(
+        self, hosts: Sequence[LabHost], *, disk: str = HALF_OF_MEMORY, strangers: Strangers = "no"
+    ) -> None:
         """Build all hosts and power them on; once per lab. Does not wait: see `wait_ready`.
 
         Args:
             hosts: all of them.
             disk: what their files may take together, as `size=` of a tmpfs (`512m`, `50%`).
+            strangers: whether their users, root among them, are nobody on this machine.
 
         Raises:
             LabError: it cannot be done; the lab is gone then.
@@ -85,6 +88,7 @@ class Lab:
                 keys={name: (key.private, key.public) for name, key in host_keys.items()},
                 login_key=login_key.public,
                 disk=disk,
+                strangers=strangers,
             )
         except OSError as error:
             self.stop()

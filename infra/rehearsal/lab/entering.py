@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.rehearsal.lab import cgroups, linux
+from infra.rehearsal.lab import cgroups, linux, user_range
 from infra.rehearsal.lab.boot import ENVIRONMENT, HOST_NAMESPACES
 
 _NOT_STARTED = 127
@@ -71,7 +71,11 @@ def list_processes(first_pid: int) -> list[dict[str, Any]]:
 
 def _enter(first_pid: int, group: int, program: Program) -> None:
     cgroups.write(group, "cgroup.procs", "0")
-    linux.enter(os.pidfd_open(first_pid), HOST_NAMESPACES)
+    is_of_range = not os.path.samefile(f"/proc/{first_pid}/ns/user", "/proc/self/ns/user")
+    users = linux.Namespace.USER if is_of_range else linux.Namespace(0)
+    linux.enter(os.pidfd_open(first_pid), HOST_NAMESPACES | users)
+    if is_of_range:
+        user_range.become_its_root()
     os.chdir("/")
     inner = os.fork()
     if inner:

@@ -15,7 +15,7 @@ from typing import Any
 
 from infra.rehearsal.lab import cgroups, connecting, control, entering, inotify, linux
 from infra.rehearsal.lab.errors import LabError, UnknownHost, explain
-from infra.rehearsal.lab.fleet import Fleet, RunningHost
+from infra.rehearsal.lab.fleet import BuildOrder, Fleet, RunningHost
 from infra.rehearsal.lab.hosts import HostKey, host_from_document
 from infra.rehearsal.lab.loop import READ, Loop
 
@@ -101,8 +101,9 @@ class FirstProcess:
         }
         self._tell_supervisor({"num_hosts": len(hosts)})
         notice = inotify.make_room()
-        self._fleet.build(hosts, keys, document["login_key"], document["disk"])
-        return {"notices": [notice] if notice else []}
+        order = BuildOrder(disk=document["disk"], strangers=document["strangers"])
+        told = self._fleet.build(hosts, keys, document["login_key"], order)
+        return {"notices": [each for each in (notice, told) if each]}
 
     def _status(self, _request: Request) -> Answer:
         return {"hosts": [asdict(one.status) for one in self._fleet.hosts.values()]}
@@ -146,6 +147,8 @@ class FirstProcess:
         if document["path"] == "console":
             root, document["path"] = str(running.root.parent), "/console"
         descriptor = linux.open_in_root(root, document["path"], document["flags"], document["mode"])
+        if document["flags"] & os.O_CREAT:
+            self._fleet.own(descriptor)
         request.answer({}, [descriptor])
         os.close(descriptor)
         return None

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.rehearsal.lab import boot, cgroups, connecting, layers, linux, network
-from infra.rehearsal.lab.errors import UnknownHost
-from infra.rehearsal.lab.hosts import HostKey, HostState, HostStatus, LabHost, Link
+from infra.rehearsal.lab import boot, cgroups, connecting, layers, linux, network, user_range
+from infra.rehearsal.lab.errors import LabError, UnknownHost
+from infra.rehearsal.lab.hosts import HostKey, HostState, HostStatus, LabHost, Link, Strangers
 from infra.rehearsal.lab.knob_server import KnobClient, start_knob_server
 from infra.rehearsal.lab.loop import READ, Loop
 
@@ -75,6 +75,19 @@ class RunningHost:
         return f"{self.host.name}.{self.boots}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildOrder:
+    """What all hosts of a lab share.
+
+    Args:
+        disk: size of the tmpfs that holds their files, as mount(8) takes it.
+        strangers: whether their users are nobody on the machine.
+    """
+
+    disk: str
+    strangers: Strangers
+
+
 class Fleet:
     """All hosts of a lab.
 
@@ -91,26 +104,40 @@ class Fleet:
         self._directory = directory
         self._group = group
         self._on_change: list[Callable[[], None]] = []
+        self._users: int | None = None
 
     def build(
-        self, hosts: tuple[LabHost, ...], keys: Mapping[str, HostKey], login_key: str, disk: str
-    ) -> None:
+        self,
+        hosts: tuple[LabHost, ...],
+        keys: Mapping[str, HostKey],
+        login_key: str,
+        order: BuildOrder,
+    ) -> str:
         """Make the files, knobs and network of all hosts, and power them on.
 
         Args:
             hosts: in the order of the plan.
             keys: host key by host name.
             login_key: public key that every account accepts.
-            disk: size of the tmpfs that all hosts share, as mount(8) takes it.
+            order: what else they share.
+
+        Returns:
+            What is not as it was wished, in words; empty where all is.
         """
         disk_folder = self._directory / "hosts"
         disk_folder.mkdir()
-        linux.mount("moe-lab", disk_folder, "tmpfs", linux.MountFlag.NONE, f"mode=755,size={disk}")
+        linux.mount(
+            "moe-lab", disk_folder, "tmpfs", linux.MountFlag.NONE, f"mode=755,size={order.disk}"
+        )
         common = disk_folder / ".common"
         layers.write_common_layer(common, MACHINE_ROOT, hosts)
+        machine, told = self._machine_root(disk_folder, order.strangers)
+        if self._users is not None:
+            user_range.give_away(common)
         knobs = self._directory / "knobs"
         knobs.mkdir()
-        self.knobs = start_knob_server(hosts, knobs)
+        owner = 0 if self._users is None else user_range.FIRST
+        self.knobs = start_knob_server(hosts, knobs, owner)
         network.start_router(tuple(host.address for host in hosts))
         for number, host in enumerate(hosts):
             folder = disk_folder / host.name
@@ -119,13 +146,40 @@ class Fleet:
             layers.write_host_layer(
                 folder / "upper", MACHINE_ROOT, host, keys[host.name], login_key
             )
+            if self._users is not None:
+                user_range.give_away(folder)
             options = (
-                f"lowerdir={common}:{MACHINE_ROOT},"
-                f"upperdir={folder / 'upper'},workdir={folder / 'work'}"
+                f"lowerdir={common}:{machine},upperdir={folder / 'upper'},workdir={folder / 'work'}"
             )
             linux.mount("overlay", folder / "root", "overlay", linux.MountFlag.NONE, options)
             self.hosts[host.name] = RunningHost(host=host, number=number, root=folder / "root")
         self.start(tuple(self.hosts.values()))
+        return told
+
+    def _machine_root(self, disk_folder: Path, strangers: Strangers) -> tuple[Path, str]:
+        """The root file system below all hosts, under its owners or a range's; and why not a range's, where it may be.
+
+        Raises:
+            LabError: a range's is needed, and this machine cannot.
+        """
+        if strangers == "no":
+            return MACHINE_ROOT, ""
+        shown = disk_folder / ".machine"
+        shown.mkdir()
+        try:
+            users = user_range.open_range()
+            user_range.show_with_owners(MACHINE_ROOT, shown, users)
+        except LabError as error:
+            if strangers == "yes":
+                raise
+            return MACHINE_ROOT, f"root on the hosts is root here: {error.where} {error.what}"
+        self._users = users
+        return shown, ""
+
+    def own(self, descriptor: int) -> None:
+        """Make a file that the lab made on a host the host's own root's."""
+        if self._users is not None and os.fstat(descriptor).st_uid == 0:
+            os.fchown(descriptor, user_range.FIRST, user_range.FIRST)
 
     def find(self, name: str) -> RunningHost:
         """The host of that name or address.
@@ -216,12 +270,15 @@ class Fleet:
         name = running.host.name
         running.boot_id = self.knobs.ask("boot", host=name)
         running.cgroup = cgroups.make(self._group, running.group_name)
+        if self._users is not None:
+            cgroups.delegate(running.cgroup, user_range.FIRST)
         order = boot.BootOrder(
             host=running.host,
             root=running.root,
             knobs=self._directory / "knobs" / name,
             cgroup=running.cgroup,
             console=running.root.parent / "console",
+            users=self._users,
         )
         first = boot.fork_host(order)
         running.first_process, running.pid = first, first.pid

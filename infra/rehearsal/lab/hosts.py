@@ -21,6 +21,9 @@ or never began, and nobody asked for it."""
 Link = Literal["up", "silent", "no-carrier"]
 """`silent`: packets are lost; `no-carrier`: and the host sees its cable unplugged."""
 
+Strangers = Literal["no", "if-possible", "yes"]
+"""Whether the hosts' users, root among them, are nobody on the machine (`user_range.py`)."""
+
 PASSWORDLESS_SUDO = "ALL=(ALL) NOPASSWD:ALL"
 
 

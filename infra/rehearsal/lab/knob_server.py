@@ -66,8 +66,13 @@ class KnobClient:
         return answer["result"]
 
 
-def start_knob_server(hosts: tuple[LabHost, ...], where: Path) -> KnobClient:
+def start_knob_server(hosts: tuple[LabHost, ...], where: Path, owner: int) -> KnobClient:
     """Mount the knobs of all hosts on a folder (one folder per host below it), in a child process.
+
+    Args:
+        hosts: whose knobs they are.
+        where: the folder.
+        owner: user and group of all files, as the machine numbers them.
 
     Raises:
         LabError: a host's first values name a knob that cannot be.
@@ -82,7 +87,7 @@ def start_knob_server(hosts: tuple[LabHost, ...], where: Path) -> KnobClient:
                 f"cannot have the knob {error}: nothing of the kind is simulated.",
                 "Give knobs below /proc/sys and /sys.",
             ) from error
-    server = _KnobServer(tree)
+    server = _KnobServer(tree, owner)
     server.file_system.mount(where)
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
@@ -100,10 +105,10 @@ def start_knob_server(hosts: tuple[LabHost, ...], where: Path) -> KnobClient:
 class _KnobServer:
     """One loop over the kernel's requests and the lab's."""
 
-    def __init__(self, tree: Folder) -> None:
+    def __init__(self, tree: Folder, owner: int) -> None:
         self.tree = tree
         self.writes: list[dict[str, Any]] = []
-        self.file_system = KnobFileSystem(tree, self._record)
+        self.file_system = KnobFileSystem(tree, self._record, owner)
 
     def serve(self, channel: socket.socket) -> None:
         """Answer until the lab closes its end."""

@@ -48,9 +48,11 @@ class KnobFileSystem:
     Args:
         tree: what to show; nodes keep their identity for as long as this runs.
         on_write: told of every write.
+        owner: user and group of every file.
     """
 
-    def __init__(self, tree: Folder, on_write: OnWrite) -> None:
+    def __init__(self, tree: Folder, on_write: OnWrite, owner: int) -> None:
+        self._owner = owner
         self.descriptor = -1
         self._nodes: dict[int, Node] = {_ROOT_NODE: tree}
         self._paths: dict[int, str] = {_ROOT_NODE: ""}
@@ -212,7 +214,18 @@ class KnobFileSystem:
         times = (0,) * 6
         num_links = 2 if stat.S_ISDIR(mode) else 1
         return _ATTRIBUTES.pack(
-            number, size, 0, *times[:3], *times[3:], mode, num_links, 0, 0, 0, 4096, 0
+            number,
+            size,
+            0,
+            *times[:3],
+            *times[3:],
+            mode,
+            num_links,
+            self._owner,
+            self._owner,
+            0,
+            4096,
+            0,
         )
 
 

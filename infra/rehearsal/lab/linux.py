@@ -9,7 +9,12 @@ from enum import IntFlag
 from pathlib import Path
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_OPENAT2 = 437  # the same number on every architecture
+# The same numbers on every architecture.
+_OPEN_TREE, _MOVE_MOUNT, _OPENAT2, _MOUNT_SETATTR = 428, 429, 437, 442
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _AT_EMPTY_PATH = 1, 4, 0x1000
+_MOUNT_ATTR_IDMAP = 0x100000
+_AT_FDCWD = -100
+_PR_SET_DUMPABLE = 4
 _RESOLVE_IN_ROOT = 0x10
 _PR_SET_PDEATHSIG = 1
 _MNT_DETACH = 2
@@ -22,6 +27,7 @@ class Namespace(IntFlag):
     TIME = 0x80
     MOUNT = 0x20000
     CGROUP = 0x2000000
+    USER = 0x10000000
     UTS = 0x4000000
     IPC = 0x8000000
     PID = 0x20000000
@@ -50,6 +56,17 @@ class _OpenHow(ctypes.Structure):
         ("flags", ctypes.c_uint64),
         ("mode", ctypes.c_uint64),
         ("resolve", ctypes.c_uint64),
+    )
+
+
+class _MountAttributes(ctypes.Structure):
+    """struct mount_attr of mount_setattr(2)."""
+
+    _fields_ = (
+        ("set", ctypes.c_uint64),
+        ("clear", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("user_namespace", ctypes.c_uint64),
     )
 
 
@@ -82,9 +99,43 @@ def bind(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None
     mount(source, target, None, MountFlag.BIND)
 
 
+def bind_with_owners(
+    source: str | os.PathLike[str], target: str | os.PathLike[str], users: int
+) -> None:
+    """Make the target show the source with its owners as a user namespace maps them (5.12 and later).
+
+    Raises:
+        OSError: the file system cannot be shown so.
+    """
+    what = f"{os.fspath(source)} under other owners"
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
+    tree = _system_call(_OPEN_TREE, what, _AT_FDCWD, os.fsencode(source), flags)
+    try:
+        wanted = _MountAttributes(_MOUNT_ATTR_IDMAP, 0, 0, users)
+        size = ctypes.c_size_t(ctypes.sizeof(wanted))
+        _system_call(_MOUNT_SETATTR, what, tree, b"", _AT_EMPTY_PATH, ctypes.byref(wanted), size)
+        place = (_AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
+        _system_call(_MOVE_MOUNT, what, tree, b"", *place)
+    finally:
+        os.close(tree)
+
+
+def _system_call(number: int, what: str, *arguments: object) -> int:
+    result: int = _LIBC.syscall(ctypes.c_long(number), *arguments)
+    _check(min(result, 0), what)
+    return result
+
+
+def be_readable() -> None:
+    """Own the files below /proc that tell of this process, as after no change of users."""
+    _check(_LIBC.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl")
+
+
 def make_read_only(target: str | os.PathLike[str]) -> None:
-    """Turn an existing bind mount read-only."""
-    mount("none", target, None, MountFlag.BIND | MountFlag.REMOUNT | MountFlag.READ_ONLY)
+    """Turn an existing bind mount read-only; what else it forbids, it goes on forbidding."""
+    kept = MountFlag(os.statvfs(target).f_flag & 0b1110)  # ST_NOSUID, ST_NODEV, ST_NOEXEC are MS_…
+    flags = MountFlag.BIND | MountFlag.REMOUNT | MountFlag.READ_ONLY
+    mount("none", target, None, flags | kept)
 
 
 def detach(target: str | os.PathLike[str]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import HALF_OF_MEMORY, Lab
 from infra.rehearsal.lab.errors import LabError, explain
-from infra.rehearsal.lab.hosts import LabHost
+from infra.rehearsal.lab.hosts import LabHost, Strangers
 from infra.rehearsal.lab.prerequisites import check_prerequisites
 from infra.rehearsal.lab.supervisor import READY_REPORT_FD
 
@@ -75,10 +75,11 @@ def start_lab(
     *,
     lab_id: str | None = None,
     disk: str = HALF_OF_MEMORY,
+    strangers: Strangers = "no",
 ) -> Lab:
     """`open_lab` and `Lab.boot`: all hosts are powered on; `wait_ready` waits for them."""
     lab = open_lab(directory, lab_id=lab_id)
-    lab.boot(hosts, disk=disk)
+    lab.boot(hosts, disk=disk, strangers=strangers)
     return lab
 
 

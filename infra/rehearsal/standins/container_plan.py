@@ -58,6 +58,9 @@ LOG_DRIVERS = {
     ],
     "podman": ["k8s-file", "journald", "none", "passthrough", "json-file"],
 }
+# Where the cgroupfs driver puts containers, and how it begins their names: moby daemon/oci_linux.go, withCgroups;
+# podman libpod/container_internal_linux.go, getOCICgroupPath.
+CGROUPFS = {"docker": ("docker", ""), "podman": ("libpod_parent", "libpod-")}
 NETWORKS = ("default", "bridge", "host", "none", "private", "slirp4netns", "pasta")
 DEFAULT_SHARED_MEMORY_BYTES = 64 << 20
 NVIDIA_TOOL = "/usr/local/bin/nvidia-smi"
@@ -202,6 +205,10 @@ def _control_group(request: ContainerRequest, host: dict[str, Any], record: Reco
     prefix, parent = {"docker": ("docker", "system.slice"), "podman": ("libpod", "machine.slice")}[
         request.program
     ]
+    if host.get("cgroup_driver", "systemd") == "cgroupfs":
+        parent, prefix = CGROUPFS[request.program]
+        parent = request.flags.last("cgroup-parent") or parent
+        return f"{tree}/{parent.strip('/')}/{prefix}{record['id']}"
     parent = request.flags.last("cgroup-parent") or parent
     if not parent.endswith(".slice") or "/" in parent:
         raise Refusal("bad_cgroup_parent", parent=parent)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from infra.agent.staging.place import partial_folder
+from infra.agent.staging.place import partial_path
 from infra.catalog.load import Catalog
 from infra.inventory.facts_file import RecordedHost
 from infra.launch.preflight.asking import weight_folders
@@ -279,7 +279,7 @@ def test_where_a_checkpoint_lies_until_it_is_whole_is_where_the_agent_stages_it(
     for state in deployment.states.values():
         folders = weight_folders(state.items)
         assert folders["weights:kimi-k2.5-w4a8"][0].startswith("/models/kimi-k2.5-w4a8/")
-        assert all(partial == partial_folder(folder) for folder, partial in folders.values())
+        assert all(partial == partial_path(folder) for folder, partial in folders.values())
 
 
 def test_the_watchers_port_blocks_where_a_group_is_led_unless_our_own_watcher_has_it(

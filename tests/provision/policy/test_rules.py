@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,6 +48,15 @@ def targeted(preference: str) -> dict[str, Any]:
         "capacityReservationPreference": preference,
         "capacityReservationTarget": {"capacityReservationId": "cr-1"},
     }
+
+
+def attached(name: str) -> Declared:
+    return declared(rules.ATTACHMENT, policyArn=f"arn:aws:iam::aws:policy/{name}")
+
+
+def allowing(action: object, resource: object, effect: str = "Allow") -> Declared:
+    statement = {"Effect": effect, "Action": action, "Resource": resource}
+    return declared(rules.ROLE_POLICY, policy=json.dumps({"Statement": statement}))
 
 
 REQUIRED: dict[str, Any] = {"metadataOptions": {"httpTokens": "required"}}
@@ -127,6 +137,12 @@ REFUSED: list[tuple[Judge, Declared, str]] = [
         (rules.find_unprotected_weights, declared(kind), "not protected")
         for kind in (rules.BUCKET, rules.LUSTRE, rules.ASSOCIATION, rules.EFS)
     ),
+    (rules.find_wide_roles, attached("AmazonSSMManagedInstanceCore"), "more than a host needs"),
+    (rules.find_wide_roles, attached("AmazonS3FullAccess"), "more than a host needs"),
+    (rules.find_wide_roles, allowing("s3:*", "arn:aws:s3:::mine"), "It allows s3:*"),
+    (rules.find_wide_roles, allowing("*", "*"), "It allows * on *"),
+    (rules.find_wide_roles, allowing("s3:GetObject", "*"), "It allows s3:GetObject on *"),
+    (rules.find_wide_roles, allowing(["ssm:GetParameter"], ["*"]), "It allows ssm:GetParameter"),
     (
         rules.find_untargeted_reservations,
         gb200(capacityReservationSpecification={}),
@@ -188,6 +204,11 @@ ALLOWED: list[tuple[Judge, Declared]] = [
     (rules.find_missing_tags, declared("aws:ec2/route:Route")),
     (rules.find_unprotected_weights, declared(rules.BUCKET, protected=True)),
     (rules.find_unprotected_weights, declared("aws:ec2/vpc:Vpc")),
+    (rules.find_wide_roles, attached("AmazonEKSWorkerNodePolicy")),
+    (rules.find_wide_roles, allowing("s3:GetObject", "arn:aws:s3:::mine/kimi/*")),
+    (rules.find_wide_roles, allowing("ssmmessages:OpenDataChannel", "*")),
+    (rules.find_wide_roles, allowing("s3:*", "*", effect="Deny")),
+    (rules.find_wide_roles, declared(rules.ROLE_POLICY, policy=UNKNOWN)),
     (rules.find_untargeted_reservations, gb200()),
     (rules.find_untargeted_reservations, template(instanceType="p5en.48xlarge")),
     (rules.find_untargeted_reservations, template(instanceType="m7i.large")),
@@ -274,3 +295,25 @@ def test_groups_of_efa_interfaces_talk_among_themselves(
 
 def test_a_group_without_efa_interfaces_need_not_talk() -> None:
     assert list(rules.find_mute_groups((efa_template("interface"), GROUP))) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy_kind", "key"),
+    [
+        (rules.BUCKET, rules.BUCKET_POLICY, "bucket"),
+        (rules.EFS, rules.EFS_POLICY, "fileSystemId"),
+    ],
+)
+def test_what_is_kept_answers_over_tls_alone(kind: str, policy_kind: str, key: str) -> None:
+    kept, other = declared(kind), Declared(type=kind, name="another", properties={})
+
+    def policy(text: object, of: Declared = kept) -> Declared:
+        properties = {"policy": text}
+        return Declared(type=policy_kind, name="p", properties=properties, refers_to={key: (of,)})
+
+    denies = json.dumps({"Statement": [{"Condition": {"Bool": {"aws:SecureTransport": "false"}}}]})
+    for fine in (denies, UNKNOWN):
+        assert list(rules.find_plain_transport((kept, policy(fine)))) == []
+    for open_one in ((), (policy("{}"),), (policy(denies, other),)):
+        ((resource, said),) = rules.find_plain_transport((kept, *open_one))
+        assert (resource, "without TLS" in said) == (kept, True)

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.rehearsal.cloud.network_kinds import EGRESS_RULE, INGRESS_RULE, ZONE_GROUP
-from infra.rehearsal.cloud.storage_kinds import ACCESS_BLOCK, ASSOCIATION, BUCKET, LUSTRE
+from infra.rehearsal.cloud.storage_kinds import (
+    ACCESS_BLOCK,
+    ASSOCIATION,
+    BUCKET,
+    BUCKET_POLICY,
+    ELASTIC,
+    ELASTIC_POLICY,
+    LUSTRE,
+)
 from infra.rehearsal.cloud.value_rules import value_failures
 
 if TYPE_CHECKING:
@@ -22,6 +30,28 @@ def test_bucket_names_are_checked_and_taken_once(cloud: Cloud) -> None:
     ((path, _),) = value_failures(BUCKET, {"bucket": "My_Weights"})
     assert path == "bucket"
     assert "NoSuchBucket" in cloud.refusal(ACCESS_BLOCK, bucket="nobody-s")
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ("{", "The policy is not JSON"),
+        ('{"Statement": {"Effect": "Deny", "Action": "s3:*", "Resource": "*"}}', "field Principal"),
+        ('{"Statement": {"Effect": "Deny", "Action": "s3:*", "Principal": "*"}}', "field Resource"),
+    ],
+)
+def test_a_policy_of_what_is_kept_says_who_and_of_what(
+    cloud: Cloud, policy: str, says: str
+) -> None:
+    bucket, system = cloud.make(BUCKET, bucket="my-weights"), cloud.make(ELASTIC)
+    for token, of in (
+        (BUCKET_POLICY, {"bucket": bucket.id}),
+        (ELASTIC_POLICY, {"fileSystemId": system.id}),
+    ):
+        assert says in cloud.refusal(token, policy=policy, **of)
+    whole = '{"Statement": {"Effect": "Deny", "Action": "s3:*", "Principal": "*", "Resource": "*"}}'
+    assert cloud.make(BUCKET_POLICY, bucket=bucket.id, policy=whole)
+    assert "NoSuchBucket" in cloud.refusal(BUCKET_POLICY, bucket="nobody-s", policy=whole)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Which paths of a host a process may be shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.catalog.load import Catalog
+from infra.plan.host_mounts import gives_host_away, normal_path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/", "//", "/./", "/host/..", "/host/../", "/etc", "/etc/", "/etc/./", "//etc", "/etc/ssh", "/etc/moe-infra/x",
+        "/proc", "/proc/1/root", "/proc/self/root/etc", "/proc/driver/..", "/sys", "/sys/fs/cgroup", "/dev", "/dev/mem",
+        "/dev/kmem", "/dev/sda", "/dev/sda1", "/dev/vda", "/dev/nvme0n1p1", "/dev/mapper/root", "/var", "/var/run",
+        "/run", "/var/run/docker.sock", "/run/docker.sock", "/models/../var/run/docker.sock", "/run/containerd",
+        "/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/podman/podman.sock", "/run/systemd/private",
+        "/run/user/1000/podman/podman.sock", "/tmp/docker.sock", "/root", "/root/", "/root/.ssh", "/home",
+        "/home/somebody/.ssh/authorized_keys", "/boot", "/usr", "/usr/bin", "/lib", "/lib64", "/var/lib",
+        "/var/lib/docker", "/var/lib/kubelet/pods", "/var/lib/moe-infra",
+    ],
+)  # fmt: skip
+def test_what_gives_a_host_away_is_shown_to_nobody(path: str) -> None:
+    assert gives_host_away(path, read_only=True)
+    assert gives_host_away(path, read_only=False)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/models", "/mnt", "/data", "/opt", "/tmp", "/root/.cache", "/root/.cache/huggingface", "/home/somebody/models",
+        "/etc/hccn.conf", "/etc/ascend_install.info", "/etc/localtime", "/usr/local/Ascend/driver/lib64",
+        "/usr/local/dcmi", "/usr/local/bin/npu-smi", "/dev/shm", "/dev/infiniband", "/dev/dri", "/dev/davinci0",
+        "/dev/nvidia0", "/dev/nvidia-caps-imex-channels", "/sys/class/infiniband", "/sys/devices", "/run/nvidia",
+        "/proc/driver/nvidia", "/home/kubernetes/bin/nvidia", "/var/lib/lxcfs/proc/cpuinfo", "/var/log", "/rootfs",
+        "/etcetera", "/devices",
+    ],
+)  # fmt: skip
+def test_what_published_deployments_mount_is_theirs_to_mount(path: str) -> None:
+    assert gives_host_away(path, read_only=False) is None
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/etc/profile.d", "/lib/modules"])
+def test_what_may_be_read_may_not_be_written(path: str) -> None:
+    assert gives_host_away(path, read_only=True) is None
+    assert gives_host_away(path, read_only=False)
+
+
+def test_whatever_the_catalogue_mounts_stays_allowed(catalog: Catalog) -> None:
+    mounts = [
+        m for i in catalog.ids("accelerators") for m in catalog.accelerator(i).container.mounts
+    ]
+    mounts += [m for recipe in catalog.recipes.values() for m in recipe.mounts]
+    assert mounts
+    assert [m.source for m in mounts if gives_host_away(m.source, read_only=m.read_only)] == []
+
+
+def test_a_path_has_one_spelling() -> None:
+    assert normal_path("//var/run/./x/../docker.sock/") == "/run/docker.sock"
+    assert normal_path("/../..") == "/"
