@@ -20,7 +20,7 @@ from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.engines.serving import COMPLETIONS, completion
 from infra.errors import Differs, HostsFailed, NotReady
-from infra.inventory.pods import ROUTER_HOST
+from infra.inventory.pods import EDGE_HOST, ROUTER_HOST
 from infra.launch.proof.transport import check_transports
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan, Process
@@ -359,7 +359,7 @@ class InPods:
 
 def _is_edge(pod: Document) -> bool:
     """Whether a pod is the edge's: it is scheduled, and not played, as no node has HAProxy's image."""
-    return pod["metadata"]["labels"].get("app.kubernetes.io/component") == EDGE_HOST
+    return bool(pod["metadata"]["labels"].get("app.kubernetes.io/component") == EDGE_HOST)
 
 
 def other_variables(
