@@ -206,7 +206,10 @@ def reality_rows(
             )
         )
     if plan.edge is not None:
-        rows.append(("edge", "HAProxy of the distribution's package, TLS, keys", "-"))
+        played = ("HAProxy of the distribution's package, TLS, keys", "-")
+        rows.append(
+            ("edge", *(("its objects in a real API", "all that runs") if in_pods else played))
+        )
     return rows
 
 
