@@ -199,11 +199,7 @@ def reality_rows(
         rows.append(("engines", "arguments, ports, handshakes, HTTP", scaled))
     if router is not None:
         rows.append(
-            (
-                "router",
-                "the released wheel" if is_wheel else "-",
-                "-" if is_wheel else "its program",
-            )
+            ("router", *(("the released wheel", "-") if is_wheel else ("-", "its program")))
         )
     if plan.edge is not None:
         played = ("HAProxy of the distribution's package, TLS, keys", "-")

@@ -130,8 +130,10 @@ def _reports() -> Sequence[bytes]:
         "pause_s": 1.5,
     }
     report = {
-        "schema_version": 1, "items": [row], "units": [unit], "groups": [group], "watch": {"active": True, "enabled": True},
-        "router": {"process": "router/0", "why": "ended"}, "listening": [{"port": 7100, "address": "0.0.0.0", "inode": 7}],
+        "schema_version": 1, "items": [row], "units": [unit], "groups": [group],
+        "watch": {"active": True, "enabled": True},
+        "router": {"process": "router/0", "why": "ended"},
+        "listening": [{"port": 7100, "address": "0.0.0.0", "inode": 7}],
         "commands": {"clock": {"exit_code": 0, "stdout": "x", "stderr": "", "seconds": 0.1}}, "files": {"/proc/a": "1"},
         "paths": ["/dev/a"], "sizes": {"/a": 1}, "holders": [{"device": "/dev/a", "pid": 7, "command": "x"}],
         "disks": {"/models": {"mount": "/", "kind": "ext4", "exists": True, "free_bytes": 1, "free_inodes": 1}},
