@@ -23,7 +23,7 @@ from infra.checks.judge import never_made
 from infra.errors import InfraError, ProblemsFound
 from infra.plan.compile import compile_file
 from infra.plan.document import plan_document
-from infra.plan.gate import MAX_DEVICES, MAX_MOUNTS, MAX_TOLD, MAX_VARIABLES, misfits
+from infra.plan.gate import MAX_DEVICES, MAX_MOUNTS, MAX_NETWORKS, MAX_TOLD, MAX_VARIABLES, misfits
 from infra.plan.imported import parse_plan
 from infra.plan.process import Plan
 from infra.render.items import HostState
@@ -138,6 +138,7 @@ def test_a_field_that_does_not_fit_is_refused_at_its_place(path: Path_, values: 
     [
         ((*PROCESS, "env"), {f"A{i}": "" for i in range(MAX_VARIABLES + 1)}),
         ((*PROCESS, "mounts"), [{"source": "/a", "target": f"/b{i}"} for i in range(MAX_MOUNTS + 1)]),
+        (("firewall",), {"clients": ["10.0.0.0/8"] * (MAX_NETWORKS + 1), "monitors": []}),
         ((*PROCESS, "argv"), ["vllm", *["x" * 100_000] * 21]),
         ((*PROCESS, "binds"), [{"name": "http", "port": 1, "count": 1}] * 5_000),
         ((*PROCESS, "binds"), [{"name": "http", "port": 1, "count": 900_000}] * 3),
