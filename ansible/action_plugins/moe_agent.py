@@ -28,7 +28,7 @@ from infra.launch.rendered.work import OPERATIONS, HostAtWork, Wish  # noqa: E40
 from infra.launch.secret import Secret  # noqa: E402
 from infra.remote.agent_call import agent_command, agent_input, read_answer  # noqa: E402
 from infra.remote.outcome import Outcome  # noqa: E402
-from infra.tasks.stack_secrets import read_secrets  # noqa: E402
+from infra.tasks.stack_secrets import operators_secrets  # noqa: E402
 
 Values = dict[str, Any]
 OPTIONS = {
@@ -41,7 +41,7 @@ OPTIONS = {
         "choices": ["drain", "running", "reboot"],
         "default": [],
     },
-    "kind": {"type": "str", "choices": ["engine", "router"], "default": "engine"},
+    "kind": {"type": "str", "choices": ["engine", "router", "edge"], "default": "engine"},
     "lease": {"type": "str"},
     "since": {"type": "float"},
     "ready_s": {"type": "float", "default": 1800.0},
@@ -83,7 +83,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible publishes no ty
         given = self._templar.template(variables.get("moe_secrets") or {})
         elsewhere = {name: where for name, where in references.items() if name not in given}
         own = {name: Secret(str(given[name])) for name in references if name in given}
-        return {**own, **read_secrets(elsewhere)}
+        return {**own, **operators_secrets(elsewhere)}
 
     def _watch_key(self, variables: Values) -> Secret:
         """What the play has made once for all hosts of this run: `moe_watch_key`.

@@ -23,7 +23,7 @@ options:
       - V(install) brings the host to its files and images, as C(fab up) does.
       - V(start) starts the units that do not run, all at once.
       - V(ready) waits some seconds for what C(fab status) calls ready, and fails when a process has ended.
-      - V(prove) has every rank of the host generate a token, or a request go through its router, as C(fab up) does.
+      - V(prove) has every rank of the host generate a token, or a request go through its router or edge.
       - V(watch) has the host's watcher keep its groups alive from now on.
       - V(release) gives the lease back.
     type: str
@@ -43,7 +43,7 @@ options:
   kind:
     description: Of V(start), V(ready) and V(prove); the units that are meant.
     type: str
-    choices: [engine, router]
+    choices: [engine, router, edge]
     default: engine
   lease:
     description: The command that holds the stack's lease; without one, no lease is held.
@@ -110,6 +110,6 @@ proven:
   type: int
 answer:
   description: What a request through the router was answered.
-  returned: for V(prove) of a router
+  returned: for V(prove) of a router or an edge
   type: str
 """

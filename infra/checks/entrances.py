@@ -43,7 +43,9 @@ def open_entrances(view: PlanView) -> Iterator[Finding]:
         else:
             where = f"serves on {view.addresses[process.host]}, which other machines reach"
         ways = (
-            "write firewall: plan and clients, or waive this where the network is closed to others"
+            "waive this where the network is closed to others"
+            if view.plan.platform in KUBERNETES
+            else "write `firewall: plan` and `clients:`"
         )
         fix = f"Add an `edge:`, which asks for a key on every path; or {ways}."
         yield _finding(view, process, where, fix)
@@ -68,8 +70,9 @@ def _entrances(view: PlanView, reach: Reach) -> Iterator[Process]:
 
 
 def _asks_at_the_door(view: PlanView) -> bool:
-    """Whether strangers end before the router: an edge asks every client for a key."""
-    return any(process.kind == "edge" for process in view.plan.processes)
+    """Whether strangers end before the router: an edge asks for a key, or the hosts let in named networks alone."""
+    has_edge = any(process.kind == "edge" for process in view.plan.processes)
+    return has_edge or view.plan.firewall is not None
 
 
 def _reach(view: PlanView, process: Process) -> Reach | None:

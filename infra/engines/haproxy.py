@@ -17,7 +17,7 @@ CONFIG = "haproxy.cfg"
 # The words of the package's own unit: a master that outlives its workers, and says to systemd when it serves.
 START = ("haproxy", "-Ws", "-f", CONFIG)
 # Where there is no systemd, in a pod: the master stays in the foreground.
-START_IN_POD = ("haproxy", "-W", "-db", "-f")
+START_IN_POD = ("haproxy", "-W", "-db", "-f", CONFIG)
 CHECK = ("haproxy", "-c", "-q", "-f", CONFIG)
 VERSION_FLAG = "-v"
 # Has the master read everything anew: new workers take new requests, old ones end with their last stream.
@@ -78,9 +78,8 @@ class Front:
         has_tls: whether clients speak TLS, with the certificate and key of the secrets' folder.
         allow: the paths that are let through, exact.
         connections_per_key: how many requests of one key run at once.
-        behind: `address:port` of what requests go to.
+        behind: `address:port` of what requests go to; a name is resolved once, at the start.
         sends_key: whether requests go on with the engines' key, which `ENGINE_KEY_VARIABLE` holds.
-        is_named: whether `behind` is a name that may lead elsewhere later, as in a cluster.
     """
 
     port: int
@@ -89,7 +88,6 @@ class Front:
     connections_per_key: int
     behind: str
     sends_key: bool
-    is_named: bool = False
 
 
 def write_config(front: Front) -> str:
@@ -97,7 +95,6 @@ def write_config(front: Front) -> str:
     sections = [
         ("global", _process()),
         ("defaults", _defaults()),
-        *([("resolvers names", _resolvers())] if front.is_named else []),
         ("frontend clients", _frontend(front)),
         ("backend requests_per_key", _counters()),
         ("backend serving", _backend(front)),
@@ -137,10 +134,6 @@ def _defaults() -> list[str]:
         f"timeout server {IDLE_S}s",
         *(f"http-error status {status} {_body(status)}" for status in _OWN_ERRORS),
     ]
-
-
-def _resolvers() -> list[str]:
-    return ["parse-resolv-conf", "hold valid 5s"]
 
 
 def _frontend(front: Front) -> list[str]:
@@ -231,8 +224,7 @@ def _counters() -> list[str]:
 
 
 def _backend(front: Front) -> list[str]:
-    named = " resolvers names init-addr libc,none" if front.is_named else ""
-    return [f"server behind {front.behind}{named}"]
+    return [f"server behind {front.behind}"]
 
 
 def _refuse(status: int, condition: str, header: str = "") -> str:

@@ -6,7 +6,7 @@ importer of foreign files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -193,6 +193,8 @@ class _ProcessReader:
     Args:
         words: arguments and values that fit.
         names: names of variables that fit.
+        binds: names of what is listened on that fit.
+        dialled: what is dialled that fits.
         longest: the longest of `words`, in characters.
         mounts: tuples of mounts that fit; the plan keeps them alive.
         num_ports: over all binds.
@@ -200,6 +202,8 @@ class _ProcessReader:
 
     words: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    binds: set[str] = field(default_factory=set)
+    dialled: set[str] = field(default_factory=set)
     longest: int = 0
     mounts: set[int] = field(default_factory=set)
     num_ports: int = 0
@@ -226,7 +230,8 @@ class _ProcessReader:
 
     def _ports(self, path: Path, process: Process) -> Iterator[Misfit]:
         """Ranks, devices, and what is listened on and dialled."""
-        yield from _number((*path, "replica"), process.replica, MAX_RANKS)
+        if not -MAX_RANKS <= process.replica <= MAX_RANKS:
+            yield from _number((*path, "replica"), process.replica, MAX_RANKS)
         for name, numbers, most in (
             ("dp_ranks", process.dp_ranks, MAX_RANKS),
             ("devices", process.devices, MAX_DEVICES),
@@ -238,20 +243,30 @@ class _ProcessReader:
                 yield Misfit((*path, name), what, "Write smaller numbers, and fewer.")
         yield from _count((*path, "binds"), process.binds, MAX_BINDS)
         for index, bind in enumerate(process.binds[:MAX_BINDS]):
+            self.num_ports += bind.count
+            if (
+                -MAX_PORT <= bind.port <= MAX_PORT
+                and bind.count <= MAX_COUNT
+                and bind.name in self.binds
+            ):
+                continue
             at = (*path, "binds", index)
-            if not grammar.BIND.fullmatch(bind.name):
+            if grammar.BIND.fullmatch(bind.name):
+                self.binds.add(bind.name)
+            else:
                 yield from _text((*at, "name"), bind.name, _OF_ROLE)
             yield from _number((*at, "port"), bind.port, MAX_PORT)
             yield from _number((*at, "count"), bind.count, MAX_COUNT)
-            self.num_ports += bind.count
-        if len(process.connects) > MAX_CONNECTS:
-            yield from _count((*path, "connects"), process.connects, MAX_CONNECTS)
+        yield from _count((*path, "connects"), process.connects, MAX_CONNECTS)
         for index, dial in enumerate(process.connects[:MAX_CONNECTS]):
-            if not (
-                grammar.BIND.fullmatch(dial.name)
-                and grammar.is_line(dial.to)
-                and -MAX_PORT <= dial.port <= MAX_PORT
-            ):
+            is_known = dial.name in self.binds and dial.to in self.dialled
+            if is_known and -MAX_PORT <= dial.port <= MAX_PORT:
+                continue
+            if grammar.BIND.fullmatch(dial.name) and grammar.is_line(dial.to):
+                self.binds.add(dial.name)
+                self.dialled.add(dial.to)
+                yield from _number((*path, "connects", index, "port"), dial.port, MAX_PORT)
+            else:
                 what = (
                     f"{shown(dial.to)}, port {dial.port}, cannot be dialled as {shown(dial.name)}."
                 )
@@ -267,8 +282,7 @@ class _ProcessReader:
                 else:
                     yield from _text((*path, name), name, _VARIABLE)
         if not self.words.issuperset(env.values()):
-            for name, value in env.items():
-                yield from self._word((*path, name), value)
+            yield from self._words(path, env.items(), set(env.values()) - self.words)
 
     def _mounts(self, path: Path, process: Process) -> Iterator[Misfit]:
         yield from _count((*path, "mounts"), process.mounts, MAX_MOUNTS)
@@ -283,9 +297,9 @@ class _ProcessReader:
             yield from _count((*path, "argv"), argv, MAX_WORDS)
             return
         if not self.words.issuperset(argv):
-            for index, word in enumerate(argv):
-                yield from self._word((*path, "argv", index), word)
-        yield from _text((*path, "argv", 0), argv[0] if argv else "", _PROGRAM)
+            yield from self._words((*path, "argv"), enumerate(argv), set(argv) - self.words)
+        if not (argv and grammar.is_program(argv[0])):
+            yield from _text((*path, "argv", 0), "".join(argv[:1]), _PROGRAM)
         num_words = len(argv) + 2 * len(process.env)
         if num_words * self.longest > MAX_COMMAND:
             length = sum(map(len, argv)) + sum(len(n) + len(v) for n, v in process.env.items())
@@ -293,11 +307,13 @@ class _ProcessReader:
                 what = f"Its arguments and variables have {length} characters; {MAX_COMMAND} is the most."
                 yield Misfit((*path, "argv"), what, "Write fewer, or shorter ones.")
 
-    def _word(self, path: Path, word: str) -> Iterator[Misfit]:
-        if word in self.words:
-            return
-        if _WORD.is_fit(word):
-            self.words.add(word)
-            self.longest = max(self.longest, len(word))
-        else:
-            yield from _text(path, word, _WORD)
+    def _words(
+        self, path: Path, placed: Iterable[tuple[str | int, str]], new: Iterable[str]
+    ) -> Iterator[Misfit]:
+        """Look at words that no process before had; those that fit are not looked at again."""
+        fit = [word for word in new if grammar.is_word(word)]
+        self.words.update(fit)
+        self.longest = max((self.longest, *map(len, fit)))
+        for key, word in placed:
+            if word not in self.words:
+                yield from _text((*path, key), word, _WORD)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.errors import PrerequisiteError, StackError
-from infra.plan.edge import KEYS as EDGE_KEYS
-from infra.spec.edge_keys import digest_map, parse_keys
 from infra.spec.secret_file import MAX_BYTES, look_at
 from infra.spec.text_file import read_text
 
@@ -24,17 +22,6 @@ def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]
         PrerequisiteError: a file is not there, or holds no secret.
     """
     return {name: _read(name, reference) for name, reference in references.items()}
-
-
-def as_hosts_get_them(values: Mapping[str, str]) -> dict[str, str]:
-    """The values as they leave the operator's machine: of clients' keys nothing but digests and names.
-
-    Raises:
-        StackError: the clients' keys are none.
-    """
-    keys = values.get(EDGE_KEYS)
-    own = {} if keys is None else {EDGE_KEYS: digest_map(parse_keys(keys))}
-    return {**values, **own}
 
 
 def _read(name: str, reference: Mapping[str, str]) -> str:

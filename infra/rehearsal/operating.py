@@ -21,13 +21,13 @@ from infra.launch.proof.verification import verify
 from infra.launch.secret import Secret
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
-from infra.provision.secret_values import as_hosts_get_them
 from infra.rehearsal.made_up_secrets import made_up
 from infra.rehearsal.real_engines import has_real_engines
 from infra.rehearsal.report import counted
 from infra.remote.connecting import SshOptions
 from infra.render.host_state import host_state
 from infra.render.wanted_tuning import Tuning
+from infra.spec.edge_keys import as_hosts_get_them
 
 # A simulated engine loads in under a second; what takes longer than this will never come.
 READY_S = 60.0

@@ -44,7 +44,7 @@ from infra.render.units import (
 )
 
 # The plan's name of each secret → its file in the folder that the configuration names.
-_FILES = {"edge_keys": KEYS, "edge_certificate": CERTIFICATE, "edge_private_key": PRIVATE_KEY}
+SECRET_FILES = {"edge_keys": KEYS, "edge_certificate": CERTIFICATE, "edge_private_key": PRIVATE_KEY}
 # What of the distribution's must be there, as the agent looks at it.
 EDGE_PROGRAM = {
     "target": PACKAGE,
@@ -174,6 +174,6 @@ def _take_secrets(plan: Plan, process: Process) -> str:
         '  install -m 0640 -o root -g "$group" "$from/$1" "$to/.new"',
         '  mv -f "$to/.new" "$to/$2"',
         "}",
-        *(f"take {name} {_FILES.get(name, name)}" for name in names),
+        *(f"take {name} {SECRET_FILES.get(name, name)}" for name in names),
     ]
     return "\n".join(lines) + "\n"

@@ -15,6 +15,7 @@ from infra.inventory.pods import workload_name
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan, Process
 from infra.render.cluster_facts import ClusterFacts, LustreVolume
+from infra.render.pod_edge import edge_labels, edge_objects
 from infra.render.pod_objects import (
     PodObject,
     PodStack,
@@ -22,6 +23,7 @@ from infra.render.pod_objects import (
     launcher_map,
     make_object,
     part_labels,
+    refuse_large,
     secret_name,
     stack_labels,
 )
@@ -76,7 +78,14 @@ def pod_documents(
     for process in plan.processes:
         if process.kind == "router":
             found += _router(stack, process)
-    return (*found, *_clients(stack))
+    edge = next((p for p in plan.processes if p.kind == "edge"), None)
+    if edge is None:
+        found.append(_serving(stack, CLIENTS))
+    else:
+        behind = _serving(stack, "behind-edge-service")
+        found += [behind, *edge_objects(stack, edge, behind), _edge_service(stack, edge)]
+    refuse_large(found)
+    return tuple(found)
 
 
 def _router(stack: PodStack, process: Process) -> Iterable[PodObject]:
@@ -126,8 +135,17 @@ def _installation(release: RouterRelease) -> Document | None:
     return {"folder": folder, "command": ["/bin/sh", "-c", script]}
 
 
-def _clients(stack: PodStack) -> Iterable[PodObject]:
-    """The service that clients use: the router's, or the only endpoint's."""
+def _edge_service(stack: PodStack, edge: Process) -> PodObject:
+    """The service that clients use before an edge."""
+    port = _port(edge)
+    ports = [{"name": "http", "port": port, "targetPort": port}]
+    spec = {"type": "ClusterIP", "selector": edge_labels(stack.plan.stack), "ports": ports}
+    metadata = stack.metadata(stack.plan.host(edge.host).address)
+    return make_object(CLIENTS, "v1", "Service", metadata, spec)
+
+
+def _serving(stack: PodStack, called: str) -> PodObject:
+    """The service of the router, or of the only endpoint."""
     plan = stack.plan
     router = next((p for p in plan.processes if p.kind == "router"), None)
     if router is not None:
@@ -145,7 +163,7 @@ def _clients(stack: PodStack) -> Iterable[PodObject]:
         }
     ports = [{"name": "http", "port": port, "targetPort": port}]
     spec = {"type": "ClusterIP", "selector": labels, "ports": ports}
-    yield make_object(CLIENTS, "v1", "Service", stack.metadata(name), spec)
+    return make_object(called, "v1", "Service", stack.metadata(name), spec)
 
 
 def _service_account(stack: PodStack) -> Iterable[PodObject]:

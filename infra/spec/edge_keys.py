@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from infra.errors import StackError
 
-FIELD = "secrets.edge_keys"
+# The secret of a stack that holds them.
+EDGE_KEYS = "edge_keys"
+FIELD = f"secrets.{EDGE_KEYS}"
 # 32 letters of hexadecimal digits are 128 bits: nobody finds such a key by its digest.
 SHORTEST, LONGEST = 32, 512
 MAX_KEYS = 10_000
@@ -58,6 +61,17 @@ def digest_map(keys: tuple[ClientKey, ...]) -> str:
     """What lies on a host: the SHA-256 digest of each key and its name, by name."""
     rows = (f"{hashlib.sha256(key.encode()).hexdigest()} {name}" for name, key in sorted(keys))
     return "\n".join(rows) + "\n"
+
+
+def as_hosts_get_them(values: Mapping[str, str]) -> dict[str, str]:
+    """Secrets by name as they leave the operator's machine: of clients' keys nothing but digests and names.
+
+    Raises:
+        StackError: the clients' keys are none.
+    """
+    keys = values.get(EDGE_KEYS)
+    own = {} if keys is None else {EDGE_KEYS: digest_map(parse_keys(keys))}
+    return {**values, **own}
 
 
 def _why_not(words: list[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infra.launch.secret import Secret
-from infra.provision.secret_values import as_hosts_get_them, secret_values
+from infra.provision.secret_values import secret_values
+from infra.spec.edge_keys import as_hosts_get_them
 
 
 def secrets_of(values: Mapping[str, str]) -> dict[str, Secret]:
@@ -15,6 +16,16 @@ def secrets_of(values: Mapping[str, str]) -> dict[str, Secret]:
         StackError: the clients' keys are none.
     """
     return {name: Secret(value) for name, value in as_hosts_get_them(values).items()}
+
+
+def operators_secrets(references: Mapping[str, Mapping[str, str]]) -> dict[str, Secret]:
+    """The values as the operator has them: clients' keys among them, which no host gets.
+
+    Raises:
+        StackError: a variable is not set or empty.
+        PrerequisiteError: a file is not there, or holds no secret.
+    """
+    return {name: Secret(value) for name, value in secret_values(references).items()}
 
 
 def read_secrets(references: Mapping[str, Mapping[str, str]]) -> dict[str, Secret]:

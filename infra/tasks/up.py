@@ -92,6 +92,6 @@ def served_rows(deployment: Deployment, served: Served) -> list[ProcessStatus]:
 
 
 def client_url(deployment: Deployment) -> str:
-    """Where clients go: the router, or the only endpoint."""
-    router = deployment.endpoints.router
-    return str(router.endpoint) if router is not None else deployment.endpoints.ranks[0].url
+    """Where clients go: the edge, the router, or the only endpoint."""
+    front = deployment.endpoints.edge or deployment.endpoints.router
+    return str(front.endpoint) if front is not None else deployment.endpoints.ranks[0].url

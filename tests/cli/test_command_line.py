@@ -606,4 +606,7 @@ def test_a_secret_that_is_not_there_ends_up_before_a_host_is_asked(tmp_path: Pat
         f"secrets.api_key: The file {tmp_path / 'key'} cannot be read: No such file" in done.stderr
     )
     (tmp_path / "key").write_text("sesame")
-    assert fab(*words).returncode == 4  # now it is the host that is not reached
+    (tmp_path / "key").chmod(0o644)
+    done = fab(*words)
+    assert done.returncode == 4  # now it is the host that is not reached
+    assert f"Type `chmod 600 {tmp_path / 'key'}`." in done.stderr

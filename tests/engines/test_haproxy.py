@@ -11,13 +11,14 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from infra.engines import haproxy
 from infra.engines.haproxy import ALLOW, CHECK, MAX_BODY_BYTES, START_IN_POD, Front, write_config
 from infra.rehearsal.cluster.certificate import make_certificate
 from tests.needed import need_program
@@ -25,7 +26,8 @@ from tests.needed import need_program
 ALICE = "a" * 40
 BOB = "b" * 40
 AT_ONCE = 2
-EVENTS = 4
+# Idle limits of the front scaled down with a stream of two hours whose tokens come every half minute: 2 s for 3,700 s.
+IDLE_S, EVENTS, EVENT_S = 2, 12, 0.5
 
 
 @dataclass(slots=True)
@@ -92,6 +94,9 @@ def _server(arrived: Arrived) -> ThreadingHTTPServer:
             if b"wait" in body:
                 self.wfile.write(b"5\r\nfirst\r\n")
                 arrived.release.wait(10)
+            for _ in range(EVENTS if b"slow" in body else 0):
+                self.wfile.write(b"5\r\nevent\r\n")
+                time.sleep(EVENT_S)
             self.wfile.write(b"2\r\nok\r\n0\r\n\r\n")
 
         do_GET = do_POST = do_DELETE = do_PUT = answer  # noqa: N815  # the names that http.server calls
@@ -105,10 +110,10 @@ def _free_port() -> int:
         return int(wire.getsockname()[1])
 
 
-def _waiting(key: str) -> bytes:
-    """A request whose answer begins at once, and ends when it is released."""
+def _asking(key: str, word: str) -> bytes:
+    """A request whose answer begins at once, and ends when it is released (`wait`) or comes drop by drop (`slow`)."""
     words = ["POST /v1/completions HTTP/1.1", "Host: x", f"Authorization: Bearer {key}"]
-    return "\r\n".join([*words, "Connection: close", "Content-Length: 4", "", "wait"]).encode()
+    return "\r\n".join([*words, "Connection: close", "Content-Length: 4", "", word]).encode()
 
 
 def digest(key: str, name: str) -> str:
@@ -117,8 +122,12 @@ def digest(key: str, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
+    yield from running(tmp_path_factory.mktemp("edge"), lambda config: config)
+
+
+def running(folder: Path, change: Callable[[str], str]) -> Iterator[Edge]:
+    """A front that runs until it is asked for no more, with its configuration changed."""
     need_program("haproxy", "haproxy")
-    folder = tmp_path_factory.mktemp("edge")
     made = make_certificate(folder / "made")
     (folder / "edge_certificate").write_bytes(made.file.read_bytes())
     (folder / "edge_certificate.key").write_bytes(made.key.read_bytes())
@@ -134,13 +143,13 @@ def edge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edge]:
         behind=f"127.0.0.1:{server.server_port}",
         sends_key=False,
     )
-    (folder / "haproxy.cfg").write_text(write_config(front))
+    (folder / "haproxy.cfg").write_text(change(write_config(front)))
     environment = {"CREDENTIALS_DIRECTORY": str(folder), "PATH": os.environ["PATH"]}
     subprocess.run(CHECK, cwd=folder, env=environment, check=True)
     log = folder / "log"
     with log.open("wb") as opened:
         process = subprocess.Popen(
-            [*START_IN_POD, "haproxy.cfg"],
+            START_IN_POD,
             cwd=folder,
             env=environment,
             stdout=opened,
@@ -315,7 +324,7 @@ def test_headers_are_bounded(edge: Edge) -> None:
 
 def test_a_key_has_only_so_many_requests_at_once_and_a_stream_begins_at_once(edge: Edge) -> None:
     edge.arrived.release.clear()
-    text = _waiting(ALICE)
+    text = _asking(ALICE, "wait")
     wires = []
     for _ in range(AT_ONCE):
         plain = socket.create_connection(("127.0.0.1", edge.port), timeout=5)
@@ -341,9 +350,33 @@ def test_a_key_has_only_so_many_requests_at_once_and_a_stream_begins_at_once(edg
     _await(lambda: edge.status("GET /health") == 200)
 
 
+@pytest.mark.slow  # a stream of six seconds
+def test_a_stream_is_not_cut_however_long_and_silence_ends_one(tmp_path: Path) -> None:
+    def scaled(config: str) -> str:
+        assert f" {haproxy.IDLE_S}s" in config
+        return config.replace(f" {haproxy.IDLE_S}s", f" {IDLE_S}s").replace(" 10s", " 1s")
+
+    for edge in running(tmp_path, scaled):
+        begun = time.monotonic()
+        answer = edge.raw(_asking(ALICE, "slow"))
+        assert time.monotonic() - begun > EVENTS * EVENT_S > 2 * IDLE_S
+        assert (answer.count(b"event"), answer.endswith(b"ok\r\n0\r\n\r\n")) == (EVENTS, True)
+        edge.arrived.release.clear()
+        begun = time.monotonic()
+        silent = edge.raw(_asking(ALICE, "wait"))
+        assert time.monotonic() - begun < 2 * IDLE_S
+        assert b"first" in silent
+        assert not silent.endswith(b"0\r\n\r\n")
+        edge.arrived.release.set()
+        # headers that drip are ended in time
+        begun = time.monotonic()
+        assert status_of(edge.raw(b"GET /health HTTP/1.1\r\nX: ")) == 408
+        assert time.monotonic() - begun < 2 * IDLE_S
+
+
 def test_keys_change_while_a_stream_runs_on(edge: Edge) -> None:
     edge.arrived.release.clear()
-    text = _waiting(BOB)
+    text = _asking(BOB, "wait")
     wire = edge.over_tls(socket.create_connection(("127.0.0.1", edge.port), timeout=10))
     wire.sendall(text)
     found = b""
@@ -364,6 +397,37 @@ def test_keys_change_while_a_stream_runs_on(edge: Edge) -> None:
     keys.write_text(digest(ALICE, "alice") + digest(BOB, "bob"))
     edge.process.send_signal(signal.SIGUSR2)
     _await(lambda: edge.status("GET /health", key=BOB) == 200)
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "status"),
+    [
+        ("/health", ALICE, "200"),
+        ("/health", "c" * 40, "401"),
+        ("/pause", ALICE, "404"),
+        ("/v1/models/../pause", ALICE, "404"),
+    ],
+)
+def test_a_client_of_http_2_is_judged_alike(edge: Edge, path: str, key: str, status: str) -> None:
+    words = [
+        "curl",
+        "-s",
+        "--http2",
+        "--path-as-is",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_version} %{http_code}",
+    ]
+    words += [
+        "--cacert",
+        str(edge.folder / "edge_certificate"),
+        "-H",
+        f"Authorization: Bearer {key}",
+    ]
+    url = f"https://127.0.0.1:{edge.port}{path}"
+    done = subprocess.run([*words, url], capture_output=True, text=True, check=True)
+    assert done.stdout == f"2 {status}"
 
 
 def test_old_forms_of_tls_and_plain_http_are_refused(edge: Edge) -> None:

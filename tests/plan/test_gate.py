@@ -331,15 +331,14 @@ def _unquoted(text: str) -> str:
 def test_the_renderer_refuses_again_what_the_gate_should_have_stopped() -> None:
     plan = compile_file("h200-tp8", catalog=CATALOG).plan
     first = plan.processes[0]
-    for change in (
-        {"env": {"A=1; id; B": "x"}},
-        {"env": {"A": "a\0b"}},
-        {"env_prepend": {"LD_PRELOAD;id": "x"}},
-        {"argv": ("-c", "id")},
-        {"id": f"{first.host}/0\nid"},
-        {"endpoint": "http://x y:1"},
+    for edited in (
+        dataclasses.replace(first, env={"A=1; id; B": "x"}),
+        dataclasses.replace(first, env={"A": "a\0b"}),
+        dataclasses.replace(first, env_prepend={"LD_PRELOAD;id": "x"}),
+        dataclasses.replace(first, argv=("-c", "id")),
+        dataclasses.replace(first, id=f"{first.host}/0\nid"),
+        dataclasses.replace(first, endpoint="http://x y:1"),
     ):
-        edited = dataclasses.replace(first, **change)  # type: ignore[arg-type] - one field of each
         with pytest.raises(InfraError) as caught:
             plan_states(dataclasses.replace(plan, processes=(edited,)), CATALOG)
         assert caught.value.where

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from infra.errors import PrerequisiteError
 from infra.launch.closing import waiting_hosts
-from infra.launch.deployment import Deployment
+from infra.launch.deployment import Deployment, client_of
 from infra.launch.fleet import Clock, Report, Request, ask_all, rows_of
 from infra.launch.handover import hand_over, hold_watchers, take_back
 from infra.launch.host_tuning import Allowance, TuningOrder, tune
@@ -32,7 +32,7 @@ from infra.launch.proof.router import ask_through
 from infra.launch.readiness import Readiness
 from infra.launch.rendered.host import Ask, OneHost, RenderedHost, deployment_on, part_of
 from infra.launch.rendered.words import state_result
-from infra.launch.secret import Secret
+from infra.launch.secret import Secret, revealed
 from infra.launch.unit_states import (
     WAITING,
     UnitState,
@@ -40,7 +40,9 @@ from infra.launch.unit_states import (
     units_request,
     why_ended,
 )
+from infra.plan.process import ProcessKind
 from infra.remote.failures import LeaseHeld
+from infra.spec.edge_keys import as_hosts_get_them
 
 Result = dict[str, Any]
 
@@ -71,7 +73,7 @@ class Wish:
     operation: str
     mode: Literal["apply", "rollback"]
     allow: Sequence[Allowance]
-    kind: Literal["engine", "router"]
+    kind: ProcessKind
     lease: str | None
     since: float | None
     ready_s: float
@@ -85,7 +87,7 @@ class HostAtWork:
 
     Args:
         ask: sends a request over the tool's own connection.
-        secrets: the values of the stack's secrets, read when they are needed.
+        secrets: the values of the stack's secrets as the operator has them, read when they are needed.
         watch_key: of this run's hand-over, the same for every host; read when it is needed.
         say: where a line about the work goes.
         clock: the same for every task of a run.
@@ -110,6 +112,11 @@ class HostAtWork:
     def deployment(self, fleet: OneHost) -> Deployment:
         """The deployment, of which this host can be asked."""
         return deployment_on(self.host, fleet, self.clock, self.say)
+
+    def hosts_secrets(self) -> dict[str, Secret]:
+        """The secrets as hosts get them."""
+        found = as_hosts_get_them(revealed(self.secrets()))
+        return {name: Secret(value) for name, value in found.items()}
 
     def lease(self, command: str, owner: Owner) -> dict[str, object]:
         """The lease of this run: every task of it knows the same token."""
@@ -157,7 +164,7 @@ def look_at_host(work: HostAtWork, wish: Wish) -> Result:
     `watched` tells hosts apart whose watchers do not understand each other: before a hand-over all are taken back.
     """
     deployment = part_of(work.deployment(work.fleet(wish)))
-    judged = judge_hosts(deployment, work.secrets(), tunes=False, replaces=False, gate=None)
+    judged = judge_hosts(deployment, work.hosts_secrets(), tunes=False, replaces=False, gate=None)
     _refuse_open(deployment, judged)
     engines = [process.id for process in deployment.engines()]
     return {
@@ -185,7 +192,7 @@ def take_host_back(work: HostAtWork, wish: Wish) -> Result:
 def install_on_host(work: HostAtWork, wish: Wish) -> Result:
     """Bring the host to its files and images, as `fab up` does."""
     fleet = work.fleet(wish)
-    deployment, secrets = work.deployment(fleet), work.secrets()
+    deployment, secrets = work.deployment(fleet), work.hosts_secrets()
     if wish.checks:
         items = work.host.state.of_groups("files", "images")
         request = {**state_request(deployment, items, "check", secrets), "prunes": True}
@@ -218,10 +225,12 @@ def start_units(work: HostAtWork, wish: Wish) -> Result:
     deployment = work.deployment(fleet)
     states = _unit_states(deployment, fleet, wish, log_lines=0)
     names = [state.unit for state in states.values() if not state.is_running]
-    if names and not wish.checks:
+    # an edge that runs reads its keys and certificate anew
+    asked = [state.unit for state in states.values()] if wish.kind == "edge" else names
+    if asked and not wish.checks:
         if wish.kind == "engine":
             take_back(part_of(deployment))
-        request = units_request("start", names)
+        request = units_request("renew" if wish.kind == "edge" else "start", asked)
         reports = ask_all(fleet, {fleet.name: request}, timeout_s=deployment.limits.ask_s)
         if message := reports[fleet.name].get("message"):
             return {"failed": True, "msg": f"systemctl start: {message}"}
@@ -260,7 +269,7 @@ def await_units(work: HostAtWork, wish: Wish) -> Result:
 
 
 def prove_host(work: HostAtWork, wish: Wish) -> Result:
-    """Have every rank of this host generate a token, or a request go through its router: the proof of `fab up`.
+    """Have every rank of this host generate a token, or a request go through its router or edge: the proof of `fab up`.
 
     Of ranks that are not proven within a round `ready` is false and `silent` names their processes. A rank is proven
     from its own host, with a rank of another one where a request needs both.
@@ -270,13 +279,15 @@ def prove_host(work: HostAtWork, wish: Wish) -> Result:
     deployment = replace(
         part_of(work.deployment(fleet)),
         headers={"Authorization": f"Bearer {key.reveal()}"} if key else {},
+        client=client_of(revealed(secrets)),
         nonce=os.urandom(8).hex(),
     )
-    router = deployment.endpoints.router
-    if wish.kind == "router":
-        if router is None or router.host != fleet.name:
+    if wish.kind != "engine":
+        endpoints = deployment.endpoints
+        front = endpoints.router if wish.kind == "router" else endpoints.edge
+        if front is None or front.host != fleet.name:
             return {"ready": True, "silent": []}
-        return {"ready": True, "silent": [], "answer": ask_through(deployment, router)}
+        return {"ready": True, "silent": [], "answer": ask_through(deployment, front)}
     begun = clock.now()
     since = begun if wish.since is None else wish.since
     pause = min(max((begun - since) * ROUND_SHARE, SHORTEST_ROUND_S), LONGEST_ROUND_S)

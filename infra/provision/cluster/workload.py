@@ -21,10 +21,11 @@ from infra.plan.process import Plan
 from infra.plan.topology import Topology
 from infra.provision.cluster.objects import namespace_metadata, refuse_unmade, stack_objects
 from infra.provision.inventory_output import HostRecord, inventory_document
-from infra.provision.secret_values import as_hosts_get_them, secret_values
+from infra.provision.secret_values import secret_values
 from infra.render.cluster_facts import ClusterFacts
 from infra.render.pod_documents import CLIENTS
 from infra.render.pod_objects import PodObject, object_metadata, secret_name
+from infra.spec.edge_keys import as_hosts_get_them
 from infra.spec.load import LoadedStack
 
 # The router has endpoints when engines have loaded, which takes longer than Pulumi waits.
