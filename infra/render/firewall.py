@@ -12,6 +12,7 @@ those ranges what has it, and it is taken off again: three chains, one behind th
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from infra.plan.process import Plan
@@ -28,6 +29,7 @@ MARK = 0x1000
 MEMBERS_PRIORITY, STRANGERS_PRIORITY, UNMARK_PRIORITY = -11, -10, -9
 # What of dropped packets goes to the kernel's log, for whoever asks why something is closed.
 LOGGED = "limit rate 5/second burst 5 packets"
+NOT_PLAIN, LONGEST_COMMENT = re.compile(r"[^A-Za-z0-9 _-]"), 64
 UNFILTERED = (
     "Not filtered: RDMA (InfiniBand, RoCE, EFA), NVLink, IMEX, UDP, "
     "and ports that containers publish by themselves."
@@ -156,7 +158,12 @@ def _accepts(plan: Plan, one: Opening) -> Iterator[str]:
         # nft refuses networks of a set that overlap
         shown = ", ".join(map(_source, ipaddress.collapse_addresses(networks)))  # type: ignore[type-var]
         if shown:
-            yield f'{family} saddr {{ {shown} }} {port} accept comment "{one.name}"'
+            yield f'{family} saddr {{ {shown} }} {port} accept comment "{_plain(one.name)}"'
+
+
+def _plain(name: str) -> str:
+    """A name without what would end a comment: binds are named by whoever wrote the plan."""
+    return NOT_PLAIN.sub("_", name)[:LONGEST_COMMENT]
 
 
 def _source(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> str:

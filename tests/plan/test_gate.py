@@ -23,7 +23,7 @@ from infra.checks.judge import never_made
 from infra.errors import InfraError, ProblemsFound
 from infra.plan.compile import compile_file
 from infra.plan.document import plan_document
-from infra.plan.gate import MAX_DEVICES, MAX_MOUNTS, MAX_TOLD, MAX_VARIABLES, misfits
+from infra.plan.gate import MAX_DEVICES, MAX_MOUNTS, MAX_NETWORKS, MAX_TOLD, MAX_VARIABLES, misfits
 from infra.plan.imported import parse_plan
 from infra.plan.process import Plan
 from infra.render.items import HostState
@@ -138,14 +138,16 @@ def test_a_field_that_does_not_fit_is_refused_at_its_place(path: Path_, values: 
     [
         ((*PROCESS, "env"), {f"A{i}": "" for i in range(MAX_VARIABLES + 1)}),
         ((*PROCESS, "mounts"), [{"source": "/a", "target": f"/b{i}"} for i in range(MAX_MOUNTS + 1)]),
+        (("firewall",), {"clients": ["10.0.0.0/8"] * (MAX_NETWORKS + 1), "monitors": []}),
         ((*PROCESS, "argv"), ["vllm", *["x" * 100_000] * 21]),
         ((*PROCESS, "binds"), [{"name": "http", "port": 1, "count": 1}] * 5_000),
         ((*PROCESS, "binds"), [{"name": "http", "port": 1, "count": 900_000}] * 3),
     ],
-    ids=["variables", "mounts", "bytes", "binds", "ports"],
+    ids=["variables", "mounts", "networks", "bytes", "binds", "ports"],
 )  # fmt: skip
 def test_a_count_beyond_its_limit_is_refused(path: Path_, value: object) -> None:
-    assert any(f.startswith("processes") for f in refused_fields(put(a_document(), path, value)))
+    fields = refused_fields(put(a_document(), path, value))
+    assert any(field.startswith(str(path[0])) for field in fields)
 
 
 def test_what_is_told_has_an_end() -> None:
