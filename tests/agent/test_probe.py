@@ -129,9 +129,9 @@ def test_nobody_there_is_an_error_of_the_step(host: StubbornHost) -> None:
     assert (answer["status"], answer["error"]) == (None, "Connection refused")
 
 
-@pytest.mark.parametrize("url", ["https://127.0.0.1/", "garbage", ""])
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "garbage", ""])
 def test_garbage_is_no_address(host: StubbornHost, url: str) -> None:
-    assert "is not an http:// address" in probe(host, {"url": url})[0]["error"]
+    assert "is not an http:// or https:// address" in probe(host, {"url": url})[0]["error"]
 
 
 def test_no_probes_are_no_answers(host: StubbornHost) -> None:
