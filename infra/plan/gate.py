@@ -21,8 +21,9 @@ from infra.spec.stack_files import STACK_NAME
 MAX_COMMAND = 2_000_000
 MAX_HOSTS, MAX_PROCESSES, MAX_DEVICES = 16_384, 131_072, 1_024
 MAX_MOUNTS, MAX_VARIABLES, MAX_WORDS, MAX_ENTRYPOINT, MAX_SECRETS = 256, 2_048, 262_144, 64, 64
-MAX_BINDS, MAX_CONNECTS, MAX_RANKS, MAX_PORTS = 4_096, 262_144, 131_072, 2_000_000
-MAX_PORT, MAX_COUNT = 10_000_000, 1_000_000
+MAX_NETWORKS = 4_096
+MAX_BINDS, MAX_CONNECTS, MAX_RANKS, MAX_PORTS = 4_096, 262_144, 131_072, 500_000
+MAX_PORT, MAX_COUNT = 10_000_000, 65_536
 MAX_TOLD = 50
 
 Path = tuple[str | int, ...]
@@ -162,6 +163,9 @@ def _head(plan: Plan) -> Iterator[Misfit]:
     yield from _count(("engine", "entrypoint"), plan.engine.entrypoint, MAX_ENTRYPOINT)
     for index, word in enumerate(plan.engine.entrypoint[:MAX_ENTRYPOINT]):
         yield from _text(("engine", "entrypoint", index), word, _WORD if index else _PROGRAM)
+    if plan.firewall is not None:
+        yield from _count(("firewall", "clients"), plan.firewall.clients, MAX_NETWORKS)
+        yield from _count(("firewall", "monitors"), plan.firewall.monitors, MAX_NETWORKS)
     yield from _count(("secrets",), plan.secrets, MAX_SECRETS)
     for name, reference in plan.secrets.items():
         yield from _text(("secrets", name), name, _VARIABLE)

@@ -20,7 +20,7 @@ from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.engines.serving import COMPLETIONS, completion
 from infra.errors import Differs, HostsFailed, NotReady
-from infra.inventory.pods import ROUTER_HOST
+from infra.inventory.pods import EDGE_HOST, ROUTER_HOST
 from infra.launch.proof.transport import check_transports
 from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan, Process
@@ -30,6 +30,7 @@ from infra.rehearsal.cluster.played_kubelets import publish_names, start_pods, t
 from infra.rehearsal.cluster.pods import is_of_a_daemon_set, pods_in, resolve_pod, resolved
 from infra.rehearsal.cluster.room import Room
 from infra.rehearsal.lab.client import Lab
+from infra.rehearsal.made_up_secrets import made_up
 from infra.rehearsal.pod_cluster import PodCluster
 from infra.rehearsal.report import Report, counted
 from infra.rehearsal.simulated_hosts import lent_python
@@ -74,6 +75,7 @@ class InPods:
         room: the cluster, from `provision` on.
         containers: of engines and router by plan host, from `bind` on.
         running: those that were started last.
+        secrets: values by name, made up.
     """
 
     stack: LoadedStack
@@ -86,6 +88,11 @@ class InPods:
     room: Room | None = None
     containers: dict[str, PodContainer] = field(default_factory=dict)
     running: list[PodContainer] = field(default_factory=list)
+    secrets: Mapping[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make up what an operator would have."""
+        self.secrets = made_up(self.plan.secrets)
 
     def lab_plan(self) -> Plan:
         """The plan with a documentation address for each host: its pod's."""
@@ -109,6 +116,7 @@ class InPods:
             catalog=self.catalog,
             say=self.say,
             resources=self.resources,
+            secrets=self.secrets,
         ).fill()
         self.room = filled.room
         self.report.pulumi_dir = str(filled.project_folder)
@@ -128,7 +136,7 @@ class InPods:
         # a router's wheel is this project's own, and starts with its Python
         router = tuple(lent_python().values())
         for pod in pods_in(room.api, self.stack.name):
-            if is_of_a_daemon_set(pod):
+            if is_of_a_daemon_set(pod) or _is_edge(pod):
                 continue
             name = resolve_pod(room.api, pod, "").told["name"]
             self.containers[name] = PodContainer(
@@ -192,7 +200,7 @@ class InPods:
         wanted = {
             host.address: containers[host.name].pod
             for host in self.plan.hosts
-            if host.name != ROUTER_HOST
+            if host.name not in (ROUTER_HOST, EDGE_HOST)
         }
         # by its leader's name a launcher tells its own revision
         by_name = {each.pod.name: each.pod for each in containers.values()}
@@ -225,9 +233,10 @@ class InPods:
         for _ in range(NUM_REQUESTS):
             self._complete(host, port, model)
         told = self._verify_transports()
+        commands = sum(process.kind != "edge" for process in self.plan.processes)
         said = f"; {counted(told, 'transport')} between hosts, by the engines' own lines"
         return (
-            f"{counted(len(self.plan.processes), 'command')} as planned; "
+            f"{counted(commands, 'command')} as planned; "
             f"{counted(NUM_REQUESTS, 'completion')} through the service of clients"
             f"{said if told else ''}"
         )
@@ -344,8 +353,13 @@ class InPods:
             raise NotReady("the clients' service", what, "See the router's last lines.")
 
     def _key(self) -> Mapping[str, str]:
-        has_key = "api_key" in self.plan.secrets
-        return {"Authorization": "Bearer rehearsed-api_key"} if has_key else {}
+        key = self.secrets.get("api_key")
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _is_edge(pod: Document) -> bool:
+    """Whether a pod is the edge's: it is scheduled, and not played, as no node has HAProxy's image."""
+    return bool(pod["metadata"]["labels"].get("app.kubernetes.io/component") == EDGE_HOST)
 
 
 def other_variables(

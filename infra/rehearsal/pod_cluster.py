@@ -14,10 +14,12 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import Accelerator
 from infra.errors import HostsFailed, PrerequisiteError
+from infra.plan.edge import CERTIFICATE, KEYS, PRIVATE_KEY
 from infra.plan.process import Plan
 from infra.rehearsal.cloud.deployment import bring_up
 from infra.rehearsal.cloud.emulated_clusters import objects_in, stood_up_groups
@@ -33,6 +35,7 @@ from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.pulumi_project import PulumiProject, write_stack
 from infra.render.pod_template import pod_access
 from infra.spec.load import LoadedStack
+from infra.spec.section import Secrets
 
 # Weights on a claim would need a driver of storage; those on nodes are there, and so is what an init container copies.
 STORAGE: Mapping[str, tuple[str | None, ...]] = {
@@ -72,6 +75,7 @@ class PodCluster:
         lab: whose folder holds all that is written, and whose end is the cluster's.
         say: told about progress.
         resources: what ends with the rehearsal.
+        secrets: values by name, made up for it.
     """
 
     stack: LoadedStack
@@ -80,6 +84,12 @@ class PodCluster:
     catalog: Catalog
     say: Callable[[str], None]
     resources: contextlib.ExitStack
+    secrets: Mapping[str, str]
+
+    @property
+    def _variables(self) -> dict[str, str]:
+        """The secrets as the operator's environment has them."""
+        return {_variable(name): value for name, value in self.secrets.items()}
 
     def fill(self) -> Filled:
         """Start a control plane with nodes, and put the stack into it by the real command line.
@@ -125,7 +135,7 @@ class PodCluster:
             pulumi_bin=find_pulumi(),
             config=self._config,
         )
-        bring_up(replace(project, environment={**project.environment, **self._secrets}), self.say)
+        bring_up(replace(project, environment={**project.environment, **self._variables}), self.say)
         cloud = Store(project.cloud)
         room = self._open(list(self._own_groups(cloud)))
         _create(room, objects_in(cloud))
@@ -145,17 +155,29 @@ class PodCluster:
         """Whatever an operator has configured for a cluster of theirs."""
         return {"namespace": self.stack.name, "node_tuning": "apply"}
 
-    @property
-    def _secrets(self) -> dict[str, str]:
-        return {_variable(name): f"rehearsed-{name}" for name in self.plan.secrets}
-
     def _spec_file(self) -> Path:
-        own = {"secrets": {name: {"env": _variable(name)} for name in self.plan.secrets}}
+        own: dict[str, Any] = {
+            "secrets": {
+                name: {"env": _variable(name)}
+                for name in self.plan.secrets
+                if name in Secrets.model_fields
+            }
+        }
+        if self.stack.spec.edge is not None:
+            edge = self.stack.spec.edge.model_dump(exclude_none=True)
+            has_tls = CERTIFICATE in self.plan.secrets
+            places = {"certificate": CERTIFICATE, "key": PRIVATE_KEY} if has_tls else {}
+            tls = {field: {"env": _variable(name)} for field, name in places.items()}
+            own["edge"] = {
+                **edge,
+                "keys": {"env": _variable(KEYS)},
+                **({"tls": tls} if tls else {}),
+            }
         return write_stack(self.stack, self.lab.directory, **own)
 
     def _environment(self, project: PulumiProject, room: Room) -> dict[str, str]:
         kubectl = {"KUBECONFIG": str(room.plane.kubeconfig)}
-        return {**project.environment, **self._secrets, **kubectl}
+        return {**project.environment, **self._variables, **kubectl}
 
     def _open(self, groups: Sequence[NodeGroup]) -> Room:
         """A control plane that ends with the lab."""

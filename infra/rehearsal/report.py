@@ -199,14 +199,13 @@ def reality_rows(
         rows.append(("engines", "arguments, ports, handshakes, HTTP", scaled))
     if router is not None:
         rows.append(
-            (
-                "router",
-                "the released wheel" if is_wheel else "-",
-                "-" if is_wheel else "its program",
-            )
+            ("router", *(("the released wheel", "-") if is_wheel else ("-", "its program")))
         )
     if plan.edge is not None:
-        rows.append(("edge", "HAProxy of the distribution's package, TLS, keys", "-"))
+        played = ("HAProxy of the distribution's package, TLS, keys", "-")
+        rows.append(
+            ("edge", *(("its objects in a real API", "all that runs") if in_pods else played))
+        )
     return rows
 
 

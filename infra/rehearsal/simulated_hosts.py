@@ -209,13 +209,14 @@ def _facts(host: PlanHost, world: _World) -> dict[str, object]:
 def _images(world: _World, accelerator: Accelerator) -> list[dict[str, object]]:
     """The images that a host holds: the engine's, and the one that pods with the agent run in."""
     reference, _, digest = world.catalog.plain_image("python").partition("@")
-    python = {
+    python: dict[str, object] = {
         "reference": reference,
         "digest": digest,
         "architecture": accelerator.architecture,
         "entrypoint": [],
         "env": {},
         "files": [],
+        "programs": {"python3": ["/usr/bin/python3"]},
         "engine": None,
         "engine_version": None,
         "plugin_version": None,

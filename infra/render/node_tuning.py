@@ -11,7 +11,7 @@ from typing import Literal
 
 from infra.catalog.schema import PodAccess
 from infra.render.cluster_facts import ClusterFacts
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 from infra.render.pod_objects import (
     PodObject,
     hashed_map,

@@ -20,7 +20,9 @@ POD = (
     "spec:\n  replicas: %s\n  template:\n    spec:\n      containers:\n"
 )
 SLURM = "model: {path: x}\nresources: {gpus_per_node: %d, agg_workers: 512, agg_nodes: %d}\nbackend: {type: vllm}\n"
-DOUBLES = "".join(f"        - {{name: A{i}, value: $(A{i - 1})$(A{i - 1})}}\n" for i in range(1, 60))
+DOUBLES = "".join(
+    f"        - {{name: A{i}, value: $(A{i - 1})$(A{i - 1})}}\n" for i in range(1, 60)
+)
 BOMBS: Mapping[str, tuple[str, str]] = {
     "loops.sh": ("for a in {1..250}; do for b in {1..250}; do for c in {1..250}; do\n done; done; done\n", STEPS),
     "doubled.sh": ("A=xxxxxxxxxxxxxxxx\n" + "A=$A$A\n" * 60, "becomes longer than 100000 characters"),
