@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import ProblemsFound
+from infra.plan.foreign.assumed import Told
 from infra.spec.work import MAX_STEPS, TooMuchWorkError, Work
 from tests.plan.foreign.importing import argvs, imported, judged
 
@@ -98,6 +99,20 @@ def test_numbers_and_json_that_are_too_long_are_read_and_judged(text: str, tmp_p
     judged(tmp_path, text)
     assert time.process_time() - begun < LIMIT_S
     assert [argv[:2] for argv in argvs(imported(tmp_path, text))] == [("vllm", "serve")]
+
+
+def test_what_a_message_quotes_of_a_long_word_is_short(tmp_path: Path) -> None:
+    text = (
+        "vllm serve moonshotai/Kimi-K2.5 --hf-overrides '"
+        + '{"a":' * 1_500
+        + "1"
+        + "}" * 1_500
+        + "'\n"
+    )
+    problems = judged(tmp_path, text, told=Told(engine="vllm:0.22.1")).problems
+    (found,) = [problem for problem in problems if problem.rule == "unknown-flag"]
+    assert len(found.what) < 1_000
+    assert "it nests more than 64 deep" in found.what
 
 
 def test_work_is_refused_before_it_is_made() -> None:
