@@ -154,7 +154,7 @@ def router_ends(reports: Iterable[Report]) -> dict[str, str]:
     return {
         str(view["process"]): str(view["why"])
         for view in views
-        if isinstance(view, Mapping) and "process" in view
+        if isinstance(view, Mapping) and "process" in view and "why" in view
     }
 
 

@@ -72,7 +72,8 @@ def edge_secrets(spec: StackSpec) -> Mapping[str, Mapping[str, str]]:
     """References to what the edge must hold, by name; {} without an edge."""
     if spec.edge is None:
         return {}
-    found = {KEYS: spec.edge.keys or dict(spec.secrets.items())[KEYS]}
+    keys = spec.edge.keys or dict(spec.secrets.items()).get(KEYS)
+    found = {} if keys is None else {KEYS: keys}  # what lacks them is told by `refuse_edge`
     if isinstance(spec.edge.tls, EdgeTls):
         found |= {CERTIFICATE: spec.edge.tls.certificate, PRIVATE_KEY: spec.edge.tls.key}
     return {name: reference.model_dump() for name, reference in found.items()}
