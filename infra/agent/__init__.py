@@ -31,9 +31,10 @@ was written, and a failed operation is the report `{"error": {"what", "fix"}}`.
     reach      name, token, address, limit_s,            {"listen": [{port, error}], "dials": [{to, port, ok, error,
                listen [{port, callers}],                  path_mtu, whole, ahead_s, error_s}]}
                dial [{to, address, port, speaks, loads}]
-    groups     action arm|hold|disarm|forget|leave-out|    {"watch": {active, enabled}, "groups": [{group, leads,
-               restart|status, stack, groups, operator,    epoch, phase, restarts, attempts, why, own, …}],
-               epochs, router, awaits, await_s             "router": {process, why} of its latest end, or {}}
+    groups     action arm|hold|disarm|forget|leave-out|    {"watch": {active, enabled, key: a mark of it}, "groups":
+               restart|status, stack, groups, operator,    [{group, leads, epoch, phase, restarts, attempts, why,
+               epochs, router, awaits, await_s, key (of    own, …}], "router": {process, why} of its latest end,
+               `arm`, see `group.channel`)                 or {}}
     live       processes [{id, unit, names, libraries}],  {"processes": [{id, pid, env, limits, libraries,
                signs, image                                is_silent, image, lines, changes, stopped}], "ceiling",
                                                            "image_ids"}

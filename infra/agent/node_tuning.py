@@ -1,6 +1,6 @@
 """The program of the pod that tunes its node: gives the agent to the node's own Python, again and again.
 
-It runs in the engine's image, privileged and with the node's processes in sight: `run FOLDER`, as the command of a
+It runs in an image with a Python, privileged and with the node's processes in sight: `run FOLDER`, as the command of a
 probe `ready FOLDER`, and by hand `report FOLDER`. The folder holds `agent.py`, the agent as one program, and
 `tuning.json`. The agent then works in the namespaces of the node's PID 1, as it does over SSH.
 """

@@ -18,6 +18,7 @@ from infra.catalog.schema import (
     Accelerator,
     Applies,
     Checkpoint,
+    PlainImage,
     Recipe,
     Release,
     RouterRelease,
@@ -95,6 +96,11 @@ class Catalog:
             UnknownIdError: that version is not in the catalogue.
         """
         return self._entry(f"engines/{engine}", version, Release)
+
+    def plain_image(self, name: str) -> str:
+        """The reference of an image that no engine runs in, by tag and digest."""
+        image = self._entry("images", name, PlainImage)
+        return f"{image.reference}@{image.digest}"
 
     def image_digest(self, engine: str, version: str, reference: str) -> str | None:
         """What a tag is known to mean; None where nobody has recorded it, or the release is none of the catalogue's."""

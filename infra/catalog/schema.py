@@ -197,6 +197,15 @@ class Image(Entry):
     jemalloc: StrictStr | None = None
 
 
+class PlainImage(SourcedEntry):
+    """`images/<id>.yaml`: an image that no engine runs in. `digest` is of all architectures together."""
+
+    id: StrictStr = ""
+    reference: StrictStr
+    digest: StrictStr
+    verified: StrictBool
+
+
 class Release(SourcedEntry):
     """`engines/<engine>/<version>.yaml`: one engine release.
 

@@ -42,7 +42,12 @@ def open_entrances(view: PlanView) -> Iterator[Finding]:
             where = "is reached through a load balancer by whoever its network lets in"
         else:
             where = f"serves on {view.addresses[process.host]}, which other machines reach"
-        fix = "Add an `edge:`, which asks for a key on every path; or waive this where the network is closed to others."
+        ways = (
+            "waive this where the network is closed to others"
+            if view.plan.platform in KUBERNETES
+            else "write `firewall: plan` and `clients:`"
+        )
+        fix = f"Add an `edge:`, which asks for a key on every path; or {ways}."
         yield _finding(view, process, where, fix)
 
 
@@ -65,8 +70,9 @@ def _entrances(view: PlanView, reach: Reach) -> Iterator[Process]:
 
 
 def _asks_at_the_door(view: PlanView) -> bool:
-    """Whether strangers end before the router: an edge asks every client for a key."""
-    return any(process.kind == "edge" for process in view.plan.processes)
+    """Whether strangers end before the router: an edge asks for a key, or the hosts let in named networks alone."""
+    has_edge = any(process.kind == "edge" for process in view.plan.processes)
+    return has_edge or view.plan.firewall is not None
 
 
 def _reach(view: PlanView, process: Process) -> Reach | None:
@@ -74,6 +80,8 @@ def _reach(view: PlanView, process: Process) -> Reach | None:
     spec = view.surroundings.spec
     if view.plan.platform in KUBERNETES:
         return "open"
+    if view.plan.firewall is not None and not any(map(_is_everybody, view.plan.firewall.clients)):
+        return None  # its network is closed to all but the clients that are named
     text = view.addresses[process.host]
     if _is_stand_in(text):
         return "open" if spec is not None and spec.ingress != "none" else None
@@ -84,6 +92,10 @@ def _reach(view: PlanView, process: Process) -> Reach | None:
     if address.is_loopback:
         return None
     return "public" if address.is_global else "open"
+
+
+def _is_everybody(network: str) -> bool:
+    return ipaddress.ip_network(network).prefixlen == 0
 
 
 def _is_stand_in(text: str) -> bool:

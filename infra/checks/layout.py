@@ -10,6 +10,8 @@ from infra.checks.view import Finding, PlanView
 from infra.engines.command_line import as_int
 from infra.plan.process import Process
 
+# More devices than any group is wide.
+MAX_WIDTH = 4_096
 # Equal on all ranks: vLLM hashes every ParallelConfig field but ranks, addresses, ports, nodes, executors and back ends
 # of launching, and refuses a rank whose hash differs (vllm config/parallel.py compute_hash, v1/engine/utils.py@0.22.1).
 HASHED_FLAGS = (
@@ -80,7 +82,7 @@ def heads_divisible(view: PlanView) -> Iterator[Finding]:
         sharing = view.attention_tensor(process)
         # what data parallelism leaves over is told of data_parallel
         if heads % sharing and tensor % sharing == 0:
-            allowed = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
+            allowed = _divisors(heads)
             what = f"{sharing} does not divide {heads} attention heads ({view.checkpoint.id})."
             fix = f"Use one of {allowed}."
             if sharing != tensor:
@@ -112,7 +114,7 @@ def context_parallel_divides(view: PlanView) -> Iterator[Finding]:
             yield Finding(field=field, what=what, fix=fix, process=process.id)
         elif prefill == 1 and context > 1 and tensor % context:
             what = f"decode_context_parallel {context} does not divide tensor_parallel {tensor}."
-            allowed = ", ".join(str(n) for n in range(1, tensor + 1) if tensor % n == 0)
+            allowed = _divisors(tensor)
             field = f"roles.{process.role}.decode_context_parallel"
             yield Finding(field=field, what=what, fix=f"Use one of {allowed}.", process=process.id)
 
@@ -269,9 +271,7 @@ def sglang_data_parallel(view: PlanView) -> Iterator[Finding]:
             yield Finding(field=field, what=what, fix=fix, process=process.id)
         if has_attention and tensor % data:
             what = f"data_parallel {data} does not divide tensor_parallel {tensor}: attention ranks share its devices."
-            fix = (
-                f"Use one of {', '.join(str(n) for n in range(1, tensor + 1) if tensor % n == 0)}."
-            )
+            fix = f"Use one of {_divisors(tensor)}."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
 
 
@@ -320,3 +320,8 @@ def _enough_devices(
         yield Finding(
             field=f"roles.{process.role}.tensor_parallel", what=what, fix=fix, process=process.id
         )
+
+
+def _divisors(number: int) -> str:
+    """What divides a number, up to the widest group of devices that there is."""
+    return ", ".join(str(n) for n in range(1, min(number, MAX_WIDTH) + 1) if number % n == 0)

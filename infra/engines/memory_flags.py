@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from infra.catalog.schema import Family
 from infra.engines.command_line import as_int
+from infra.spec.bounded import read_real
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,10 @@ class MemoryFlags:
     def device_share(self) -> float | None:
         """The share of a device that the engine may use, 0 to 1; None where no flag says it."""
         given = self.values.get(self._name("gpu-memory-utilization", "mem-fraction-static"))
-        return None if given is None else float(str(given))
+        try:
+            return None if given is None else read_real(str(given))
+        except ValueError:  # `--gpu-memory-utilization.x`: the engine does not start with it
+            return None
 
     @property
     def tensor(self) -> int:

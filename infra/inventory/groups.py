@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from infra.spec.work import Work
 
 Variables = dict[str, object]
+# Groups that every inventory has.
+ALWAYS = ("all", "ungrouped")
 
 
 @dataclass(slots=True)
@@ -19,12 +21,7 @@ class Group:
     children: list[str] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
     variables: Variables = field(default_factory=dict)
-
-    @property
-    def priority(self) -> int:
-        """`ansible_group_priority`, 1 when it is not a number."""
-        value = self.variables.get("ansible_group_priority")
-        return value if isinstance(value, int) else 1
+    priority: int = 1
 
 
 @dataclass(slots=True)
@@ -79,6 +76,8 @@ class Groups:
                 parents = self.by_name[name].parents
                 self.work.spend(1 + len(parents))
                 waiting += parents
+        if "ungrouped" in direct and any(name not in ALWAYS for name in direct):
+            found.remove("ungrouped")  # whatever the file says
         return sorted(found, key=self._places.__getitem__)
 
     def cycle(self) -> list[str]:
@@ -100,11 +99,15 @@ class Groups:
         """What groups say of a host: Ansible's order, by depth, then priority, then name; the last wins."""
         key = tuple(direct)
         if key not in self._variables:
+            everybody, *groups = self.in_precedence(direct)
             merged: Variables = {}
-            for name in self.in_precedence(direct):
+            for name in groups:
                 if name in self.by_name:
                     merged = merge_variables(merged, self.by_name[name].variables)
                     self.work.spend(1 + len(merged))
+            # Ansible joins them before they meet `all`: a map of theirs that says nothing hides none of it.
+            if everybody in self.by_name:
+                merged = merge_variables(self.by_name[everybody].variables, merged)
             self._variables[key] = merged
         return self._variables[key]
 

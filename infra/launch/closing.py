@@ -65,11 +65,12 @@ def close_hosts(
         deployment.hang_up()
         ask_all(deployment.fleet, dict.fromkeys(hosts, PRESENCE), timeout_s=limit)
         _refuse_unreachable(deployment, catalog, running)
-        keep = {"operation": "firewall", "stack": deployment.plan.stack}
-        ask_all(deployment.fleet, dict.fromkeys(hosts, keep), timeout_s=limit)
-    except HostsFailed as error:
-        what = f"{error.what} Nobody keeps the tables: within {trial_s} s every host takes its own back by itself."
-        raise HostsFailed(error.where, what, error.fix) from error
+    except HostsFailed:
+        back = f"within {trial_s} s every host takes its own back by itself"
+        deployment.say(f"nobody keeps the tables: {back}")
+        raise
+    keep = {"operation": "firewall", "stack": deployment.plan.stack}
+    ask_all(deployment.fleet, dict.fromkeys(hosts, keep), timeout_s=limit)
     deployment.say(f"{listed(hosts)} reached through the new tables, which are kept")
 
 

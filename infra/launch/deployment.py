@@ -11,7 +11,7 @@ from infra.plan.edge import CERTIFICATE, KEYS
 from infra.plan.endpoints import Endpoints
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import unit_name
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 from infra.spec.edge_keys import parse_keys
 
 Say = Callable[[str], None]

@@ -7,12 +7,14 @@ import io
 import tarfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from infra.errors import InfraError
+from infra.launch.evidence_parts import MAX_PART_BYTES, read_part
 from infra.launch.first_failure import (
     Failure,
     first_failure,
@@ -22,7 +24,7 @@ from infra.launch.first_failure import (
 )
 from infra.launch.fleet import rows_of
 from infra.launch.logs.stream import Chunks
-from infra.remote.failures import OverTime
+from infra.remote.failures import NoReport, OverTime
 from infra.render.host_paths import release_path
 from infra.visible import visible, visible_bytes
 from infra.whole_file import unwritten, writing_whole
@@ -35,6 +37,8 @@ OF_STACK = ("host/files/", "host/earlier/")
 JOURNAL, KERNEL, SUMMARY = "journal.txt", "host/kernel.log", "summary.md"
 RANKS = "ranks/"  # what was kept of epochs before lies elsewhere, with journals of its own
 MAX_NAMED = 40
+# Of all hosts together, packed: as the operator's disk has to hold it twice.
+MAX_TOTAL_BYTES = 1 << 33
 
 
 @dataclass(slots=True)
@@ -94,8 +98,11 @@ def collect(
         answer_s: when whoever has not answered is given up.
     """
     request = {"operation": "evidence", "record": release_path(stack), "collect_s": COLLECT_S}
+    room = _Room()
     readers = [
-        _HostReader(host, functools.partial(open_stream, host, request), folder / f"{place}.tar.gz")
+        _HostReader(
+            host, functools.partial(open_stream, host, request), folder / f"{place}.tar.gz", room
+        )
         for place, host in enumerate(hosts)
     ]
     until = time.monotonic() + answer_s
@@ -114,12 +121,40 @@ def collect(
     return [reader.result() for reader in readers]
 
 
+class _Room:
+    """How much the hosts may still send."""
+
+    def __init__(self) -> None:
+        self._of_host: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, host: str, num_bytes: int) -> None:
+        """Take room for a piece before it is written.
+
+        Raises:
+            NoReport: the host, or all of them, have sent more than any evidence has.
+        """
+        with self._lock:
+            self._of_host[host] += num_bytes
+            own, total = self._of_host[host], self._of_host.total()
+        if own > MAX_PART_BYTES or total > MAX_TOTAL_BYTES:
+            whose, most = (
+                ("it", MAX_PART_BYTES)
+                if own > MAX_PART_BYTES
+                else ("all hosts together", MAX_TOTAL_BYTES)
+            )
+            what = f"{whose} sent more than {most >> 20} MiB of evidence; the rest is not taken."
+            raise NoReport(host, what, "Look at the host by hand.")
+
+
 class _HostReader:
     """Writes one host's stream to a file."""
 
-    def __init__(self, host: str, open_stream: Callable[[], Chunks], part: Path) -> None:
+    def __init__(
+        self, host: str, open_stream: Callable[[], Chunks], part: Path, room: _Room
+    ) -> None:
         self.found = HostEvidence(host)
-        self._open, self._part = open_stream, part
+        self._open, self._part, self._room = open_stream, part, room
         self._stream: Chunks | None = None
         self._is_over = threading.Event()
         self._bug: BaseException | None = None
@@ -131,6 +166,7 @@ class _HostReader:
             with self._part.open("wb") as part:
                 for chunk in self._stream.chunks():
                     self.found.part = self._part
+                    self._room.take(self.found.host, len(chunk))
                     part.write(chunk)
             report = self._stream.report
             self.found.processes = tuple(str(row["id"]) for row in rows_of(report, "processes"))
@@ -289,14 +325,5 @@ def summary(stack: str, found: Sequence[HostEvidence], findings: Findings) -> st
 
 def _members(found: HostEvidence) -> Iterator[tuple[str, bytes]]:
     """The files of a host's part; as far as they came, where it broke off."""
-    if found.part is None or not found.part.exists():
-        return
-    try:
-        with tarfile.open(found.part, "r|gz") as part:
-            for member in part:
-                content = part.extractfile(member) if member.isreg() else None
-                is_inside = not member.name.startswith("/") and ".." not in member.name.split("/")
-                if content is not None and is_inside:
-                    yield member.name, content.read()
-    except (tarfile.TarError, EOFError, OSError):
-        return  # it broke off here; the summary says so
+    if found.part is not None and found.part.exists():
+        yield from read_part(found.part)

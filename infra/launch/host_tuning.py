@@ -12,7 +12,7 @@ from infra.agent.kinds.nvidia import RESTART_S
 from infra.catalog.host_profile import ProfileChoice
 from infra.launch.fleet import Fleet, Report, Request, ask_all, ask_reached, rows_of
 from infra.remote.failures import HostFailure
-from infra.render.host_state import HostState, Item
+from infra.render.items import HostState, Item
 
 TuningMode = Literal["check", "apply", "rollback"]
 Allowance = Literal["drain", "reboot", "running"]

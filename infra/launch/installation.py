@@ -29,7 +29,7 @@ from infra.launch.sharing import find_shared, find_unlike, records_of
 from infra.launch.take_down import STOP_ORDER, stop_role, take_down
 from infra.launch.unit_states import UnitState, read_units, units_request
 from infra.render.host_paths import UNIT_FOLDER, watch_unit
-from infra.render.host_state import Group, Item
+from infra.render.items import Group, Item
 from infra.render.kept_release import kept_document
 from infra.render.release_record import Release
 from infra.render.reserved_ports import RESERVED_PORTS_ID

@@ -108,6 +108,8 @@ def read_units(host: str, report: Report, processes: Mapping[str, str]) -> dict[
     found: dict[str, UnitState] = {}
     for row in rows_of(report, "units"):
         unit = str(row.get("unit"))
+        if unit not in processes:  # none that was asked about
+            continue
         tail = row.get("log_tail")
         found[processes[unit]] = UnitState(
             process=processes[unit],

@@ -6,7 +6,7 @@ importer of foreign files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -21,8 +21,9 @@ from infra.spec.stack_files import STACK_NAME
 MAX_COMMAND = 2_000_000
 MAX_HOSTS, MAX_PROCESSES, MAX_DEVICES = 16_384, 131_072, 1_024
 MAX_MOUNTS, MAX_VARIABLES, MAX_WORDS, MAX_ENTRYPOINT, MAX_SECRETS = 256, 2_048, 262_144, 64, 64
-MAX_BINDS, MAX_CONNECTS, MAX_RANKS, MAX_PORTS = 4_096, 262_144, 131_072, 2_000_000
-MAX_PORT, MAX_COUNT = 10_000_000, 1_000_000
+MAX_NETWORKS = 4_096
+MAX_BINDS, MAX_CONNECTS, MAX_RANKS, MAX_PORTS = 4_096, 262_144, 131_072, 500_000
+MAX_PORT, MAX_COUNT = 10_000_000, 65_536
 MAX_TOLD = 50
 
 Path = tuple[str | int, ...]
@@ -162,6 +163,9 @@ def _head(plan: Plan) -> Iterator[Misfit]:
     yield from _count(("engine", "entrypoint"), plan.engine.entrypoint, MAX_ENTRYPOINT)
     for index, word in enumerate(plan.engine.entrypoint[:MAX_ENTRYPOINT]):
         yield from _text(("engine", "entrypoint", index), word, _WORD if index else _PROGRAM)
+    if plan.firewall is not None:
+        yield from _count(("firewall", "clients"), plan.firewall.clients, MAX_NETWORKS)
+        yield from _count(("firewall", "monitors"), plan.firewall.monitors, MAX_NETWORKS)
     yield from _count(("secrets",), plan.secrets, MAX_SECRETS)
     for name, reference in plan.secrets.items():
         yield from _text(("secrets", name), name, _VARIABLE)
@@ -189,6 +193,8 @@ class _ProcessReader:
     Args:
         words: arguments and values that fit.
         names: names of variables that fit.
+        binds: names of what is listened on that fit.
+        dialled: what is dialled that fits.
         longest: the longest of `words`, in characters.
         mounts: tuples of mounts that fit; the plan keeps them alive.
         num_ports: over all binds.
@@ -196,6 +202,8 @@ class _ProcessReader:
 
     words: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    binds: set[str] = field(default_factory=set)
+    dialled: set[str] = field(default_factory=set)
     longest: int = 0
     mounts: set[int] = field(default_factory=set)
     num_ports: int = 0
@@ -222,7 +230,8 @@ class _ProcessReader:
 
     def _ports(self, path: Path, process: Process) -> Iterator[Misfit]:
         """Ranks, devices, and what is listened on and dialled."""
-        yield from _number((*path, "replica"), process.replica, MAX_RANKS)
+        if not -MAX_RANKS <= process.replica <= MAX_RANKS:
+            yield from _number((*path, "replica"), process.replica, MAX_RANKS)
         for name, numbers, most in (
             ("dp_ranks", process.dp_ranks, MAX_RANKS),
             ("devices", process.devices, MAX_DEVICES),
@@ -234,20 +243,30 @@ class _ProcessReader:
                 yield Misfit((*path, name), what, "Write smaller numbers, and fewer.")
         yield from _count((*path, "binds"), process.binds, MAX_BINDS)
         for index, bind in enumerate(process.binds[:MAX_BINDS]):
+            self.num_ports += bind.count
+            if (
+                -MAX_PORT <= bind.port <= MAX_PORT
+                and bind.count <= MAX_COUNT
+                and bind.name in self.binds
+            ):
+                continue
             at = (*path, "binds", index)
-            if not grammar.BIND.fullmatch(bind.name):
+            if grammar.BIND.fullmatch(bind.name):
+                self.binds.add(bind.name)
+            else:
                 yield from _text((*at, "name"), bind.name, _OF_ROLE)
             yield from _number((*at, "port"), bind.port, MAX_PORT)
             yield from _number((*at, "count"), bind.count, MAX_COUNT)
-            self.num_ports += bind.count
-        if len(process.connects) > MAX_CONNECTS:
-            yield from _count((*path, "connects"), process.connects, MAX_CONNECTS)
+        yield from _count((*path, "connects"), process.connects, MAX_CONNECTS)
         for index, dial in enumerate(process.connects[:MAX_CONNECTS]):
-            if not (
-                grammar.BIND.fullmatch(dial.name)
-                and grammar.is_line(dial.to)
-                and -MAX_PORT <= dial.port <= MAX_PORT
-            ):
+            is_known = dial.name in self.binds and dial.to in self.dialled
+            if is_known and -MAX_PORT <= dial.port <= MAX_PORT:
+                continue
+            if grammar.BIND.fullmatch(dial.name) and grammar.is_line(dial.to):
+                self.binds.add(dial.name)
+                self.dialled.add(dial.to)
+                yield from _number((*path, "connects", index, "port"), dial.port, MAX_PORT)
+            else:
                 what = (
                     f"{shown(dial.to)}, port {dial.port}, cannot be dialled as {shown(dial.name)}."
                 )
@@ -263,8 +282,7 @@ class _ProcessReader:
                 else:
                     yield from _text((*path, name), name, _VARIABLE)
         if not self.words.issuperset(env.values()):
-            for name, value in env.items():
-                yield from self._word((*path, name), value)
+            yield from self._words(path, env.items(), set(env.values()) - self.words)
 
     def _mounts(self, path: Path, process: Process) -> Iterator[Misfit]:
         yield from _count((*path, "mounts"), process.mounts, MAX_MOUNTS)
@@ -279,9 +297,9 @@ class _ProcessReader:
             yield from _count((*path, "argv"), argv, MAX_WORDS)
             return
         if not self.words.issuperset(argv):
-            for index, word in enumerate(argv):
-                yield from self._word((*path, "argv", index), word)
-        yield from _text((*path, "argv", 0), argv[0] if argv else "", _PROGRAM)
+            yield from self._words((*path, "argv"), enumerate(argv), set(argv) - self.words)
+        if not (argv and grammar.is_program(argv[0])):
+            yield from _text((*path, "argv", 0), "".join(argv[:1]), _PROGRAM)
         num_words = len(argv) + 2 * len(process.env)
         if num_words * self.longest > MAX_COMMAND:
             length = sum(map(len, argv)) + sum(len(n) + len(v) for n, v in process.env.items())
@@ -289,11 +307,13 @@ class _ProcessReader:
                 what = f"Its arguments and variables have {length} characters; {MAX_COMMAND} is the most."
                 yield Misfit((*path, "argv"), what, "Write fewer, or shorter ones.")
 
-    def _word(self, path: Path, word: str) -> Iterator[Misfit]:
-        if word in self.words:
-            return
-        if _WORD.is_fit(word):
-            self.words.add(word)
-            self.longest = max(self.longest, len(word))
-        else:
-            yield from _text(path, word, _WORD)
+    def _words(
+        self, path: Path, placed: Iterable[tuple[str | int, str]], new: Iterable[str]
+    ) -> Iterator[Misfit]:
+        """Look at words that no process before had; those that fit are not looked at again."""
+        fit = [word for word in new if grammar.is_word(word)]
+        self.words.update(fit)
+        self.longest = max((self.longest, *map(len, fit)))
+        for key, word in placed:
+            if word not in self.words:
+                yield from _text((*path, key), word, _WORD)

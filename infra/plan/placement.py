@@ -135,7 +135,8 @@ def _refuse_sizes(settings: RoleSettings, left: int, problems: Problems) -> bool
     engine = ENGINES[settings.release.engine]
     per_host, unit = settings.accelerator.devices_per_host, engine.unit_devices(settings)
     where, name = f"roles.{settings.role}", settings.accelerator.id
-    wanted = settings.replicas * engine.num_units(settings) * unit
+    # SGLang's attention ranks share devices: there may be more of them than devices
+    wanted = settings.replicas * max(engine.num_units(settings) * unit, settings.data_parallel)
     if wanted > MAX_DEVICES:
         what = f"The role needs {wanted} devices; at most {MAX_DEVICES} are placed."
         fix = "Correct replicas, data_parallel or the other sizes."

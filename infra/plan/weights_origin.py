@@ -6,18 +6,23 @@ from infra.errors import StackError
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.plan.resolve import Problems
 from infra.spec.load import LoadedStack
-from infra.spec.weights_source import FIELD, HostSource, parse_weights_source
+from infra.spec.weights_source import (
+    FIELD,
+    HostSource,
+    parse_weights_source,
+    refuse_plain_token,
+)
 
 RULE = "weights-source"
 
 
 def refuse_unusable_source(stack: LoadedStack, problems: Problems) -> None:
-    """Add a problem for a `weights.source` that is none of the forms; every inventory aside."""
+    """Add a problem for a `weights.source` that is none of the forms, or would show a token; every inventory aside."""
     written = stack.spec.weights.source
     if written is None:
         return
     try:
-        parse_weights_source(written)
+        refuse_plain_token(parse_weights_source(written), dict(stack.spec.secrets.items()))
     except StackError as error:
         problems.add(RULE, FIELD, error.what, error.fix)
 

@@ -61,7 +61,7 @@ def _compile_router(release: RouterRelease) -> None:
         return
     environment = {name: value for name, value in os.environ.items() if name != SWITCH}
     subprocess.run(
-        [sys.executable, "-c", f"import {module}"],
+        [sys.executable, "-P", "-c", f"import {module}"],  # not one of the folder that we are in
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -22,7 +22,6 @@ from infra.rehearsal.cloud.deployment import provision_in_emulated_cloud
 from infra.rehearsal.in_pods import InPods, of_the_cluster
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.errors import explain
-from infra.rehearsal.lab.hosts import Strangers
 from infra.rehearsal.lent_programs import compile_lent_programs
 from infra.rehearsal.operating import Operator, operator_at_work, ways_in
 from infra.rehearsal.pulumi_project import write_stack
@@ -37,15 +36,12 @@ from infra.rehearsal.report import (
     seconds_of_this_process,
 )
 from infra.rehearsal.served import last_by_role, read_served
-from infra.rehearsal.simulated_hosts import (
-    LOGIN,
-    Pace,
-    simulate_hosts,
-)
+from infra.rehearsal.simulated_hosts import LOGIN, simulate_hosts
+from infra.rehearsal.wishes import Wishes
 from infra.render.host_paths import unit_name
 from infra.render.inventory_file import inventory_from_outputs, inventory_from_plan, inventory_text
 from infra.render.wanted_tuning import Tuning
-from infra.spec.load import SEARCHED, LoadedStack
+from infra.spec.load import LoadedStack
 from infra.spec.stack import KUBERNETES
 
 Say = Callable[[str], None]
@@ -55,27 +51,6 @@ HOSTS_READY_S = 60.0
 LAST_LINES = 10
 # Of this machine's disk, wherever a step meets it.
 FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What a rehearsal is asked for.
-
-    Args:
-        stack: the stack, None with `plan`.
-        plan: a plan document to rehearse as it is, None with `stack`.
-        plan_file: its name for messages.
-        to_step: the last step.
-        spoilt: `PROCESS:KIND` to break between install and start, None for nothing.
-        pace: how fast simulated time runs.
-    """
-
-    stack: LoadedStack | None
-    plan: Plan | None
-    plan_file: str
-    to_step: StepName
-    spoilt: str | None
-    pace: Pace
 
 
 @dataclass(slots=True)
@@ -287,7 +262,7 @@ class Rehearsal:
         plan = self.current_plan()
         compile_lent_programs(plan, self.catalog)
         hosts = simulate_hosts(plan, self.catalog, self.wishes.pace)
-        self.lab.boot(hosts, strangers=self._strangers())
+        self.lab.boot(hosts, strangers=self.wishes.strangers)
         self.report.ssh_config = str(self.lab.ssh_config)
         self.reach(ways_in(read_inventory(self.inventory_path()), self._ssh_arguments()))
         for notice in self.lab.notices:
@@ -296,13 +271,6 @@ class Rehearsal:
         return True, (
             f"{counted(len(statuses), 'simulated host')}, each with its own systemd and sshd"
         )
-
-    def _strangers(self) -> Strangers:
-        """A plan is whoever's made it: its root is nobody here. A stack's words have come through our compiler."""
-        if self.wishes.plan is not None:
-            return "yes"
-        is_own = Path(self._stack().file).resolve().parent in SEARCHED
-        return "no" if is_own else "if-possible"
 
     def _weights(self) -> tuple[bool, str]:
         plan = self.current_plan()

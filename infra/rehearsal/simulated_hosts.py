@@ -201,9 +201,27 @@ def _facts(host: PlanHost, world: _World) -> dict[str, object]:
         "super_pod_id": 1,
         "server_index": position,
         "imex_nodes": [other.address for other in plan.hosts],
-        "images": [_image(plan, accelerator, release)] if plan.runtime != "native" else [],
+        "images": _images(world, accelerator) if plan.runtime != "native" else [],
         "native_engine": _played(release) if plan.runtime == "native" else None,
     }
+
+
+def _images(world: _World, accelerator: Accelerator) -> list[dict[str, object]]:
+    """The images that a host holds: the engine's, and the one that pods with the agent run in."""
+    reference, _, digest = world.catalog.plain_image("python").partition("@")
+    python: dict[str, object] = {
+        "reference": reference,
+        "digest": digest,
+        "architecture": accelerator.architecture,
+        "entrypoint": [],
+        "env": {},
+        "files": [],
+        "programs": {"python3": ["/usr/bin/python3"]},
+        "engine": None,
+        "engine_version": None,
+        "plugin_version": None,
+    }
+    return [_image(world.plan, accelerator, world.release), python]
 
 
 def _image(plan: Plan, accelerator: Accelerator, release: Release) -> dict[str, object]:

@@ -23,12 +23,14 @@ from infra.remote.failures import (
     SudoRefused,
 )
 from infra.remote.outcome import Host, Outcome
+from infra.remote.report_shapes import refuse_misshapen
 from infra.remote.sudo import PROMPT, STARTED, Dialogue, SudoPassword
+from infra.spec.bounded import read_json
 
 Mode = Literal["framed", "piped", "turns"]
 
 LAST_LINES = 10
-REPORT = re.compile(rb"^" + MARKER.encode() + rb" (\d+)\n", re.MULTILINE)
+REPORT = re.compile(rb"^" + MARKER.encode() + rb" (\d{1,9})\n", re.MULTILINE)
 # No quotes inside, so that any shell passes it on; the words of the report are found by their marker.
 _BOOTSTRAP = "import sys,zlib;i=sys.stdin.buffer;exec(zlib.decompress(i.read(int(i.readline()))))"
 _NO_PYTHON, _NO_SUDO, _OLD_PYTHON = (
@@ -162,12 +164,14 @@ def without_error(name: str, report: dict[str, object]) -> dict[str, object]:
     Raises:
         AgentFailed: it is one.
         LeaseHeld: it is one since somebody else holds the lease.
+        NoReport: it is none that an agent gives.
     """
     error = report.get("error")
     if isinstance(error, dict) and isinstance(error.get("lease"), dict):
         raise LeaseHeld(name, f"{error.get('what')}.", error["lease"])
     if isinstance(error, dict):
         raise AgentFailed(name, f"{error.get('what')}.", str(error.get("fix")))
+    refuse_misshapen(name, report)
     return report
 
 
@@ -195,7 +199,7 @@ def find_report(stdout: bytes) -> dict[str, object] | None:
     for match in reversed(list(REPORT.finditer(stdout))):
         text = stdout[match.end() : match.end() + int(match.group(1))]
         try:
-            report = json.loads(text)
+            report = read_json(text)
         except ValueError:
             continue
         if isinstance(report, dict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from infra.remote.agent_modules import agent_modules, agent_program, lacking, pr
 from infra.remote.host import SshHost
 from infra.remote.sudo import Dialogue, SudoPassword
 from infra.remote.talking import SshTalk
+from infra.spec.bounded import read_json
 
 # A connection that was used so recently is taken to be alive; an older one is looked after before it is used.
 FRESH_S = 2.0
@@ -226,7 +226,7 @@ class _ReportReader:
 
     def _read(self) -> bool:
         try:
-            report = json.loads(bytes(self._heard[self._start : self._end]))
+            report = read_json(bytes(self._heard[self._start : self._end]))
         except ValueError:
             return False
         self.report = cast("dict[str, object]", report)

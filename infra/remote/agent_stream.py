@@ -12,15 +12,19 @@ from infra.remote.agent_call import (
     find_report,
     framed_request,
     judge_dialogue,
+    without_error,
 )
 from infra.remote.agent_modules import agent_program
-from infra.remote.failures import AgentFailed
+from infra.remote.failures import NoReport
 from infra.remote.outcome import Host, Stream
 from infra.remote.sudo import Dialogue, SudoPassword
+from infra.spec.bounded import is_whole_number
 
 # What a login may print before the stream begins, and what the report behind it may measure.
 MAX_NOISE_BYTES = 1 << 20
 MAX_REPORT_BYTES = 1 << 22
+# A chunk is kept whole before it is passed on; an agent's own have a tenth of this.
+MAX_CHUNK_BYTES = 1 << 24
 END_S = 10.0
 _MARK = b"\n" + STREAM.encode() + b"\n"
 
@@ -106,8 +110,18 @@ class AgentStream:
     def _next_length(self) -> int | None:
         """The length of the next chunk, 0 after the last one; None while its line is not whole."""
         line, newline, _ = bytes(self._buffer[:20]).partition(b"\n")
-        if not newline:
+        if not newline and len(self._buffer) < 20:  # noqa: PLR2004 - the line is not whole
             return None
+        if (
+            not (newline and is_whole_number(line.decode("ascii", "replace")))
+            or int(line) > MAX_CHUNK_BYTES
+        ):
+            what = "what its agent sends is no stream of an agent."
+            raise NoReport(
+                self.host,
+                what,
+                "Look at what answers there for the agent (python3, sudo, the login).",
+            )
         del self._buffer[: len(line) + 1]
         return int(line)
 
@@ -118,10 +132,7 @@ class AgentStream:
         report = find_report(bytes(self._buffer))
         if report is None:
             raise failure_of(self.host, outcome)
-        error = report.get("error")
-        if isinstance(error, dict):
-            raise AgentFailed(self.host, f"{error.get('what')}.", str(error.get("fix")))
-        self.report = report
+        self.report = without_error(self.host, report)
 
 
 def open_agent_stream(

@@ -20,8 +20,15 @@ SENDING_POLL_S = 0.02
 SIGN_S = 5.0
 SIGN = b"\n"
 NO_STATUS = -1
+# Of one answer, with what a login prints around it: releases of ten thousand processes are half as long.
+MAX_HEARD_BYTES = 1 << 26
 # What a shell would say of SIGKILL; which signal it was is not known.
 KILLED = 137
+
+
+class HeardTooMuchError(Exception):
+    """The peer says more than `MAX_HEARD_BYTES`: no answer is so long, and somebody has to end it."""
+
 
 Take = Callable[[bytes], bool]
 """Takes the next piece of standard output; whether the answer is whole with it."""
@@ -47,6 +54,7 @@ class Exchange:
         self._unsent = memoryview(b"")
         self._hold_stdin = hold_stdin
         self._stderr: list[bytes] = []
+        self._heard_bytes = 0
         self._said_at = 0.0
         self._is_awaited = False
         channel.settimeout(None)
@@ -62,6 +70,7 @@ class Exchange:
         Raises:
             TimeoutError: the deadline passed first.
             EOFError: the peer gives no sign of life.
+            HeardTooMuchError: it says more than any answer has.
         """
         pieces: list[bytes] = []
 
@@ -78,6 +87,7 @@ class Exchange:
         Raises:
             TimeoutError: the deadline passed first.
             EOFError: the peer gives no sign of life.
+            HeardTooMuchError: it says more than any answer has.
         """
         self._unsent = memoryview(said)
         self._is_awaited = True
@@ -89,6 +99,7 @@ class Exchange:
     def _heard(self, deadline: float, take: Take) -> bool:
         channel = self._channel
         self._stderr.clear()
+        self._heard_bytes = 0
         self._pulse = Pulse(channel.get_transport())
         self._said_at = time.monotonic()
         self._send()
@@ -146,14 +157,20 @@ class Exchange:
         """Take what has come: whether there was anything, and whether the answer is whole."""
         got = is_whole = False
         while self._channel.recv_stderr_ready():
-            self._stderr.append(self._channel.recv_stderr(CHUNK_BYTES))
+            self._stderr.append(self._count(self._channel.recv_stderr(CHUNK_BYTES)))
             got = True
         while not is_whole and self._channel.recv_ready():
-            is_whole = take(self._channel.recv(CHUNK_BYTES))
+            is_whole = take(self._count(self._channel.recv(CHUNK_BYTES)))
             got = True
         if got:
             self._answer()
         return got, is_whole
+
+    def _count(self, piece: bytes) -> bytes:
+        self._heard_bytes += len(piece)
+        if self._heard_bytes > MAX_HEARD_BYTES:
+            raise HeardTooMuchError
+        return piece
 
     def _answer(self) -> None:
         """Send what a program that has said something is to read next."""

@@ -79,6 +79,14 @@ def over_time(host: str, timeout_s: float) -> OverTime:
     return OverTime(host, what, "Look at the host, then run again.")
 
 
+def too_long(host: str, most_bytes: int) -> NoReport:
+    """The failure of a host that says more than any answer has."""
+    what = f"it answers with more than {most_bytes >> 20} MiB; what it says is not listened to any more."
+    return NoReport(
+        host, what, "Look at what answers there for the agent (python3, sudo, the login)."
+    )
+
+
 # What a machine that is gone looks like; a login, a key or sudo that is refused comes from one that lives.
 MAY_BE_GONE = (Unreachable, LostConnection, OverTime)
 

@@ -11,8 +11,8 @@ import fabric
 import paramiko
 
 from infra.remote.connecting import CHANNEL_S, SshOptions, connect
-from infra.remote.exchange import Exchange
-from infra.remote.failures import LostConnection, Unreachable, over_time
+from infra.remote.exchange import MAX_HEARD_BYTES, Exchange, HeardTooMuchError
+from infra.remote.failures import LostConnection, Unreachable, over_time, too_long
 from infra.remote.login import CommandLost, PromptTransport
 from infra.remote.outcome import Outcome, Reply
 from infra.remote.ssh_target import SshTarget
@@ -93,6 +93,8 @@ class SshHost:
                 return exchange.finish(stdin, deadline)
         except TimeoutError:
             raise over_time(self.name, timeout_s) from None
+        except HeardTooMuchError:
+            raise too_long(self.name, MAX_HEARD_BYTES) from None
         except (CommandLost, paramiko.SSHException, EOFError, OSError):  # or dead
             return Outcome(exit_code=None, stdout=b"", stderr=b"")
 

@@ -6,8 +6,8 @@ import time
 
 import paramiko
 
-from infra.remote.exchange import Exchange, Take
-from infra.remote.failures import over_time
+from infra.remote.exchange import MAX_HEARD_BYTES, Exchange, HeardTooMuchError, Take
+from infra.remote.failures import over_time, too_long
 from infra.remote.outcome import Outcome, Reply
 
 
@@ -51,6 +51,9 @@ class SshTalk:
             return self._exchange.outcome(deadline, b"".join(pieces))
         except TimeoutError:
             raise over_time(self._host, timeout_s) from None
+        except HeardTooMuchError:
+            self.close()
+            raise too_long(self._host, MAX_HEARD_BYTES) from None
         except (paramiko.SSHException, EOFError, OSError):  # lost, or dead
             return Outcome(exit_code=None, stdout=b"", stderr=b"")
 

@@ -65,6 +65,7 @@ class ClusterFacts:
         weights: where they are.
         labels: what the owner wants to see on every object (`owner`, `cost_center`).
         node_tuning: whether nodes are tuned, brought back to what was found, or left alone.
+        node_tuning_image: what the pods that do it run in, "" for the catalogue's.
         service_account: of pods with engines, "" where they need none: what it may do in the cloud, they may.
     """
 
@@ -75,4 +76,5 @@ class ClusterFacts:
     weights: WeightsVolume
     labels: Mapping[str, str]
     node_tuning: NodeTuningChoice
+    node_tuning_image: str = ""
     service_account: str = ""

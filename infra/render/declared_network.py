@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from infra.inventory.hosts import InventoryHost
 from infra.plan.process import Plan
-from infra.render.host_state import HostState, Item
+from infra.render.items import HostState, Item
 
 MTU_ID = "net.mtu"
 IMEX_KIND = "imex-nodes"

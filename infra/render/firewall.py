@@ -12,10 +12,14 @@ those ranges what has it, and it is taken off again: three chains, one behind th
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from infra.plan.process import Plan
+from infra.render.host_paths import UNIT_FOLDER, firewall_unit, unit_name, watch_unit
+from infra.render.items import Item, file_item, link_item
 from infra.render.reach import Opening, openings
+from infra.render.units import BOOT_TARGETS, firewall_unit_text
 
 SCHEMA_VERSION = 1
 # A bit that kube-proxy (0x4000, 0x8000), Cilium (0x0f00), Tailscale (0xff0000) and Calico (0xffff0000) leave alone
@@ -25,6 +29,7 @@ MARK = 0x1000
 MEMBERS_PRIORITY, STRANGERS_PRIORITY, UNMARK_PRIORITY = -11, -10, -9
 # What of dropped packets goes to the kernel's log, for whoever asks why something is closed.
 LOGGED = "limit rate 5/second burst 5 packets"
+NOT_PLAIN, LONGEST_COMMENT = re.compile(r"[^A-Za-z0-9 _-]"), 64
 UNFILTERED = (
     "Not filtered: RDMA (InfiniBand, RoCE, EFA), NVLink, IMEX, UDP, "
     "and ports that containers publish by themselves."
@@ -68,6 +73,36 @@ def firewall_text(plan: Plan, host: str) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def firewall_items(plan: Plan, host: str) -> Iterator[Item]:
+    """The table of a host, which is loaded for a trial first (launch/closing.py); nothing where it stays open."""
+    processes = plan.on_host(host)
+    if plan.firewall is None or not processes:
+        return
+    name = table_name(plan.stack)
+    units = [*(unit_name(plan.stack, each) for each in processes), watch_unit(plan.stack)]
+    yield Item(
+        id=f"firewall:{name}",
+        group="firewall",
+        kind="firewall",
+        target=name,
+        why="only who dials by the plan is let in",
+        details={
+            "stack": plan.stack,
+            "content": firewall_text(plan, host),
+            "guards": guarded(plan, host),
+            "units": units,
+        },
+    )
+
+
+def boot_files(stack: str) -> Iterator[Item]:
+    """The unit that loads the table at every boot, and what starts it."""
+    path, why = f"{UNIT_FOLDER}/{firewall_unit(stack)}", "closes the host at every boot"
+    yield file_item(path, firewall_unit_text(stack), why, unit=True)
+    for wanting in BOOT_TARGETS:
+        yield link_item(f"{UNIT_FOLDER}/{wanting}.wants/{firewall_unit(stack)}", path, why)
 
 
 def guarded(plan: Plan, host: str) -> list[list[int]]:
@@ -123,7 +158,12 @@ def _accepts(plan: Plan, one: Opening) -> Iterator[str]:
         # nft refuses networks of a set that overlap
         shown = ", ".join(map(_source, ipaddress.collapse_addresses(networks)))  # type: ignore[type-var]
         if shown:
-            yield f'{family} saddr {{ {shown} }} {port} accept comment "{one.name}"'
+            yield f'{family} saddr {{ {shown} }} {port} accept comment "{_plain(one.name)}"'
+
+
+def _plain(name: str) -> str:
+    """A name without what would end a comment: binds are named by whoever wrote the plan."""
+    return NOT_PLAIN.sub("_", name)[:LONGEST_COMMENT]
 
 
 def _source(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from infra.catalog.load import Catalog
 from infra.catalog.schema import RouterRelease
@@ -14,32 +13,29 @@ from infra.plan.process import Plan, Process
 from infra.render.cloud_metadata import metadata_rules_text
 from infra.render.edge_files import EDGE_PROGRAM, edge_credentials, edge_files
 from infra.render.environment_file import environment_file
-from infra.render.firewall import firewall_text, guarded, table_name
+from infra.render.firewall import boot_files, firewall_items
 from infra.render.host_paths import (
     UNIT_FOLDER,
     cleanup_unit,
     container_name,
     credential_path,
-    firewall_unit,
     metadata_rules,
     metadata_unit,
     process_folder,
     release_path,
     stack_folder,
-    unit_name,
     unit_template,
     watch_config,
     watch_program,
     watch_unit,
 )
+from infra.render.items import HostState, Item, file_item
 from infra.render.launch_script import NativeLaunch, launch_script
 from infra.render.process_launch import process_launch, router_release, runnable_image
 from infra.render.release_record import release_record
 from infra.render.supervision import watch_document
 from infra.render.units import (
-    BOOT_TARGETS,
     cleanup_unit_text,
-    firewall_unit_text,
     metadata_unit_text,
     process_unit,
     watch_unit_text,
@@ -53,68 +49,8 @@ from infra.render.wanted_tuning import (
 )
 from infra.spec.stack import Runtime
 
-SCHEMA_VERSION = 1
-Group = Literal["tuning", "files", "images", "weights", "firewall"]
 # What is tuned without a stack belongs to this owner; no stack's name begins so.
 HOSTS_OWNER = "@hosts"
-GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights", "firewall")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One thing that a host must hold. `details` are the keys of its kind."""
-
-    id: str
-    group: Group
-    kind: str
-    target: str
-    why: str
-    details: Mapping[str, object]
-
-    def as_document(self) -> dict[str, object]:
-        """The item as the agent reads it."""
-        return {
-            "id": self.id,
-            "group": self.group,
-            "kind": self.kind,
-            "target": self.target,
-            **self.details,
-            "why": self.why,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostState:
-    """What one host must hold, in the order in which it is brought about.
-
-    Args:
-        release: hash of the plan.
-        enable: tuning items that the stack switches on beyond its profile.
-    """
-
-    stack: str
-    host: str
-    release: str
-    items: tuple[Item, ...]
-    enable: tuple[str, ...]
-
-    def of_groups(self, *groups: Group) -> tuple[Item, ...]:
-        """The items of some groups, in order."""
-        return tuple(item for item in self.items if item.group in groups)
-
-    def kinds_of(self, *groups: Group) -> list[str]:
-        """The kinds of the items of some groups, each once."""
-        return sorted({item.kind for item in self.of_groups(*groups)})
-
-    def as_document(self) -> dict[str, object]:
-        """The document that the agent gets."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "stack": self.stack,
-            "host": self.host,
-            "release": self.release,
-            "items": [item.as_document() for item in self.items],
-        }
 
 
 def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> HostState:
@@ -132,7 +68,7 @@ def host_state(plan: Plan, host: str, *, tuning: Tuning, catalog: Catalog) -> Ho
             *_image_items(plan, host, catalog),
             *_environment_items(plan, host, catalog),
             *_weights_items(plan, host, catalog),
-            *_firewall_items(plan, host),
+            *firewall_items(plan, host),
         ),
     )
 
@@ -195,14 +131,16 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     containers: list[str] = []
     units = {metadata_unit(plan.stack): metadata_unit_text(plan.stack)}
     why = "engines fetch what clients name, and not the host's own credentials"
-    yield _file(metadata_rules(plan.stack), metadata_rules_text(plan.stack), why)
+    yield file_item(metadata_rules(plan.stack), metadata_rules_text(plan.stack), why)
     for process in processes:
         if process.kind == "edge":
             credentials = edge_credentials(plan)
             named |= {credential.name for credential in credentials}
             yield from _process_files(plan, process, None, credentials, catalog)
             for each in edge_files(plan, process):
-                yield _file(each.path, each.content, each.why, mode=each.mode, unit=each.is_unit)
+                yield file_item(
+                    each.path, each.content, each.why, mode=each.mode, unit=each.is_unit
+                )
             continue
         release = router_release(process, catalog) if process.kind == "router" else None
         credentials = credentials_of(release.id if release else plan.engine.name, plan.secrets)
@@ -218,19 +156,16 @@ def _file_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
     if any(process.kind == "engine" for process in processes):
         units[watch_unit(plan.stack)] = watch_unit_text(plan.stack)
         why = "groups of ranks start and stop as one"
-        yield _file(watch_config(plan.stack), watch_document(plan, host), why)
+        yield file_item(watch_config(plan.stack), watch_document(plan, host), why)
         yield _watcher(plan.stack, why)
     if plan.firewall is not None:
-        unit = firewall_unit(plan.stack)
-        units[unit] = firewall_unit_text(plan.stack)
-        for wanting in BOOT_TARGETS:
-            yield _link(f"{UNIT_FOLDER}/{wanting}.wants/{unit}", f"{UNIT_FOLDER}/{unit}")
+        yield from boot_files(plan.stack)
     if containers:
         units[cleanup_unit(plan.stack)] = cleanup_unit_text(plan.stack, plan.runtime, containers)
     for name, text in units.items():
-        yield _file(f"{UNIT_FOLDER}/{name}", text, "supervises the processes", unit=True)
+        yield file_item(f"{UNIT_FOLDER}/{name}", text, "supervises the processes", unit=True)
     record = release_record(plan, processes, has_containers=bool(containers))
-    yield _file(release_path(plan.stack), record, "the record of this release")
+    yield file_item(release_path(plan.stack), record, "the record of this release")
 
 
 def _process_files(
@@ -242,13 +177,13 @@ def _process_files(
 ) -> Iterable[Item]:
     folder = process_folder(plan.stack, process)
     launch = process_launch(plan, process, router, catalog)
-    yield _file(
+    yield file_item(
         f"{folder}/environment",
         environment_file(process.id, process.env),
         f"environment of {process.id}",
     )
     script = launch_script(plan.stack, process, launch, credentials)
-    yield _file(f"{folder}/launch", script, f"starts {process.id}", mode="0755")
+    yield file_item(f"{folder}/launch", script, f"starts {process.id}", mode="0755")
 
 
 def _image_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
@@ -331,50 +266,6 @@ def _weights_items(plan: Plan, host: str, catalog: Catalog) -> Iterable[Item]:
             why="Argument vectors name this folder.",
             details={**details, **reader},
         )
-
-
-def _file(target: str, content: str, why: str, *, mode: str = "0644", unit: bool = False) -> Item:
-    return Item(
-        id=f"file:{target}",
-        group="files",
-        kind="file",
-        target=target,
-        why=why,
-        details={"content": content, "mode": mode, **({"unit": True} if unit else {})},
-    )
-
-
-def _link(target: str, to: str) -> Item:
-    return Item(
-        id=f"file:{target}",
-        group="files",
-        kind="file",
-        target=target,
-        why="closes the host at every boot",
-        details={"link": to, "unit": True},
-    )
-
-
-def _firewall_items(plan: Plan, host: str) -> Iterable[Item]:
-    """The table that lets in only who dials by the plan; loaded for a trial first, see `launch.closing`."""
-    processes = plan.on_host(host)
-    if plan.firewall is None or not processes:
-        return
-    name = table_name(plan.stack)
-    units = [*(unit_name(plan.stack, each) for each in processes), watch_unit(plan.stack)]
-    yield Item(
-        id=f"firewall:{name}",
-        group="firewall",
-        kind="firewall",
-        target=name,
-        why="only who dials by the plan is let in",
-        details={
-            "stack": plan.stack,
-            "content": firewall_text(plan, host),
-            "guards": guarded(plan, host),
-            "units": units,
-        },
-    )
 
 
 def _watcher(stack: str, why: str) -> Item:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from infra.inventory.hosts import InventoryHost
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 
 
 def with_image_origin(state: HostState, host: InventoryHost) -> HostState:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from infra.catalog.schema import PodAccess
 from infra.render.cluster_facts import ClusterFacts
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 from infra.render.pod_objects import (
     PodObject,
     hashed_map,
@@ -45,7 +45,7 @@ class NodeTuning:
     Args:
         state: of every node.
         mode: bring it about and keep it so, or bring back what was found.
-        image: that the pods run in; it has a Python, and the nodes need it anyway.
+        image: that the pods run in; it has a Python.
         access: how pods get the accelerator of the nodes.
         program: text of `infra/agent/node_tuning.py`.
         agent: the host agent as one program.
@@ -138,13 +138,17 @@ def _pod(tuning: NodeTuning, cluster: ClusterFacts, settings: str) -> Document:
         "command": ["python3", PROGRAM, "run", FOLDER],
         "env": [
             {"name": "MOE_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-            # images of CUDA ask for every device, and this pod wants none
-            {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
         ],
         "resources": {"requests": REQUESTS},
-        "securityContext": {"privileged": True, "runAsUser": 0},
+        # It enters the node's namespaces (SYS_ADMIN, SYS_CHROOT, SYS_PTRACE), loads modules (SYS_MODULE), writes
+        # /proc/sys and /sys past AppArmor's and SELinux's profiles of containers, and the drivers' tools there open
+        # their devices. No list of capabilities gives a container devices: this is the least that does.
+        "securityContext": {"privileged": True, "runAsUser": 0, "readOnlyRootFilesystem": True},
         "readinessProbe": probe,
-        "volumeMounts": [{"name": "settings", "mountPath": FOLDER, "readOnly": True}],
+        "volumeMounts": [
+            {"name": "settings", "mountPath": FOLDER, "readOnly": True},
+            {"name": "temporary", "mountPath": "/tmp"},  # noqa: S108 - of this pod alone
+        ],
     }
     return {
         "serviceAccountName": name,
@@ -154,7 +158,10 @@ def _pod(tuning: NodeTuning, cluster: ClusterFacts, settings: str) -> Document:
         "nodeSelector": dict(cluster.node_selector),
         "tolerations": node_tolerations(tuning.access),
         "containers": [container],
-        "volumes": [{"name": "settings", "configMap": {"name": settings}}],
+        "volumes": [
+            {"name": "settings", "configMap": {"name": settings}},
+            {"name": "temporary", "emptyDir": {}},
+        ],
     }
 
 

@@ -23,6 +23,7 @@ from infra.render.pod_objects import (
     launcher_map,
     make_object,
     part_labels,
+    refuse_large,
     secret_name,
     stack_labels,
 )
@@ -79,9 +80,12 @@ def pod_documents(
             found += _router(stack, process)
     edge = next((p for p in plan.processes if p.kind == "edge"), None)
     if edge is None:
-        return (*found, _serving(stack, CLIENTS))
-    behind = _serving(stack, "behind-edge-service")
-    return (*found, behind, *edge_objects(stack, edge, behind), _edge_service(stack, edge))
+        found.append(_serving(stack, CLIENTS))
+    else:
+        behind = _serving(stack, "behind-edge-service")
+        found += [behind, *edge_objects(stack, edge, behind), _edge_service(stack, edge)]
+    refuse_large(found)
+    return tuple(found)
 
 
 def _router(stack: PodStack, process: Process) -> Iterable[PodObject]:

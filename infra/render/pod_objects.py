@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from infra.catalog.load import Catalog
@@ -17,6 +17,9 @@ from infra.spec.stack import Workload
 
 # What etcd takes of one object (kubernetes.io, ConfigMap: 1 MiB), less some for metadata.
 MAX_CONFIG_BYTES = 1_000_000
+# k8s.io/apimachinery pkg/api/validation (TotalAnnotationSizeLimitB), pkg/util/validation (LabelValueMaxLength), and
+# etcd's --max-request-bytes, 1.5 MiB with all that the API server adds; checked 2026-11-26.
+MAX_OBJECT_BYTES, MAX_ANNOTATION_BYTES, MAX_LABEL = 1_000_000, 262_144, 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,3 +147,45 @@ def hashed_map(name: str, metadata: Document, data: Mapping[str, str], about: st
             "data": dict(data),
         },
     )
+
+
+def refuse_large(objects: Iterable[PodObject]) -> None:
+    """Refuse objects that no cluster would take, before any is made.
+
+    Raises:
+        StackError: an object, its annotations or a label is longer than the API takes.
+    """
+    for one in objects:
+        size = len(json.dumps(one.document, separators=(",", ":")).encode())
+        if size > MAX_OBJECT_BYTES:
+            raise _too_large(
+                one, f"It has {size} bytes; {MAX_OBJECT_BYTES} are the most of an object."
+            )
+        for metadata in _metadata(one.document):
+            annotations, labels = metadata.get("annotations"), metadata.get("labels")
+            size = sum(len(str(text).encode()) for pair in _pairs(annotations) for text in pair)
+            if size > MAX_ANNOTATION_BYTES:
+                what = f"Its annotations have {size} bytes; {MAX_ANNOTATION_BYTES} are the most."
+                raise _too_large(one, what)
+            for name, value in _pairs(labels):
+                if len(str(value)) > MAX_LABEL:
+                    raise _too_large(one, f"Its label {name} has more than {MAX_LABEL} characters.")
+
+
+def _metadata(value: object) -> Iterator[Mapping[str, object]]:
+    """The metadata of an object, and of the templates in it."""
+    if isinstance(value, Mapping):
+        own = value.get("metadata")
+        if isinstance(own, Mapping):
+            yield own
+        for inner in value.values():
+            yield from _metadata(inner)
+
+
+def _pairs(value: object) -> Iterable[tuple[object, object]]:
+    return value.items() if isinstance(value, Mapping) else ()
+
+
+def _too_large(one: PodObject, what: str) -> StackError:
+    fix = "Shorten flags and variables of the roles, or names."
+    return StackError(f"{one.kind} {one.called}", what, fix)

@@ -23,6 +23,8 @@ from infra.render.supervision import plan_watch_port
 # Mooncake's transport of Ascend devices: 20000 + device * R up, R = 1000 in v0.3.7.post2 and 100 from v0.3.8
 # (source: AscendDirectTransport, vllm-ascend's P/D page; checked 2026-11-20). Above it the ephemeral range begins.
 ASCEND_FIRST, ASCEND_LAST = 20000, EPHEMERAL_FIRST - 1
+# A plan document may name more; what binds them does not start.
+PORT_LAST = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ class _Reach:
                 if bind.name == "prometheus" or (process.kind == "engine" and bind.name == "http"):
                     networks = (*networks, *self.allowed.monitors)
                 callers = self._all_hosts() if is_entrance else self._callers(process, bind)
-                for port in range(bind.port, bind.port + bind.count):
+                for port in range(bind.port, min(bind.port + bind.count, PORT_LAST + 1)):
                     yield Opening(
                         first=port,
                         last=port,

@@ -77,14 +77,20 @@ def weight_source(
 
 
 def _hub(source: HubSource, checkpoint: Checkpoint, revision: str) -> WeightSource:
-    document = {"kind": source.hub, "repository": checkpoint.repository, "revision": revision}
+    document: dict[str, object] = {
+        "kind": source.hub,
+        "repository": checkpoint.repository,
+        "revision": revision,
+    }
     if source.endpoint is not None:
         document["endpoint"] = source.endpoint
+    if source.sends_in_plain:
+        document["sends_in_plain"] = True
     return WeightSource(
         document=document,
         host=None,
         shown=f"{checkpoint.repository} at {source.endpoint or source.hub}",
-        secret="hf_token" if source.hub == "huggingface" else "modelscope_token",
+        secret=source.secret,
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 MAX_DIGITS = 18
 # Values of engines nest half a dozen deep; the interpreter's own stack ends at several hundred.
 MAX_DEPTH = 64
+# Each takes some hundred bytes once it is read; a plan of ten thousand processes has half as many.
+MAX_VALUES = 4_000_000
 
 
 def is_whole_number(text: str) -> bool:
@@ -48,6 +50,10 @@ def read_json(text: str | bytes) -> object:
     Raises:
         ValueError: it is no JSON, nests more than `MAX_DEPTH` deep, or holds a number that nothing can count with.
     """
+    separators = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+    if sum(map(text.count, separators)) > MAX_VALUES:  # type: ignore[arg-type]  # one of both
+        message = f"it holds more than {MAX_VALUES} values"
+        raise ValueError(message)
     try:
         document: object = json.loads(
             text, parse_int=read_whole, parse_float=read_real, parse_constant=_refuse_constant

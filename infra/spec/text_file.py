@@ -39,7 +39,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     if found.st_size <= max_bytes:
         with path.open("rb") as file:  # which refuses a folder
             content = file.read(max_bytes + 1)
-    if max(found.st_size, len(content)) > max_bytes:
-        what = f"it has {found.st_size} bytes, and at most {max_bytes} are read"
+    if (size := max(found.st_size, len(content))) > max_bytes:
+        what = f"it is larger than {max_bytes} bytes, it has {size} bytes"
         raise OSError(errno.EFBIG, what, str(path))
     return content

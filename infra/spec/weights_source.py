@@ -4,6 +4,7 @@
 |---|---|
 | `huggingface`, `modelscope` | that hub; the repository is the catalogue's for the checkpoint |
 | `huggingface+https://mirror`, `modelscope+https://mirror` | a mirror with that hub's API |
+| `huggingface+http+token://mirror` | a mirror over plain HTTP that is sent the hub's token all the same |
 | `s3://bucket/prefix` | `<prefix>/<checkpoint>/<revision>/` of a bucket on AWS |
 | `s3+https://store/bucket/prefix` | the same in another store with S3's API |
 | `https://server/path` | `<path>/<checkpoint>/<revision>/` of a web server, with a manifest.json |
@@ -14,6 +15,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -27,6 +29,8 @@ FORMS = (
     "Write huggingface, modelscope, huggingface+https://MIRROR, s3://BUCKET/PREFIX, "
     "s3+https://STORE/BUCKET/PREFIX, https://SERVER/PATH, /PATH or host:NAME."
 )
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+IN_PLAIN = "http+token"
 HUBS: dict[str, Hub] = {"huggingface": "huggingface", "modelscope": "modelscope"}
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -35,10 +39,27 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSource:
-    """A hub, or a mirror of it at `endpoint`."""
+    """A hub, or a mirror of it at `endpoint`.
+
+    Args:
+        sends_in_plain: whether a token may travel to the mirror where everybody on the way can read it.
+    """
 
     hub: Hub
     endpoint: str | None
+    sends_in_plain: bool = False
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether whoever is on the way to the mirror reads what is sent, which the operator has not allowed."""
+        parts = urlsplit(self.endpoint or "")
+        is_plain = parts.scheme == "http" and parts.hostname not in LOOPBACK
+        return is_plain and not self.sends_in_plain
+
+    @property
+    def secret(self) -> str:
+        """The name of the secret that holds the hub's token."""
+        return "hf_token" if self.hub == "huggingface" else "modelscope_token"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +122,38 @@ def parse_weights_source(written: str, field: str = FIELD) -> WeightsSource:
         raise _refused(field, written, _no_source(text, scheme=head if colon else ""))
     hub, plus, transport = scheme.partition("+")
     if hub in HUBS:
-        _check_address(field, written, f"{transport}://{rest}" if plus else text)
-        return HubSource(hub=HUBS[hub], endpoint=f"{transport}://{rest}")
+        sends_in_plain = transport == IN_PLAIN
+        transport = "http" if sends_in_plain else transport
+        endpoint = f"{transport}://{rest}"
+        _check_address(field, written, endpoint if plus else text)
+        return HubSource(hub=HUBS[hub], endpoint=endpoint, sends_in_plain=sends_in_plain)
     if hub == "s3":
         return _bucket(field, written, transport if plus else None, rest)
     if scheme not in {"http", "https"}:
         raise _refused(field, written, f"has the scheme {scheme}, which nothing here speaks")
     _check_address(field, written, text)
     return WebSource(url=text)
+
+
+def refuse_plain_token(source: WeightsSource, secrets: Container[str], field: str = FIELD) -> None:
+    """Refuse to send the token of a hub where everybody on the way can read it, unless the source says so.
+
+    Args:
+        source: of the weights.
+        secrets: names of those that the stack has.
+        field: where the source was written.
+
+    Raises:
+        StackError: the mirror is asked over plain HTTP, and the stack has a token for it.
+    """
+    if isinstance(source, HubSource) and source.is_readable and source.secret in secrets:
+        what = f"The token {source.secret} would travel to {source.endpoint} over plain HTTP."
+        address = (source.endpoint or "").removeprefix("http://")
+        fix = (
+            f"Use https, take {source.secret} out of the stack's secrets, or write "
+            f"{source.hub}+{IN_PLAIN}://{address} where nobody else is on the way."
+        )
+        raise StackError(field, what, fix)
 
 
 def _bucket(field: str, written: str, transport: str | None, rest: str) -> BucketSource:

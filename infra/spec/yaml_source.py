@@ -80,13 +80,7 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, i), constructor) for i, item in enumerate(node.value)]
         if node.tag in NUMBERS and len(str(node.value)) > MAX_NUMBER:
-            what = (
-                f"The number has {len(str(node.value))} characters; at most {MAX_NUMBER} are read."
-            )
-            self.refuse(
-                "yaml-syntax", node, path, what, "Write a shorter number, or text in quotes."
-            )
-            return 0
+            raise _TooLongError(node, len(str(node.value)))
         if "\0" in str(node.value):
             what = "The value holds a zero byte, which no command, variable or path can."
             self.refuse("yaml-syntax", node, path, what, "Leave it out.")
@@ -94,10 +88,7 @@ class _Reader:
             return self.tags[node.tag](str(node.value))
         value: object = constructor.construct_object(node)
         if isinstance(value, int) and abs(value) > LARGEST:
-            self.refuse(
-                "yaml-syntax", node, path, "The number is too large.", "Write a smaller one."
-            )
-            return 0
+            raise _TooLongError(node, len(str(node.value)))
         return value
 
     def _read_map(
@@ -159,6 +150,14 @@ class _Reader:
                 pairs += self._merged_pairs(source, path)
                 pairs += [pair for pair in source.value if pair[0].tag != MERGE]
         return pairs
+
+
+class _TooLongError(yaml.MarkedYAMLError):
+    """A number counts further than anything does."""
+
+    def __init__(self, node: yaml.Node, length: int) -> None:
+        digits = "thousands of digits" if length > 1_000 else f"{length} characters"  # noqa: PLR2004 - as people say it
+        super().__init__(problem=f"a number there has {digits}", problem_mark=node.start_mark)
 
 
 class _TooLargeError(Exception):
@@ -234,12 +233,12 @@ def _syntax(file: str, error: yaml.MarkedYAMLError) -> Problem:
         line = None if mark is None else mark.line + 1
         return _at_line(file, line, "A second document begins here.", "Keep one of them.")
     what = " ".join(part for part in (error.context, error.problem) if part)
-    return _at_line(
-        file,
-        None if mark is None else mark.line + 1,
-        f"This is not YAML: {what}.",
-        "Mend the indentation or quoting in this line.",
-    )
+    line = None if mark is None else mark.line + 1
+    if isinstance(error, _TooLongError):
+        fix = "Write a smaller number, or text in quotes."
+        return _at_line(file, line, f"This cannot be read as YAML: {what}.", fix)
+    fix = "Mend the indentation or quoting in this line."
+    return _at_line(file, line, f"This is not YAML: {what}.", fix)
 
 
 def _whole_file(file: str, what: str) -> Problem:

@@ -7,6 +7,7 @@ from infra.checks.judge import judge_stack
 from infra.errors import ProblemsFound
 from infra.plan.compile import CompiledStack
 from infra.tasks.output import Output
+from infra.tasks.secret_files import secret_files
 
 
 def refuse_problems(compiled: CompiledStack, catalog: Catalog, output: Output) -> None:
@@ -15,7 +16,8 @@ def refuse_problems(compiled: CompiledStack, catalog: Catalog, output: Output) -
     Raises:
         ProblemsFound: a rule refuses it.
     """
-    problems = judge_stack(compiled.plan, compiled.stack, catalog)
+    looks = secret_files(compiled.plan.secrets)
+    problems = judge_stack(compiled.plan, compiled.stack, catalog, looks)
     errors = tuple(problem for problem in problems if problem.blocks)
     if errors:
         raise ProblemsFound(errors)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import yaml
@@ -160,6 +160,7 @@ def _facts_of_own_cluster(
         labels=owner_labels(known),
         num_efa=efa_count(interfaces) if plan.num_hosts > 1 else 0,
     )
+    facts = replace(facts, node_tuning_image=known.get("node_tuning_image", ""))
     is_open = weights.kind in {"copy", "lustre"}
     notes = ("What only `pulumi up` learns of the weights stands as <<…>>.",) if is_open else ()
     return facts, notes

@@ -23,6 +23,7 @@ from invoke.tasks import Task
 
 from infra.errors import InfraError, PrerequisiteError, StackError
 from infra.spec.stack_files import stack_names
+from infra.spec.work import TooMuchWorkError
 from infra.tasks.command_words import ENTRIES, pairs_as_one_word, refuse_lost_words
 from infra.tasks.completion import Completion
 from infra.tasks.interrupts import leave_interrupted, raise_when_interrupted
@@ -31,10 +32,12 @@ from infra.tasks.options import Option, Options
 from infra.tasks.output import AsWritten, Output, failure_document
 from infra.tasks.table import GROUPS, Entry
 from infra.tasks.task_help import task_help
-from infra.visible import visible
+from infra.visible import visible, visible_json
 from infra.whole_file import DISK_FULL, MAKE_ROOM
 
 BUG = 1
+# Options that name files which somebody else may have written.
+FOREIGN = ("file", "plan", "inventory")
 LIST_FORMATS = ("flat", "nested", "json")
 _PARSER_TYPES = {"text": str, "number": str, "switch": bool, "words": list, "pair": str}
 
@@ -205,16 +208,34 @@ def _run(entry: Entry, given: dict[str, object]) -> None:
     except InfraError as error:
         output.failure(error)
         raise Exit(code=error.exit_code) from None
+    except (RecursionError, MemoryError, TooMuchWorkError) as error:
+        foreign = _foreign_input(entry, options)
+        if foreign is None:
+            _say_bug(entry, output, error)
+        what = "It nests too deep or grows too large to be worked on."
+        failure = StackError(foreign, what, "Give a smaller one, or a part of it.")
+        output.failure(failure)
+        raise Exit(code=failure.exit_code) from None
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.EPIPE, *DISK_FULL):
             raise
-        output.message(AsWritten(traceback.format_exc()))
-        output.failure(
-            InfraError(f"fab {entry.name}", f"A bug: {error!r}.", "Report the lines above.")
-        )
-        raise Exit(code=BUG) from None
+        _say_bug(entry, output, error)
     if code:
         raise Exit(code=code)
+
+
+def _say_bug(entry: Entry, output: Output, error: Exception) -> NoReturn:
+    """Leave with 1, and the lines that tell where."""
+    output.message(AsWritten(traceback.format_exc()))
+    output.failure(InfraError(f"fab {entry.name}", f"A bug: {error!r}.", "Report the lines above."))
+    raise Exit(code=BUG) from None
+
+
+def _foreign_input(entry: Entry, options: Options) -> str | None:
+    """The file that a task was given; None where it was given none."""
+    known = {option.name for option in entry.options}
+    given = (options.given.get(name) for name in FOREIGN if name in known)
+    return next((str(path) for path in given if path), None)
 
 
 def _first_contact(entry: Entry, options: Options) -> contextlib.AbstractContextManager[Options]:
@@ -303,5 +324,5 @@ def refuse(what: str, fix: str) -> NoReturn:
     """Leave with 2; whoever asked for JSON gets the failure as a document."""
     error = StackError("command line", what, fix)
     if "--json" in sys.argv:
-        print(json.dumps(failure_document(error)))
+        print(visible_json(json.dumps(failure_document(error))))
     raise Exit(code=error.exit_code, message=visible(f"fab: {what} {fix}"))

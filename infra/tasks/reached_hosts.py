@@ -17,8 +17,9 @@ from infra.plan.endpoints import read_endpoints
 from infra.plan.process import Plan
 from infra.provision.secret_values import secret_values
 from infra.render.declared_network import with_declared_network
-from infra.render.host_state import HostState, host_state
+from infra.render.host_state import host_state
 from infra.render.image_origin import with_image_origin
+from infra.render.items import HostState
 from infra.render.wanted_tuning import Tuning
 from infra.tasks.output import Output
 from infra.tasks.stack_secrets import secrets_of

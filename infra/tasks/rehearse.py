@@ -14,7 +14,7 @@ from infra.rehearsal.folders import new_folder, remove_forgotten_folders
 from infra.rehearsal.lab.registry import LabEntry
 from infra.rehearsal.lab.starting import list_labs, open_lab, stop_lab
 from infra.rehearsal.real_engines import are_processors, has_real_engines
-from infra.rehearsal.rehearse import Rehearsal, Wishes
+from infra.rehearsal.rehearse import Rehearsal
 from infra.rehearsal.report import (
     RECORD,
     STEPS,
@@ -25,6 +25,7 @@ from infra.rehearsal.report import (
     reality_rows,
 )
 from infra.rehearsal.simulated_hosts import Pace
+from infra.rehearsal.wishes import Wishes
 from infra.spec.nearest import nearest
 from infra.spec.text_file import read_text
 from infra.tasks.choice import same_choice

@@ -16,8 +16,9 @@ from infra.plan.compile import CompiledStack
 from infra.plan.imported import read_plan
 from infra.plan.process import Plan
 from infra.render.host_paths import firewall_path
-from infra.render.host_state import HostState, host_state
+from infra.render.host_state import host_state
 from infra.render.inventory_file import inventory_from_plan, inventory_text
+from infra.render.items import HostState
 from infra.render.stack_document import stack_document
 from infra.render.wanted_tuning import Tuning
 from infra.spec.stack import KUBERNETES

@@ -19,7 +19,7 @@ from infra.launch.staging.plan import SHARED_STORAGE, Checkpoint, giga
 from infra.plan.compile import CompiledStack
 from infra.plan.weights_origin import source_host
 from infra.remote.failures import HostFailure
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 from infra.tasks.choice import chosen_name, needed_inventory, same_choice
 from infra.tasks.options import Options
 from infra.tasks.output import SCHEMA_VERSION, Output, table, with_failures

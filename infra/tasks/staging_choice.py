@@ -12,7 +12,7 @@ from infra.launch.lease import this_owner
 from infra.launch.staging.order import Staging
 from infra.launch.staging.plan import SHARED_STORAGE, Checkpoint, wanted_checkpoints
 from infra.plan.compile import CompiledStack
-from infra.spec.weights_source import FIELD
+from infra.spec.weights_source import FIELD, parse_weights_source, refuse_plain_token
 from infra.tasks.output import Output
 from infra.tasks.reached_hosts import host_states
 from infra.tasks.stack_secrets import read_secrets
@@ -29,9 +29,13 @@ def chosen_checkpoints(
         source: of the command line; None for the stack's.
 
     Raises:
-        StackError: a checkpoint is not in the catalogue, or the source is none.
+        StackError: a checkpoint is not in the catalogue, the source is none, or it would show a token.
     """
     weights = compiled.stack.spec.weights
+    if source is not None:
+        refuse_plain_token(
+            parse_weights_source(source, "--source"), compiled.plan.secrets, "--source"
+        )
     return wanted_checkpoints(
         host_states(compiled, catalog),
         catalog,

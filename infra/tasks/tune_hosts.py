@@ -23,7 +23,8 @@ from infra.launch.host_tuning import (
 )
 from infra.remote.failures import HostFailure
 from infra.remote.named_hosts import named_hosts
-from infra.render.host_state import HOSTS_OWNER, HostState, hosts_state, tuning_state
+from infra.render.host_state import HOSTS_OWNER, hosts_state, tuning_state
+from infra.render.items import HostState
 from infra.render.wanted_tuning import Tuning
 from infra.tasks.choice import same_choice
 from infra.tasks.options import Options

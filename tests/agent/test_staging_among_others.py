@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from infra.agent.host import Refused
+from infra.agent.item import parse_item
+from infra.agent.kinds.images import bring_image
 from infra.agent.staging.manifest import VERIFIED
 from infra.agent.staging.sources import open_origin
 from infra.agent.staging.work import Work
@@ -232,3 +234,13 @@ def test_an_archive_does_not_arrive_elsewhere(
     host.ask("receive", **RECEIVE, action="publish", target=target)
     assert host.ask("receive", **RECEIVE, action="discard", target=target)["is_whole"] is False
     assert not (theirs / ".moe-received").exists()
+
+
+def test_an_archive_behind_a_strangers_link_is_not_loaded(
+    host: StubbornHost, theirs: Path, canary: Path
+) -> None:
+    plant(theirs / "image.tar", canary / "song")
+    details = {"runtime": "docker", "reference": "x:1", "archive": "/theirs/image.tar"}
+    item = parse_item({"id": "i", "group": "images", "kind": "image", **details})
+    with pytest.raises(Refused, match="may lead it anywhere"):
+        bring_image(host, item, "image", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import socket
@@ -404,3 +405,10 @@ def test_a_peer_that_is_crowded_from_a_members_address_still_serves_that_member(
         fleet.wait_complete("host-2")
     assert sorted(hub.fetched()) == sorted(FILES)
     assert threading.active_count() < 2 * peers.PER_ADDRESS
+
+
+def test_a_request_without_end_ends() -> None:
+    """Each of http.server's hundred headers may have 64 KiB, of each connection."""
+    request = peers.Request(io.BytesIO(b"GET / HTTP/1.0\r\n" + b"x" * 10 * peers.MAX_REQUEST))
+    lines = iter(lambda: request.readline(65537), b"")
+    assert sum(map(len, lines)) == peers.MAX_REQUEST

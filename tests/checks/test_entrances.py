@@ -9,7 +9,7 @@ import pytest
 from infra.checks.entrances import open_entrances, public_entrances
 from infra.checks.view import Finding, Surroundings, view_plan
 from infra.plan.compile import compile_file
-from infra.plan.process import Plan
+from infra.plan.process import Firewall, Plan
 from tests.checks.rule_cases import CATALOG
 
 KEY = "secrets.api_key.env=K"
@@ -88,6 +88,18 @@ def test_an_edge_before_the_router_asks_for_the_key() -> None:
     fronted = replace(view, plan=replace(plan, processes=(*plan.processes, edge)))
     assert list(public_entrances(view)) != []
     assert list(public_entrances(fronted)) == []
+
+
+@pytest.mark.parametrize(
+    ("clients", "is_judged"),
+    [((), False), (("10.0.0.0/8",), False), (("10.0.0.0/8", "0.0.0.0/0"), True), (("::/0",), True)],
+)
+def test_hosts_that_are_closed_let_in_whom_the_stack_names(
+    clients: tuple[str, ...], *, is_judged: bool
+) -> None:
+    plan = moved(compile_file("h200-tp8", catalog=CATALOG).plan, PUBLIC)
+    closed = replace(plan, firewall=Firewall(clients=clients, monitors=()))
+    assert bool(list(public_entrances(view_plan(closed, CATALOG)))) is is_judged
 
 
 def test_a_service_lets_in_every_pod() -> None:

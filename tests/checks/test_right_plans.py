@@ -37,6 +37,11 @@ def test_a_router_takes_the_negative_numbers_that_its_release_takes(option: str)
     assert "router-number" in rules_of(GB200, flag("router/0", "--queue-size", "-1"))
 
 
+def test_a_router_that_passes_clients_keys_on_needs_none_of_its_own() -> None:
+    assert "router-key" not in rules_of("sglang-pd-nixl", flag("prefill/*", "--api-key", "$KEY"))
+    assert "router-key" in rules_of(GB200, flag("prefill/*", "--api-key", "$KEY"))
+
+
 def test_the_proxy_of_vllm_ascend_is_no_wheel() -> None:
     assert "router-number" not in rules_of("a3-2p1d", flag("router/0", "--max-retries", "-1"))
 

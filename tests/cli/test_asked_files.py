@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from infra.errors import StackError
+from infra.spec.load import PROJECT
 from infra.tasks.asked_files import refuse_over_inputs, write_asked
 from infra.tasks.rendered_folder import write_below
 from tests.fab_process import run_fab
@@ -176,3 +177,27 @@ def test_a_hostile_plan_is_neither_checked_nor_rendered_nor_rehearsed(
         assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
         assert json.loads(done.stdout)["ok"] is False
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("case", "told", "rules"),
+    [
+        ("compose.yaml", (), ["plan-value", "plan-value", "host-mount"]),
+        (
+            "slurm.yaml",
+            ("--accelerator", "h200", "--engine", "vllm:0.22.1", "--checkpoint", "kimi-k2.5-int4"),
+            ["plan-value"],
+        ),
+    ],
+)
+def test_an_attack_leaves_no_plan_behind(
+    case: str, told: tuple[str, ...], rules: list[str], tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.json"
+    file = str(PROJECT / "tests" / "cases" / "hostile" / case)
+    done = run_fab("import", file, *told, "--to-plan", str(plan), "--json")
+    assert done.returncode == 2
+    problems = json.loads(done.stdout)["problems"]
+    assert [problem["rule"] for problem in problems] == rules
+    assert all(problem["line"] for problem in problems)
+    assert not plan.exists()

@@ -22,7 +22,7 @@ from infra.rehearsal.lab import registry
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.operating import operator_at_work
 from infra.render.firewall import firewall_text
-from infra.render.host_state import Item
+from infra.render.items import Item
 from infra.render.wanted_tuning import Tuning
 from tests.cli.commands import FAB, need_lab, run
 from tests.cli.port_matrix import Dial, passing
@@ -41,6 +41,8 @@ HOSTS = (*PREFILL, *DECODE)
 OUTSIDER, CLIENT, MONITOR = "prefill-2", "prefill-3", "prefill-4"
 SSH, UNGUARDED, STAGING, EPHEMERAL = 22, 9100, 17103, 40123
 ODD_SSH, FOREIGN = 40022, 45555
+STARTED = f"systemctl show -p MainPID,ActiveEnterTimestamp 'moe-{STACK}-engine@*'"
+LEFT = "nft list tables | grep moe-; find / -xdev -path '*moe*firewall*'"
 ROUTER, PROMETHEUS, GROUP = 8000, 29000, 12321
 
 
@@ -86,6 +88,8 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
         inventory = yaml.safe_load(Path(document["inventory"]).read_text())
         prefill = inventory["all"]["children"]["prefill"]["hosts"]
         others = {name: prefill.pop(name) for name in (OUTSIDER, CLIENT, MONITOR)}
+        # who comes in the place of another one is listed, and in no plan before
+        inventory["all"]["children"]["spare"] = {"hosts": {OUTSIDER: others[OUTSIDER]}}
         path = tmp_path_factory.mktemp("closed") / "hosts.yml"
         path.write_text(yaml.safe_dump(inventory))
         sets = (
@@ -164,6 +168,22 @@ def test_strangers_are_shut_out_and_nobody_else(closed: Closed, ports: dict[str,
     assert closed.fab("verify")[0] == 0
 
 
+def test_a_client_that_is_named_later_is_let_in_while_engines_serve_on(closed: Closed) -> None:
+    code, told = closed.fab("up", "--set", "firewall=none")
+    assert code == 0, told
+    began = closed.on("decode-2", STARTED)
+    open_port = {"decode-2": {EPHEMERAL}}
+    assert (OUTSIDER, "decode-2", EPHEMERAL) in closed.matrix(OUTSIDER, ports=open_port)
+    assert closed.fab("up")[0] == 0
+    door = {"prefill-0": {ROUTER}}
+    assert closed.matrix(OUTSIDER, CLIENT, ports=door) == {(CLIENT, "prefill-0", ROUTER)}
+    both = [host.address for host in closed.lab.status() if host.name in {OUTSIDER, CLIENT}]
+    code, told = closed.fab("up", "--set", f"clients=[{', '.join(both)}]")
+    assert code == 0, told
+    assert len(closed.matrix(OUTSIDER, CLIENT, ports=door)) == 2
+    assert closed.on("decode-2", STARTED) == began
+
+
 def test_a_rule_that_somebody_deletes_is_seen_and_comes_back(closed: Closed) -> None:
     assert closed.fab("up")[0] == 0
     chain = f"inet {TABLE} strangers"
@@ -232,6 +252,26 @@ def test_two_closed_stacks_share_a_host(closed: Closed) -> None:
     }
 
 
+def test_a_machine_that_comes_is_let_in_by_all_and_one_that_leaves_by_nobody(
+    closed: Closed,
+) -> None:
+    assert closed.fab("up")[0] == 0
+    inventory = Path(closed.inventory).read_text()
+    port = {"decode-3": {EPHEMERAL}}
+    try:
+        code, told = closed.fab("replace-host", "prefill-1", OUTSIDER)
+        assert code == 0, told
+        assert closed.matrix("prefill-0", "prefill-1", OUTSIDER, ports=port) == {
+            ("prefill-0", "decode-3", EPHEMERAL),
+            (OUTSIDER, "decode-3", EPHEMERAL),
+        }
+        assert closed.table("prefill-1").startswith("Error: No such file or directory")
+        assert closed.fab("verify")[0] == 0
+        assert closed.fab("down")[0] == 0
+    finally:
+        Path(closed.inventory).write_text(inventory)
+
+
 def test_hosts_whose_tables_shut_the_operator_out_take_them_back(closed: Closed) -> None:
     assert closed.fab("up")[0] == 0
     before = {host: without_counts(closed.table(host)) for host in HOSTS}
@@ -246,7 +286,7 @@ def test_hosts_whose_tables_shut_the_operator_out_take_them_back(closed: Closed)
             close_hosts(deployment, catalog, list(HOSTS), frozenset())
     assert failed.value.exit_code == 4
     assert "decode-2" in failed.value.where
-    assert "every host takes its own back by itself" in failed.value.what
+    assert "every host takes its own back by itself" in said[-1]
     # nobody kept the others' tables either
     until(
         lambda: {host: without_counts(closed.table(host)) for host in HOSTS} == before,
@@ -261,21 +301,15 @@ def test_down_takes_the_tables_away(closed: Closed) -> None:
     assert closed.fab("up")[0] == 0
     assert closed.fab("down")[0] == 0
     for host in HOSTS:
-        assert (
-            closed.on(host, "nft list tables | grep moe-; find / -xdev -path '*moe*firewall*'")
-            == ""
-        )
+        assert closed.on(host, LEFT) == ""
 
 
 def test_a_stack_that_closes_its_hosts_no_more_leaves_them_open(closed: Closed) -> None:
     assert closed.fab("up")[0] == 0
-    code, told = closed.fab("up", "--set", "firewall=none", "--replace")
+    code, told = closed.fab("up", "--set", "firewall=none")
     assert code == 0, told
     for host in HOSTS:
-        assert (
-            closed.on(host, "nft list tables | grep moe-; find / -xdev -path '*moe*firewall*'")
-            == ""
-        )
+        assert closed.on(host, LEFT) == ""
     assert closed.fab("down")[0] == 0
 
 

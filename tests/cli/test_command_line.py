@@ -517,6 +517,30 @@ def test_check_names_the_same_stack_again_and_says_where_addresses_come_from(
     ]
 
 
+def test_a_plan_tells_who_is_let_in(tmp_path: Path) -> None:
+    words = ("--stack", "gb200-2p1d", "--set", "firewall=plan", "--set", "clients=[203.0.113.0/24]")
+    told = fab("plan", *words, "--firewall", "prefill-0")
+    assert told.returncode == 0, told.stderr
+    assert "prefill-0 (192.0.2.1)\nports" in told.stdout
+    assert "203.0.113.0/24  router http" in told.stdout
+    assert "table inet moe-gb200-2p1d {" in told.stdout
+    assert "Not filtered: RDMA" in told.stdout
+    document = json.loads(fab("plan", *words, "--firewall", "all", "--json").stdout)
+    assert len(document["hosts"]) == 6
+    assert document["hosts"]["decode-0"]["rules"].startswith(
+        "table inet moe-gb200-2p1d\ndelete table"
+    )
+    unknown = fab("plan", *words, "--firewall", "prefil-0")
+    assert (unknown.returncode, "Did you mean prefill-0" in unknown.stderr) == (2, True)
+    left = fab("plan", "--stack", "gb200-2p1d", "--firewall", "all")
+    assert left.returncode == 2
+    assert "gb200-2p1d leaves its hosts as open as they are" in left.stderr
+    done = fab("render", *words, "--to", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    rules = tmp_path / "out" / "prefill-0" / "var/lib/moe-infra/firewall/gb200-2p1d.nft"
+    assert rules.read_text() in told.stdout
+
+
 def test_a_rule_is_explained_by_its_id() -> None:
     done = fab("check", "--explain", "kv-role", "--json")
     assert done.returncode == 0
@@ -582,4 +606,7 @@ def test_a_secret_that_is_not_there_ends_up_before_a_host_is_asked(tmp_path: Pat
         f"secrets.api_key: The file {tmp_path / 'key'} cannot be read: No such file" in done.stderr
     )
     (tmp_path / "key").write_text("sesame")
-    assert fab(*words).returncode == 4  # now it is the host that is not reached
+    (tmp_path / "key").chmod(0o644)
+    done = fab(*words)
+    assert done.returncode == 4  # now it is the host that is not reached
+    assert f"Type `chmod 600 {tmp_path / 'key'}`." in done.stderr

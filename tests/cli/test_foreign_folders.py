@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.spec.load import PROJECT
 from tests.fab_process import FAB, run_fab
 
 # What Fabric, Invoke, Python and what we import would take from the working folder or from a home.
@@ -127,3 +129,19 @@ def test_nothing_of_a_foreign_folder_is_imported_from_the_first_module_on(
         check=False,
     )
     assert not foreign.ran.exists(), foreign.ran.read_text()
+
+
+def test_every_interpreter_that_fab_starts_looks_into_no_folder_that_it_is_in() -> None:
+    """Python puts the working folder first where it is given a module or a text to run, but for -P and -I."""
+    found = [
+        (path.name, ast.unparse(words))
+        for path in (PROJECT / "infra").rglob("*.py")
+        if "packages" not in path.parts  # no task imports it
+        for words in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(words, ast.List | ast.Tuple)
+        and words.elts
+        and ast.unparse(words.elts[0]) == "sys.executable"
+    ]
+    assert found
+    wrong = [each for each in found if "'-c'" in each[1] or "'-m'" in each[1]]
+    assert [each for each in wrong if "'-P'" not in each[1] and "'-I'" not in each[1]] == []

@@ -163,9 +163,9 @@ def test_one_pull_from_the_hub_serves_every_host(site: Site) -> None:
     assert again.stdout.count("already complete (verified)") == 3
 
 
-def start(site: Site, *words: str, until: str) -> subprocess.Popen[str]:
+def start(site: Site, *words: str, until: str, source: str | None = None) -> subprocess.Popen[str]:
     """A staging that runs, once its standard error holds some words."""
-    process = begin(*site.words(*words), stdout=subprocess.PIPE)
+    process = begin(*site.words(*words, source=source), stdout=subprocess.PIPE)
     read_until(process, until)
     return process
 
@@ -358,7 +358,11 @@ def test_a_token_reaches_the_hub_and_no_argument_vector(
     site.stack.write_text(STACK + "secrets: {hf_token: {env: TEST_HF_TOKEN}}\n")
     site.spoil(token="hf_secret", pace=2_000_000)
     monkeypatch.setenv("TEST_HF_TOKEN", "hf_secret")
-    process = start(site, until="from moonshotai/Kimi-K2.5")
+    refused = site.stage()
+    assert refused.returncode == 2
+    assert "hf_token would travel to" in refused.stderr
+    told = f"huggingface+http+token://{HUB}:{HUB_PORT}"
+    process = start(site, until="from moonshotai/Kimi-K2.5", source=told)
     wait_for(lambda: arrived(site, "unified-0") > 0)
     seen = [argv for host in HOSTS for _, argv in site.lab.processes(host)]
     left = site.sh(

@@ -297,3 +297,102 @@ all:
 def test_a_mistake_in_it_is_refused(moe: str, words: str, tmp_path: Path) -> None:
     (said,) = refused(tmp_path, f"all: {{hosts: {{a: {{moe: {moe}}}}}}}\n")
     assert words in said
+
+
+def hosts_of(folder: Path, text: str) -> dict[str, InventoryHost]:
+    path = folder / "hosts.yml"
+    path.write_text(text)
+    return {host.name: host for host in read_inventory(path).hosts}
+
+
+@pytest.mark.parametrize(
+    ("priority", "user"),
+    [("'10'", "p"), ("10", "p"), ("' 7 '", "p"), ("1.9", "q"), ("-1", "q"), ("010", "p")],
+)
+def test_a_priority_is_the_number_that_ansible_makes_of_it(
+    priority: str, user: str, tmp_path: Path
+) -> None:
+    hosts = hosts_of(
+        tmp_path,
+        f"""
+all:
+  children:
+    p: {{vars: {{ansible_user: p, ansible_group_priority: {priority}}}, hosts: {{a: }}}}
+    q: {{vars: {{ansible_user: q}}, hosts: {{a: }}}}
+""",
+    )
+    assert hosts["a"].user == user
+
+
+@pytest.mark.parametrize("priority", ["high", "'1.5'", "~", "[1]", ".nan", "'{{ x }}'"])
+def test_a_priority_that_is_no_number_is_refused(priority: str, tmp_path: Path) -> None:
+    with pytest.raises(ProblemsFound, match="is no priority"):
+        hosts_of(tmp_path, f"p: {{vars: {{ansible_group_priority: {priority}}}, hosts: {{a: }}}}")
+
+
+@pytest.mark.parametrize(
+    "end", ["\\n", "\\r", " ", "\\t", "\\0", "\\x1b", "\\x85", "\\u2028", "\\u202e"]
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        'all: {{hosts: {{a: {{ansible_host: "192.0.2.1{}"}}}}}}',
+        'all: {{hosts: {{a: {{moe: {{address: "192.0.2.1{}"}}}}}}}}',
+        'all: {{hosts: {{a: {{ansible_host: "2001:db8::1{}"}}}}}}',
+        'all: {{hosts: {{"a{}": {{ansible_host: 192.0.2.1}}}}}}',
+    ],
+)
+def test_an_address_or_a_name_with_a_character_that_nobody_sees_is_refused(
+    text: str, end: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ProblemsFound, match=r"is no address|is no name|zero byte|not YAML"):
+        hosts_of(tmp_path, text.format(end))
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "a b"])
+def test_a_name_that_leads_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ProblemsFound, match="is no name of a host"):
+        hosts_of(tmp_path, f'all: {{hosts: {{"{name}": {{ansible_host: 192.0.2.1}}}}}}')
+
+
+def test_what_stands_later_in_a_group_wins_whatever_the_section(tmp_path: Path) -> None:
+    inner = "    children: {q: {hosts: {a: {ansible_user: inner}}}}\n"
+    outer = "    hosts: {a: {ansible_user: outer}}\n"
+    for text, user in ((inner + outer, "outer"), (outer + inner, "inner")):
+        assert hosts_of(tmp_path, f"all:\n  children:\n   p:\n{text}")["a"].user == user
+
+
+def test_a_port_behind_a_name_holds_where_the_host_is_new(tmp_path: Path) -> None:
+    first, again = 'p: {hosts: {"a:2222": }}\n', 'q: {hosts: {"a:2223": }}\n'
+    assert hosts_of(tmp_path, first + again)["a"].port == 2222
+    assert hosts_of(tmp_path, again + first)["a"].port == 2223
+
+
+def test_a_host_of_a_group_is_not_ungrouped_whatever_the_file_says(tmp_path: Path) -> None:
+    text = "ungrouped: {vars: {ansible_user: nobody}, hosts: {a: , b: }}\np: {hosts: {a: }}\n"
+    hosts = hosts_of(tmp_path, text)
+    assert (hosts["a"].user, hosts["b"].user) == (None, "nobody")
+
+
+def test_a_map_that_says_nothing_hides_none_of_those_of_all(tmp_path: Path) -> None:
+    text = """
+all: {vars: {moe: {interface: ib0}}}
+p: {vars: {moe: }, hosts: {a: }}
+q: {vars: {moe: {mtu: 9000}}, hosts: {a: }}
+"""
+    host = hosts_of(tmp_path, text)["a"]
+    assert (host.interface, host.mtu) == ("ib0", 9000)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("all: {hosts: {a: 192.0.2.1}}", "What stands behind a is no map"),
+        ("p: {hosts: {p: {ansible_user: x}}}", "p is a host and a group"),
+        ("p: {hosts: {a: }}\nall: {hosts: {p: }}", "p is a host and a group"),
+        ("all: {hosts: {all: {ansible_user: x}}}", "all is a host and a group"),
+    ],
+)
+def test_what_ansible_refuses_or_mixes_up_is_refused(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ProblemsFound, match=says):
+        hosts_of(tmp_path, text)

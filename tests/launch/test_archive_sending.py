@@ -16,7 +16,7 @@ from infra.launch.images.archive import ImageArchive, read_archive
 from infra.launch.images.sending import Sending, plan_sending, send_and_load
 from infra.launch.staging.order import Staging
 from infra.remote.failures import LostConnection
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 from tests.agent.stubborn_host import program
 from tests.cli.saved_image import save_image
 from tests.launch.agent_fleet import AgentFleet, WaitingClock

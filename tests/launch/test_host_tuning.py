@@ -13,7 +13,7 @@ from infra.launch.host_tuning import (
     limit_s,
     tuning_document,
 )
-from infra.render.host_state import HostState, Item
+from infra.render.items import HostState, Item
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,11 @@ class Bench:
 
 @pytest.fixture
 def bench(catalog: Catalog) -> Bench:
-    plan = compile_file("gb200-2p1d", catalog=catalog).plan
+    return bench_of(catalog)
+
+
+def bench_of(catalog: Catalog, *sets: str) -> Bench:
+    plan = compile_file("gb200-2p1d", catalog=catalog, sets=sets).plan
     tuning = Tuning(profile=catalog.tuning(plan.tuning))
     state = host_state(plan, HOST, tuning=tuning, catalog=catalog)
     clock = FakeClock()
@@ -110,6 +114,18 @@ def test_a_look_changes_nothing_and_tells_which_engines_run(bench: Bench) -> Non
     assert result["ended"] == ["decode-0/0", "decode-0/1", "decode-0/2", "decode-0/3"]
     assert {request["mode"] for request in bench.asked("state")} == {"check"}
     assert not any(bench.hosts.files.values())
+
+
+@pytest.mark.parametrize("operation", ["look", "install"])
+def test_a_host_is_not_served_open_that_its_plan_closes(catalog: Catalog, operation: str) -> None:
+    bench = bench_of(catalog, "firewall=plan")
+    table = "firewall:moe-gb200-2p1d"
+    bench.hosts.wrong_items[HOST, table] = ("changed", "only who dials by the plan is let in")
+    with pytest.raises(PrerequisiteError, match=r"Run `fab up --stack gb200-2p1d` once"):
+        bench.play(operation)
+    assert not any(bench.hosts.files.values())
+    bench.hosts.wrong_items.clear()  # `fab up` has closed it
+    bench.play(operation)
 
 
 def test_a_look_refuses_what_up_refuses(bench: Bench) -> None:

@@ -23,10 +23,10 @@ from infra.checks.judge import never_made
 from infra.errors import InfraError, ProblemsFound
 from infra.plan.compile import compile_file
 from infra.plan.document import plan_document
-from infra.plan.gate import MAX_DEVICES, MAX_MOUNTS, MAX_TOLD, MAX_VARIABLES, misfits
+from infra.plan.gate import MAX_DEVICES, MAX_MOUNTS, MAX_NETWORKS, MAX_TOLD, MAX_VARIABLES, misfits
 from infra.plan.imported import parse_plan
 from infra.plan.process import Plan
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 from infra.spec.load import SEARCHED
 from infra.tasks.render import plan_states
 
@@ -70,6 +70,7 @@ SHELL = "x; touch /tmp/gate-was-open"
 NEWLINE = "x\ny"
 ESCAPE = "x\x1b[2Jy"
 PROCESS: Path_ = ("processes", 0)
+NAME = "the key itself"
 
 
 @pytest.mark.parametrize(
@@ -138,14 +139,16 @@ def test_a_field_that_does_not_fit_is_refused_at_its_place(path: Path_, values: 
     [
         ((*PROCESS, "env"), {f"A{i}": "" for i in range(MAX_VARIABLES + 1)}),
         ((*PROCESS, "mounts"), [{"source": "/a", "target": f"/b{i}"} for i in range(MAX_MOUNTS + 1)]),
+        (("firewall",), {"clients": ["10.0.0.0/8"] * (MAX_NETWORKS + 1), "monitors": []}),
         ((*PROCESS, "argv"), ["vllm", *["x" * 100_000] * 21]),
         ((*PROCESS, "binds"), [{"name": "http", "port": 1, "count": 1}] * 5_000),
         ((*PROCESS, "binds"), [{"name": "http", "port": 1, "count": 900_000}] * 3),
     ],
-    ids=["variables", "mounts", "bytes", "binds", "ports"],
+    ids=["variables", "mounts", "networks", "bytes", "binds", "ports"],
 )  # fmt: skip
 def test_a_count_beyond_its_limit_is_refused(path: Path_, value: object) -> None:
-    assert any(f.startswith("processes") for f in refused_fields(put(a_document(), path, value)))
+    fields = refused_fields(put(a_document(), path, value))
+    assert any(field.startswith(str(path[0])) for field in fields)
 
 
 def test_what_is_told_has_an_end() -> None:
@@ -195,7 +198,7 @@ def _places(value: object, path: Path_ = ()) -> Iterator[Path_]:
     elif isinstance(value, dict):
         for key, each in value.items():
             if path and path[-1] in ("env", "env_prepend", "secrets"):
-                yield (*path, key, "name")
+                yield (*path, key, NAME)
             yield from _places(each, (*path, key))
     elif isinstance(value, list):
         for index, each in enumerate(value):
@@ -203,7 +206,7 @@ def _places(value: object, path: Path_ = ()) -> Iterator[Path_]:
 
 
 def _replaced(document: Document, path: Path_, text: str) -> Document:
-    if path[-1] != "name" or path[-3] not in ("env", "env_prepend", "secrets"):
+    if path[-1] != NAME:
         return put(document, path, text)
     row: Any = document
     for part in path[:-2]:
@@ -322,22 +325,25 @@ def _joined(said: str) -> list[str]:
 
 
 def _unquoted(text: str) -> str:
-    """What a shell makes of it, as systemd escapes for one."""
-    return "".join(shlex.split(text, posix=True))
+    """What a shell makes of it, as systemd escapes for one: bare, in `"…"`, or in `$'…'` with its tabs."""
+    if not text.startswith(('"', "$'")):
+        return text
+    inner = text[1:-1] if text.startswith('"') else text[2:-1]
+    tabs = {"t": "\t"} if text.startswith("$") else {}
+    return re.sub(r"\\(.)", lambda match: tabs.get(match[1], match[1]), inner)
 
 
 def test_the_renderer_refuses_again_what_the_gate_should_have_stopped() -> None:
     plan = compile_file("h200-tp8", catalog=CATALOG).plan
     first = plan.processes[0]
-    for change in (
-        {"env": {"A=1; id; B": "x"}},
-        {"env": {"A": "a\0b"}},
-        {"env_prepend": {"LD_PRELOAD;id": "x"}},
-        {"argv": ("-c", "id")},
-        {"id": f"{first.host}/0\nid"},
-        {"endpoint": "http://x y:1"},
+    for edited in (
+        dataclasses.replace(first, env={"A=1; id; B": "x"}),
+        dataclasses.replace(first, env={"A": "a\0b"}),
+        dataclasses.replace(first, env_prepend={"LD_PRELOAD;id": "x"}),
+        dataclasses.replace(first, argv=("-c", "id")),
+        dataclasses.replace(first, id=f"{first.host}/0\nid"),
+        dataclasses.replace(first, endpoint="http://x y:1"),
     ):
-        edited = dataclasses.replace(first, **change)  # type: ignore[arg-type] - one field of each
         with pytest.raises(InfraError) as caught:
             plan_states(dataclasses.replace(plan, processes=(edited,)), CATALOG)
         assert caught.value.where

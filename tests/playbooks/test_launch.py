@@ -69,6 +69,9 @@ def test_a_launch_ends_as_fab_up_does_and_the_key_is_never_shown(
     assert installed(down) == by_fab
     assert launched.recap("decode-0")["changed"] == 2
     assert KEY not in launched.out
+    keys = {down.on(host, "cat /var/lib/moe-infra/groups/small/key").strip() for host in HOSTS}
+    assert [len(key) for key in keys] == [64]  # one for all hosts
+    assert not [key for key in keys if key in launched.out]
     proven = "Every rank has generated a token, and requests go through. Next: fab verify"
     assert proven in " ".join(launched.out.split())
     # both ranks of prefill and all four of decode, each on its own host, by what the engines count

@@ -25,7 +25,7 @@ def test_playbooks_name_no_item_of_any_profile(catalog: Catalog) -> None:
 
 
 # They run on the controller alone: no module travels, whatever `pipelining` says.
-ON_CONTROLLER = {"assert", "debug", "import_tasks", "include_tasks"}
+ON_CONTROLLER = {"assert", "debug", "import_tasks", "include_tasks", "set_fact"}
 
 
 def tasks_of(listed: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

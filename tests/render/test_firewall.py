@@ -144,6 +144,20 @@ def test_a_host_that_is_known_by_name_alone_is_refused(catalog: Catalog) -> None
         firewall_text(replace(plan, hosts=hosts), "prefill-1")
 
 
+def test_a_name_that_a_plan_gives_ends_no_rule(catalog: Catalog) -> None:
+    plan = closed_plan("gb200-2p1d", catalog)
+    chosen = next(each for each in plan.processes if each.host == "decode-3")
+    bind = replace(chosen.binds[0], name='x" accept\n\t\taccept comment "' + "y" * 200)
+    renamed = replace(chosen, binds=(bind,))
+    plan = replace(
+        plan, processes=tuple(renamed if each is chosen else each for each in plan.processes)
+    )
+    text = firewall_text(plan, "decode-3")
+    assert "\n\t\taccept" not in text
+    assert 'comment "engine x_ accept___accept comment _yyy' in text
+    assert max(map(len, re.findall(r'comment "([^"]*)"', text))) <= 64
+
+
 def test_the_host_state_of_a_closed_plan_has_its_table_and_what_loads_it_at_boot(
     catalog: Catalog,
 ) -> None:

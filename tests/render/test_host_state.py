@@ -16,8 +16,9 @@ from infra.plan.compile import compile_file
 from infra.plan.process import Plan
 from infra.render.environment_file import environment_file, is_plain, odd_variables
 from infra.render.host_paths import stack_folder, unit_name, watch_config, watch_unit
-from infra.render.host_state import HostState, host_state, tuning_state
+from infra.render.host_state import host_state, tuning_state
 from infra.render.image_origin import with_image_origin
+from infra.render.items import HostState
 from infra.render.process_launch import runnable_image
 from infra.render.release_record import read_release
 from infra.render.reserved_ports import (

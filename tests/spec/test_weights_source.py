@@ -13,6 +13,7 @@ from infra.spec.weights_source import (
     WebSource,
     WeightsSource,
     parse_weights_source,
+    refuse_plain_token,
 )
 
 
@@ -24,6 +25,10 @@ from infra.spec.weights_source import (
         (
             "modelscope+http://192.0.2.9:8080/api/",
             HubSource(hub="modelscope", endpoint="http://192.0.2.9:8080/api"),
+        ),
+        (
+            "huggingface+http+token://192.0.2.9",
+            HubSource(hub="huggingface", endpoint="http://192.0.2.9", sends_in_plain=True),
         ),
         ("s3://weights/a/b/", BucketSource(bucket="weights", prefix="a/b", store=None)),
         (
@@ -75,3 +80,27 @@ def test_what_is_none_is_refused_by_its_fault(text: str, said: str) -> None:
         parse_weights_source(text)
     assert told.value.fix
     assert "me:word" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "secrets", "is_refused"),
+    [
+        ("huggingface+http://192.0.2.9", ["hf_token"], True),
+        ("modelscope+http://192.0.2.9", ["modelscope_token"], True),
+        ("modelscope+http://192.0.2.9", ["hf_token"], False),
+        ("huggingface+http://192.0.2.9", [], False),
+        ("huggingface+http://127.0.0.1:8080", ["hf_token"], False),
+        ("huggingface+https://192.0.2.9", ["hf_token"], False),
+        ("huggingface+http+token://192.0.2.9", ["hf_token"], False),
+        ("huggingface", ["hf_token"], False),
+    ],
+)
+def test_a_token_goes_over_plain_http_where_the_source_says_so_alone(
+    text: str, secrets: list[str], is_refused: bool
+) -> None:
+    source = parse_weights_source(text)
+    if not is_refused:
+        refuse_plain_token(source, secrets)
+        return
+    with pytest.raises(StackError, match=r"over plain HTTP.*\+http\+token://192\.0\.2\.9"):
+        refuse_plain_token(source, secrets)

@@ -23,6 +23,8 @@ NO_MESSAGE = b"(no message)"
 # One entry without binary fields: `NAME=text` lines, then an empty one (systemd.journal-export).
 _TEXT_ENTRY = re.compile(rb"((?:[A-Za-z0-9_]+=[^\n]*\n)+)\n")
 _SIZE = struct.Struct("<Q")
+# Microseconds since 1970, to the end of the year 4000.
+_TIME = re.compile(rb"[0-9]{1,16}\Z")
 
 
 class Unreadable(Exception):
@@ -101,11 +103,14 @@ class Parser:
             if fields:
                 yield self._entry(fields)
         self._rest = text[place:]
+        if len(self._rest) > 2 * MAX_FIELD_BYTES:
+            raise Refused("what journalctl printed is not journald's export format")
 
     def _entry(self, fields: Dict[bytes, bytes]) -> Entry:
+        time_us = fields.get(b"__REALTIME_TIMESTAMP", b"0")
         return Entry(
             cursor=fields.get(b"__CURSOR", b""),
-            time_us=int(fields.get(b"__REALTIME_TIMESTAMP", b"0")),
+            time_us=int(time_us) if _TIME.match(time_us) else 0,
             unit=unit_of(fields, self._units) or 0,
             message=fields.get(b"MESSAGE", NO_MESSAGE),
         )

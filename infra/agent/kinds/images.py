@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
+from ..folders import open_file
 from ..host import Host, Refused
 from ..item import Item, Reading, absent_reading
 
@@ -42,8 +43,10 @@ def bring_image(host: Host, item: Item, _part: str, _value: object) -> None:
     runtime, reference = item.text("runtime") or "", item.text("reference") or item.target
     digest, archive, mirror = item.text("digest"), item.text("archive"), item.text("mirror")
     if archive is not None:
-        if not host.exists(archive):
-            raise Refused("the archive {} is not on this host".format(archive))
+        try:
+            os.close(open_file(host.path(archive)))  # no pipe, and no link that others made
+        except FileNotFoundError as error:
+            raise Refused("the archive {} is not on this host".format(archive)) from error
         _do(host, [runtime, "load", "--input", host.path(archive)])
         return
     if digest is None and mirror is None:

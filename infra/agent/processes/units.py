@@ -7,6 +7,7 @@ from ..group.operation import await_groups, look
 from ..host import Finished, Host, Refused
 from ..journal.starts import Start, read_starts
 from ..services import parse_properties
+from .masking import Mask
 
 ACTIONS: Dict[str, List[str]] = {
     "start": ["start", "--no-block"],
@@ -123,7 +124,9 @@ def _tail(host: Host, unit: str, shown: Dict[str, str], num_lines: int) -> List[
         said = read_starts(host, {unit: start}, num_lines, TAIL_S)
     except Refused as error:
         return ["({})".format(error)]
-    return [line for each in said for line in each.text.splitlines()][-num_lines:]
+    lines = [line for each in said for line in each.text.splitlines()][-num_lines:]
+    masked = Mask(()).text("\n".join(lines).encode("utf-8", "replace"))
+    return masked.decode("utf-8", "replace").split("\n") if lines else []
 
 
 def since(stamp_us: Optional[str], monotonic_s: float, now_s: float) -> Optional[str]:

@@ -4,7 +4,8 @@
            with_files                                 is_running, files}], "ports_taken"}
     list   source, timeout_s                        {"files": [{name, size_bytes, sha256, git_sha1}], "commit"}
     start  job, target, files, source, peers,       {"started": whether it was not running, "status"}
-           listen, token, only_check, …
+           listen {address, port, members}, token,
+           only_check, …
     run    as `start`: what the unit does           {"status"}
     end    jobs                                     {"ended": those that ran}
 

@@ -24,9 +24,10 @@ from .web import Answer, Hopeless, Unanswered, get, range_header, skip_to
 SEND_BYTES = 1 << 20
 SILENT_S = 60.0
 NUM_PARTS = 4  # "", token, "file", name
-# A peer opens one connection per stream. A request has so long to be whole.
+# A peer opens one connection per stream. A request has so long to be whole, and so many bytes.
 PER_ADDRESS = 64
 REQUEST_S = 5.0
+MAX_REQUEST = 16384
 RANGE = re.compile(r"^bytes=(\d+)-$")
 
 
@@ -111,10 +112,30 @@ class PeerServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
             self.last_asked = time.monotonic()
 
 
+class Request:
+    """The lines of a request, so many bytes in all; behind them it seems to end."""
+
+    def __init__(self, stream: Any) -> None:
+        """Read them from a stream."""
+        self._stream, self._left = stream, MAX_REQUEST
+        self.close = stream.close
+
+    def readline(self, limit: int) -> bytes:
+        """The next line, or what of it there is room for."""
+        line: bytes = self._stream.readline(min(limit, self._left))
+        self._left -= len(line)
+        return line
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.0"
     timeout = SILENT_S
     server: Any = None
+
+    def setup(self) -> None:
+        """Read a request, and no more than one can hold."""
+        super().setup()
+        self.rfile: Any = Request(self.rfile)
 
     def do_GET(self) -> None:
         """Answer one request."""

@@ -23,7 +23,16 @@ from ..folders import Folder, open_file, open_folder
 from ..host import Host, Refused
 from .manifest import MANIFEST, VERIFIED, Entry, entry_of, parse_manifest
 from .s3_signing import canonical_query, find_credentials, signed_headers
-from .web import Answer, Hopeless, get, get_document, range_header, skip_to
+from .web import (
+    Answer,
+    Hopeless,
+    get,
+    get_document,
+    origin_of,
+    range_header,
+    refuse_in_plain,
+    skip_to,
+)
 
 HUGGING_FACE = "https://huggingface.co"
 MODELSCOPE = "https://modelscope.cn"
@@ -54,8 +63,7 @@ class HuggingFace:
         self._repository = str(source["repository"])
         self._revision = str(source.get("commit") or source["revision"])
         self._timeout_s = timeout_s
-        token = source.get("token")
-        self._private = {"Authorization": "Bearer {}".format(token)} if token else {}
+        self._private = _token_header(source, self.endpoint)
 
     def list_files(self) -> Listing:
         """Every file at the revision, with the checksum that the hub keeps of it."""
@@ -85,8 +93,10 @@ class HuggingFace:
         return answer
 
     def _get(self, url: str, headers: Optional[Dict[str, str]] = None) -> Answer:
+        # the next page may lie anywhere
+        private = self._private if origin_of(url) == origin_of(self.endpoint) else {}
         try:
-            return get(url, self._timeout_s, headers, self._private)
+            return get(url, self._timeout_s, headers, private)
         except Hopeless as error:
             hint = "" if self._private else "; no hf_token was sent"
             raise Hopeless("{}{}".format(error, hint)) from error
@@ -101,8 +111,7 @@ class ModelScope:
         self._base = "{}/api/v1/models/{}/repo".format(self.endpoint, source["repository"])
         self._revision = str(source["revision"])
         self._timeout_s = timeout_s
-        token = source.get("token")
-        self._private = {"Authorization": "Bearer {}".format(token)} if token else {}
+        self._private = _token_header(source, self.endpoint)
 
     def list_files(self) -> Listing:
         """Every file at the revision, with its SHA-256."""
@@ -278,6 +287,20 @@ def _entries_in(folder: Folder, inside: str) -> Iterator[Entry]:
         except NotADirectoryError:
             size = folder.status(name).st_size
             yield entry_of({"name": path, "size_bytes": size})
+
+
+def _token_header(source: Dict[str, Any], endpoint: str) -> Dict[str, str]:
+    """What shows a hub the token of a request, if there is one.
+
+    Raises:
+        Hopeless: everybody on the way could read it, and the operator has not said that it may be.
+    """
+    token = source.get("token")
+    if not token:
+        return {}
+    if not source.get("sends_in_plain"):
+        refuse_in_plain(endpoint)
+    return {"Authorization": "Bearer {}".format(token)}
 
 
 def _region_of(bucket: str, timeout_s: float) -> str:

@@ -67,7 +67,7 @@ def get(
         url: http or https.
         timeout_s: how long the server may be silent.
         headers: sent to every server on the way.
-        private: sent to the first server alone: a store would refuse, and log, the hub's token.
+        private: sent to the first server alone, and as safely as there: a store would refuse, and log, the hub's token.
         source: where to dial from, None for wherever the route begins.
 
     Raises:
@@ -75,13 +75,14 @@ def get(
         Unanswered: it refuses for now.
         OSError: it cannot be reached, or is silent.
     """
-    first = urllib.parse.urlsplit(url).netloc
+    first = origin_of(url)
     for _ in range(MAX_REDIRECTS):
         parts = urllib.parse.urlsplit(url)
         sent = dict(headers or {}, **{"Accept-Encoding": "identity", "User-Agent": "moe-infra"})
         sent["Connection"] = "close"  # so that the end of a body is the end of what comes
-        if parts.netloc == first:
-            sent.update(private or {})
+        if origin_of(url) != first:
+            private = None  # for good: whoever sends back has chosen what is asked for
+        sent.update(private or {})
         connection = _connect(parts, timeout_s, source)
         try:
             target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
@@ -94,11 +95,34 @@ def get(
         if response.status in REDIRECTS and location:
             connection.close()
             url = urllib.parse.urljoin(url, location)
+            if parts.scheme == "https" and urllib.parse.urlsplit(url).scheme != "https":
+                raise Hopeless("{} sends on to plain HTTP".format(_place(first)))
             continue
         if response.status in (200, 206):
             return Answer(connection, response, url)
         raise _refusal(connection, response, url)
-    raise Hopeless("{} redirects more than {} times".format(first, MAX_REDIRECTS))
+    raise Hopeless("{} redirects more than {} times".format(_place(first), MAX_REDIRECTS))
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of an address: what is told to one origin is told to no other."""
+    parts = urllib.parse.urlsplit(url)
+    try:
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError as error:
+        raise Hopeless("{} names no port".format(_place(url))) from error
+    return "{}://{}:{}".format(parts.scheme, (parts.hostname or "").lower(), port)
+
+
+def refuse_in_plain(url: str) -> None:
+    """Refuse to send what is private where everybody on the way can read it; this host itself is no way.
+
+    Raises:
+        Hopeless: the address is one of plain HTTP.
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
+        raise Hopeless("{} would be sent a token over plain HTTP".format(_place(url)))
 
 
 def get_document(answer: Answer) -> bytes:

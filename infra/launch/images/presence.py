@@ -9,7 +9,7 @@ from typing import Literal
 from infra.errors import InfraError
 from infra.launch.deployment import Pace
 from infra.launch.fleet import Fleet, Report, answers_when_known, rows_of
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

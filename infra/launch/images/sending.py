@@ -18,7 +18,7 @@ from infra.launch.staging.checkpoints import stage
 from infra.launch.staging.order import Staging
 from infra.launch.staging.plan import Checkpoint, giga
 from infra.launch.staging.progress import rate_words
-from infra.render.host_state import HostState, Item
+from infra.render.items import HostState, Item
 from infra.render.weight_source import WeightSource
 
 RECEIVED = ".moe-received"  # infra/agent/staging/receiving.py

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from infra.launch.fleet import rows_of
 from infra.launch.logs.lines import LogLines
-from infra.remote.failures import LostConnection, Unreachable
+from infra.remote.failures import LostConnection, NoReport, Unreachable
+from infra.spec.bounded import read_json
 
 # A lost connection is tried again after this, and then twice as long, up to the longest pause.
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 15.0
+# Unpacked. A frame has about 1 MiB of text, or one message, which journald's readers here bound (`journal.lines`).
+MAX_FRAME_BYTES = 1 << 27
+MAX_NAMES, MAX_CURSOR = 65_536, 4_096
+# The end of the year 9999, the last that is shown.
+MAX_TIME_US = 253_402_300_799_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +122,7 @@ class HostLog:
         if self._closed.is_set():
             stream.close()
             return
-        reader = _Reader()
+        reader = _Reader(self.name)
         for chunk in stream.chunks():
             if not chunk:
                 continue
@@ -139,29 +144,59 @@ class HostLog:
 class _Reader:
     """Reads the stream of one connection; see `agent.journal.frames` for its frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str) -> None:
+        self._host = host
         self.cursor = ""
         self._unpacker = zlib.decompressobj()
         self._names: list[str] = []
         self._is_caught_up = False
 
     def read(self, chunk: bytes) -> Batch:
-        """The lines of a frame."""
-        frame = self._unpacker.decompress(chunk)
+        """The lines of a frame.
+
+        Raises:
+            NoReport: it is none, or longer than any.
+        """
+        try:
+            return self._batch(self._unpacker.decompress(chunk, MAX_FRAME_BYTES))
+        except (
+            zlib.error,
+            struct.error,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+        ) as error:
+            what = f"what it sends is no log: {error}."
+            raise NoReport(self._host, what, "Look at what answers there for the agent.") from error
+
+    def _batch(self, frame: bytes) -> Batch:
+        if self._unpacker.unconsumed_tail:
+            message = f"a frame of more than {MAX_FRAME_BYTES} bytes"
+            raise ValueError(message)
         if not frame:  # the end of the stream
             return Batch(lines=LogLines.none(), is_caught_up=self._is_caught_up)
         text, _, columns = frame.partition(b"\n")
-        head = json.loads(text)
-        self._names += head.get("processes", ())
-        self.cursor = head.get("cursor") or self.cursor
-        self._is_caught_up = self._is_caught_up or head.get("is_caught_up", False)
+        head: Any = read_json(text)
+        self._names += map(str, head.get("processes", ()))
+        if len(self._names) > MAX_NAMES:
+            message = f"more than {MAX_NAMES} processes"
+            raise ValueError(message)
+        self.cursor = str(head.get("cursor") or self.cursor)[:MAX_CURSOR]
+        self._is_caught_up = self._is_caught_up or bool(head.get("is_caught_up", False))
         lines = self._lines(head["num_lines"], head.get("process"), columns)
         return Batch(lines=lines, is_caught_up=self._is_caught_up)
 
     def _lines(self, num_lines: int, process: int | None, columns: bytes) -> LogLines:
         if not num_lines:
             return LogLines.none()
+        if not 0 < num_lines <= len(columns):
+            message = f"{num_lines} lines in {len(columns)} bytes"
+            raise ValueError(message)
         times = list(struct.unpack_from(f"<{num_lines}Q", columns))
+        if max(times) > MAX_TIME_US:
+            message = f"a line of {max(times)} µs since 1970"
+            raise ValueError(message)
         place = 8 * num_lines
         if process is not None:
             processes = [self._names[process]] * num_lines
@@ -170,4 +205,7 @@ class _Reader:
             processes = list(map(self._names.__getitem__, numbers))
             place += 2 * num_lines
         messages = columns[place:].decode("utf-8", "replace").split("\n")
+        if len(messages) != num_lines:
+            message = f"{len(messages)} messages of {num_lines} lines"
+            raise ValueError(message)
         return LogLines(times, processes, messages)

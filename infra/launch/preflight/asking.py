@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from infra.launch.preflight import amd, ascend, nvidia, rdma, roce
+from infra.launch.preflight import amd, ascend, nvidia, rdma, roce, rule_checks
 from infra.launch.preflight.ascend_checks import has_super_pod
 from infra.launch.preflight.ascend_port_checks import hccl_ports
 from infra.launch.preflight.collectives import (
@@ -26,7 +26,7 @@ from infra.launch.preflight.port_checks import bound_ports
 from infra.launch.preflight.rail_checks import PRODUCT_NAME
 from infra.launch.preflight.recording import AMD_DRIVER, NVIDIA_DRIVER
 from infra.launch.preflight.scene import Scene
-from infra.render.host_state import Item
+from infra.render.items import Item
 from infra.render.supervision import plan_watch_port
 from infra.render.units import LIMITS
 
@@ -161,6 +161,8 @@ def _system_commands(scene: Scene, host: str) -> list[Command]:
     ]
     if scene.plan.secrets:
         found.append(_small("systemd", "systemctl", "--version"))
+    if scene.plan.firewall is not None:
+        found.append(_small(rule_checks.CHAINS, *rule_checks.QUESTION))
     if scene.depth == "light":
         return found
     found += [

@@ -17,6 +17,7 @@ from infra.launch.preflight import (
     port_checks,
     rail_checks,
     roce_checks,
+    rule_checks,
 )
 from infra.launch.preflight.accelerator_table import ACCELERATOR_CHECKS
 from infra.launch.preflight.finding import Finding, worst_first
@@ -189,6 +190,12 @@ CHECKS: Mapping[str, Check] = {
         find=host_checks.find_old_systemd,
         applies=_with_secrets,
         needs=host_needs.systemd,
+    ),
+    "firewall": Check(
+        wanted="nft, and no other table that drops",
+        find=rule_checks.find_other_rules,
+        applies=rule_checks.closed_hosts,
+        needs=rule_checks.rules_told,
     ),
     "other-stacks": Check(
         wanted="no other stack here",

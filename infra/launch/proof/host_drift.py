@@ -12,7 +12,7 @@ from infra.launch.deployment import Deployment
 from infra.launch.fleet import ask_all, rows_of
 from infra.launch.installation import state_request
 from infra.launch.secret import Secret
-from infra.render.host_state import Group
+from infra.render.items import Group
 
 DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights", "firewall")
 # What puts a difference right: a start anew, staging, a mount that somebody makes, or tuning: at once, on a drained

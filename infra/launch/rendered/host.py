@@ -15,7 +15,7 @@ from infra.launch.fleet import Answers, Clock, Report, Request
 from infra.plan.endpoints import read_endpoints
 from infra.plan.imported import MAX_BYTES
 from infra.plan.process import Plan
-from infra.render.host_state import HostState, Item
+from infra.render.items import HostState, Item
 from infra.render.kept_release import read_kept
 from infra.spec.text_file import read_text
 

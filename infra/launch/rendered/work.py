@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from infra.errors import PrerequisiteError
+from infra.launch.closing import waiting_hosts
 from infra.launch.deployment import Deployment, client_of
 from infra.launch.fleet import Clock, Report, Request, ask_all, rows_of
 from infra.launch.handover import hand_over, hold_watchers, take_back
 from infra.launch.host_tuning import Allowance, TuningOrder, tune
 from infra.launch.installation import (
+    Judged,
     apply_state,
     changes_under_watchers,
     judge_hosts,
@@ -162,6 +165,7 @@ def look_at_host(work: HostAtWork, wish: Wish) -> Result:
     """
     deployment = part_of(work.deployment(work.fleet(wish)))
     judged = judge_hosts(deployment, work.hosts_secrets(), tunes=False, replaces=False, gate=None)
+    _refuse_open(deployment, judged)
     engines = [process.id for process in deployment.engines()]
     return {
         "running": [process for process in engines if process in judged.running],
@@ -196,9 +200,23 @@ def install_on_host(work: HostAtWork, wish: Wish) -> Result:
     else:
         here = part_of(deployment)
         judged = judge_hosts(here, secrets, tunes=False, replaces=False, gate=None)
+        _refuse_open(here, judged)
         make_way(here, judged)
         apply_state(deployment, judged, secrets, tunes=False)
     return state_result(rows_of(fleet.reports[-1], "items"), checks=wish.checks)
+
+
+def _refuse_open(deployment: Deployment, judged: Judged) -> None:
+    """Refuse a host that its plan closes and that is not closed yet: nobody here could get in anew to prove it.
+
+    Raises:
+        PrerequisiteError: it is one.
+    """
+    waiting = waiting_hosts(deployment, judged.found)
+    if waiting:
+        what = "Its plan closes this host, and only `fab` tries on a new connection whether it still gets in."
+        fix = f"Run `fab up --stack {deployment.plan.stack}` once, which closes it; from then on this play goes on."
+        raise PrerequisiteError(", ".join(waiting), what, fix)
 
 
 def start_units(work: HostAtWork, wish: Wish) -> Result:

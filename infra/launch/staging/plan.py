@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from infra.catalog.load import Catalog
 from infra.errors import InfraError, StackError
-from infra.render.host_state import HostState
+from infra.render.items import HostState
 from infra.render.weight_source import WeightSource, weight_source
 from infra.spec.weights_source import FIELD
 

@@ -28,6 +28,7 @@ _LABEL = re.compile(
     r"([a-z0-9.-]+/)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?=([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?"
 )
 _RESOURCE = re.compile(r"[a-z0-9.-]+/[A-Za-z0-9][\w.-]*=[1-9]\d*")
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 NODE_TUNING: Mapping[str, NodeTuningChoice] = {name: name for name in get_args(NodeTuningChoice)}
 _STORAGE = (None, "local", "shared-mount", "pvc", "fsx-lustre")
@@ -43,6 +44,7 @@ CLUSTER_CONFIG_NAMES = (
     "fsx_dns_name",
     "fsx_mount_name",
     "node_tuning",
+    "node_tuning_image",
     *OWNER_TAGS,
 )
 
@@ -104,6 +106,7 @@ def read_cluster(
             weights=_weights(known, demand.weights),
             labels=owner_labels(known),
             node_tuning=NODE_TUNING[known.get("node_tuning", "apply")],
+            node_tuning_image=known.get("node_tuning_image", ""),
         ),
     )
 
@@ -124,6 +127,11 @@ def workload_problems(stack: str, known: Mapping[str, str]) -> list[Problem]:
     if tuning not in NODE_TUNING:
         what = f"{tuning} is none of {', '.join(NODE_TUNING)}."
         problems.append(cluster_problem(stack, "node_tuning", what, "none"))
+    image = known.get("node_tuning_image")
+    if image is not None and not _IMAGE.fullmatch(image):
+        what = f"{image} is not a reference of an image."
+        example = "registry.example.com/python:3.12-slim"
+        problems.append(cluster_problem(stack, "node_tuning_image", what, example))
     size = known.get("fsx_capacity_gib")
     if size is not None and not size.isdecimal():
         what = f"{size} is not a whole number."

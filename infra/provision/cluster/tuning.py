@@ -11,7 +11,6 @@ from infra.render.host_state import node_state
 from infra.render.node_tuning import NodeTuning, tuning_documents
 from infra.render.pod_objects import PodObject
 from infra.render.pod_template import pod_access
-from infra.render.process_launch import runnable_image
 from infra.render.wanted_tuning import Tuning
 from infra.spec.load import PROJECT, LoadedStack
 
@@ -32,7 +31,7 @@ def tuning_objects(
     tuning = NodeTuning(
         state=node_state(plan.stack, wanted),
         mode=facts.node_tuning,
-        image=runnable_image(plan.engine.image),
+        image=facts.node_tuning_image or catalog.plain_image("python"),
         access=pod_access(catalog.accelerator(plan.hosts[0].accelerator)),
         program=texts["node_tuning"],
         agent=program({name: condensed(text) for name, text in modules.items()}),

@@ -27,6 +27,7 @@ EKS_CONFIG_NAMES = (
     "control_subnet_ids",
     "namespace",
     "node_tuning",
+    "node_tuning_image",
     "owner",
     "cost_center",
 )
@@ -79,6 +80,7 @@ class EksFacts:
     control_subnet_ids: tuple[str, ...]
     namespace: str
     node_tuning: NodeTuningChoice
+    node_tuning_image: str
 
     @property
     def is_dialled_publicly(self) -> bool:
@@ -119,6 +121,7 @@ def read_eks(values: Mapping[str, str], stack: str) -> EksFacts:
         control_subnet_ids=_entries(known.get("control_subnet_ids", "")),
         namespace=known.get("namespace", stack),
         node_tuning=NODE_TUNING[known.get("node_tuning", "apply")],
+        node_tuning_image=known.get("node_tuning_image", ""),
     )
 
 

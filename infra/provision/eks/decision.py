@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pulumi
@@ -104,6 +104,7 @@ def decide(stack: LoadedStack, topology: Topology, catalog: Catalog) -> Decided:
         labels=wanted.account.tags,
         num_efa=efa_count(interfaces) if spans_hosts else 0,
     )
+    facts = replace(facts, node_tuning_image=wanted.facts.node_tuning_image)
     known = {"supportedInstanceLabels": {"values": [wanted.instance_type.id]}}
     return Decided(
         capacity=wanted.capacity,

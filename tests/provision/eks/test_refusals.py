@@ -189,6 +189,7 @@ def facts(version: str = "1.35") -> EksFacts:
         control_subnet_ids=(),
         namespace="mine",
         node_tuning="apply",
+        node_tuning_image="",
     )
 
 

@@ -21,6 +21,7 @@ FACTS = EksFacts(
     control_subnet_ids=(),
     namespace="mine",
     node_tuning="apply",
+    node_tuning_image="",
 )
 ADDONS = {"kube-proxy": "v1.35.0-eksbuild.2", "coredns": "v1.12.4-eksbuild.1"}
 

@@ -90,7 +90,7 @@ def test_the_life_of_a_stack(pulumi_bin: Path, warm_python: WarmPython, tmp_path
     assert pulumi("state", "unprotect", "--all", "--yes").returncode == 0
     ended = pulumi("destroy", "--yes", "--skip-preview")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert kinds_left(cloud) == ["Bucket", "BucketPublicAccessBlock"]
+    assert kinds_left(cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
     state = json.loads(pulumi("stack", "export").stdout)
     assert state["deployment"].get("resources", []) == []
     assert project_status() == before

@@ -147,4 +147,4 @@ def test_the_life_of_a_cluster_and_its_workload(
 
     destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
-    assert kinds_left(cloud) == ["Bucket", "BucketPublicAccessBlock"]
+    assert kinds_left(cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]

@@ -61,4 +61,4 @@ def test_a_stack_is_made_once_and_destroyed_but_for_its_weights(
 
     destroyed = pulumi("destroy", "--yes", "--skip-preview", "--exclude-protected")
     assert destroyed.returncode == 0, destroyed.stdout + destroyed.stderr
-    assert kinds_left(project.cloud) == ["Bucket", "BucketPublicAccessBlock"]
+    assert kinds_left(project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]

@@ -47,7 +47,7 @@ def test_the_life_of_a_cluster_page_by_page(eks_typist: Typist, catalog: Catalog
     lines = page("the end of a reservation", on="EKS")
     end = 1 + next(n for n, line in enumerate(lines) if line.startswith("pulumi destroy"))
     typist.type(lines[:end])
-    assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPublicAccessBlock"]
+    assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
     typist.type(lines[end:])
     assert resources(typist.project.cloud, "Bucket") == [bucket]
     target = template(typist)["capacityReservationSpecification"]["capacityReservationTarget"]

@@ -82,7 +82,7 @@ def end_a_reservation_and_begin_another(typist: Typist) -> None:
     destroy = next(line for line in lines if line.startswith("pulumi destroy"))
     end = lines.index(destroy) + 1
     typist.type(lines[:end])
-    assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPublicAccessBlock"]
+    assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
     before = resources(typist.project.cloud, "Bucket")
     typist.type(lines[end:])
     assert len(instances(typist)) == 9
@@ -92,7 +92,7 @@ def end_a_reservation_and_begin_another(typist: Typist) -> None:
 def take_everything_away_and_come_back_to_the_weights(typist: Typist) -> None:
     (bucket,) = resources(typist.project.cloud, "Bucket")
     typist.type(page("everything gone"))
-    assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPublicAccessBlock"]
+    assert kinds_left(typist.project.cloud) == ["Bucket", "BucketPolicy", "BucketPublicAccessBlock"]
     # a later deployment reads the same weights
     first, *config, up = (
         line for line in page("a first deployment") if "pulumi" in line or "init" in line

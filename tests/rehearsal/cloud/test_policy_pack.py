@@ -38,6 +38,10 @@ aws("vpc/securityGroupIngressRule:SecurityGroupIngressRule", "world", securityGr
 aws("s3/bucket:Bucket", "weights")
 aws("eks/cluster:Cluster", "cluster", roleArn="arn:aws:iam::000000000000:role/mine", tags=TAGS,
     vpcConfig={"subnetIds": [subnet.id], "publicAccessCidrs": ["198.51.100.0/24"]})
+role = aws("iam/role:Role", "hosts", tags=TAGS, assumeRolePolicy='{"Statement": {"Effect": "Allow", '
+           '"Action": "sts:AssumeRole", "Principal": {"Service": "ec2.amazonaws.com"}}}')
+aws("iam/rolePolicy:RolePolicy", "wide", role=role.id,
+    policy='{"Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}}')
 aws("ec2/launchTemplate:LaunchTemplate", "hosts", instanceType="p6e-gb200.36xlarge",
     networkInterfaces=[{"subnetId": subnet.id, "securityGroups": [group.id]}])
 """
@@ -46,6 +50,7 @@ vpc = aws("ec2/vpc:Vpc", "vpc", cidrBlock="10.0.0.0/16", tags=TAGS)
 subnet = aws("ec2/subnet:Subnet", "subnet", vpcId=vpc.id, cidrBlock="10.0.0.0/24",
              availabilityZoneId="use1-az1", tags=TAGS)
 group = aws("ec2/securityGroup:SecurityGroup", "group", vpcId=vpc.id, tags=TAGS)
+pulumi.CustomResource("aws:s3/bucket:Bucket", "weights", {"tags": TAGS}, pulumi.ResourceOptions(protect=True))
 card = {"subnetId": subnet.id, "securityGroups": [group.id]}
 aws("ec2/launchTemplate:LaunchTemplate", "hosts", instanceType="p5en.48xlarge", tags=TAGS,
     metadataOptions={"httpTokens": "required"},

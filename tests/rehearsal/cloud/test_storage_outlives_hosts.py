@@ -24,7 +24,13 @@ pytestmark = [
 Make = Callable[..., ScratchProject]
 # The file system, its source, and the network without which it would answer nobody.
 KEPT_WITH_LUSTRE = [
-    *("Bucket", "BucketPublicAccessBlock", "DataRepositoryAssociation", "LustreFileSystem"),
+    *(
+        "Bucket",
+        "BucketPolicy",
+        "BucketPublicAccessBlock",
+        "DataRepositoryAssociation",
+        "LustreFileSystem",
+    ),
     *("SecurityGroup", "SecurityGroupEgressRule", "SecurityGroupIngressRule", "Subnet", "Vpc"),
 ]
 
