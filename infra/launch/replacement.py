@@ -98,8 +98,7 @@ def plan_replacement(
 def _of_no_process(stack: str) -> set[str]:
     """Files that may change beside processes that run: the record, the watcher's, what removes containers.
 
-    And what closes the host at boot, the edge's secrets and its configuration: it is told to read them anew, and cuts no
-    stream.
+    And what closes the host at boot, the edge's secrets and its configuration: it reads them anew, and cuts no stream.
     """
     paths = [path(stack) for path in (release_path, watch_config, watch_program)]
     paths += [credential_path(stack, name) for name in EDGE_SECRETS]
