@@ -45,7 +45,9 @@ def test_a_reader_finds_what_a_room_begins_with(room: str, cell: str) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/security.md"]
+)
 def test_every_place_that_is_named_is_there(document: str) -> None:
     text = (PROJECT / document).read_text(encoding="utf-8")
     named = re.findall(r"`((?:infra|tests|stacks|scripts|ansible|docs)/[^` ]*)`", text)

@@ -107,7 +107,6 @@ def compile_edge(
         serving: the router, or the only endpoint.
     """
     host = topology.edge_host
-    scheme = "https" if spec.edge is not None and isinstance(spec.edge.tls, EdgeTls) else "http"
     port = next(bind.port for bind in serving.binds if bind.name == "http")
     argv = START_IN_POD if topology.is_of_pods else START
     origin = Origin(kind="compiler", name="plan", detail="edge")
@@ -120,7 +119,7 @@ def compile_edge(
         replica=0,
         dp_ranks=(),
         devices=(),
-        endpoint=f"{scheme}://{book.address(host, seen_from=host)}:{spec.port}",
+        endpoint=f"{spec.scheme}://{book.address(host, seen_from=host)}:{spec.port}",
         binds=(Bind(name="http", port=spec.port),),
         connects=(Connect(name="http", to=serving.id, port=port),),
         env={},

@@ -22,7 +22,7 @@ def refuse_unusable_source(stack: LoadedStack, problems: Problems) -> None:
     if written is None:
         return
     try:
-        refuse_plain_token(parse_weights_source(written), stack.spec.secrets)
+        refuse_plain_token(parse_weights_source(written), dict(stack.spec.secrets.items()))
     except StackError as error:
         problems.add(RULE, FIELD, error.what, error.fix)
 

@@ -220,6 +220,8 @@ def _ingress(
         clients=decided.account.clients or network_settings.blocks,
         existing=decided.survey.load_balancer,
         tags=decided.tags,
+        scheme=decided.spec.scheme,
+        has_edge=decided.spec.edge is not None,
     )
     return Ingress(decided.topology.stack, settings, network, router).url
 
@@ -243,7 +245,7 @@ def _inventory(
                 for host in decided.topology.hosts
             },
             weights=known["weights"],
-            port=decided.spec.port,
+            spec=decided.spec,
             url=known["url"],
         )
     )

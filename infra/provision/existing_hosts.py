@@ -22,7 +22,8 @@ def existing_inventory(root: Path, spec: StackSpec, topology: Topology) -> dict[
     """
     path = root / "ansible" / "inventory" / f"{topology.stack}.yml"
     inventory = read_inventory(path, f"ansible/inventory/{topology.stack}.yml")
-    wanted = [(host.name, host.roles[0]) for host in topology.hosts]
+    wanted = [(host.name, str(host.roles[0])) for host in topology.hosts]
+    wanted += [(topology.edge_host, "edge")] if topology.has_own_edge else []
     found = match_hosts(wanted, inventory)
     records = {host.name: _record(found[host.name]) for host in topology.hosts}
     pulumi.log.info(f"Nothing to provision: the hosts exist. Next: fab up --stack {topology.stack}")
@@ -30,8 +31,8 @@ def existing_inventory(root: Path, spec: StackSpec, topology: Topology) -> dict[
         topology,
         records,
         weights={"storage": spec.weights.storage or "local", "path": spec.weights.path},
-        port=spec.port,
-        url=None,
+        spec=spec,
+        url=f"{spec.scheme}://{found[topology.edge_host].service_address}:{spec.port}",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import pulumi
 from pulumi import ResourceOptions
@@ -28,12 +29,16 @@ class IngressSettings:
         port: the one that clients use, at the load balancer and at the router.
         clients: block that may dial a load balancer of the stack's own.
         existing: the load balancer to use; None to make one.
+        scheme: what clients speak with the router's host.
+        has_edge: whether a key is asked for there, on every path.
     """
 
     port: int
     clients: str
     existing: FoundLoadBalancer | None
     tags: Tags
+    scheme: Literal["http", "https"]
+    has_edge: bool
 
 
 class Ingress(pulumi.ComponentResource):
@@ -63,7 +68,9 @@ class Ingress(pulumi.ComponentResource):
             for number, group in enumerate(found.security_groups):
                 self._let_in(f"router-from-{number}", network.host_group_id, group=group)
         self._listener(arn, kind, router)
-        self.url = pulumi.Output.concat("http://", dns_name, f":{settings.port}")
+        # an application load balancer speaks for itself with clients
+        scheme = settings.scheme if kind == "network" else "http"
+        self.url = pulumi.Output.concat(f"{scheme}://", dns_name, f":{settings.port}")
         self.register_outputs({})
 
     def _load_balancer(self) -> lb.LoadBalancer:
@@ -99,13 +106,14 @@ class Ingress(pulumi.ComponentResource):
 
     def _listener(self, arn: pulumi.Input[str], kind: str, router: ec2.Instance) -> None:
         settings, protocol = self._settings, _PROTOCOLS[kind]
+        behind = "HTTPS" if protocol == "HTTP" and settings.scheme == "https" else protocol
         targets = lb.TargetGroup(
             "router",
             vpc_id=self._network.vpc_id,
             target_type="ip",
             port=settings.port,
-            protocol=protocol,
-            health_check={"protocol": "HTTP", "path": HEALTH, "port": str(settings.port)},
+            protocol=behind,
+            health_check=self._health_check(kind),
             tags=settings.tags.of("router"),
             opts=self._child,
         )
@@ -126,6 +134,19 @@ class Ingress(pulumi.ComponentResource):
             tags=settings.tags.of("router"),
             opts=self._child,
         )
+
+    def _health_check(self, kind: str) -> dict[str, str]:
+        """What says that the target serves. An edge answers 401 to whoever has no key, as a load balancer has none.
+
+        A network load balancer takes no such answer for good (elbv2, target group health checks: 200-399).
+        """
+        settings, port = self._settings, {"port": str(self._settings.port)}
+        if not settings.has_edge:
+            return {"protocol": "HTTP", "path": HEALTH, **port}
+        if kind == "network":
+            return {"protocol": "TCP", **port}
+        asked = {"protocol": settings.scheme.upper(), "path": HEALTH, "matcher": "401"}
+        return {**asked, **port}
 
     def _let_in(
         self,

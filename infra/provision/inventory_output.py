@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra.plan.topology import Topology
+from infra.spec.stack import StackSpec
 
 SCHEMA = 1
 
@@ -35,7 +36,7 @@ def inventory_document(
     records: Mapping[str, HostRecord],
     *,
     weights: Mapping[str, object],
-    port: int,
+    spec: StackSpec,
     url: str | None,
 ) -> dict[str, object]:
     """The document that `fab inventory` reads, whatever the platform.
@@ -44,7 +45,7 @@ def inventory_document(
         topology: its hosts are listed in order.
         records: by host name.
         weights: `storage` and `path`, and what a host needs to fetch or mount them.
-        port: the one that clients use.
+        spec: of the stack: the port that clients use, and what they speak.
         url: of the load balancer before the router; None where clients call the router itself.
     """
     return {
@@ -68,7 +69,7 @@ def inventory_document(
         "weights": dict(weights),
         "router": {
             "host": topology.router_host,
-            "port": port,
-            "url": url or f"http://{records[topology.router_host].address}:{port}",
+            "port": spec.port,
+            "url": url or f"{spec.scheme}://{records[topology.router_host].address}:{spec.port}",
         },
     }

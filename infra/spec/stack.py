@@ -13,7 +13,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from infra.spec.edge import Edge
+from infra.spec.edge import Edge, EdgeTls
 from infra.spec.section import EnvironmentName, Secrets, Section
 
 Platform = Literal["aws-ec2", "aws-eks", "existing-hosts", "existing-kubernetes"]
@@ -330,6 +330,12 @@ class StackSpec(Section):
     waive: tuple[Waiver, ...] = Field(
         default=(), description="Findings accepted, with the reason; always printed."
     )
+
+    @property
+    def scheme(self) -> Literal["http", "https"]:
+        """What clients speak."""
+        has_tls = self.edge is not None and isinstance(self.edge.tls, EdgeTls)
+        return "https" if has_tls else "http"
 
     @property
     def enabled_tuning(self) -> tuple[str, ...]:

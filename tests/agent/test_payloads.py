@@ -245,3 +245,34 @@ def test_a_library_is_proven_inside_the_image_that_uses_it(
     assert words[2].startswith("--name=moe-infra-preload-")
     assert words[3:5] == ["--pull=never", "--network=none"]
     assert words[-3:] == ["--env", f"LD_PRELOAD={LIBRARY}", REFERENCE]
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "why"),
+    [
+        (
+            "HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/",
+            "ok",
+            "it is 2.6.12",
+        ),
+        ("HAProxy version 3.0.5-8e879a5 2024/09/19", "ok", "it is 3.0.5"),
+        ("HAProxy version 2.4.30-0ubuntu0.22.04.1", "failed", "2.6 is the oldest that will do"),
+        ("", "failed", "is not there"),
+    ],
+)
+def test_a_program_of_the_distribution_is_there_and_new_enough(
+    host: StubbornHost, stand_in: Callable[[str, str], None], said: str, state: str, why: str
+) -> None:
+    stand_in("haproxy", f'test "$1" = -v && echo "{said}"')
+    item: dict[str, object] = {"id": "program:haproxy", "group": "images", "kind": "program"}
+    asked = {
+        **item,
+        "target": "haproxy",
+        "want": "2.6",
+        "flag": "-v",
+        "fix": "apt-get install haproxy",
+    }
+    row = host.state("check", [asked])["program:haproxy"]
+    assert row["state"] == state
+    assert why in str(row["why"])
+    assert state == "ok" or "apt-get install haproxy" in str(row["why"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from infra.rehearsal.cluster.certificate import Certificate, make_certificate
 from tests.agent.stubborn_host import StubbornHost
 
 METRICS = "# HELP x\n" + "noise 1\n" * 20000 + "generation_tokens_total 7\n"
@@ -127,9 +129,9 @@ def test_nobody_there_is_an_error_of_the_step(host: StubbornHost) -> None:
     assert (answer["status"], answer["error"]) == (None, "Connection refused")
 
 
-@pytest.mark.parametrize("url", ["https://127.0.0.1/", "garbage", ""])
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "garbage", ""])
 def test_garbage_is_no_address(host: StubbornHost, url: str) -> None:
-    assert "is not an http:// address" in probe(host, {"url": url})[0]["error"]
+    assert "is not an http:// or https:// address" in probe(host, {"url": url})[0]["error"]
 
 
 def test_no_probes_are_no_answers(host: StubbornHost) -> None:
@@ -141,3 +143,47 @@ def test_probes_run_side_by_side(host: StubbornHost, base: str) -> None:
     begun = time.monotonic()
     host.ask("probe", probes=[{"id": str(n), "steps": steps} for n in range(8)], parallel=8)
     assert time.monotonic() - begun < 2
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certificate, Certificate]:
+    folder = tmp_path_factory.mktemp("certificates")
+    return make_certificate(folder / "own"), make_certificate(folder / "other")
+
+
+def test_over_tls_nothing_is_said_to_who_shows_another_certificate(
+    host: StubbornHost, made: tuple[Certificate, Certificate]
+) -> None:
+    own, other = made
+    heard: list[str] = []
+
+    class Front(Engine):
+        def do_GET(self) -> None:
+            heard.append(str(self.headers.get("Authorization")))
+            self._answer(200, b"{}")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.file, own.key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Front)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    step = {"url": f"https://127.0.0.1:{server.server_port}/", "headers": {"Authorization": "k"}}
+    try:
+        wrong = probe(host, {**step, "certificate": other.file.read_text()})[0]
+        none = probe(host, {**step, "certificate": "no certificate"})[0]
+        right = probe(host, {**step, "certificate": f"chain\n{own.file.read_text()}"})[0]
+        any_one = probe(host, step)[0]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    for answer in (wrong, none):
+        assert (answer["status"], answer["error"]) == (
+            None,
+            "it shows another certificate than the stack's",
+        )
+    assert (right["status"], any_one["status"]) == (200, 200)
+    assert right["first_byte_s"] >= 0
+    assert heard == ["k", "k"]

@@ -70,6 +70,7 @@ SHELL = "x; touch /tmp/gate-was-open"
 NEWLINE = "x\ny"
 ESCAPE = "x\x1b[2Jy"
 PROCESS: Path_ = ("processes", 0)
+NAME = "the key itself"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def _places(value: object, path: Path_ = ()) -> Iterator[Path_]:
     elif isinstance(value, dict):
         for key, each in value.items():
             if path and path[-1] in ("env", "env_prepend", "secrets"):
-                yield (*path, key, "name")
+                yield (*path, key, NAME)
             yield from _places(each, (*path, key))
     elif isinstance(value, list):
         for index, each in enumerate(value):
@@ -205,7 +206,7 @@ def _places(value: object, path: Path_ = ()) -> Iterator[Path_]:
 
 
 def _replaced(document: Document, path: Path_, text: str) -> Document:
-    if path[-1] != "name" or path[-3] not in ("env", "env_prepend", "secrets"):
+    if path[-1] != NAME:
         return put(document, path, text)
     row: Any = document
     for part in path[:-2]:
@@ -324,8 +325,12 @@ def _joined(said: str) -> list[str]:
 
 
 def _unquoted(text: str) -> str:
-    """What a shell makes of it, as systemd escapes for one."""
-    return "".join(shlex.split(text, posix=True))
+    """What a shell makes of it, as systemd escapes for one: bare, in `"…"`, or in `$'…'` with its tabs."""
+    if not text.startswith(('"', "$'")):
+        return text
+    inner = text[1:-1] if text.startswith('"') else text[2:-1]
+    tabs = {"t": "\t"} if text.startswith("$") else {}
+    return re.sub(r"\\(.)", lambda match: tabs.get(match[1], match[1]), inner)
 
 
 def test_the_renderer_refuses_again_what_the_gate_should_have_stopped() -> None:

@@ -165,3 +165,14 @@ def test_in_a_network_of_theirs_a_local_zone_needs_a_subnet_for_the_load_balance
         record("mine", root=root, prepare=hosts_alone)
     (balancer,) = record("mine", root=root, prepare=both).of_type("LoadBalancer").values()
     assert balancer["subnets"] == [made[1].id]
+
+
+def test_before_an_edge_no_health_check_needs_a_key(record: Record, tmp_path: Path) -> None:
+    (tmp_path / "clients.keys").write_text(f"a {'k' * 40}\n")
+    edge = {"name": "haproxy", "tls": {"certificate": {"env": "C"}, "key": {"env": "K"}}}
+    keys = {"keys": {"file": str(tmp_path / "clients.keys")}}
+    root = own_stack(tmp_path, "h200-2n-tp16", **BALANCED, edge={**edge, **keys})
+    recorded = record("mine", root=root)
+    (group,) = recorded.of_type("TargetGroup").values()
+    assert (group["protocol"], group["healthCheck"]) == ("TCP", {"port": "8000", "protocol": "TCP"})
+    assert recorded.inventory["router"]["url"].startswith("https://router-")

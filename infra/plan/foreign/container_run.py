@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -153,8 +154,15 @@ class _Reader:
             self._mounted(value, parts[0], parts[1], read_only=read_only)
 
     def mount(self, value: Word) -> None:
-        """`--mount type=bind,source=…,target=…`."""
-        fields = dict(field.partition("=")[::2] for field in value.text.split(","))
+        """`--mount type=bind,source=…,target=…`, a line of CSV to the runtime."""
+        try:
+            parts = next(csv.reader([value.text]), [])
+        except csv.Error:
+            why = "it is no line of CSV: left out of the plan"
+            self.run.not_understood.append(NotUnderstood(value.line, "--mount", why))
+            return
+        split = (part.partition("=") for part in parts)
+        fields = {key.strip().lower(): given for key, _, given in split}
         target = fields.get("target") or fields.get("dst") or fields.get("destination")
         source = fields.get("source") or fields.get("src")
         if target and source:

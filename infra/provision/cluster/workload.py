@@ -215,8 +215,8 @@ def pod_inventory(
         )
         for host in content.plan.hosts
     }
-    url = f"http://{content.clients}.{content.facts.namespace}:{stack.spec.port}"
-    return inventory_document(topology, records, weights=weights, port=stack.spec.port, url=url)
+    url = f"{stack.spec.scheme}://{content.clients}.{content.facts.namespace}:{stack.spec.port}"
+    return inventory_document(topology, records, weights=weights, spec=stack.spec, url=url)
 
 
 def fill_in(value: Any, late: Mapping[str, pulumi.Input[str]]) -> Any:

@@ -196,6 +196,8 @@ HOST_PATHS = [
         (lambda p: docker(f"--volume={p}:/x"), "a.sh", 1),
         (lambda p: docker(f"--mount type=bind,src={p},dst=/x"), "a.sh", 1),
         (lambda p: docker(f"--mount=type=bind,source={p},target=/x,readonly"), "a.sh", 1),
+        (lambda p: docker(f"--mount 'type=bind,\"source={p}\",target=/x'"), "a.sh", 1),
+        (lambda p: docker(f"--mount Type=bind,SOURCE={p},Dst=/x"), "a.sh", 1),
         (lambda p: f"P={p}\n" + docker("-v $P:/x"), "a.sh", 1),
         (lambda p: compose(f'    volumes:\n      - "{p}:/x"'), "a.yaml", 7),
         (lambda p: compose(f'    volumes:\n      - "${{P:-{p}}}:/x:ro"'), "a.yaml", 7),
