@@ -14,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped] 
 
 KUBERNETES = "tests/kubernetes/"  # all of its tests share one cluster
 ALONE = "tests/rehearsal/"  # each of its tests starts the hosts that it needs, or none
+FUZZED = "tests/fuzz/"  # they start nothing, and share nothing
 ONE_LAB = "tests/rehearsal/lab/"  # but these, which share hosts
 # What `-m` says where nothing but slow tests and those of KUBERNETES are chosen, as scripts/test does.
 CHOOSING_SLOW = ("slow", "slow or kubernetes", "slow and not kubernetes")
@@ -52,7 +53,7 @@ def group_of(nodeid: str) -> str:
     """The name of a test's group."""
     if nodeid.startswith(KUBERNETES):
         return KUBERNETES
-    goes_alone = nodeid.startswith(ALONE) and not nodeid.startswith(ONE_LAB)
+    goes_alone = nodeid.startswith((ALONE, FUZZED)) and not nodeid.startswith(ONE_LAB)
     return nodeid if goes_alone else nodeid.partition("::")[0]
 
 

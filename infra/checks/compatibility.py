@@ -13,6 +13,7 @@ from infra.plan.process import Process
 
 # Eagle3 drafts for Kimi load from vLLM 0.18.0 on (config/speculative.py@0.17.0, 0.18.0).
 WITHOUT_EAGLE3 = releases_of("vllm", "vllm-ascend", before="0.18.0")
+MOST_SHOWN = 300
 
 
 def flags_known(view: PlanView) -> Iterator[Finding]:
@@ -26,11 +27,20 @@ def flags_known(view: PlanView) -> Iterator[Finding]:
             seen.add(key)
             tool = view.plan.engine.name if process.kind == "engine" else process.argv[0]
             version = view.plan.engine.version if process.kind == "engine" else ""
-            what = f"{tool} {version} rejects {word}: {reason}.".replace("  ", " ")
+            what = f"{tool} {version} rejects {_cut(word)}: {_cut(reason)}.".replace("  ", " ")
             name = _flag_named(word, reason)
             field = "router" if process.kind == "router" else f"roles.{process.role}.flags.{name}"
             fix = f"Flags of the release: infra/catalog/packages/{_catalogue(view, process)}.json."
             yield Finding(field=field, what=what, fix=fix, process=process.id)
+
+
+def _cut(text: str) -> str:
+    """A text as a message has room for it: its beginning and its end, which says why."""
+    return (
+        text
+        if len(text) <= MOST_SHOWN
+        else f"{text[: MOST_SHOWN // 2]} … {text[-MOST_SHOWN // 2 :]}"
+    )
 
 
 def _catalogue(view: PlanView, process: Process) -> str:

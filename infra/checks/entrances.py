@@ -70,9 +70,8 @@ def _entrances(view: PlanView, reach: Reach) -> Iterator[Process]:
 
 
 def _asks_at_the_door(view: PlanView) -> bool:
-    """Whether strangers end before the router: an edge asks for a key, or the hosts let in named networks alone."""
-    has_edge = any(process.kind == "edge" for process in view.plan.processes)
-    return has_edge or view.plan.firewall is not None
+    """Whether strangers end before the router: an edge asks every client for a key."""
+    return any(process.kind == "edge" for process in view.plan.processes)
 
 
 def _reach(view: PlanView, process: Process) -> Reach | None:

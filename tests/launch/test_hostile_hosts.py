@@ -122,7 +122,8 @@ def test_many_files_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no gzip", gzip.compress(b"no tar" * 200, mtime=0), b"\x1f\x8b\x08" + b"\0" * 20]
+    "content",
+    [b"", b"no gzip", gzip.compress(b"no tar" * 200, mtime=0), b"\x1f\x8b\x08" + b"\0" * 20],
 )
 def test_what_is_no_archive_holds_nothing(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "part"

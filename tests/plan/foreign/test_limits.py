@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import ProblemsFound
+from infra.plan.foreign.assumed import Told
 from infra.spec.work import MAX_STEPS, TooMuchWorkError, Work
 from tests.plan.foreign.importing import argvs, imported, judged
 
@@ -67,7 +68,7 @@ BOMBS: Mapping[str, tuple[str, str]] = {
     ),
     "flow.yaml": ("a: " + "[" * 10_000 + "]" * 10_000 + "\n", "nests more than 40 levels"),
     "block.yaml": ("".join(" " * i + "a:\n" for i in range(1_200)) + " " * 1_200 + "a: 1\n", "nests more than 40"),
-    "digits.yaml": ("services:\n  a: {image: x, scale: " + "9" * 1_000_000 + "}\n", "at most 1000000 are read"),
+    "digits.yaml": ("services:\n  a: {image: x, scale: " + "9" * 1_000_000 + "}\n", "1000000 bytes"),
 }  # fmt: skip
 
 
@@ -98,6 +99,20 @@ def test_numbers_and_json_that_are_too_long_are_read_and_judged(text: str, tmp_p
     judged(tmp_path, text)
     assert time.process_time() - begun < LIMIT_S
     assert [argv[:2] for argv in argvs(imported(tmp_path, text))] == [("vllm", "serve")]
+
+
+def test_what_a_message_quotes_of_a_long_word_is_short(tmp_path: Path) -> None:
+    text = (
+        "vllm serve moonshotai/Kimi-K2.5 --hf-overrides '"
+        + '{"a":' * 1_500
+        + "1"
+        + "}" * 1_500
+        + "'\n"
+    )
+    problems = judged(tmp_path, text, told=Told(engine="vllm:0.22.1")).problems
+    (found,) = [problem for problem in problems if problem.rule == "unknown-flag"]
+    assert len(found.what) < 1_000
+    assert "it nests more than 64 deep" in found.what
 
 
 def test_work_is_refused_before_it_is_made() -> None:
