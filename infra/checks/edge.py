@@ -5,9 +5,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from infra.checks.entrances import is_stand_in
 from infra.checks.view import Finding, PlanView
+from infra.engines.routers import LOOPBACK
 from infra.plan.edge import CERTIFICATE, KEYS, PRIVATE_KEY, is_control
 from infra.plan.process import Process
+from infra.spec.stack import KUBERNETES
 
 _GIVE = "Write `edge.tls: {certificate: {file: PATH}, key: {file: PATH}}`"
 
@@ -45,6 +48,20 @@ def edge_is_not_in_clear(view: PlanView) -> Iterator[Finding]:
         what = f"{edge.id} serves without TLS on a public address: keys, prompts and answers travel in the clear."
         fix = f"{_GIVE}, or give the host a private address."
         yield Finding(field="edge.tls", what=what, fix=fix, process=edge.id)
+
+
+def edge_is_not_passed_by(view: PlanView) -> Iterator[Finding]:
+    """What stands behind the edge is dialled by the plan's own hosts alone."""
+    if view.plan.edge is None or view.plan.firewall is not None or view.plan.platform in KUBERNETES:
+        return
+    for process in (*view.routers, *view.engines):
+        address = view.addresses[process.host]
+        is_open = process.endpoint is not None and LOOPBACK not in process.endpoint
+        if is_open and not is_stand_in(address):
+            what = f"{process.id} serves on {address}, too: whoever reaches its port goes round the edge."
+            fix = "Write `firewall: plan`, or waive this where the network is closed to others."
+            yield Finding(field="firewall", what=what, fix=fix, process=process.id)
+            return
 
 
 def _public_edges(view: PlanView, tls: str) -> Iterator[Process]:

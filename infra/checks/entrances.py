@@ -38,7 +38,7 @@ def open_entrances(view: PlanView) -> Iterator[Finding]:
     for process in _entrances(view, "open"):
         if view.plan.platform in KUBERNETES:
             where = "is reached by every pod of the cluster through its Service"
-        elif _is_stand_in(view.addresses[process.host]):
+        elif is_stand_in(view.addresses[process.host]):
             where = "is reached through a load balancer by whoever its network lets in"
         else:
             where = f"serves on {view.addresses[process.host]}, which other machines reach"
@@ -70,9 +70,8 @@ def _entrances(view: PlanView, reach: Reach) -> Iterator[Process]:
 
 
 def _asks_at_the_door(view: PlanView) -> bool:
-    """Whether strangers end before the router: an edge asks for a key, or the hosts let in named networks alone."""
-    has_edge = any(process.kind == "edge" for process in view.plan.processes)
-    return has_edge or view.plan.firewall is not None
+    """Whether strangers end before the router: an edge asks every client for a key."""
+    return any(process.kind == "edge" for process in view.plan.processes)
 
 
 def _reach(view: PlanView, process: Process) -> Reach | None:
@@ -83,7 +82,7 @@ def _reach(view: PlanView, process: Process) -> Reach | None:
     if view.plan.firewall is not None and not any(map(_is_everybody, view.plan.firewall.clients)):
         return None  # its network is closed to all but the clients that are named
     text = view.addresses[process.host]
-    if _is_stand_in(text):
+    if is_stand_in(text):
         return "open" if spec is not None and spec.ingress != "none" else None
     try:
         address = ipaddress.ip_address(text)
@@ -98,7 +97,8 @@ def _is_everybody(network: str) -> bool:
     return ipaddress.ip_network(network).prefixlen == 0
 
 
-def _is_stand_in(text: str) -> bool:
+def is_stand_in(text: str) -> bool:
+    """Whether an address stands in for one that is not known."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -9,7 +9,7 @@ from infra.launch.deployment import Deployment
 from infra.launch.fleet import Report, rows_of
 from infra.plan.edge import SECRETS as EDGE_SECRETS
 from infra.plan.process import Process
-from infra.render.edge_files import edge_boot_path
+from infra.render.edge_files import edge_boot_path, edge_config_path
 from infra.render.firewall import boot_files
 from infra.render.host_paths import (
     UNIT_FOLDER,
@@ -98,10 +98,11 @@ def plan_replacement(
 def _of_no_process(stack: str) -> set[str]:
     """Files that may change beside processes that run: the record, the watcher's, what removes containers.
 
-    And what closes the host at boot, and the edge's secrets: it is told to read them anew.
+    And what closes the host at boot, the edge's secrets and its configuration: it reads them anew, and cuts no stream.
     """
     paths = [path(stack) for path in (release_path, watch_config, watch_program)]
     paths += [credential_path(stack, name) for name in EDGE_SECRETS]
+    paths.append(edge_config_path(stack))
     paths += [item.target for item in boot_files(stack)]
     return {f"file:{path}" for path in (*paths, f"{UNIT_FOLDER}/{cleanup_unit(stack)}")}
 

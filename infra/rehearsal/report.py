@@ -149,6 +149,10 @@ def seconds_of_this_process() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
 
 
+_EDGE = ("HAProxy of the distribution's package, TLS, keys", "-")
+_EDGE_IN_PODS = ("its objects in a real API", "all that runs")
+
+
 def reality_rows(
     plan: Plan, *, provisioned: bool, time_scale: float | None
 ) -> Sequence[tuple[str, str, str]]:
@@ -202,10 +206,7 @@ def reality_rows(
             ("router", *(("the released wheel", "-") if is_wheel else ("-", "its program")))
         )
     if plan.edge is not None:
-        played = ("HAProxy of the distribution's package, TLS, keys", "-")
-        rows.append(
-            ("edge", *(("its objects in a real API", "all that runs") if in_pods else played))
-        )
+        rows.append(("edge", *(_EDGE_IN_PODS if in_pods else _EDGE)))
     return rows
 
 

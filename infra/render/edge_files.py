@@ -22,12 +22,14 @@ from infra.engines.haproxy import (
     Front,
     write_config,
 )
+from infra.plan.edge import EDGE_ID
 from infra.plan.process import Plan, Process
 from infra.render.host_paths import (
     UNIT_FOLDER,
     credentials_folder,
     edge_secrets_folder,
     process_folder,
+    stack_folder,
     stack_slice,
     unit_name,
     unit_template,
@@ -99,7 +101,7 @@ def edge_files(plan: Plan, process: Process) -> Iterable[EdgeFile]:
     """Everything of the edge but its launch script, its environment and its secrets."""
     folder, unit = process_folder(plan.stack, process), unit_name(plan.stack, process)
     config = write_config(edge_front(plan, process))
-    yield EdgeFile(f"{folder}/{CONFIG}", config, f"what {process.id} lets through")
+    yield EdgeFile(edge_config_path(plan.stack), config, f"what {process.id} lets through")
     script = _take_secrets(plan, process)
     yield EdgeFile(f"{folder}/take-secrets", script, f"hands secrets to {process.id}", mode="0755")
     wanted = f"# Written by moe-infra for stack {plan.stack}.\n[Unit]\nWants={unit}\n"
@@ -108,6 +110,11 @@ def edge_files(plan: Plan, process: Process) -> Iterable[EdgeFile]:
     yield EdgeFile(
         edge_boot_path(plan.stack), wanted, f"starts {process.id} with the host", is_unit=True
     )
+
+
+def edge_config_path(stack: str) -> str:
+    """The edge's configuration, which it reads at its start and at a reload."""
+    return f"{stack_folder(stack)}/{EDGE_ID.replace('/', '-')}/{CONFIG}"
 
 
 def edge_boot_path(stack: str) -> str:

@@ -158,6 +158,23 @@ def test_a_folder_is_no_stack_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "image"),
+    [
+        ("extends: h200-tp8\n", None),  # the catalogue knows what its tag means
+        ("extends: a3-2p1d\n", "quay.io/ascend/vllm-ascend:v0.22.1rc1-a3"),
+        ("extends: a3-2p1d\nengine: {image: 'x.example.com/a:1@sha256:" + "1" * 64 + "'}\n", None),
+        ("extends: vllm-native\n", None),
+    ],
+)
+def test_an_image_that_runs_by_its_tag_alone_is_named(
+    tmp_path: Path, text: str, image: str | None
+) -> None:
+    done = fab("check", "--file", a_stack(tmp_path, text), "--json")
+    assert json.loads(done.stdout)["image_by_tag"] == image
+    assert ("runs by its tag alone" in done.stderr) is (image is not None)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("extends: gb200-2p1d\nenigne: {name: vllm, version: 0.22.1}\n", "enigne.*engine"),

@@ -30,6 +30,15 @@ def plainly(words: tuple[str, ...], **surroundings: str) -> subprocess.Completed
         ("plan 2>&-", 2),
         ("plan --stack h200-tp8 >/dev/full", 3),
         ("--list >/dev/full", 3),
+        ("--version >/dev/full", 3),
+        ("--help >/dev/full", 3),
+        ("--print-completion-script bash >/dev/full", 3),
+        ("stacks >/dev/full", 3),
+        ("check --stack h200-tp8 --json >/dev/full", 3),
+        ("--version >&-", 0),
+        ("chek >&- 2>&-", 2),
+        ("stacks | head -n 1", 0),
+        ("--version | true", 0),
     ],
 )
 def test_output_that_goes_nowhere_gives_no_traceback(task: str, code: int) -> None:
@@ -38,6 +47,19 @@ def test_output_that_goes_nowhere_gives_no_traceback(task: str, code: int) -> No
     assert b"Traceback" not in done.stderr
     assert b"Exception ignored" not in done.stderr
     assert (b"No space left on device. Make room" in done.stderr) == (code == 3)
+
+
+@pytest.mark.parametrize("task", ["chek", "stacks", "plan --stack nothing"])
+def test_errors_that_have_no_room_give_no_traceback_either(task: str) -> None:
+    done = plainly((task, "2>/dev/full"))
+    assert done.returncode in (2, 3)
+    assert b"Traceback" not in done.stdout
+
+
+def test_a_word_of_the_command_line_commands_no_terminal() -> None:
+    done = plainly(("$(printf 'che\\033[31mk')",))
+    assert done.returncode == 2
+    assert rb"There is no task che\x1b[31mk." in done.stderr
 
 
 def test_what_a_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:

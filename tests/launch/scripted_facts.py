@@ -13,6 +13,7 @@ from infra.plan.process import Plan
 ANSWERS = {
     "own-name": "{address} STREAM {host}\n",
     "systemd": "systemd 252 (252.39-1~deb12u2)\n",
+    "chains": '{{"nftables": []}}',
     "page-size": "4096\n",
     "timedatectl": "NTPSynchronized=yes\n",
     "docker-info": "cgroupfs 2\n",

@@ -1,4 +1,4 @@
-"""What a change of the edge's files stops: new keys nobody, its unit or configuration the edge alone."""
+"""What a change of the edge's files stops: new keys or another configuration nobody, its unit the edge alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ UNITS = f"/etc/systemd/system/moe-{NAME}"
         (credential_path(NAME, "edge_certificate"), set()),
         (credential_path(NAME, "edge_private_key"), set()),
         (credential_path(NAME, "api_key"), ALL),
-        (f"{FOLDER}/edge-0/haproxy.cfg", {"edge/0"}),
+        (f"{FOLDER}/edge-0/haproxy.cfg", set()),
+        (f"{FOLDER}/edge-0/launch", {"edge/0"}),
         (f"{UNITS}-edge@.service", {"edge/0"}),
         (f"/etc/systemd/system/multi-user.target.d/moe-{NAME}-edge.conf", {"edge/0"}),
         (f"{UNITS}-engine@.service", ALL - {"edge/0"}),

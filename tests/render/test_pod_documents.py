@@ -131,6 +131,22 @@ def test_a_pod_has_what_engines_need_of_it(stack: str) -> None:
         assert start["failureThreshold"] * start["periodSeconds"] >= 3600
 
 
+@pytest.mark.parametrize("stack", [*IN_PODS, *UNITS])
+def test_pods_keep_what_their_vendor_asks_for_and_the_router_is_nobody(stack: str) -> None:
+    for name, pod in pods(stack).items():
+        context = pod.container["securityContext"]
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"]["drop"] == ["ALL"]
+        if name == "router":
+            assert "add" not in context["capabilities"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert pod.spec["securityContext"]["runAsNonRoot"] is True
+            assert pod.spec["securityContext"]["runAsUser"] == 65534
+            continue
+        access = CATALOG.accelerator(plan_of(stack).host(name).accelerator).container
+        assert set(context["capabilities"]["add"]) == {"IPC_LOCK", *access.capabilities}
+
+
 def test_files_of_the_node_are_mounted_as_in_containers_of_hosts() -> None:
     pod = pods("k8s-a3-2p1d")["decode-1"]
     volumes = {v["name"]: v["hostPath"]["path"] for v in pod.spec["volumes"] if "hostPath" in v}

@@ -83,7 +83,7 @@ def test_a_mount_that_gives_the_host_away_is_not_made(source: str) -> None:
     "write",
     [
         stack_folder,
-        lambda stack: process_unit(stack, "engine", "docker", ()),
+        lambda stack: process_unit(stack, "engine", "docker", (), binds_low_port=False),
         lambda stack: cleanup_unit_text(stack, "docker", ["x"]),
         watch_unit_text,
     ],
@@ -99,7 +99,7 @@ def test_a_secret_whose_name_is_none_has_no_file(secret: str) -> None:
     with pytest.raises(StackError, match="no name of a secret"):
         credential_path("s", secret)
     with pytest.raises(StackError, match="no name of a secret"):
-        process_unit("s", "engine", "docker", [secret])
+        process_unit("s", "engine", "docker", [secret], binds_low_port=False)
 
 
 def test_what_passes_is_written(process: Process) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional
 from ..folders import open_file
 from ..host import Host, Refused
 from ..item import Item, Reading, absent_reading
+from .programs import says_missing
 
 INSPECT_S = 20.0
 PULL_S = 3600.0
@@ -132,12 +133,6 @@ def _installed(host: Host, environment: str, package: str) -> List[str]:
 def _public(version: str) -> str:
     """A version without its local part: 0.22.1+cu129 and 0.22.1+cpu are builds of 0.22.1 (PEP 440)."""
     return version.partition("+")[0]
-
-
-def says_missing(stderr: str) -> bool:
-    """Whether a runtime's words mean that an image is not there, and nothing worse."""
-    text = stderr.lower()
-    return any(words in text for words in ("no such image", "image not known", "not found"))
 
 
 def _repository(reference: str) -> str:

@@ -62,11 +62,11 @@ KINDS = {
     ),
     "firewall": _lasting("kinds.firewall:read_firewall", "kinds.firewall:write_firewall"),
     "unit-limits": _payload("kinds.engine_limits:read_unit_limits", refusal="blocked"),
-    "preload": _payload("kinds.payloads:read_preload", refusal="blocked"),
+    "preload": _payload("kinds.programs:read_preload", refusal="blocked"),
     "image": _payload("kinds.images:read_image", "kinds.images:bring_image"),
     "environment": _payload("kinds.images:read_environment"),
-    "program": _payload("kinds.payloads:read_program"),
-    "weights": _payload("kinds.payloads:read_weights"),
+    "program": _payload("kinds.programs:read_program"),
+    "weights": _payload("kinds.weights:read_weights"),
 }
 
 

@@ -91,6 +91,11 @@ OPERATION_RULES: Mapping[str, Rule] = {
     "edge-tls": Rule(
         severity="error", source="infra/engines/haproxy.py", check=edge.edge_tls_is_said
     ),
+    "edge-passed-by": Rule(
+        severity="warning",
+        source="vllm docs/usage/security.md",
+        check=edge.edge_is_not_passed_by,
+    ),
     "edge-in-clear": Rule(
         severity="warning", source="RFC 6750, section 5.3", check=edge.edge_is_not_in_clear
     ),

@@ -21,6 +21,8 @@ SWITCHES = frozenset(
     }
 )  # fmt: skip
 _VOLUME_PARTS = 2
+# `-itv /a:/b`: letters that stand alone, before one that takes a value.
+_SWITCHES_FIRST = re.compile(r"-([dit]+)([a-zA-Z].*)", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -96,7 +98,10 @@ class _Reader:
                 self.run.not_understood += host_access("privileged", "true", word.line)
             self.run.is_detached |= name == "--detach" or bool(re.fullmatch(r"-[it]*d[it]*", name))
             return 1
-        if equals and name.startswith("--"):
+        if (behind := _SWITCHES_FIRST.match(word.text)) is not None:
+            self.run.is_detached |= "d" in behind[1]
+            return self.option(Word(f"-{behind[2]}", word.line, word.open_names), following)
+        if equals and (name.startswith("--") or len(name) == 2):  # noqa: PLR2004 - `-v=/a:/b`
             self._value(name, Word(inline, word.line, word.open_names))
             return 1
         if not name.startswith("--") and len(name) > 2:  # noqa: PLR2004 - `-eNAME=value`

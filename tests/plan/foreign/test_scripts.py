@@ -313,7 +313,7 @@ def test_what_the_operator_says_wrongly_is_refused(tmp_path: Path, told: Told) -
         (b"vllm serve m/n\n\0", "NUL"),
         (b"vllm serve m/n\n\xff", "UTF-8"),
         (b"#\n" * 10_000 + b"vllm serve m/n", "lines"),
-        (b"x" * 1_000_001, "at most 1000000"),
+        (b"x" * 1_000_001, "larger"),
         (b"echo nothing", "no engine"),
         (b"", "no engine"),
         (b"A=x\n" + b"A=$A$A\n" * 60 + b"vllm serve $A", "longer than"),
