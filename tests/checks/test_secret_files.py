@@ -56,8 +56,8 @@ def test_a_file_that_nobody_may_read_is_not_opened(tmp_path: Path) -> None:
 
 def test_what_nobody_takes_is_said_of_each() -> None:
     sets = ("secrets.api_key.env=K", "secrets.edge_keys.env=E", "secrets.hf_token.env=T")
-    whats = [p.what for p in found("key-not-taken", "sglang-replicas", *sets)]
-    assert [what.split()[0] for what in whats] == ["sglang", "No"]
+    said = [p.what for p in found("key-not-taken", "sglang-replicas", *sets)]
+    assert [what.split()[0] for what in said] == ["sglang", "No"]
     assert [p.field for p in found("key-not-taken", "h200-tp8", *sets)] == ["secrets.edge_keys"]
 
 

@@ -37,12 +37,12 @@ HOSTILE_YAML = "run: {{shell: {trap}}}\ntasks: {{executor_class: trap.Executor}}
 INVENTORY = "all: {hosts: {unified-0: {ansible_host: 127.0.0.1, ansible_port: 9}}}\n"
 WORDS = (
     (),
-    ("chek",),
+    ("checc",),
     ("-h",),
     ("--help",),
     ("--help", "check"),
     ("check", "--help"),
-    ("--help", "chek"),
+    ("--help", "checc"),
     ("--list",),
     ("-l",),
     ("--list", "--list-format", "json"),
@@ -116,7 +116,7 @@ def test_nothing_of_a_foreign_folder_runs(words: tuple[str, ...], foreign: Folde
     assert not foreign.ran.exists(), foreign.ran.read_text()
 
 
-@pytest.mark.parametrize("words", [("chek",), ("check", "--stack", "h200-tp8")], ids=" ".join)
+@pytest.mark.parametrize("words", [("checc",), ("check", "--stack", "h200-tp8")], ids=" ".join)
 def test_nothing_of_a_foreign_folder_is_imported_from_the_first_module_on(
     words: tuple[str, ...], foreign: Folder
 ) -> None:

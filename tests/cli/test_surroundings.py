@@ -36,7 +36,7 @@ def plainly(words: tuple[str, ...], **surroundings: str) -> subprocess.Completed
         ("stacks >/dev/full", 3),
         ("check --stack h200-tp8 --json >/dev/full", 3),
         ("--version >&-", 0),
-        ("chek >&- 2>&-", 2),
+        ("checc >&- 2>&-", 2),
         ("stacks | head -n 1", 0),
         ("--version | true", 0),
     ],
@@ -49,7 +49,7 @@ def test_output_that_goes_nowhere_gives_no_traceback(task: str, code: int) -> No
     assert (b"No space left on device. Make room" in done.stderr) == (code == 3)
 
 
-@pytest.mark.parametrize("task", ["chek", "stacks", "plan --stack nothing"])
+@pytest.mark.parametrize("task", ["checc", "stacks", "plan --stack nothing"])
 def test_errors_that_have_no_room_give_no_traceback_either(task: str) -> None:
     done = plainly((task, "2>/dev/full"))
     assert done.returncode in (2, 3)
