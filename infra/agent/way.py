@@ -88,11 +88,14 @@ def _close(steps: List[Step]) -> None:
 
 
 def _follow(here: Step, name: str, found: os.stat_result, path: str) -> str:
-    """Where a link leads that nobody but root could have put there."""
-    if is_ours(found.st_uid) and is_settled(here.status, found):
+    """Where a link leads that nobody but root could have put there, nor brought there with a folder above it."""
+    is_roots = is_ours(found.st_uid) and is_settled(here.status, found)
+    if is_roots and here.is_settled:
         return os.readlink(name, dir_fd=here.handle)
     who = "uid {}".format(found.st_uid)
-    if is_ours(found.st_uid):
+    if is_roots:
+        who = "whoever may write in a folder above it"
+    elif is_ours(found.st_uid):
         who = "whoever may write in the folder that it lies in (uid {}, mode {:o})".format(
             here.status.st_uid, stat.S_IMODE(here.status.st_mode)
         )

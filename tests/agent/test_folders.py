@@ -49,6 +49,16 @@ def plant(place: Path, target: Path) -> None:
     os.chown(place, STRANGER, STRANGER, follow_symlinks=False)
 
 
+def test_a_link_of_roots_below_a_strangers_folder_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "theirs" / "roots").mkdir(parents=True)
+    (tmp_path / "theirs" / "roots" / "link").symlink_to(elsewhere)
+    os.chown(tmp_path / "theirs", STRANGER, STRANGER)
+    with pytest.raises(Refused, match="whoever may write in a folder above it may lead it anywhere"):
+        open_folder(str(tmp_path / "theirs" / "roots" / "link"))
+
+
 def test_a_link_of_roots_in_a_folder_of_roots_is_followed(tmp_path: Path) -> None:
     (tmp_path / "mnt" / "nvme" / "kimi").mkdir(parents=True)
     (tmp_path / "models").symlink_to(tmp_path / "mnt" / "nvme")
