@@ -4,13 +4,11 @@ import json
 import os
 import re
 import sys
-from functools import lru_cache
-from typing import Dict, Iterable, List, Match
+from typing import Dict, Iterable, List, cast
+
+from .item import bring_module
 
 PACKAGE = "moe_agent"
-_DOCSTRING = re.compile(r'(\A|:\n *)("""[\s\S]*?""")$', re.MULTILINE)
-_INDENTATION = re.compile(r"^(?: {4})+", re.MULTILINE)
-_COMMENT = re.compile(r"(?:^ *|  )# .*$", re.MULTILINE)
 _IMPORTED = re.compile(r"^[ \t]*from (\.+)([\w.]*) import (\(|[\w, ]+)", re.MULTILINE)
 WATCHER = "group.watch"
 # Around the text of a module; none holds them.
@@ -18,6 +16,7 @@ QUOTES = "'" * 3
 
 TITLE = "# The host agent of moe-infra: all of its modules in one file, and an importer for them."
 # Runs on any Python 3, so that one that is too old can still say so; indented so that it is carried as it stands.
+# What it begins with is packed close to this module, which says the same: far behind, it would be packed twice.
 PROGRAM = """\
 {title}
 import sys
@@ -29,32 +28,30 @@ if sys.version_info < (3, 6):
 from importlib.machinery import ModuleSpec
 
 PACKAGE = {package}
-SOURCES = {sources}
 
 
 class Importer(object):
- sources = SOURCES
-
  def find_spec(self, name, path=None, target=None):
   if name == PACKAGE:
    return ModuleSpec(name, self, origin="moe-infra", is_package=True)
   own = name[len(PACKAGE) + 1 :]
-  if not name.startswith(PACKAGE + ".") or own not in SOURCES:
+  if not name.startswith(PACKAGE + ".") or own not in self.sources:
    return None
-  is_package = any(each.startswith(own + ".") for each in SOURCES)
+  is_package = any(each.startswith(own + ".") for each in self.sources)
   return ModuleSpec(name, self, origin="moe-infra", is_package=is_package)
 
  def create_module(self, spec):
   return None
 
  def get_source(self, name):
-  return SOURCES[name[len(PACKAGE) + 1 :] or "__init__"]
+  return self.sources[name[len(PACKAGE) + 1 :] or "__init__"]
 
  def exec_module(self, module):
   text = self.get_source(module.__name__)
   exec(compile(text, "<%s>" % module.__name__, "exec"), module.__dict__)
 
 
+Importer.sources = {sources}
 sys.meta_path.insert(0, Importer())
 from moe_agent.{main} import main
 
@@ -118,44 +115,6 @@ def watcher_program() -> str:
 def _own_sources() -> Dict[str, str]:
     loader = getattr(sys.modules[__name__], "__loader__", None)
     sources = getattr(loader, "sources", None)
-    return sources if sources is not None else sources_in(os.path.dirname(__file__))
-
-
-def sources_in(folder: str) -> Dict[str, str]:
-    """The agent's modules as they lie in a folder, as they are carried."""
-    return {name: condensed(text) for name, text in texts_in(folder).items()}
-
-
-def texts_in(folder: str) -> Dict[str, str]:
-    """The agent's modules as they lie in a folder."""
-    texts = {}
-    for inside, folders, names in os.walk(folder):
-        folders.sort()
-        package = os.path.relpath(inside, folder).replace(os.sep, ".")
-        for stem, suffix in sorted(map(os.path.splitext, names)):
-            if suffix == ".py" and stem != "__main__":
-                with open(os.path.join(inside, stem + suffix), encoding="utf-8") as stream:
-                    texts[_module_name(package, stem)] = stream.read()
-    return texts
-
-
-def _module_name(package: str, stem: str) -> str:
-    if package == ".":
-        return stem
-    return package if stem == "__init__" else package + "." + stem
-
-
-@lru_cache(maxsize=None)
-def condensed(text: str) -> str:
-    """A module without docstrings and comments, indented with tabs: a third less to carry, every line keeps its number.
-
-    It knows how this package is written, not Python: `tests/agent/test_bundle.py` compares what is left.
-    """
-
-    def blank(found: Match[str]) -> str:
-        return found.group(1) + "pass" + "\n" * found.group(2).count("\n")
-
-    def tabs(found: Match[str]) -> str:
-        return "\t" * (len(found.group(0)) // 4)
-
-    return _INDENTATION.sub(tabs, _DOCSTRING.sub(blank, _COMMENT.sub("", text)))
+    if sources is None:  # it was not carried: its modules lie in a folder
+        sources = bring_module("condensing").sources_in(os.path.dirname(__file__))
+    return cast(Dict[str, str], sources)

@@ -8,15 +8,12 @@ import os
 import stat
 from typing import Dict, List, Optional, Tuple
 
-from .bundle import watcher_program
 from .folders import FOLDER_MODE, open_above, open_folder
 from .host import Host, Refused
-from .item import Item, Parts, Reading
+from .item import Item, Parts, Reading, bring_module
 
 DEFAULT_MODE = "0644"
 PRIVATE_MODE = "0600"
-MAX_DIFF_LINES = 400
-MAX_DIFF_CHARACTERS = 240
 # The first line of every text of ours that an operator may come upon.
 HEAD = "# Written by moe-infra; `fab tune-hosts --rollback` takes it back.\n"
 
@@ -120,31 +117,6 @@ def missing_folders(path: str) -> List[str]:
     return missing[::-1]
 
 
-def file_difference(item: Item, reading: Reading) -> str:
-    """A unified diff of the content; a secret's content is never shown."""
-    import difflib  # noqa: PLC0415 - seldom asked for, and dear to load
-
-    if item.text("secret") is not None:
-        return "(a secret, not shown)"
-    before = _lines(reading.parts.get(item.target))
-    after = _lines(reading.wanted_parts.get(item.target))
-    if before is None or after is None:
-        return "(not text)"
-    lines = list(difflib.unified_diff(before, after, item.target, item.target, lineterm=""))
-    if not lines:
-        return "{} → {}".format(reading.value, reading.wanted)
-    if len(lines) > MAX_DIFF_LINES:
-        more = len(lines) - MAX_DIFF_LINES
-        lines = [*lines[:MAX_DIFF_LINES], "… {} more lines".format(more)]
-    return "\n".join(_cut(line) for line in lines)
-
-
-def _cut(line: str) -> str:
-    """A line of a diff as far as it can be read: the stored agent holds whole modules in one."""
-    more = len(line) - MAX_DIFF_CHARACTERS
-    return line if more <= 0 else "{} … {} more characters".format(line[:MAX_DIFF_CHARACTERS], more)
-
-
 def file_item(target: str, content: bytes, mode: str = DEFAULT_MODE) -> Dict[str, object]:
     """A file of the agent's own, as an item of the tuning group."""
     return {
@@ -189,7 +161,7 @@ def _stored_program(item: Item) -> str:
     """A program of the agent's own, which every agent carries with it."""
     if item.text("program") != "watcher":
         raise Refused("the agent has no program {!r}; it has watcher".format(item.text("program")))
-    return watcher_program()
+    return str(bring_module("bundle").watcher_program())
 
 
 def _file_state(content: bytes, mode: str, uid: int, gid: int) -> Parts:
@@ -209,14 +181,3 @@ def _shown(state: Optional[Parts], *, is_secret: bool) -> Optional[str]:
         return "link to {}".format(state["link"])
     checksum = "secret" if is_secret else "sha256:{}".format(str(state.get("sha256"))[:12])
     return "{} mode {} owner {}:{}".format(checksum, state["mode"], state["uid"], state["gid"])
-
-
-def _lines(state: object) -> Optional[List[str]]:
-    if not isinstance(state, dict):
-        return []
-    if "link" in state:
-        return ["link to {}".format(state["link"])]
-    try:
-        return base64.b64decode(str(state["content"])).decode("utf-8").splitlines()
-    except UnicodeDecodeError:
-        return None

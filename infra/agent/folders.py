@@ -2,39 +2,22 @@
 
 The agent is root, and a folder that it works in may be one that others write. They may put a link, a pipe, another
 folder or another name of a file of root's where the agent expects its own. What is made, renamed or removed in a
-folder that is held cannot lie elsewhere, whatever is swapped meanwhile; `way` says how a folder is reached.
+folder that is held cannot lie elsewhere, whatever is swapped meanwhile; `way` says how a folder is reached, and
+`trees` works in what lies below.
 """
 
 import contextlib
 import errno
 import os
 import stat
-from typing import Iterator, Optional, Tuple
+from typing import Optional, Tuple
 
-from .host import Refused
-from .way import (
-    DIRECTORY,
-    MAX_DEPTH,
-    TRIES,
-    Step,
-    go,
-    is_open_to_others,
-    is_own,
-    is_settled,
-    naming,
-    remove_tree,
-    status_of,
-    top,
-)
+from .way import Step, go, is_own, naming, top
 
 FOLDER_MODE = 0o755
 BESIDE = ".moe-infra-new"
 # A pipe that somebody put there must not make whoever opens it wait.
 REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# File systems that have no files without a name.
-WITHOUT_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
-NO_FOLDER = (errno.ENOTDIR, errno.ENOENT, errno.ELOOP)
-SWAPPED = "{} was swapped while it was opened; somebody else than root may write in {}: see who (ls -ld {})"
 
 
 class Folder:
@@ -59,102 +42,9 @@ class Folder:
         """Hold it no more."""
         os.close(self.handle)
 
-    @property
-    def is_roots(self) -> bool:
-        """Whether nobody but root could have put anything into it, or another folder into its place."""
-        return self.step.is_settled and is_own(self.step.status)
-
     def at(self, name: str) -> str:
         """The path of something in it, for messages."""
         return os.path.join(self.path, name)
-
-    def folder(self, path: str, make: Optional[int] = None) -> "Folder":
-        """A folder below it.
-
-        Args:
-            path: relative, with slashes.
-            make: the mode of folders that are not there; None where they must be.
-
-        Raises:
-            Refused: a link leads there that others than root could have put there.
-            OSError: it cannot be opened.
-        """
-        step = self.step._replace(handle=os.dup(self.handle))
-        with naming(self.at(path)):
-            return Folder(go([step], path, make)[0], self.at(path))
-
-    def own_folder(self, name: str) -> Tuple["Folder", bool]:
-        """A folder in it that we alone write, and whether something else had to be removed for it.
-
-        Raises:
-            Refused: somebody puts something else there again and again.
-            OSError: it cannot be made.
-        """
-        was_foreign = False
-        for _ in range(TRIES):
-            with contextlib.suppress(FileExistsError), naming(self.at(name)):
-                os.mkdir(name, 0o700, dir_fd=self.handle)
-            try:
-                found = self.plain_folder(name)
-            except OSError as error:
-                if error.errno not in NO_FOLDER:
-                    raise
-            else:
-                status = found.step.status
-                if status.st_uid == self._own_uid() and not is_open_to_others(status):
-                    return found, was_foreign
-                found.__exit__()
-            was_foreign = True
-            self.remove(name)
-        raise Refused(SWAPPED.format(self.at(name), self.path, self.path))
-
-    def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
-        """A regular file below it, opened; links that root made are followed to read, none to write.
-
-        Raises:
-            Refused: a link leads there that others could have put there, or the file has a name elsewhere, too.
-            OSError: it cannot be opened, or is no regular file.
-        """
-        above, shown = os.path.dirname(path), self.at(path)
-        with contextlib.ExitStack() as held, naming(shown):
-            name, folder = os.path.basename(path), self.handle
-            if flags & os.O_ACCMODE == os.O_RDONLY:
-                step, name = go([self.step._replace(handle=os.dup(folder))], path, None, file=True)
-                folder = held.enter_context(Folder(step, shown)).handle
-            elif above:
-                folder = held.enter_context(self.folder(above)).handle
-            handle = os.open(name, flags | REGULAR, mode, dir_fd=folder)
-            try:
-                _refuse_odd(os.fstat(handle), shown, writes=flags & os.O_ACCMODE != os.O_RDONLY)
-            except BaseException:
-                os.close(handle)
-                raise
-        return handle
-
-    def status(self, path: str) -> os.stat_result:
-        """What a path below it is, links followed as `open` follows them.
-
-        Raises:
-            Refused: a link leads there that others could have put there.
-            OSError: nothing is there.
-        """
-        with naming(self.at(path)):
-            step, name = go([self.step._replace(handle=os.dup(self.handle))], path, None, file=True)
-            with Folder(step, self.at(path)) as folder:
-                return os.stat(name, dir_fd=folder.handle, follow_symlinks=False)
-
-    def read(self, path: str) -> bytes:
-        """The whole content of a regular file below it; see `open`."""
-        with os.fdopen(self.open(path), "rb") as stream:
-            return stream.read()
-
-    def names(self) -> Tuple[str, ...]:
-        """What lies in it, sorted."""
-        return tuple(sorted(os.listdir(self.handle)))
-
-    def has(self, name: str) -> bool:
-        """Whether anything lies there, a link too."""
-        return status_of(self.handle, name) is not None
 
     def replace(
         self, name: str, content: bytes, mode: int, owner: Optional[Tuple[int, int]] = None
@@ -197,33 +87,10 @@ class Folder:
             os.symlink(target, name + BESIDE, dir_fd=self.handle)
             os.rename(name + BESIDE, name, src_dir_fd=self.handle, dst_dir_fd=self.handle)
 
-    def rename(self, name: str, into: "Folder", new: str) -> None:
-        """Move something of it into a folder of the same file system, in the place of what lies there."""
-        with naming(into.at(new)):
-            os.rename(name, new, src_dir_fd=self.handle, dst_dir_fd=into.handle)
-
     def unlink(self, name: str) -> None:
         """Remove a file or a link."""
         with naming(self.at(name)):
             os.unlink(name, dir_fd=self.handle)
-
-    def remove(self, name: str) -> None:
-        """Remove a file, a link or a folder with all that is in it; nothing is done where it is gone."""
-        with naming(self.at(name)):
-            remove_tree(self.handle, name)
-
-    def nameless(self) -> int:
-        """A file in it that nobody else sees, and that is gone when it is closed, also by a kill."""
-        try:
-            return os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o600, dir_fd=self.handle)
-        except OSError as error:
-            if error.errno not in WITHOUT_NAMELESS:
-                raise
-        name = ".moe-infra-{}".format(os.urandom(8).hex())
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | REGULAR
-        handle = os.open(name, flags, 0o600, dir_fd=self.handle)
-        os.unlink(name, dir_fd=self.handle)
-        return handle
 
     def sync(self) -> None:
         """Force its names to disk, so that a power cut does not undo a rename; not every file system can."""
@@ -233,34 +100,19 @@ class Folder:
             if error.errno not in (errno.EINVAL, errno.ENOTSUP):
                 raise
 
-    def is_at(self, above: "Folder", name: str) -> bool:
-        """Whether it is what lies there now."""
-        found = status_of(above.handle, name)
-        return found is not None and os.path.samestat(found, os.fstat(self.handle))
-
-    def plain_folder(self, name: str) -> "Folder":
-        """A folder in it that is no link."""
-        handle = os.open(name, DIRECTORY, dir_fd=self.handle)
-        status = os.fstat(handle)
-        settled = self.step.is_settled and is_settled(self.step.status, status)
-        return Folder(Step(handle, status, settled), self.at(name))
-
-    def _own_uid(self) -> int:
-        """Whose the files are that we make here; a mount may give them to somebody else than root."""
-        handle = self.nameless()
-        try:
-            return os.fstat(handle).st_uid
-        finally:
-            os.close(handle)
-
     def _is_laid_out(self, name: str, content: bytes, mode: int) -> bool:
         """Whether the same content lies there already, written by `lay_out`."""
         try:
-            found = os.stat(name, dir_fd=self.handle, follow_symlinks=False)
-            if not is_own(found) or stat.S_IMODE(found.st_mode) != mode:
-                return False
-            return self.read(name) == content
-        except (OSError, Refused):
+            handle = os.open(name, os.O_RDONLY | REGULAR, dir_fd=self.handle)
+            try:
+                found = os.fstat(handle)
+                if not (stat.S_ISREG(found.st_mode) and is_own(found)):
+                    return False
+                with os.fdopen(handle, "rb", closefd=False) as stream:
+                    return stat.S_IMODE(found.st_mode) == mode and stream.read() == content
+            finally:
+                os.close(handle)
+        except OSError:
             return False
 
 
@@ -283,38 +135,3 @@ def open_above(path: str, make: Optional[int] = None) -> Tuple[Folder, str]:
     """The folder that something lies in, and its name there; see `open_folder`."""
     above, name = os.path.split(path.rstrip("/"))
     return open_folder(above, make), name
-
-
-def open_file(path: str, flags: int = os.O_RDONLY) -> int:
-    """The regular file at an absolute path, opened; see `Folder.open`."""
-    folder, name = open_above(path)
-    with folder:
-        return folder.open(name, flags)
-
-
-def is_believable(status: os.stat_result) -> bool:
-    """Whether nobody but root could have written a file that lies in a folder of root's."""
-    return stat.S_ISREG(status.st_mode) and is_own(status)
-
-
-def walk(folder: Folder, depth: int = 0) -> Iterator[Tuple[str, os.stat_result]]:
-    """Every file below a folder with its relative path; no link is followed, and no folder far below."""
-    for name in folder.names():
-        found = status_of(folder.handle, name)
-        if found is not None and stat.S_ISDIR(found.st_mode):
-            if depth == MAX_DEPTH:
-                continue
-            with contextlib.suppress(OSError), folder.plain_folder(name) as below:
-                for path, status in walk(below, depth + 1):
-                    yield os.path.join(name, path), status
-        elif found is not None:
-            yield name, found
-
-
-def _refuse_odd(found: os.stat_result, shown: str, *, writes: bool) -> None:
-    """Refuse what is no file of its own: a pipe, a device, one more name of a file that lies elsewhere."""
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "no regular file", shown)
-    if writes and found.st_nlink > 1:
-        what = "{} has another name, too, so that writing to it would write elsewhere: remove it"
-        raise Refused(what.format(shown))

@@ -13,10 +13,7 @@ from typing import Iterator, List, NamedTuple, Optional, Tuple
 from .host import Refused
 
 MAX_LINKS = 40
-# Folders within each other that are looked into; nobody's checkpoint has more, and handles are few.
-MAX_DEPTH = 64
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-TRIES = 5
 
 
 class Step(NamedTuple):
@@ -114,38 +111,6 @@ def _make(above: int, name: str, mode: int) -> None:
             os.fchmod(handle, mode)
         finally:
             os.close(handle)
-
-
-def remove_tree(above: int, name: str, depth: int = 0) -> None:
-    """Remove a file, a link or a folder with all that is in it; nothing elsewhere, whatever is swapped meanwhile.
-
-    Args:
-        above: the folder that it lies in.
-        name: its name there; nothing is done where it is gone.
-        depth: how far below the first one it lies.
-    """
-    if depth > MAX_DEPTH:
-        raise OSError(
-            errno.ENAMETOOLONG, "more than {} folders within each other".format(MAX_DEPTH)
-        )
-    for _ in range(TRIES):
-        try:
-            os.unlink(name, dir_fd=above)
-        except FileNotFoundError:
-            return
-        except IsADirectoryError:
-            with contextlib.suppress(NotADirectoryError, FileNotFoundError):  # it was swapped
-                handle = os.open(name, DIRECTORY, dir_fd=above)
-                try:
-                    for below in os.listdir(handle):
-                        remove_tree(handle, below, depth + 1)
-                finally:
-                    os.close(handle)
-                os.rmdir(name, dir_fd=above)
-                return
-        else:
-            return
-    raise OSError(errno.EBUSY, "something else is put there again and again")
 
 
 def status_of(above: int, name: str) -> Optional[os.stat_result]:

@@ -8,7 +8,8 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from infra.agent.bundle import WATCHER, condensed, needed, program, texts_in
+from infra.agent.bundle import WATCHER, needed, program
+from infra.agent.condensing import condensed, texts_in
 from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.state.parts import all_parts, parts_of
 

@@ -12,15 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.bundle import (
-    QUOTES,
-    condensed,
-    needed,
-    program,
-    sources_in,
-    texts_in,
-    watcher_program,
-)
+from infra.agent.bundle import QUOTES, needed, program, watcher_program
+from infra.agent.condensing import condensed, sources_in, texts_in
 from infra.agent.conversation import OPERATIONS, STREAMS
 from infra.agent.files import read_file
 from infra.agent.group.record import HANDED_OVER
@@ -95,6 +88,8 @@ def test_what_is_carried_of_a_module_is_its_statements_on_their_lines(path: Path
             node
         ):
             node.body[0] = ast.Pass()
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
     assert ast.dump(ast.parse(carried)) == ast.dump(wanted)
     assert carried.count("\n") == text.count("\n")
     assert re.search(r"^\s*# ", carried, re.MULTILINE) is None

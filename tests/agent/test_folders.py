@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -12,9 +13,17 @@ import pytest
 
 from infra.agent.facts.write_probe import try_writing
 from infra.agent.files import make_folders, replace_file
-from infra.agent.folders import Folder, is_believable, open_above, open_file, open_folder, walk
+from infra.agent.folders import BESIDE
 from infra.agent.host import Host, Refused
-from infra.agent.way import MAX_DEPTH
+from infra.agent.trees import (
+    MAX_DEPTH,
+    Tree,
+    is_believable,
+    open_above,
+    open_file,
+    open_tree,
+    walk,
+)
 from tests.needed import need_root
 
 STRANGER = 65534
@@ -64,7 +73,7 @@ def test_a_link_of_roots_in_a_folder_of_roots_is_followed(tmp_path: Path) -> Non
     (tmp_path / "models").symlink_to(tmp_path / "mnt" / "nvme")
     (tmp_path / "short").symlink_to("mnt/../models/./kimi")
     for name in ("models/kimi", "short"):
-        with open_folder(str(tmp_path / name)) as folder:
+        with open_tree(str(tmp_path / name)) as folder:
             assert folder.is_roots
             folder.replace("file", b"x", 0o640)
     assert (tmp_path / "mnt/nvme/kimi/file").stat().st_mode & 0o777 == 0o640
@@ -78,21 +87,21 @@ def test_a_link_in_a_circle_ends(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(Refused, match="circle"):
-        open_folder(str(tmp_path / "a"))
+        open_tree(str(tmp_path / "a"))
 
 
 def test_a_strangers_link_is_followed_nowhere_on_the_way(theirs: Path, canary: Path) -> None:
     plant(theirs / "kimi", canary)
     plant(theirs / "file", canary / "song")
     with pytest.raises(Refused, match=f"uid {STRANGER} may lead it anywhere: remove it"):
-        open_folder(str(theirs / "kimi" / "deep"))
+        open_tree(str(theirs / "kimi" / "deep"))
     with pytest.raises(Refused, match="kimi"):
         make_folders(str(theirs / "kimi" / "new"))
     with pytest.raises(Refused):
         replace_file(str(theirs / "kimi" / "song"), b"dead", 0o644)
     with pytest.raises(Refused):
         open_file(str(theirs / "file"))
-    with open_folder(str(theirs)) as folder:
+    with open_tree(str(theirs)) as folder:
         for flags in (os.O_RDONLY, os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_APPEND):
             with pytest.raises(Refused):
                 folder.open("file", flags)
@@ -108,7 +117,7 @@ def test_roots_own_link_in_a_strangers_folder_is_not_followed(theirs: Path, cana
     """The stranger may have moved it there from where it led to something of his."""
     (theirs / "kimi").symlink_to(canary)
     with pytest.raises(Refused, match=r"whoever may write in the folder .*uid 65534"):
-        open_folder(str(theirs / "kimi"))
+        open_tree(str(theirs / "kimi"))
 
 
 @pytest.mark.parametrize(("mode", "is_followed"), [(0o777, False), (0o1777, True), (0o755, True)])
@@ -121,15 +130,15 @@ def test_a_folder_that_all_may_write_keeps_links_where_it_is_sticky(
     (shared / "link").symlink_to(tmp_path / "real")
     shared.chmod(mode)
     if is_followed:
-        open_folder(str(shared / "link")).__exit__()
+        open_tree(str(shared / "link")).__exit__()
         return
     with pytest.raises(Refused):
-        open_folder(str(shared / "link"))
+        open_tree(str(shared / "link"))
 
 
 def test_a_file_with_another_name_is_not_written_to(theirs: Path, canary: Path) -> None:
     os.link(canary / "song", theirs / "kimi")
-    with open_folder(str(theirs)) as folder:
+    with open_tree(str(theirs)) as folder:
         with pytest.raises(Refused, match="another name"):
             folder.open("kimi", os.O_WRONLY)
         folder.remove("kimi")
@@ -138,7 +147,7 @@ def test_a_file_with_another_name_is_not_written_to(theirs: Path, canary: Path) 
 def test_a_pipe_or_a_folder_is_no_file_and_holds_nobody_up(theirs: Path) -> None:
     os.mkfifo(theirs / "pipe")
     (theirs / "folder").mkdir()
-    with open_folder(str(theirs)) as folder:
+    with open_tree(str(theirs)) as folder:
         for flags in (os.O_RDONLY, os.O_RDWR):
             with pytest.raises(OSError, match="no regular file"):
                 folder.open("pipe", flags)
@@ -152,14 +161,14 @@ def test_what_is_removed_is_what_lies_there_and_no_more(theirs: Path, canary: Pa
     (theirs / "tree" / "below" / "file").touch()
     plant(theirs / "tree" / "link", canary)
     plant(theirs / "tree" / "below" / "song", canary / "song")
-    with open_folder(str(theirs)) as folder:
+    with open_tree(str(theirs)) as folder:
         for name in ("link", "tree", "gone"):
             folder.remove(name)
         assert folder.names() == ()
 
 
 def test_folders_without_end_are_an_error_and_no_crash(theirs: Path) -> None:
-    with open_folder(str(theirs)) as folder:
+    with open_tree(str(theirs)) as folder:
         deep = "/".join(["d"] * (MAX_DEPTH + 20))
         folder.folder(deep, 0o755).__exit__()
         assert list(walk(folder)) == []
@@ -181,7 +190,7 @@ def test_a_folder_of_our_own_is_made_where_something_else_lies(
         (place / "planted").write_text("x")
         os.chown(place, STRANGER if kind == "their folder" else 0, 0)
         place.chmod(0o777)
-    with open_folder(str(theirs)) as folder:
+    with open_tree(str(theirs)) as folder:
         own, was_foreign = folder.own_folder("own")
         with own:
             assert (own.names(), was_foreign) == ((), kind != "nothing")
@@ -195,7 +204,7 @@ def test_only_what_root_alone_could_have_written_is_believed(theirs: Path, tmp_p
     ours = tmp_path / "ours"
     ours.mkdir()
     (ours / "file").touch()
-    with open_folder(str(ours)) as folder:
+    with open_tree(str(ours)) as folder:
         assert folder.is_roots
         assert is_believable(folder.status("file"))
         (ours / "file").chmod(0o666)
@@ -204,11 +213,11 @@ def test_only_what_root_alone_could_have_written_is_believed(theirs: Path, tmp_p
         os.chown(ours / "file", STRANGER, 0)
         assert not is_believable(folder.status("file"))
     (theirs / "kimi").mkdir()
-    with open_folder(str(theirs / "kimi")) as below:
+    with open_tree(str(theirs / "kimi")) as below:
         assert not below.is_roots  # its owner may put another one into its place
     ours.chmod(0o775)
     os.chown(ours, 0, 1000)
-    with open_folder(str(ours)) as folder:
+    with open_tree(str(ours)) as folder:
         assert not folder.is_roots
 
 
@@ -236,17 +245,17 @@ def swapping(place: Path, canary: Path, done: threading.Event) -> None:
                 place.mkdir(exist_ok=True)
 
 
-def write_in_own(folder: Folder) -> None:
+def write_in_own(folder: Tree) -> None:
     own, _ = folder.own_folder("tree")
     with own:
         own.replace("song", b"dead", 0o644)
 
 
-def remove(folder: Folder) -> None:
+def remove(folder: Tree) -> None:
     folder.remove("tree")
 
 
-def write_below(folder: Folder) -> None:
+def write_below(folder: Tree) -> None:
     with folder.folder("tree", 0o755) as below:
         below.replace("song", b"dead", 0o644)
         below.remove("deep")
@@ -254,7 +263,7 @@ def write_below(folder: Folder) -> None:
 
 @pytest.mark.parametrize("work", [write_in_own, remove, write_below])
 def test_nothing_outside_is_touched_while_somebody_swaps_folders_with_links(
-    theirs: Path, canary: Path, work: Callable[[Folder], None]
+    theirs: Path, canary: Path, work: Callable[[Tree], None]
 ) -> None:
     (theirs / "tree").mkdir()
     done = threading.Event()
@@ -262,7 +271,7 @@ def test_nothing_outside_is_touched_while_somebody_swaps_folders_with_links(
     stranger.start()
     refused = 0
     try:
-        with open_folder(str(theirs)) as folder:
+        with open_tree(str(theirs)) as folder:
             for _ in range(SWAPS):
                 try:
                     work(folder)
@@ -279,7 +288,7 @@ def test_a_handle_is_closed_whatever_happens(theirs: Path, canary: Path) -> None
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
         with pytest.raises(Refused):
-            open_folder(str(theirs / "link" / "deep"))
+            open_tree(str(theirs / "link" / "deep"))
         with pytest.raises(FileNotFoundError) as error:
             open_above(str(theirs / "gone" / "file"))
         assert error.value.filename == str(theirs / "gone")
@@ -287,9 +296,34 @@ def test_a_handle_is_closed_whatever_happens(theirs: Path, canary: Path) -> None
 
 
 def test_a_nameless_file_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_folder(str(tmp_path)) as folder:
+    with open_tree(str(tmp_path)) as folder:
         monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY | os.O_WRONLY)  # EISDIR, as without
         handle = folder.nameless()
         assert stat.S_ISREG(os.fstat(handle).st_mode)
         os.close(handle)
         assert folder.names() == ()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link", "another mode", "another content"])
+def test_what_lies_beside_a_file_and_is_not_what_we_laid_out_is_not_renamed_into_place(
+    tmp_path: Path, kind: str
+) -> None:
+    beside = tmp_path / ("file" + BESIDE)
+    if kind == "pipe":
+        os.mkfifo(beside, 0o644)
+    elif kind == "folder":
+        beside.mkdir(0o755)
+    elif kind == "link":
+        (tmp_path / "there").touch(0o644)
+        beside.symlink_to(tmp_path / "there")
+    else:
+        beside.write_bytes(b"x" if kind == "another content" else b"")
+        beside.chmod(0o644 if kind == "another content" else 0o666)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with contextlib.suppress(IsADirectoryError):
+        replace_file(str(tmp_path / "file"), b"", 0o644)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    found = tmp_path / "file"
+    assert kind == "folder" or stat.S_ISREG(found.lstat().st_mode)
+    assert found.exists() == (kind != "folder")
+    assert kind == "folder" or (found.read_bytes(), found.stat().st_mode & 0o777) == (b"", 0o644)

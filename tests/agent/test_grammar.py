@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.agent.bundle import program, sources_in
+from infra.agent.bundle import program
+from infra.agent.condensing import sources_in
 
 AGENT = Path(__file__).parents[2] / "infra" / "agent"
 MODULES = sorted(AGENT.rglob("*.py"))

@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from infra.agent.folders import FOLDER_MODE, open_above
+from infra.agent.folders import FOLDER_MODE
 from infra.agent.host import Refused
 from infra.agent.staging import fetching, peers
 from infra.agent.staging.manifest import row_of
 from infra.agent.staging.place import revision_lock
 from infra.agent.staging.sources import open_origin
 from infra.agent.staging.work import Work
+from infra.agent.trees import open_above
 from tests.agent.simulated_hub import Hub
 from tests.agent.stubborn_host import StubbornHost
 

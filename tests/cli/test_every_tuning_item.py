@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from infra.agent.bundle import program, sources_in
+from infra.agent.bundle import program
+from infra.agent.condensing import sources_in
 from infra.rehearsal.lab.client import Lab
 from infra.rehearsal.lab.starting import start_lab
 from infra.render.wanted_tuning import WantedTuning

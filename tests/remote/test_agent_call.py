@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.agent.bundle import WATCHER
 from infra.catalog.load import Catalog
 from infra.errors import HostsFailed
 from infra.remote.agent_call import (
@@ -20,7 +21,7 @@ from infra.remote.agent_call import (
     framed_request,
     read_answer,
 )
-from infra.remote.agent_modules import agent_program
+from infra.remote.agent_modules import agent_modules, agent_program
 from infra.remote.failures import (
     AgentFailed,
     LostConnection,
@@ -96,16 +97,27 @@ def test_the_program_carries_what_the_operation_needs_and_no_more() -> None:
 TWO_FLIGHTS = 30 * 1448 - 2048
 
 
+def check_of_tuning(profile: str) -> dict[str, object]:
+    state = hosts_state("h", Tuning(profile=Catalog().tuning(profile)))
+    items = [item.as_document() for item in state.items]
+    return {"operation": "state", "mode": "check", "groups": ["tuning"], "items": items}
+
+
 @pytest.mark.parametrize("profile", Catalog().ids("tuning"))
 def test_a_check_of_tuning_and_its_program_travel_in_two_flights(profile: str) -> None:
-    state = hosts_state("h", Tuning(profile=Catalog().tuning(profile)))
-    request = {
-        "operation": "state",
-        "mode": "check",
-        "groups": ["tuning"],
-        "items": [item.as_document() for item in state.items],
-    }
+    request = check_of_tuning(profile)
     assert len(agent_program(request) + framed_request(request)) < TWO_FLIGHTS
+
+
+@pytest.mark.parametrize("profile", Catalog().ids("tuning"))
+def test_what_only_other_requests_need_stays_at_home(profile: str) -> None:
+    request = check_of_tuning(profile)
+    assert {"trees", "condensing", "state.differences", WATCHER}.isdisjoint(agent_modules(request))
+    assert "state.differences" in agent_modules({**request, "diff": True})
+    assert "trees" in agent_modules({"operation": "staging"})
+    files: dict[str, object] = {**request, "groups": ["files"]}
+    assert {"bundle", WATCHER} <= set(agent_modules(files))  # a file may be the watcher
+    assert "bundle" not in agent_modules({"operation": "lease"})
 
 
 def shells() -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.agent.bundle import texts_in
+from infra.agent.condensing import texts_in
 from infra.agent.pod_launch import host_of
 from infra.catalog.load import Catalog
 from infra.errors import StackError

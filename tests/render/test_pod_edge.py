@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infra.agent.bundle import texts_in
+from infra.agent.condensing import texts_in
 from infra.catalog.load import Catalog
 from infra.plan.compile import compile_file
 from infra.render import pod_edge

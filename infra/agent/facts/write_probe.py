@@ -4,8 +4,8 @@ import errno
 import os
 from typing import Dict, Optional
 
-from ..folders import open_folder
 from ..host import Host, Refused
+from ..trees import open_tree
 from .abandoned import within
 
 NUM_BYTES = 4096
@@ -33,7 +33,7 @@ def try_writing(host: Host, path: str) -> Dict[str, Optional[str]]:
 
 
 def _write(path: str) -> None:
-    with open_folder(path) as folder:
+    with open_tree(path) as folder:
         handle = folder.nameless()
     try:
         os.write(handle, bytes(NUM_BYTES))

@@ -6,9 +6,9 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
-from ..folders import open_file
 from ..host import Host, Refused
 from ..item import Item, Reading, absent_reading
+from ..trees import open_file
 from .programs import says_missing
 
 INSPECT_S = 20.0

@@ -3,10 +3,10 @@
 import os
 from typing import List
 
-from ..folders import open_folder
 from ..host import Host
 from ..item import Item, Reading
 from ..staging.manifest import MANIFEST, foreign_repository, parse_manifest, wrong_files
+from ..trees import open_tree
 
 MAX_NAMED_FILES = 3
 # The catalogue's sizes are rounded, and some were never published.
@@ -19,7 +19,7 @@ def read_weights(host: Host, item: Item) -> Reading:
     if not os.path.isdir(host.path(folder)):
         return Reading(None, {}, wanted, {}, locked="{} does not exist".format(folder))
     try:
-        with open_folder(host.path(folder)) as there:
+        with open_tree(host.path(folder)) as there:
             content = there.read(MANIFEST)
     except FileNotFoundError:
         why = "{} has no {}: nothing says what belongs there".format(folder, MANIFEST)

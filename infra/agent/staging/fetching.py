@@ -7,7 +7,8 @@ import os
 import socket
 from typing import Any, Dict, Optional, Set
 
-from ..folders import FOLDER_MODE, Folder
+from ..folders import FOLDER_MODE
+from ..trees import Tree
 from .choosing import Choice, Source
 from .manifest import Digests, Entry, hash_file
 from .transfers import Transfer
@@ -29,7 +30,7 @@ class Fetcher:
         choice: whom to ask.
     """
 
-    def __init__(self, folder: Folder, transfers: Dict[str, Transfer], choice: Choice) -> None:
+    def __init__(self, folder: Tree, transfers: Dict[str, Transfer], choice: Choice) -> None:
         """Begin with nothing fetched."""
         self._folder = folder
         self._transfers = transfers

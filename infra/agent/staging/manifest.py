@@ -6,8 +6,8 @@ import os
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ..files import replace_file
-from ..folders import Folder, is_believable, open_folder
 from ..host import Host, Refused
+from ..trees import Tree, is_believable, open_tree
 
 MANIFEST = "manifest.json"
 VERIFIED = ".verified.json"
@@ -174,7 +174,7 @@ def wrong_files(host: Host, target: str, entries: List[Entry]) -> Tuple[List[str
     Returns:
         That, and why nothing is known of the rest but its size; "" where it was verified.
     """
-    with open_folder(host.path(target)) as folder:
+    with open_tree(host.path(target)) as folder:
         verified = read_verified(folder)
         wrong, doubt = [], verified.doubt
         for entry in entries:
@@ -193,7 +193,7 @@ def wrong_files(host: Host, target: str, entries: List[Entry]) -> Tuple[List[str
     return wrong, doubt
 
 
-def read_verified(folder: Folder) -> Verified:
+def read_verified(folder: Tree) -> Verified:
     """What an earlier staging has noted of a folder; nothing that others than root could have written counts."""
     if not folder.is_roots:
         return Verified({}, NOT_ROOTS.format(folder.path))
@@ -207,7 +207,7 @@ def read_verified(folder: Folder) -> Verified:
         return Verified({}, "")
 
 
-def write_verified(folder: Folder, names: List[str]) -> None:
+def write_verified(folder: Tree, names: List[str]) -> None:
     """Record that these files of a folder have just been verified."""
     stamps = {name: folder.status(name).st_mtime_ns for name in names}
     folder.replace(VERIFIED, as_json({"schema_version": 1, "changed_ns": stamps}), FILE_MODE)

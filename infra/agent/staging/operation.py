@@ -24,9 +24,9 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from ..bundle import own_program
 from ..files import make_folders, missing_folders, replace_file
-from ..folders import open_folder, walk
 from ..host import Host, Refused
 from ..processes.listening import answer as listening
+from ..trees import open_tree, walk
 from .manifest import MANIFEST, parse_manifest, row_of, write_json, wrong_files
 from .place import partial_path
 from .sources import open_origin
@@ -90,7 +90,7 @@ def _checkpoint(host: Host, wanted: Dict[str, Any], *, with_files: bool) -> Dict
 def _judge(host: Host, target: str, *, with_files: bool) -> Dict[str, object]:
     """Whether a folder is complete or damaged, or `unverified`: all of it seems there, and has to be read again."""
     try:
-        with open_folder(host.path(target)) as folder:
+        with open_tree(host.path(target)) as folder:
             entries = parse_manifest(folder.read(MANIFEST))
     except (FileNotFoundError, Refused) as error:
         why = "no manifest" if isinstance(error, FileNotFoundError) else str(error)
@@ -250,6 +250,6 @@ def _free_bytes(folder: str) -> int:
 
 def _size_of(folder: str) -> int:
     """Bytes of a folder's files."""
-    with contextlib.suppress(OSError, Refused), open_folder(folder) as there:
+    with contextlib.suppress(OSError, Refused), open_tree(folder) as there:
         return sum(status.st_size for _, status in walk(there))
     return 0

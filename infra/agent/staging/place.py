@@ -7,8 +7,8 @@ import os
 import socket
 from typing import Iterator, List
 
-from ..folders import Folder, walk
 from ..host import Refused
+from ..trees import Tree, walk
 from .manifest import MANIFEST, VERIFIED, Entry
 
 # File systems without locks: then the unit's name alone keeps two stagings of one host apart.
@@ -29,7 +29,7 @@ def partial_path(target: str) -> str:
 
 
 @contextlib.contextmanager
-def revision_lock(above: Folder, revision: str, operator: str) -> Iterator[None]:
+def revision_lock(above: Tree, revision: str, operator: str) -> Iterator[None]:
     """Hold one revision of a checkpoint in the folder where it lies: on a shared mount for every host of it.
 
     Raises:
@@ -55,7 +55,7 @@ def revision_lock(above: Folder, revision: str, operator: str) -> Iterator[None]
         os.close(handle)
 
 
-def clear_foreign(folder: Folder, entries: List[Entry]) -> None:
+def clear_foreign(folder: Tree, entries: List[Entry]) -> None:
     """Remove what an earlier listing put there and this one does not name."""
     known = {entry.name for entry in entries} | {MANIFEST, VERIFIED}
     for path in [path for path, _ in walk(folder) if path not in known]:

@@ -9,8 +9,9 @@ import contextlib
 import os
 from typing import Any, Dict, Iterator, Optional
 
-from ..folders import FOLDER_MODE, Folder, open_above
+from ..folders import FOLDER_MODE
 from ..host import Host, Refused
+from ..trees import Tree, open_above
 from .manifest import (
     FILE_MODE,
     MANIFEST,
@@ -120,7 +121,7 @@ def _entry(request: Dict[str, Any]) -> Entry:
 
 
 @contextlib.contextmanager
-def _arriving(host: Host, target: str, make: Optional[int] = None) -> Iterator[Folder]:
+def _arriving(host: Host, target: str, make: Optional[int] = None) -> Iterator[Tree]:
     """The folder in which the file arrives; what is there and not root's own is removed.
 
     Raises:
@@ -136,7 +137,7 @@ def _arriving(host: Host, target: str, make: Optional[int] = None) -> Iterator[F
             yield folder
 
 
-def _difference(folder: Folder, entry: Entry) -> Optional[str]:
+def _difference(folder: Tree, entry: Entry) -> Optional[str]:
     """What is wrong with what arrived; None for nothing."""
     if _size(folder, entry) != entry.size_bytes:
         return "its size"
@@ -147,7 +148,7 @@ def _difference(folder: Folder, entry: Entry) -> Optional[str]:
         os.close(handle)
 
 
-def _size(folder: Folder, entry: Entry) -> int:
+def _size(folder: Tree, entry: Entry) -> int:
     try:
         return folder.status(entry.name).st_size
     except OSError:

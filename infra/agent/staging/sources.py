@@ -19,8 +19,8 @@ import urllib.parse
 import xml.etree.ElementTree as ET
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
-from ..folders import Folder, open_file, open_folder
 from ..host import Host, Refused
+from ..trees import Tree, open_file, open_tree
 from .manifest import MANIFEST, VERIFIED, Entry, entry_of, parse_manifest
 from .s3_signing import canonical_query, find_credentials, signed_headers
 from .web import (
@@ -237,7 +237,7 @@ class LocalFolder:
         """What the manifest lists, else every file by name and size."""
         if not os.path.isdir(self._folder):
             raise Hopeless("{} is no folder of this host".format(self.endpoint))
-        with open_folder(self._folder) as folder:
+        with open_tree(self._folder) as folder:
             if folder.has(MANIFEST):
                 return Listing(_kept(parse_manifest(folder.read(MANIFEST))), None)
             return Listing(_kept(list(_entries_in(folder, ""))), None)
@@ -276,7 +276,7 @@ def open_origin(source: Dict[str, Any], host: Host, timeout_s: float) -> Any:
     return kind(source, host, timeout_s)
 
 
-def _entries_in(folder: Folder, inside: str) -> Iterator[Entry]:
+def _entries_in(folder: Tree, inside: str) -> Iterator[Entry]:
     """Every file below a folder by name and size; links are followed where root made them."""
     for name in folder.names():
         path = os.path.join(inside, name)

@@ -12,8 +12,9 @@ import threading
 import time
 from typing import Any, Dict, List, Optional
 
-from ..folders import FOLDER_MODE, Folder, open_above
+from ..folders import FOLDER_MODE
 from ..host import Host, Refused
+from ..trees import Tree, open_above
 from .choosing import Choice, Source
 from .fetching import Fetcher
 from .manifest import (
@@ -63,9 +64,9 @@ class Work:
         self.folder = host.path(self.target)
         self._revision = os.path.basename(self.folder)
         self._held = contextlib.ExitStack()
-        self._above: Optional[Folder] = None
-        self._there: Optional[Folder] = None
-        self._arriving: Optional[Folder] = None
+        self._above: Optional[Tree] = None
+        self._there: Optional[Tree] = None
+        self._arriving: Optional[Tree] = None
         self.entries = [entry_of(file) for file in request["files"]]
         self.transfers = {entry.name: self._transfer(entry) for entry in self.entries}
         self.phase = "verifying"
@@ -190,7 +191,7 @@ class Work:
         self._in_parallel(self.entries, look)
         return sorted(missing, key=lambda entry: entry.name)
 
-    def _judge_there(self, there: Folder, verified: Verified, entry: Entry) -> "tuple[str, str]":
+    def _judge_there(self, there: Tree, verified: Verified, entry: Entry) -> "tuple[str, str]":
         """What is wrong with a file that lies in the target, and its checksum where it is right; "" for neither."""
         try:
             found = there.status(entry.name)
@@ -206,7 +207,7 @@ class Work:
         wrong = digests.difference()
         return (wrong, "") if wrong is not None else ("", digests.sha256)
 
-    def _hashed(self, there: Folder, entry: Entry) -> Digests:
+    def _hashed(self, there: Tree, entry: Entry) -> Digests:
         def advance(count: int) -> None:
             with self._guard:
                 self.checked_bytes += count

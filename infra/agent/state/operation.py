@@ -13,7 +13,7 @@ from .outcomes import note_outcomes, tell_outcomes
 from .reload_guard import forbids_reload, held_back, is_rewritten, knows_any, why_not_reload
 from .report import Row, row_of
 from .rollback import HOST_SCOPE, Entry, Record, load_record, remembered_step, save_record
-from .steps import Step, change, difference, observe, promise
+from .steps import Step, change, observe, promise
 from .waiting import Permission, permission_of
 from .withdrawn import withdrawn_entries
 
@@ -146,14 +146,15 @@ def _change_all(
     request: Dict[str, object], host: Host, steps: Dict[int, Step], notes: Dict[str, str]
 ) -> Tuple[Dict[int, Row], bool]:
     """The rows of what differs, written or only promised, by place; and whether systemd must read its units again."""
-    mode, with_diff = str(request["mode"]), bool(request.get("diff"))
+    mode = str(request["mode"])
+    differences = _part("differences") if request.get("diff") else None
     rows: Dict[int, Row] = {}
     reload_needed, new_units = False, []
     for place, step in steps.items():
         note = notes.get(step.item.id, "")
         row = change(host, step, note) if mode != "check" else promise(step, note)
-        if with_diff:
-            row["diff"] = difference(step)
+        if differences is not None:
+            row["diff"] = differences.difference(step)
         is_unit = bool(step.item.document.get("unit"))
         if is_unit and mode != "check" and row["state"] == "changed":
             reload_needed |= is_rewritten(step)

@@ -20,6 +20,8 @@ def parts_of(request: Dict[str, object]) -> List[str]:
         found.append("state.taking_back")
     if mode == "apply":
         found.append("state.laying_out")
+    if request.get("diff"):
+        found.append("state.differences")
     if any(request.get(key) for key in ("keep", "tells_releases", "forgets_releases")):
         found.append("state.kept_releases")
     return found
@@ -27,4 +29,5 @@ def parts_of(request: Dict[str, object]) -> List[str]:
 
 def all_parts() -> List[str]:
     """What any request may turn out to need, by what is recorded on its host."""
-    return [*modules_of(KINDS), "state.taking_back", "state.laying_out", "state.kept_releases"]
+    further = ("taking_back", "laying_out", "differences", "kept_releases")
+    return [*modules_of(KINDS), *("state." + name for name in further)]

@@ -2,7 +2,6 @@
 
 from typing import Dict, List, NamedTuple, Optional
 
-from ..files import file_difference
 from ..host import Host, Refused
 from ..item import Item, Kind, Reading, parse_item
 from ..kinds.table import KINDS, KNOB_WRITER
@@ -64,16 +63,6 @@ def change(host: Host, step: Step, note: str) -> Row:
     keeper = "the kernel" if kind.writer == KNOB_WRITER else "the host"
     why = problem or "{} kept {} although the write succeeded".format(keeper, after.value)
     return row_of(item, kind.refusal, (before.value, before.wanted, after.value), why)
-
-
-def difference(step: Step) -> str:
-    """What a change would alter, as text."""
-    reading = step.reading
-    if reading is None:
-        return ""
-    if step.item.kind in ("file", "login-limits"):
-        return file_difference(step.item, reading)
-    return "{}: {} → {}".format(step.item.id, reading.value, reading.wanted)
 
 
 def _later(item: Item) -> str:

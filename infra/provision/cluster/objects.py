@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.agent.bundle import texts_in
+from infra.agent.condensing import texts_in
 from infra.catalog.load import Catalog
 from infra.errors import StackError
 from infra.plan.process import Plan

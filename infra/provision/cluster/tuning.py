@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infra.agent.bundle import condensed, needed, program, texts_in
+from infra.agent.bundle import needed, program
+from infra.agent.condensing import condensed, texts_in
 from infra.agent.state.parts import all_parts
 from infra.catalog.load import Catalog
 from infra.plan.process import Plan
