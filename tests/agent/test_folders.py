@@ -65,7 +65,7 @@ def test_a_link_of_roots_below_a_strangers_folder_is_not_followed(tmp_path: Path
     (tmp_path / "theirs" / "roots" / "link").symlink_to(elsewhere)
     os.chown(tmp_path / "theirs", STRANGER, STRANGER)
     with pytest.raises(Refused, match="whoever may write in a folder above it may lead it anywhere"):
-        open_folder(str(tmp_path / "theirs" / "roots" / "link"))
+        open_tree(str(tmp_path / "theirs" / "roots" / "link"))
 
 
 def test_a_link_of_roots_in_a_folder_of_roots_is_followed(tmp_path: Path) -> None:
