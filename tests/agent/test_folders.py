@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextlib
 import os
 import stat
 import threading
@@ -28,6 +29,7 @@ from tests.needed import need_root
 
 STRANGER = 65534
 SWAPS = 400
+PATIENCE = 100
 
 
 @pytest.fixture
@@ -64,7 +66,9 @@ def test_a_link_of_roots_below_a_strangers_folder_is_not_followed(tmp_path: Path
     (tmp_path / "theirs" / "roots").mkdir(parents=True)
     (tmp_path / "theirs" / "roots" / "link").symlink_to(elsewhere)
     os.chown(tmp_path / "theirs", STRANGER, STRANGER)
-    with pytest.raises(Refused, match="whoever may write in a folder above it may lead it anywhere"):
+    with pytest.raises(
+        Refused, match="whoever may write in a folder above it may lead it anywhere"
+    ):
         open_tree(str(tmp_path / "theirs" / "roots" / "link"))
 
 
@@ -269,18 +273,19 @@ def test_nothing_outside_is_touched_while_somebody_swaps_folders_with_links(
     done = threading.Event()
     stranger = threading.Thread(target=swapping, args=(theirs / "tree", canary, done))
     stranger.start()
-    refused = 0
+    tried = went_through = 0
     try:
         with open_tree(str(theirs)) as folder:
-            for _ in range(SWAPS):
-                try:
+            # on a busy machine the stranger may sleep while his link lies there
+            while tried < SWAPS or (went_through == 0 and tried < PATIENCE * SWAPS):
+                tried += 1
+                with contextlib.suppress(Refused, OSError):
                     work(folder)
-                except (Refused, OSError):
-                    refused += 1
+                    went_through += 1
     finally:
         done.set()
         stranger.join()
-    assert refused < SWAPS  # some of it went through: there was something to hit
+    assert went_through > 0  # there was something to hit
 
 
 def test_a_handle_is_closed_whatever_happens(theirs: Path, canary: Path) -> None:
