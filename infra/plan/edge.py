@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from infra.engines.haproxy import ALLOW, START, START_IN_POD
 from infra.engines.reading import Bind
+from infra.engines.serving import CHAT, MODELS
 from infra.engines.settings import Origin
 from infra.inventory.hosts import AddressBook
 from infra.plan.process import Connect, PlanEdge, Process
@@ -20,6 +21,8 @@ RULE = "edge"
 # Names of the plan's secrets.
 KEYS, CERTIFICATE, PRIVATE_KEY = "edge_keys", "edge_certificate", "edge_private_key"
 SECRETS = (KEYS, CERTIFICATE, PRIVATE_KEY)
+# Where a stack names them.
+FIELDS = {KEYS: "edge.keys", CERTIFICATE: "edge.tls.certificate", PRIVATE_KEY: "edge.tls.key"}
 # What clients must never reach, by the first segment or the whole path: it stops, changes or shows what serves, or is
 # inference by another door. Source: routes of vllm 0.22.1 and 0.33.0, sglang 0.5.9 and 0.5.23, vllm-router 0.1.17,
 # sglang-router 0.3.2 and vllm-ascend's proxy, read in the packages; checked 2026-11-26.
@@ -56,6 +59,10 @@ def refuse_edge(stack: LoadedStack, problems: Problems) -> None:
     if spec.edge.allow is not None and not spec.edge.allow:
         fix = "Name the paths, or leave edge.allow out."
         problems.add(RULE, "edge.allow", "The edge would let nothing through.", fix)
+    missing = [path for path in (MODELS, CHAT) if spec.edge.allow and path not in spec.edge.allow]
+    if missing:
+        what = f"{' and '.join(missing)} would be closed: `fab up` and `fab verify` prove the deployment through them."
+        problems.add(RULE, "edge.allow", what, f"Add {', '.join(missing)}.")
     if spec.edge.host == "own" and spec.platform not in {*KUBERNETES, "existing-hosts"}:
         what = f"{spec.platform} makes no host for the edge alone."
         problems.add(RULE, "edge.host", what, "Write `host: router`, or use existing-hosts.")

@@ -11,7 +11,7 @@ import pytest
 from infra.catalog.load import Catalog
 from infra.engines.haproxy import ALLOW
 from infra.errors import ProblemsFound
-from infra.plan.compile import analyse_stack, compile_file
+from infra.plan.compile import address_book, analyse_stack, compile_file, compile_plan
 from infra.plan.document import plan_document
 from infra.plan.imported import parse_plan
 from infra.plan.process import Plan
@@ -77,11 +77,11 @@ def test_before_a_single_endpoint_the_edge_sends_the_engines_key() -> None:
 
 
 def test_a_plan_read_back_renders_the_same() -> None:
-    plan = compiled("edge.allow=[/v1/models, /v1/audio/speech]", "edge.connections_per_key=7")
+    plan = compiled("edge.allow=[/v1/models, /v1/chat/completions]", "edge.connections_per_key=7")
     document = json.loads(json.dumps(plan_document(plan)))
     again = parse_plan(document, "plan.json")
     assert config_of(again) == config_of(plan)
-    assert "acl allowed path -m str /v1/models /v1/audio/speech" in config_of(plan)
+    assert "acl allowed path -m str /v1/models /v1/chat/completions" in config_of(plan)
     assert "gt 7 }" in config_of(plan)
 
 
@@ -125,6 +125,7 @@ def test_a_plan_that_was_edited_is_no_way_round(field: str, value: object, says:
     [
         (("edge.keys=null",), "is told none"),
         (("edge.allow=[]",), "let nothing through"),
+        (("edge.allow=[/v1/models]",), "/v1/chat/completions would be closed"),
         (("platform=aws-ec2", "edge.host=own"), "makes no host for the edge"),
     ],
 )
@@ -133,6 +134,15 @@ def test_an_edge_that_cannot_be_is_refused_with_a_way_out(sets: tuple[str, ...],
     found = [problem for problem in problems if problem.rule == "edge"]
     assert [says in problem.what for problem in found] == [True]
     assert found[0].fix
+
+
+def test_an_edge_without_keys_is_judged_like_any_other_stack() -> None:
+    stack = load_stack(STACK, ("edge.keys=null",))
+    resolved, topology, _ = analyse_stack(stack, CATALOG)
+    assert resolved is not None
+    assert topology is not None
+    plan = compile_plan(resolved, topology, address_book(topology, None), CATALOG)
+    assert "edge_keys" not in plan.secrets
 
 
 def test_a_port_below_1024_needs_one_capability_and_no_other_port_does() -> None:
