@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.credentials import SECRET_OF_VARIABLE, TAKEN_SECRETS, credentials_of
+from infra.plan.edge import CERTIFICATE, FIELDS
 from infra.plan.host_mounts import mount_refusal
 from infra.plan.process import Process
 
@@ -131,8 +132,19 @@ def secret_files_readable(view: PlanView) -> Iterator[Finding]:
         if file.flaw is None:
             what = f"Other users of this machine may read {file.path}."
             fix = f"Type `chmod 600 {shlex.quote(file.path)}`."
-        if file.flaw is not None or file.is_shared:
-            yield Finding(field=f"secrets.{name}.file", what=what, fix=fix)
+        # everybody may read a certificate: clients are shown it
+        if file.flaw is not None or (file.is_shared and name != CERTIFICATE):
+            yield Finding(field=f"{_field_of(view, name)}.file", what=what, fix=fix)
+
+
+def _field_of(view: PlanView, secret: str) -> str:
+    """Where the stack names a secret: what an edge holds stands in `edge`, its keys in `secrets` or there."""
+    spec = view.surroundings.spec
+    is_declared = spec is not None and secret in dict(spec.secrets.items())
+    of_edge = (
+        spec is not None and spec.edge is not None and not (is_declared and spec.edge.keys is None)
+    )
+    return FIELDS[secret] if of_edge and secret in FIELDS else f"secrets.{secret}"
 
 
 def secrets_referenced(view: PlanView) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.errors import PrerequisiteError, StackError
+from infra.plan.edge import FIELDS
 from infra.spec.secret_file import MAX_BYTES, look_at
 from infra.spec.text_file import read_text
 
@@ -24,6 +25,11 @@ def secret_values(references: Mapping[str, Mapping[str, str]]) -> dict[str, str]
     return {name: _read(name, reference) for name, reference in references.items()}
 
 
+def field_of(name: str) -> str:
+    """Where a stack names a secret."""
+    return FIELDS.get(name, f"secrets.{name}")
+
+
 def _read(name: str, reference: Mapping[str, str]) -> str:
     variable = reference.get("env")
     if variable is None:
@@ -32,7 +38,7 @@ def _read(name: str, reference: Mapping[str, str]) -> str:
     value = os.environ.get(variable, "")
     if not value:
         what = f"The stack wants it from the variable {variable}, which is empty or not there."
-        raise StackError(f"secrets.{name}", what, "Set it, or take the secret out of the stack.")
+        raise StackError(field_of(name), what, "Set it, or take the secret out of the stack.")
     return value
 
 
@@ -48,5 +54,5 @@ def _read_file(name: str, path: Path) -> str:
             flaw = "is no UTF-8 text"
     if flaw is not None:
         fix = "Put the secret there, or name another file."
-        raise PrerequisiteError(f"secrets.{name}", f"The file {path} {flaw}.", fix)
+        raise PrerequisiteError(field_of(name), f"The file {path} {flaw}.", fix)
     return value

@@ -11,7 +11,7 @@ from infra.errors import StackError
 
 # The secret of a stack that holds them.
 EDGE_KEYS = "edge_keys"
-FIELD = f"secrets.{EDGE_KEYS}"
+FIELD = "edge.keys"
 # 32 letters of hexadecimal digits are 128 bits: nobody finds such a key by its digest.
 SHORTEST, LONGEST = 32, 512
 MAX_KEYS = 10_000
@@ -47,11 +47,11 @@ def parse_keys(text: str) -> tuple[ClientKey, ...]:
         if not why and (twice := lines.get(words[0]) or lines.get(f" {words[1]}")):
             why = f"has the name or the key of line {twice}"
         if why:
-            raise StackError(FIELD, f"Line {number} {why}.", _FIX)
+            raise StackError(FIELD, f"Line {number} of the clients' keys {why}.", _FIX)
         lines.update({words[0]: number, f" {words[1]}": number})
         found[words[0]] = ClientKey(words[0], words[1])
     if not found:
-        raise StackError(FIELD, "It holds no key.", _FIX)
+        raise StackError(FIELD, "There is no line with a client's key.", _FIX)
     if len(found) > MAX_KEYS:
         raise StackError(FIELD, f"It holds {len(found)} keys; at most {MAX_KEYS} are taken.", _FIX)
     return tuple(found.values())
@@ -77,10 +77,14 @@ def as_hosts_get_them(values: Mapping[str, str]) -> dict[str, str]:
 def _why_not(words: list[str]) -> str:
     """What is wrong with a line, as the end of a sentence, "" for nothing."""
     if len(words) != len(ClientKey._fields):
-        return f"has {len(words)} words, and not a name and a key"
+        return f"is of {_counted(len(words))}, and not a name, a space and a key"
     name, key = words
     if not _NAME.fullmatch(name):
         return "has a name of other characters than letters, digits, `.`, `_` and `-`, or of more than 64"
     if not _KEY.fullmatch(key) or not SHORTEST <= len(key) <= LONGEST:
         return f"has a key of {len(key)} characters for {name}: {SHORTEST} to {LONGEST} plain ones are needed"
     return ""
+
+
+def _counted(num_words: int) -> str:
+    return "one word" if num_words == 1 else f"{num_words} words"

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from infra.launch.secret import Secret
 from infra.provision.secret_values import secret_values
 from infra.spec.edge_keys import as_hosts_get_them
+from infra.tasks.edge_pair import refuse_no_pair
 
 
 def secrets_of(values: Mapping[str, str]) -> dict[str, Secret]:
     """The values as hosts get them.
 
     Raises:
-        StackError: the clients' keys are none.
+        StackError: the clients' keys are none, or the edge's certificate and its key are no pair.
     """
+    refuse_no_pair(values)
     return {name: Secret(value) for name, value in as_hosts_get_them(values).items()}
 
 

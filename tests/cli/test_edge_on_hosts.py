@@ -204,9 +204,25 @@ def test_keys_change_by_up_while_a_request_runs_and_nothing_restarts(
     serving.up()
 
 
-def test_a_certificate_that_is_none_leaves_the_edge_as_it_was(serving: Site, alice: str) -> None:
+def test_a_certificate_that_is_none_reaches_no_host(serving: Site, alice: str) -> None:
     right = serving.certificate.file.read_bytes()
     serving.certificate.file.write_text("no certificate\n")
+    try:
+        done = serving.kept.fab("up")
+        assert done.returncode == 2, done.stderr
+        assert "edge.tls.certificate: It holds no certificate." in done.stderr
+    finally:
+        serving.certificate.file.write_bytes(right)
+    serving.root(f"systemctl restart {UNIT}")
+    assert serving.status("/v1/models", alice) == "200"
+
+
+def test_an_edge_that_reads_nothing_anew_serves_as_it_was(serving: Site, alice: str) -> None:
+    folder = f"/run/systemd/system/{UNIT}.service.d"
+    serving.root(
+        f"mkdir -p {folder}; printf '[Service]\\nExecReload=\\nExecReload=/bin/false\\n' > {folder}/x.conf; "
+        "systemctl daemon-reload"
+    )
     try:
         done = serving.kept.fab("up")
         assert done.returncode == 5, done.stderr
@@ -214,7 +230,7 @@ def test_a_certificate_that_is_none_leaves_the_edge_as_it_was(serving: Site, ali
         assert "serves by what it read before" in done.stderr
         assert serving.status("/v1/models", alice) == "200"
     finally:
-        serving.certificate.file.write_bytes(right)
+        serving.root(f"rm -r {folder}; systemctl daemon-reload")
     serving.up()
 
 

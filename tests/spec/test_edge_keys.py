@@ -21,18 +21,21 @@ def test_a_line_is_a_name_and_a_key_and_comments_say_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "holds no key"),
-        ("# nobody\n", "holds no key"),
-        ("alone\n", "Line 1 has 1 words"),
-        (f"a {KEY} more", "Line 1 has 3 words"),
-        (f"ok {KEY}\na {'x' * (SHORTEST - 1)}", "Line 2 has a key of 31 characters for a"),
+        ("", "no line with a client's key"),
+        ("# nobody\n", "no line with a client's key"),
+        ("alone\n", "Line 1 of the clients' keys is of one word"),
+        (f"a {KEY} more", "is of 3 words"),
+        (
+            f"ok {KEY}\na {'x' * (SHORTEST - 1)}",
+            "Line 2 of the clients' keys has a key of 31 characters for a",
+        ),
         (f"a {'x' * (LONGEST + 1)}", "has a key of 513 characters"),
         (f"a {'é' * SHORTEST}", "plain ones are needed"),
         (f"-a {KEY}", "has a name of other characters"),
         (f"{'n' * 65} {KEY}", "or of more than 64"),
         (f"a\x1b[1m {KEY}", "has a name of other characters"),
-        (f"a {KEY}\na {OTHER}", "Line 2 has the name or the key of line 1"),
-        (f"a {KEY}\n\nb {KEY}", "Line 3 has the name or the key of line 1"),
+        (f"a {KEY}\na {OTHER}", "Line 2 of the clients' keys has the name or the key of line 1"),
+        (f"a {KEY}\n\nb {KEY}", "Line 3 of the clients' keys has the name or the key of line 1"),
     ],
 )
 def test_what_is_no_list_of_keys_is_refused_and_shows_none(text: str, says: str) -> None:
