@@ -79,7 +79,7 @@ def plan_replacement(
             for row in rows_of(report, "items")
             if row.get("group") == "files" and row.get("state") != "ok"
         }
-        - _of_no_process(plan.stack)
+        - of_no_process(plan.stack)
         for host, report in reports.items()
     }
     changed = _changed_groups(deployment, before, differing)
@@ -95,7 +95,7 @@ def plan_replacement(
     )
 
 
-def _of_no_process(stack: str) -> set[str]:
+def of_no_process(stack: str) -> set[str]:
     """Files that may change beside processes that run: the record, the watcher's, what removes containers.
 
     And what closes the host at boot, the edge's secrets and its configuration: it reads them anew, and cuts no stream.

@@ -111,7 +111,7 @@ def way_out(wrong: Sequence[Check], again: str) -> str:
         again: the options that choose the same stack and inventory.
     """
     # what serves is handed to its watchers, and its hosts are closed, while it serves: for them nothing is stopped
-    needs_up = any(check.check == WATCHED or check.mend == "close" for check in wrong)
+    needs_up = any(check.check == WATCHED or check.mend in {"close", "renew"} for check in wrong)
     mends = {check.mend for check in wrong if check.check != WATCHED}
     stops = bool(mends & {"start", "drain", "reboot"})
     steps = [f"fab down {again}"] if stops else []

@@ -199,4 +199,5 @@ def _front_line(row: ProcessStatus, again: str) -> str:
             f"{row.id}: it does not answer. Should it end, it is started again by itself; should it stay so: "
             f"`ssh {row.host} sudo systemctl restart {row.unit}`."
         )
-    return f"{line} {way_out.partition(': ')[2]}" if line else way_out
+    words = way_out.partition(": ")[2]
+    return f"{line} {words[0].upper()}{words[1:]}" if line else way_out

@@ -12,6 +12,8 @@ from infra.catalog.load import Catalog
 from infra.launch.fleet import Answers, Request
 from infra.launch.proof.host_drift import Check, drift
 from infra.launch.proof.watchers import WATCHED
+from infra.render.edge_files import edge_config_path
+from infra.render.host_paths import credential_path
 from infra.tasks.verify import way_out
 from tests.launch.scripted_fleet import make_deployment
 
@@ -77,6 +79,15 @@ def test_what_a_host_had_is_drift_and_what_it_never_had_is_left_open(
         assert found[-1].detail.startswith("is 1, declared 0: ")
 
 
+def test_another_secret_and_none_are_told_apart(catalog: Catalog) -> None:
+    mode = "secret mode 0600 owner 0:0"
+    of_files = {"group": "files", "id": "s", "wanted": mode}
+    (other,) = checks(catalog, row("changed", before=mode, **of_files))
+    assert other.detail == "is not what the stack declares (its value is not shown): w"
+    (none,) = checks(catalog, row("changed", before=None, **of_files))
+    assert none.detail == f"is not there, declared {mode}: w"
+
+
 def test_what_the_host_refused_is_told_in_its_words(catalog: Catalog) -> None:
     (_, open_one) = checks(catalog, row("changed", why="less noise", last=REFUSED))
     assert open_one.detail == (
@@ -123,6 +134,12 @@ def test_beside_drift_what_is_open_is_told_too(catalog: Catalog) -> None:
             [row("failed", group="images"), row("changed")],
             "fab down --stack s, then fab tune-hosts --stack s, then fab up --stack s",
         ),
+        (
+            [row("changed", group="files", id=f"file:{credential_path(STACK, 'edge_keys')}")],
+            "fab up --stack s",
+        ),
+        ([row("changed", group="files", id=f"file:{edge_config_path(STACK)}")], "fab up --stack s"),
+        ([row("failed", group="images", id="program:haproxy")], "fab up --stack s"),
         ([row("failed", group="weights")], "fab stage-weights --stack s"),
         (
             [row("failed", group="weights"), row("changed", group="files")],

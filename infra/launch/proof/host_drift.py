@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ from infra.errors import HostsFailed
 from infra.launch.deployment import Deployment
 from infra.launch.fleet import ask_all, rows_of
 from infra.launch.installation import state_request
+from infra.launch.replacement import of_no_process
 from infra.launch.secret import Secret
 from infra.render.items import Group
 
@@ -18,7 +20,9 @@ DRIFT_GROUPS: tuple[Group, ...] = ("tuning", "files", "images", "weights", "fire
 # What puts a difference right: a start anew, staging, a mount that somebody makes, or tuning: at once, on a drained
 # host, or with a reboot. A rank that runs and gives no answer: a restart of its group. Rules: loading them beneath
 # what serves.
-Mend = Literal["start", "stage", "mount", "tune", "drain", "reboot", "restart", "close"]
+# What is read anew, or read at the next start alone: `up`, and nothing that serves is stopped.
+Mend = Literal["start", "stage", "mount", "tune", "drain", "reboot", "restart", "close", "renew"]
+EDGE_PROGRAM = "program:haproxy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +62,12 @@ def drift(deployment: Deployment, secrets: Mapping[str, Secret]) -> list[Check]:
     }
     reports = ask_all(deployment.fleet, requests, timeout_s=deployment.limits.ask_s)
     checks: list[Check] = []
+    beside = {*of_no_process(deployment.plan.stack), EDGE_PROGRAM}
     for host, report in reports.items():
         rows = rows_of(report, "items")
         for group in DRIFT_GROUPS:
-            checks += _group_checks(host, group, [row for row in rows if row.get("group") == group])
+            of_group = [row for row in rows if row.get("group") == group]
+            checks += _group_checks(host, group, of_group, beside)
     return checks
 
 
@@ -81,17 +87,26 @@ def not_as_installed(deployment: Deployment, secrets: Mapping[str, Secret]) -> l
     ]
 
 
-def _group_checks(host: str, group: str, rows: Sequence[Mapping[str, object]]) -> list[Check]:
-    """A line for each item that is not as declared; where none of them is drift, one for the group before them."""
+def _group_checks(
+    host: str, group: str, rows: Sequence[Mapping[str, object]], beside: AbstractSet[str]
+) -> list[Check]:
+    """A line for each item that is not as declared; where none of them is drift, one for the group before them.
+
+    Args:
+        host: whose items they are.
+        group: of the host state.
+        rows: the agent's answer for the group.
+        beside: ids of what `up` puts right beside processes that run.
+    """
     waits = any(row["state"] == "blocked" and _verdict(row)[0] is False for row in rows)
     told = [
         Check(
             process=host,
             check=str(row["id"]),
             ok=ok,
-            detail=f"is {row['before']}, declared {row['wanted']}: {why}",
+            detail=f"{_difference(row)}: {why}",
             is_drift=True,
-            mend=_mend(row),
+            mend="renew" if row["id"] in beside else _mend(row),
         )
         for row in rows
         for ok, why in [_verdict(row)]
@@ -104,6 +119,15 @@ def _group_checks(host: str, group: str, rows: Sequence[Mapping[str, object]]) -
         f"{count} {state.replace('_', ' ')}" for state, count in sorted(counts.items())
     )
     return [Check(process=host, check=group, ok=True, detail=detail, is_drift=True), *told]
+
+
+def _difference(row: Mapping[str, object]) -> str:
+    """What there is and what should be; of a secret that is another one no more is known than that."""
+    if row["before"] is None:
+        return f"is not there, declared {row['wanted']}"
+    if row["before"] == row["wanted"] and str(row["before"]).startswith("secret "):
+        return "is not what the stack declares (its value is not shown)"
+    return f"is {row['before']}, declared {row['wanted']}"
 
 
 def _verdict(row: Mapping[str, object]) -> tuple[bool | None, str]:

@@ -134,9 +134,11 @@ class _Serving:
         ended = self._ended()
         groups = {process.id: process.group for process in self.deployment.plan.processes}
         for state in ended:
+            own = groups[state.process]
+            named = state.process if own == state.process else f"{state.process} of {own}"
             for process, group in groups.items():
-                if group == groups[state.process]:
-                    self.silent[process] = f"not asked: {state.process} of {group} has ended"
+                if group == own:
+                    self.silent[process] = f"not asked: {named} has ended"
         for role in dict.fromkeys(process.role for process in self.deployment.engines()):
             members = [process.id for process in self.deployment.engines() if process.role == role]
             router = self.deployment.endpoints.router
