@@ -143,6 +143,7 @@ def metadata_unit_text(stack: str) -> str:
     unit = [
         f"Description=moe-infra {stack}: keeps its processes from the cloud's metadata service",
         "After=nftables.service",
+        "PartOf=nftables.service",  # its restart flushes every table: this one is loaded again with it
         "StopWhenUnneeded=yes",
     ]
     service = [

@@ -163,6 +163,11 @@ def _print_ways_in(rehearsal: Rehearsal, options: Options, output: Output) -> No
         first, *others = (host.name for host in rehearsal.current_plan().hosts)
         more = f", and so the other {len(others)}" if others else ""
         output.message(f"Hosts: `ssh {first}`{more}.")
+    if rehearsal.current_plan().edge is not None and report.ssh_config:
+        output.message(
+            "The edge's keys and certificate are made up, so `fab verify` finds other ones than your own: "
+            "`fab up` puts yours there first."
+        )
     kubeconfig = report.pulumi_env.get("KUBECONFIG")
     if kubeconfig:
         output.message(

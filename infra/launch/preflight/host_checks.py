@@ -74,7 +74,10 @@ def find_missing_image(scene: Scene) -> Iterator[Trouble]:
         for row in host.items.values():
             if row.get("group") != "images" or row.get("state") == "ok":
                 continue
-            fix = f"fab stage-weights --stack {scene.plan.stack}"
+            is_program = str(row["id"]).startswith(
+                "program:"
+            )  # nothing stages it: its reason says how it is installed
+            fix = f"fab {'up' if is_program else 'stage-weights'} --stack {scene.plan.stack}"
             if row.get("state") == "changed":
                 has = f"has {row['before']}" if row.get("before") else "is not there"
                 said = f"{row['id']} {has}: `up` brings {row.get('wanted') or 'it'}"
