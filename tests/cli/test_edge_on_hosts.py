@@ -110,7 +110,11 @@ def serving(site: Site, alice: str) -> Site:
 
 
 def test_up_refuses_keys_that_are_none_before_any_host_is_asked(site: Site) -> None:
-    for text, says in (("alice short\n", "32 to 512"), ("", "is empty"), ("# nobody\n", "no key")):
+    for text, says in (
+        ("alice short\n", "32 to 512"),
+        ("", "is empty"),
+        ("# nobody\n", "no line with a client"),
+    ):
         site.keys.write_text(text)
         site.keys.chmod(0o600)
         done = site.kept.fab("up")
@@ -218,7 +222,7 @@ def test_a_certificate_that_is_none_reaches_no_host(serving: Site, alice: str) -
 
 
 def test_an_edge_that_reads_nothing_anew_serves_as_it_was(serving: Site, alice: str) -> None:
-    folder = f"/run/systemd/system/{UNIT}.service.d"
+    folder = f"/run/systemd/system/{UNIT}.d"
     serving.root(
         f"mkdir -p {folder}; printf '[Service]\\nExecReload=\\nExecReload=/bin/false\\n' > {folder}/x.conf; "
         "systemctl daemon-reload"
