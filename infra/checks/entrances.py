@@ -47,11 +47,11 @@ def open_entrances(view: PlanView) -> Iterator[Finding]:
             where = "is reached through a load balancer by whoever its network lets in"
         else:
             where = f"serves on {view.addresses[process.host]}, which other machines reach"
-        ways = (
-            "waive this where the network is closed to others"
-            if view.plan.platform in KUBERNETES
-            else "write `firewall: plan` and `clients:`"
-        )
+        ways = "write `firewall: plan` and `clients:`"
+        if view.plan.platform in KUBERNETES:
+            ways = "waive this where the network is closed to others"
+        elif view.plan.firewall is not None:
+            ways = "let `clients:` name your networks, and not everybody's"
         fix = f"Add an `edge:`, which asks for a key on every path; or {ways}."
         yield _finding(view, process, where, _CLOSE if _has_edge(view) else fix)
 

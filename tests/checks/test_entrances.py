@@ -121,6 +121,12 @@ def test_hosts_that_are_closed_let_in_whom_the_stack_names(
     assert bool(list(public_entrances(view_plan(closed, CATALOG)))) is is_judged
 
 
+def test_a_closed_stack_that_lets_everybody_in_is_told_what_to_change() -> None:
+    (finding,) = found("h200-tp8", "10.0.0.1", "firewall=plan", "clients=['0.0.0.0/0']")
+    assert "let `clients:` name your networks" in finding.fix
+    assert "firewall: plan" not in finding.fix
+
+
 def test_a_service_lets_in_every_pod() -> None:
     (finding,) = found("k8s-gb200-2p1d", None)
     assert "by every pod of the cluster" in finding.what
