@@ -23,17 +23,14 @@ _STAND_INS = tuple(
     )
 )
 _NUM_NAMED = 3
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_CLOSE = "Write `firewall: plan` and `clients:`; an edge closes no port but its own."
 
 
 def public_entrances(view: PlanView) -> Iterator[Finding]:
     """What listens on a public address lets in nobody who has no key."""
     for process in _entrances(view, "public"):
-        past = ", past the edge" if _has_edge(view) else ""
-        where = f"serves on {view.addresses[process.host]}, a public address{past}"
+        where = f"serves on {view.addresses[process.host]}, a public address"
         fix = "Add an `edge:`, which asks for a key on every path; or give the host a private address."
-        yield _finding(view, process, where, _CLOSE if past else fix)
+        yield _finding(view, process, where, fix)
 
 
 def open_entrances(view: PlanView) -> Iterator[Finding]:
@@ -41,8 +38,6 @@ def open_entrances(view: PlanView) -> Iterator[Finding]:
     for process in _entrances(view, "open"):
         if view.plan.platform in KUBERNETES:
             where = "is reached by every pod of the cluster through its Service"
-        elif _has_edge(view):
-            where = f"serves on {view.addresses[process.host]}, which other machines reach past the edge"
         elif is_stand_in(view.addresses[process.host]):
             where = "is reached through a load balancer by whoever its network lets in"
         else:
@@ -53,7 +48,7 @@ def open_entrances(view: PlanView) -> Iterator[Finding]:
         elif view.plan.firewall is not None:
             ways = "let `clients:` name your networks, and not everybody's"
         fix = f"Add an `edge:`, which asks for a key on every path; or {ways}."
-        yield _finding(view, process, where, _CLOSE if _has_edge(view) else fix)
+        yield _finding(view, process, where, fix)
 
 
 def engines_have_key(view: PlanView) -> bool:
@@ -66,27 +61,16 @@ def engines_have_key(view: PlanView) -> bool:
 
 
 def _entrances(view: PlanView, reach: Reach) -> Iterator[Process]:
-    """The processes that clients dial, or that an edge dials for them, as open as that, where anybody is let in.
-
-    In pods an edge ends the question: nothing but the cluster's NetworkPolicy closes what is behind it.
-    """
+    """The processes that clients dial, where the dial is as open as that and anybody is let in."""
+    if _asks_at_the_door(view):
+        return
     for process in view.routers or view.leaders[:1]:
-        if _has_edge(view) and _is_closed_behind_edge(view, process):
-            continue
         if _reach(view, process) == reach and _who_is_let_in(view, process) is not None:
             yield process
 
 
-def _is_closed_behind_edge(view: PlanView, process: Process) -> bool:
-    """Whether strangers reach a process by its edge alone, as far as is known."""
-    address = view.addresses[process.host]
-    listens_alone = view.flags(process).get("host") in _LOOPBACK
-    in_pods = view.plan.platform in KUBERNETES
-    return listens_alone or in_pods or view.plan.firewall is not None or is_stand_in(address)
-
-
-def _has_edge(view: PlanView) -> bool:
-    """Whether an edge stands before what serves, and asks every client that dials it for a key."""
+def _asks_at_the_door(view: PlanView) -> bool:
+    """Whether strangers end before the router: an edge asks every client for a key."""
     return any(process.kind == "edge" for process in view.plan.processes)
 
 

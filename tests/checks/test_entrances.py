@@ -82,31 +82,12 @@ def test_a_router_that_guards_every_path_is_sound() -> None:
 
 
 def test_an_edge_before_the_router_asks_for_the_key() -> None:
-    assert found("vllm-shared-edge", PUBLIC, "edge=null") != []
-    assert found("vllm-shared-edge", PUBLIC) == []
-
-
-@pytest.mark.parametrize(
-    ("sets", "past"),
-    [
-        (("edge.host=own",), "router/0"),
-        (("edge.host=own", "firewall=plan"), None),
-        (
-            ("roles={unified: {tensor_parallel: 8}}", "kv_transfer=null", "router=null"),
-            "host-0/0",
-        ),
-    ],
-)
-@pytest.mark.parametrize("address", [PUBLIC, "10.0.0.1"])
-def test_what_is_reached_past_an_edge_is_said(
-    sets: tuple[str, ...], past: str | None, address: str
-) -> None:
-    told = found("vllm-shared-edge", address, *sets)
-    assert [finding.process for finding in told] == ([past] if past else [])
-    for finding in told:
-        assert "past the edge" in finding.what
-        assert "firewall: plan" in finding.fix
-        assert "`edge:`" not in finding.fix
+    plan = moved(compile_file("vllm-shared-1p1d", catalog=CATALOG).plan, PUBLIC)
+    view = view_plan(plan, CATALOG)
+    edge = replace(plan.processes[-1], id="edge/0", kind="edge")
+    fronted = replace(view, plan=replace(plan, processes=(*plan.processes, edge)))
+    assert list(public_entrances(view)) != []
+    assert list(public_entrances(fronted)) == []
 
 
 @pytest.mark.parametrize(
