@@ -120,10 +120,13 @@ def _too_few(
     have = len(_members(role, inventory))
     free = "" if have < len(needed) else f", of which others take {num_taken}"
     missing = max(len(needed) - have, 1)
+    fix = f"Add {missing} host{'s' * (missing > 1)} to the group, or lower the sizes of the stack."
+    if role == "edge":
+        fix = "Add a group `edge` with one host, or write `edge.host: router`."
     return StackError(
         f"{inventory.path} {group}",
         f"The plan needs {len(needed)} hosts here ({', '.join(needed)}), the inventory has {have}{free}.",
-        f"Add {missing} host{'s' * (missing > 1)} to the group, or lower the sizes of the stack.",
+        fix,
     )
 
 

@@ -8,9 +8,8 @@ from infra.spec.section import SecretReference, Section
 
 EdgeName = Literal["haproxy"]
 # Exact: no segment is empty or climbs, and nothing is encoded.
-RequestPath = Annotated[
-    StrictStr, Field(pattern=r"^(/[A-Za-z0-9_\-~][A-Za-z0-9._~\-]*)+$", max_length=200)
-]
+PATH_PATTERN = r"^(/[A-Za-z0-9_\-~][A-Za-z0-9._~\-]*)+$"
+RequestPath = Annotated[StrictStr, Field(pattern=PATH_PATTERN, max_length=200)]
 
 
 class EdgeTls(Section):

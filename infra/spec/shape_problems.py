@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from infra.errors import Problem
+from infra.spec.edge import PATH_PATTERN
 from infra.spec.nearest import nearest
 from infra.spec.stack import StackSpec
 from infra.spec.yaml_source import Path, dotted
@@ -158,6 +159,9 @@ def _unknown_value(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
 
 def _wrong_form(detail: ErrorDetails, path: Path) -> tuple[str, str, str]:
     pattern = detail.get("ctx", {}).get("pattern", "")
+    if pattern == PATH_PATTERN:
+        what = f"{_shown(detail['input'], path)} is no exact path."
+        return "wrong-value", what, "Write one path such as /v1/models, without `*`, `?` and `//`."
     what = f"{_shown(detail['input'], path)} does not have the form {pattern}."
     return (
         "wrong-value",
