@@ -105,10 +105,10 @@ def test_a_disk_that_is_full_keeps_ranks_from_being_started_and_not_from_being_s
     serving: Site,
 ) -> None:
     before, folder = serving.record(), f"/var/lib/moe-infra/groups/{STACK}"
-    copies = f"rm -rf /root/kept && cp -a {folder} /root/kept"
+    copies = f"rm -rf /opt/kept && cp -a {folder} /opt/kept"
     for host in HOSTS:
         serving.sh(host, f"{copies} && mount -t tmpfs -o size=16k tmpfs {folder}")
-        serving.sh(host, f"cp -a /root/kept/. {folder}; cat /dev/zero > {folder}/full")
+        serving.sh(host, f"cp -a /opt/kept/. {folder}; cat /dev/zero > {folder}/full")
     try:
         serving.sh(HOSTS[1], f"systemctl kill -s KILL --kill-who=main moe-{STACK}-engine@0")
         view = f"cat /run/moe-infra/groups/{STACK}/*.json"
@@ -125,7 +125,7 @@ def test_a_disk_that_is_full_keeps_ranks_from_being_started_and_not_from_being_s
     finally:
         for host in HOSTS:
             serving.sh(host, f"systemctl stop {WATCH}; rm -f {folder}/full; {copies}")
-            serving.sh(host, f"umount {folder} && cp -a /root/kept/. {folder}")
+            serving.sh(host, f"umount {folder} && cp -a /opt/kept/. {folder}")
             serving.sh(host, f"systemctl start {WATCH}")
 
 

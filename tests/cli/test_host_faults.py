@@ -174,7 +174,7 @@ def test_knobs_that_refuse_or_keep_their_value_are_told_and_fail_no_verify(untun
         (
             ("mount -o remount,ro /",),
             "mount -o remount,rw /",
-            ("/var/lib/moe-infra: Read-only file system", "mount -o remount,rw /"),
+            ("/var/lib/moe-infra/rollback/.host: Read-only file system", "mount -o remount,rw /"),
         ),
         (
             (

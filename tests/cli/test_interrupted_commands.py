@@ -147,7 +147,7 @@ def mute_systemd(rack: Rack) -> Iterator[None]:
 
 # A docker whose images come as long as somebody wants, and are there from then on.
 DOCKER = "/usr/local/sbin/docker"
-GATE, ALL_FACTS = "/root/gate", "/root/host.json"
+GATE, ALL_FACTS = "/opt/gate", "/root/host.json"
 PULLS = f"""#!/bin/sh
 [ "$1" = pull ] || exec /usr/local/bin/docker "$@"
 while [ -e {GATE} ]; do sleep 0.1; done

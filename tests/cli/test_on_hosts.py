@@ -114,9 +114,9 @@ def test_status_and_logs_of_what_runs(up: Kept) -> None:
 def test_verify_passes_then_notices_a_changed_file(up: Kept) -> None:
     assert up.fab("verify").returncode == 0
     path = f"/etc/moe-infra/{STACK}/engine-1/environment"
-    up.ssh(f"sudo cp -p {path} /root/kept && echo '# spoilt' | sudo tee -a {path}")
+    up.ssh(f"sudo cp -p {path} /opt/kept && echo '# spoilt' | sudo tee -a {path}")
     done = up.fab("verify", "--json")
-    up.ssh(f"sudo cp -p /root/kept {path} && sudo rm /root/kept")
+    up.ssh(f"sudo cp -p /opt/kept {path} && sudo rm /opt/kept")
     assert done.returncode == 6, done.stderr
     wrong = [check for check in json.loads(done.stdout)["checks"] if check["ok"] is False]
     assert [check["check"] for check in wrong] == [f"file:{path}"]
@@ -186,14 +186,14 @@ def through_router(kept: Kept) -> int:
 
 @contextmanager
 def other_router(kept: Kept, script: str) -> Iterator[None]:
-    """A host whose router's program is another one; the right one is `/root/kept` meanwhile."""
+    """A host whose router's program is another one; the right one is `/opt/kept` meanwhile."""
     program = kept.ssh("ls /opt/moe-infra/routers/vllm-router-*/bin/vllm-router").strip()
     write = f"printf '#!/bin/sh\n%s\n' '{script}' | sudo tee {program}"
-    kept.ssh(f"sudo cp -p {program} /root/kept && {write}")
+    kept.ssh(f"sudo cp -p {program} /opt/kept && {write}")
     try:
         yield
     finally:
-        kept.ssh(f"sudo cp -p /root/kept {program}; sudo rm /root/kept")
+        kept.ssh(f"sudo cp -p /opt/kept {program}; sudo rm /opt/kept")
 
 
 @pytest.mark.fault
@@ -266,8 +266,8 @@ def test_up_that_ends_or_freezes_while_the_router_starts_is_gone_on_with_from_an
 ) -> None:
     """An operator's machine that vanishes looks to hosts like one that is frozen: nobody hangs up."""
     before = starts(up)
-    with other_router(up, 'while [ -e /root/gate ]; do sleep 0.1; done; exec /root/kept "$@"'):
-        up.ssh(f"sudo touch /root/gate; sudo systemctl stop {ROUTER}")
+    with other_router(up, 'while [ -e /opt/gate ]; do sleep 0.1; done; exec /opt/kept "$@"'):
+        up.ssh(f"sudo touch /opt/gate; sudo systemctl stop {ROUTER}")
         started = up.begin("up")
         until_said(started, "ranks has generated")
         until(lambda: up.ssh(f"systemctl is-active {ROUTER}").strip() == "active")
@@ -288,7 +288,7 @@ def test_up_that_ends_or_freezes_while_the_router_starts_is_gone_on_with_from_an
             assert f"holds stack {STACK} with `fab up` since 20" in refused.stderr
             assert "20 s after its owner has died anybody may go on" in refused.stderr
             time.sleep(max(frozen + LEASE_S - time.monotonic(), 0.0))
-            up.ssh("sudo rm /root/gate")
+            up.ssh("sudo rm /opt/gate")
             done = up.fab_elsewhere("up")
             assert done.returncode == 0, done.stderr
         finally:

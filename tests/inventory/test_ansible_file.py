@@ -10,7 +10,7 @@ from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped
 from ansible.vars.manager import VariableManager  # type: ignore[import-untyped]
 
 from infra.errors import ProblemsFound
-from infra.inventory.ansible_file import read_inventory
+from infra.inventory.ansible_file import parse_inventory, read_inventory
 from infra.inventory.host_ranges import expand_range, split_port
 from infra.inventory.hosts import Inventory, InventoryHost
 from infra.spec.load import PROJECT
@@ -396,3 +396,11 @@ q: {vars: {moe: {mtu: 9000}}, hosts: {a: }}
 def test_what_ansible_refuses_or_mixes_up_is_refused(text: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ProblemsFound, match=says):
         hosts_of(tmp_path, text)
+
+
+def test_a_host_that_is_alone_in_a_group_of_its_name_is_both() -> None:
+    hosts = parse_inventory(
+        "all: {children: {router: {hosts: {router: {ansible_host: 192.0.2.9}}}}}",
+        "hosts.yml",
+    ).hosts
+    assert [(host.name, host.address) for host in hosts] == [("router", "192.0.2.9")]
