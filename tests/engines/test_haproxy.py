@@ -318,6 +318,15 @@ def test_bodies_are_bounded_where_images_fit(edge: Edge) -> None:
     assert status_of(edge.raw(text.encode())) == 413
 
 
+@pytest.mark.parametrize("length", [2**63 + 5, 10**19, 2**64 - 1, 2**64, 2**64 + 1])
+def test_a_length_beyond_what_haproxy_counts_to_is_refused(edge: Edge, length: int) -> None:
+    edge.arrived.requests.clear()
+    text = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ALICE}\r\n"
+    text += f"Content-Length: {length}\r\nConnection: close\r\n\r\nx"
+    assert status_of(edge.raw(text.encode())) in (400, 413)
+    assert not edge.arrived.requests
+
+
 def test_headers_are_bounded(edge: Edge) -> None:
     assert edge.status("GET /health", "X-Long: " + "x" * 40000) == 400
 
@@ -354,6 +363,10 @@ def test_a_key_has_only_so_many_requests_at_once_and_a_stream_begins_at_once(edg
 def test_a_stream_is_not_cut_however_long_and_silence_ends_one(tmp_path: Path) -> None:
     def scaled(config: str) -> str:
         assert f" {haproxy.IDLE_S}s" in config
+        client = f"timeout client {haproxy.CLIENT_IDLE_S}s"
+        assert client in config
+        # a client is silent for longer than its own limit while it awaits an answer
+        config = config.replace(client, "timeout client 250ms")
         return config.replace(f" {haproxy.IDLE_S}s", f" {IDLE_S}s").replace(" 10s", " 1s")
 
     for edge in running(tmp_path, scaled):
@@ -372,6 +385,11 @@ def test_a_stream_is_not_cut_however_long_and_silence_ends_one(tmp_path: Path) -
         begun = time.monotonic()
         assert status_of(edge.raw(b"GET /health HTTP/1.1\r\nX: ")) == 408
         assert time.monotonic() - begun < 2 * IDLE_S
+        # so are those who never begin with TLS, or stop in the middle of its first word
+        for silent in (b"", b"\x16\x03\x01\x02\x00\x01"):
+            begun = time.monotonic()
+            assert edge.raw(silent, tls=False) == b""
+            assert time.monotonic() - begun < 2 * IDLE_S
 
 
 def test_keys_change_while_a_stream_runs_on(edge: Edge) -> None:
