@@ -167,7 +167,9 @@ def _frontend(front: Front) -> list[str]:
     ]
     if front.sends_key:
         # not ${…}: what a key holds (`%`, `\\`) would be read as words of a format
-        lines.append(f'http-request set-header Authorization "Bearer %[env({ENGINE_KEY_VARIABLE})]"')
+        lines.append(
+            f'http-request set-header Authorization "Bearer %[env({ENGINE_KEY_VARIABLE})]"'
+        )
     return [*lines, "default_backend serving"]
 
 
