@@ -149,6 +149,9 @@ def _frontend(front: Front) -> list[str]:
         f"bind 0.0.0.0:{front.port}{tls}",
         f'log-format "{_LOG}"',
         *_request_id(),
+        # After a reload the worker before knows the keys of before, and a connection of HTTP/2 goes on for as long as
+        # its client likes: it ends what it has begun, and begins nothing. The retry comes on another connection.
+        _refuse(503, "{ stopping }", f"Retry-After {RETRY_AFTER_S}"),
         *_client(),
         _refuse(401, "!{ var(txn.client) -m found }", "WWW-Authenticate Bearer"),
         *_path(front.allow),
