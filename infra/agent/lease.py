@@ -13,6 +13,7 @@ from typing import Dict, Iterator, Optional
 
 from .files import make_folders
 from .host import Host, Refused
+from .lock import open_private
 
 LEASE_FOLDER = "/run/moe-infra/leases"
 TTL_S = 20.0
@@ -134,7 +135,7 @@ def _opened(host: Host, stack: str) -> Iterator[int]:
     while True:
         try:
             make_folders(os.path.dirname(path))
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = open_private(path)
         except FileNotFoundError:  # the folder went between the two
             continue
         try:

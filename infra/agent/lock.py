@@ -14,6 +14,8 @@ LOCK_FILE = "/run/moe-infra/agent.lock"
 # Two stacks may share a host: whoever comes second waits for the first one's files, not for more.
 WAIT_S = 10.0
 PAUSE_S = 0.1
+# Whoever can open a file, to read it too, can lock it.
+PRIVATE = 0o600
 
 
 @contextlib.contextmanager
@@ -28,7 +30,7 @@ def host_lock(host: Host, operator: str, *, writes: bool) -> Iterator[None]:
         yield
         return
     make_folders(os.path.dirname(path))
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = open_private(path)
     try:
         _take(handle, fcntl.LOCK_EX if writes else fcntl.LOCK_SH)
         if writes:
@@ -38,6 +40,14 @@ def host_lock(host: Host, operator: str, *, writes: bool) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def open_private(path: str) -> int:
+    """A file that other users can neither read nor lock, opened; made where it is not there."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
+    if os.fstat(handle).st_mode & 0o077:  # of an older release
+        os.fchmod(handle, PRIVATE)
+    return handle
 
 
 def _take(handle: int, kind: int) -> None:

@@ -35,6 +35,9 @@ BUFFER_BYTES = 32768
 MAX_CONNECTIONS = 8000
 # No limit is on a whole answer. A prompt of a million tokens is silent for minutes before its first one.
 IDLE_S = 3700
+# How long a client may be silent where it is its turn: in the handshake of TLS, in a body, in taking what it is sent.
+# While an answer is awaited it does not run (tried with 2.6.12).
+CLIENT_IDLE_S = 60
 HEADERS_S = 10
 CONNECT_S = 5
 KEEP_ALIVE_S = 75
@@ -130,7 +133,7 @@ def _defaults() -> list[str]:
         f"timeout http-keep-alive {KEEP_ALIVE_S}s",
         f"timeout connect {CONNECT_S}s",
         f"timeout queue {CONNECT_S}s",
-        f"timeout client {IDLE_S}s",
+        f"timeout client {CLIENT_IDLE_S}s",
         f"timeout server {IDLE_S}s",
         *(f"http-error status {status} {_body(status)}" for status in _OWN_ERRORS),
     ]
@@ -146,9 +149,14 @@ def _frontend(front: Front) -> list[str]:
         f"bind 0.0.0.0:{front.port}{tls}",
         f'log-format "{_LOG}"',
         *_request_id(),
+        # After a reload the worker before knows the keys of before, and a connection of HTTP/2 goes on for as long as
+        # its client likes: it ends what it has begun, and begins nothing. The retry comes on another connection.
+        _refuse(503, "{ stopping }", f"Retry-After {RETRY_AFTER_S}"),
         *_client(),
         _refuse(401, "!{ var(txn.client) -m found }", "WWW-Authenticate Bearer"),
         *_path(front.allow),
+        # beyond 63 bits a length is a negative number to `req.body_size`, and 0 beyond 64
+        _refuse(413, f"{{ req.hdr(content-length),length gt {len(str(MAX_BODY_BYTES))} }}"),
         _refuse(413, f"{{ req.body_size gt {MAX_BODY_BYTES} }}"),
         "http-request track-sc0 var(txn.client) table requests_per_key",
         _refuse(
@@ -161,7 +169,10 @@ def _frontend(front: Front) -> list[str]:
         *(f"http-request del-header {name}" for name in _REMOVED),
     ]
     if front.sends_key:
-        lines.append(f'http-request set-header Authorization "Bearer ${{{ENGINE_KEY_VARIABLE}}}"')
+        # not ${…}: what a key holds (`%`, `\\`) would be read as words of a format
+        lines.append(
+            f'http-request set-header Authorization "Bearer %[env({ENGINE_KEY_VARIABLE})]"'
+        )
     return [*lines, "default_backend serving"]
 
 

@@ -1,6 +1,5 @@
 """A plan document read back: `--plan FILE`, hand-edited or imported."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,6 +26,7 @@ from infra.plan.process import (
     Process,
     ProcessKind,
 )
+from infra.spec.bounded import read_json
 from infra.spec.edge import EdgeName, RequestPath
 from infra.spec.stack import EngineName, Network, Platform, Runtime
 from infra.spec.text_file import read_bytes
@@ -129,7 +129,7 @@ def read_plan(path: Path) -> Plan:
     file = str(path)
     try:
         text = read_bytes(path, MAX_BYTES).decode("utf-8")
-        document = json.loads(text)
+        document = read_json(text)
     except OSError as error:
         raise ProblemsFound(
             (_problem(file, "", f"The plan cannot be read: {error.strerror}."),)

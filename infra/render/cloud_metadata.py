@@ -7,8 +7,6 @@ That needs the unified control groups, Linux 5.13 and nft 0.9.9 (nftables' and t
 
 from __future__ import annotations
 
-import re
-
 from infra.render.host_paths import slice_path
 
 # AWS (also by IPv6), Azure, Google (also by IPv6), Oracle, Huawei; Alibaba. (AWS EC2 User Guide, "Access instance
@@ -19,7 +17,7 @@ ADDRESSES_V6 = ("fd00:ec2::254", "fd20:ce::254")
 
 def metadata_table(stack: str) -> str:
     """The table of a stack, as `nft` names it."""
-    return f"inet moe_infra_metadata_{re.sub('[^A-Za-z0-9]', '_', stack)}"
+    return f"inet moe_infra_metadata_{stack}"
 
 
 def metadata_rules_text(stack: str) -> str:

@@ -237,7 +237,9 @@ def _apply_sets(
                 )
             )
             continue
-        secret = parts[0] == "secrets" or "env" in parts or field.endswith(("key", "token"))
+        # whoever writes a key where its place belongs must not read it in the message
+        is_place = parts[0] in FILE_REFERENCES
+        secret = is_place or "env" in parts or field.endswith(("key", "token"))
         place = Place(
             file=f"--set {field}=***" if secret else f"--set {word}", line=None, column=None
         )

@@ -265,6 +265,18 @@ def test_a_second_run_is_told_who_holds_the_host(
     assert json.loads(lock.read_text())["operator"] == "bob"
 
 
+def test_nobody_else_can_lock_the_host_or_a_lease(untuned: StubbornHost) -> None:
+    lock = Path(untuned.path("/run/moe-infra/agent.lock"))
+    lock.parent.mkdir(parents=True)
+    lock.touch(0o644)  # as an older release has left it
+    owner = {"operator": "o", "machine": "m", "process": 1, "started": "", "command": "fab up"}
+    lease = {"stack": "s", "token": "t", **owner}
+    untuned.ask("state", mode="apply", stack="s", items=[], lease=lease)
+    files = [lock, *lock.parent.glob("leases/*")]
+    assert len(files) > 1
+    assert [file.stat().st_mode & 0o077 for file in files] == [0] * len(files)
+
+
 def test_only_files_leave_the_tuning_s_persistence_alone(host: StubbornHost) -> None:
     host.state("apply", [{**UNIT, "unit": False}])
     assert not Path(host.path("/etc/sysctl.d/60-moe-infra.conf")).exists()

@@ -59,9 +59,12 @@ class Edge:
             wire.close()
         return found
 
-    def over_tls(self, plain: socket.socket) -> ssl.SSLSocket:
+    def over_tls(
+        self, plain: socket.socket, protocols: tuple[str, ...] = ("http/1.1",)
+    ) -> ssl.SSLSocket:
         """A connection that trusts exactly the given certificate."""
         context = ssl.create_default_context(cafile=str(self.folder / "edge_certificate"))
+        context.set_alpn_protocols(list(protocols))
         return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
     def status(self, line: str, *headers: str, key: str | None = ALICE, body: bytes = b"") -> int:
@@ -318,6 +321,15 @@ def test_bodies_are_bounded_where_images_fit(edge: Edge) -> None:
     assert status_of(edge.raw(text.encode())) == 413
 
 
+@pytest.mark.parametrize("length", [2**63 + 5, 10**19, 2**64 - 1, 2**64, 2**64 + 1])
+def test_a_length_beyond_what_haproxy_counts_to_is_refused(edge: Edge, length: int) -> None:
+    edge.arrived.requests.clear()
+    text = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ALICE}\r\n"
+    text += f"Content-Length: {length}\r\nConnection: close\r\n\r\nx"
+    assert status_of(edge.raw(text.encode())) in (400, 413)
+    assert not edge.arrived.requests
+
+
 def test_headers_are_bounded(edge: Edge) -> None:
     assert edge.status("GET /health", "X-Long: " + "x" * 40000) == 400
 
@@ -354,6 +366,10 @@ def test_a_key_has_only_so_many_requests_at_once_and_a_stream_begins_at_once(edg
 def test_a_stream_is_not_cut_however_long_and_silence_ends_one(tmp_path: Path) -> None:
     def scaled(config: str) -> str:
         assert f" {haproxy.IDLE_S}s" in config
+        client = f"timeout client {haproxy.CLIENT_IDLE_S}s"
+        assert client in config
+        # a client is silent for longer than its own limit while it awaits an answer
+        config = config.replace(client, "timeout client 250ms")
         return config.replace(f" {haproxy.IDLE_S}s", f" {IDLE_S}s").replace(" 10s", " 1s")
 
     for edge in running(tmp_path, scaled):
@@ -372,6 +388,11 @@ def test_a_stream_is_not_cut_however_long_and_silence_ends_one(tmp_path: Path) -
         begun = time.monotonic()
         assert status_of(edge.raw(b"GET /health HTTP/1.1\r\nX: ")) == 408
         assert time.monotonic() - begun < 2 * IDLE_S
+        # so are those who never begin with TLS, or stop in the middle of its first word
+        for silent in (b"", b"\x16\x03\x01\x02\x00\x01"):
+            begun = time.monotonic()
+            assert edge.raw(silent, tls=False) == b""
+            assert time.monotonic() - begun < 2 * IDLE_S
 
 
 def test_keys_change_while_a_stream_runs_on(edge: Edge) -> None:
@@ -393,6 +414,53 @@ def test_keys_change_while_a_stream_runs_on(edge: Edge) -> None:
     while b"0\r\n\r\n" not in found:
         found += wire.recv(65536)
     assert b"ok" in found
+    wire.close()
+    keys.write_text(digest(ALICE, "alice") + digest(BOB, "bob"))
+    edge.process.send_signal(signal.SIGUSR2)
+    _await(lambda: edge.status("GET /health", key=BOB) == 200)
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return (
+        len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+    )
+
+
+def _http_2_request(stream: int, path: str, key: str, body: bytes) -> bytes:
+    """HEADERS, each header as a literal without index (RFC 7541, 6.2.2), and DATA that ends the stream."""
+    pairs = {":method": "POST", ":scheme": "https", ":authority": "front", ":path": path}
+    pairs |= {"authorization": f"Bearer {key}", "content-length": str(len(body))}
+    packed = b"".join(
+        b"\0" + bytes((len(name),)) + name.encode() + bytes((len(value),)) + value.encode()
+        for name, value in pairs.items()
+    )
+    return _frame(1, 4, stream, packed) + _frame(0, 1, stream, body)
+
+
+def test_a_key_that_is_taken_away_opens_nothing_on_a_connection_of_before(edge: Edge) -> None:
+    edge.arrived.release.clear()
+    plain = socket.create_connection(("127.0.0.1", edge.port), timeout=10)
+    wire = edge.over_tls(plain, protocols=("h2",))
+    opening = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(4, 0, 0, b"")
+    wire.sendall(opening + _http_2_request(1, "/v1/completions", BOB, b"wait"))
+    found = b""
+    while b"first" not in found:
+        found += wire.recv(65536)
+    keys = edge.folder / "edge_keys"
+    new = "n" * 40
+    keys.write_text(digest(ALICE, "alice") + digest(new, "new"))
+    edge.process.send_signal(signal.SIGUSR2)
+    _await(lambda: edge.status("GET /health", key=new) == 200)
+    edge.arrived.requests.clear()
+    wire.sendall(_http_2_request(3, "/v1/completions", BOB, b"{}"))
+    found = b""
+    while b"unavailable" not in found and b"ok" not in found:
+        found += wire.recv(65536)
+    assert b"unavailable" in found
+    assert not edge.arrived.requests
+    edge.arrived.release.set()  # what was begun is not cut
+    while b"ok" not in found:
+        found += wire.recv(65536)
     wire.close()
     keys.write_text(digest(ALICE, "alice") + digest(BOB, "bob"))
     edge.process.send_signal(signal.SIGUSR2)

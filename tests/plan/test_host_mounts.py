@@ -18,7 +18,12 @@ from infra.plan.host_mounts import gives_host_away, normal_path
         "/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/podman/podman.sock", "/run/systemd/private",
         "/run/user/1000/podman/podman.sock", "/tmp/docker.sock", "/root", "/root/", "/root/.ssh", "/home",
         "/home/somebody/.ssh/authorized_keys", "/boot", "/usr", "/usr/bin", "/lib", "/lib64", "/var/lib",
-        "/var/lib/docker", "/var/lib/kubelet/pods", "/var/lib/moe-infra",
+        "/var/lib/docker", "/var/lib/kubelet/pods", "/var/lib/moe-infra", "/usr/local", "/usr/local/bin",
+        "/usr/local/sbin", "/usr/local/lib", "/usr/libexec", "/home/somebody", "/root/.kube", "/home/somebody/.aws",
+        "/run/udev", "/run/cdi", "/var/run/cdi", "/run/user/0", "/run/user/1000/bus", "/run/credentials",
+        "/run/initramfs", "/run/snapd.socket", "/sys/kernel/uevent_helper", "/dev/fd", "/dev/fd/7", "/dev/core",
+        "/dev/sg0", "/dev/ng0n1", "/dev/mmcblk0p1", "/dev/cpu/0/msr", "/etc/ssl/private", "/etc/gshadow", "/etc/cdi",
+        "/var/lib/cloud", "/var/snap/lxd/common/lxd/unix.socket", "/var/lib/dpkg/info",
     ],
 )  # fmt: skip
 def test_what_gives_a_host_away_is_shown_to_nobody(path: str) -> None:
@@ -41,7 +46,16 @@ def test_what_published_deployments_mount_is_theirs_to_mount(path: str) -> None:
     assert gives_host_away(path, read_only=False) is None
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "/etc/profile.d", "/lib/modules"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd", "/etc/profile.d", "/lib/modules", "/etc/cron.daily", "/etc/cron.hourly/x", "/etc/udev/rules.d",
+        "/etc/logrotate.d", "/etc/update-motd.d", "/etc/rc.local", "/etc/docker", "/etc/default", "/etc/apt/apt.conf.d",
+        "/etc/fstab", "/etc/alternatives", "/usr/lib/systemd/system", "/lib/systemd/system", "/lib/udev/rules.d",
+        "/usr/lib/x86_64-linux-gnu", "/usr/share", "/opt/moe-infra", "/opt/moe-infra/engines", "/sys/kernel/mm",
+        "/sys/module", "/root/.bashrc", "/home/somebody/.profile", "/root/.config/systemd/user",
+    ],
+)  # fmt: skip
 def test_what_may_be_read_may_not_be_written(path: str) -> None:
     assert gives_host_away(path, read_only=True) is None
     assert gives_host_away(path, read_only=False)

@@ -89,7 +89,16 @@ def test_what_is_no_document_is_refused(document: object) -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [("{", "not JSON"), ("", "not JSON"), ("[" * 100_000, "not JSON"), ("\xff", "not JSON")],
+    [
+        ("{", "not JSON"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("\xff", "not JSON"),
+        (
+            f"[{'{},' * 2_000_000}{{}}]",
+            "more than 4000000 values",
+        ),  # 50 MB of such would take 1.3 GiB
+    ],
 )
 def test_a_file_that_is_no_json_is_refused(content: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"

@@ -16,12 +16,13 @@ from infra.catalog.load import Catalog
 from infra.engines.reading import Bind
 from infra.plan.compile import compile_file
 from infra.plan.process import Plan, Process
+from infra.render.cloud_metadata import metadata_table
 from infra.render.container import STRANGER
 from infra.render.host_state import host_state
 from infra.render.process_launch import router_release
 from infra.render.units import CONFINED, process_unit
 from infra.render.wanted_tuning import Tuning
-from tests.needed import need_program
+from tests.needed import need_program, need_root
 
 CATALOG = Catalog()
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,3 +133,14 @@ def test_secrets_reach_a_router_that_is_nobody() -> None:
     assert {"RuntimeDirectory=moe-s-router-%i", "RuntimeDirectoryMode=0700"} < set(unit.split("\n"))
     assert set(CONFINED) < set(unit.split("\n"))
     assert "ExecStartPre" not in process_unit("s", "router", "native", (), binds_low_port=False)
+
+
+def test_stacks_of_one_host_have_metadata_tables_of_their_own() -> None:
+    names = [metadata_table(stack) for stack in ("a-b", "a.b", "a_b")]
+    assert len(set(names)) == len(names)
+    need_root("nft loads rules in a network namespace of its own")
+    need_program("nft", "nftables")
+    for name in names:
+        text = f"table {name} {{\n}}\n"
+        shell = f"nft -f - && nft delete table {name}"
+        subprocess.run(["unshare", "--net", "sh", "-c", shell], input=text, text=True, check=True)

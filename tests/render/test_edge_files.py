@@ -70,7 +70,7 @@ def test_before_a_single_endpoint_the_edge_sends_the_engines_key() -> None:
     engine, edge = plan.processes
     assert edge.connects[0].to == engine.id
     assert engine.binds[0].port != 8000
-    assert 'set-header Authorization "Bearer ${MOE_ENGINE_KEY}"' in config_of(plan)
+    assert 'set-header Authorization "Bearer %[env(MOE_ENGINE_KEY)]"' in config_of(plan)
     assert "MOE_ENGINE_KEY" not in config_of(compiled("secrets.api_key.env=K"))
     script = files(plan, "host-0")["/etc/moe-infra/vllm-shared-edge/edge-0/take-secrets"]
     assert "take api_key api_key" in str(script["content"])

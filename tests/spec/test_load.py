@@ -370,6 +370,8 @@ def test_nearest_names() -> None:
     [
         "secrets.hf_token=sk-123",
         "secrets.hf_token.env=sk-123",
+        "edge.keys=sk-123",
+        "edge={name: haproxy, keys: sk-123}",
         "roles.unified.env.A=[sk-123]",
         "roles.unified.flags.api-key=[[sk-123]]",
     ],
