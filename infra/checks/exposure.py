@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from infra.checks.view import Finding, PlanView
 from infra.engines.credentials import SECRET_OF_VARIABLE, TAKEN_SECRETS, credentials_of
+from infra.engines.recognition import recognise
 from infra.plan.edge import CERTIFICATE, FIELDS
 from infra.plan.host_mounts import mount_refusal
 from infra.plan.process import Process
@@ -53,6 +54,21 @@ def _given_away(
     if refusal is not None:
         what, fix = refusal
         yield Finding(field=field, what=what, fix=fix, process=process.id if process else None)
+
+
+def host_runs_what_is_known(view: PlanView) -> Iterator[Finding]:
+    """What an engine runs on its host without a container is the engine, and no other program.
+
+    A router's program is looked up in the catalogue, and an edge's is one alone (`plan/imported.py`).
+    """
+    for process in view.engines if view.plan.runtime == "native" else ():
+        program = recognise(process.argv)
+        if "/" in process.argv[0] or program is None or program.kind != "engine":
+            what = (
+                f"{process.id} starts {process.argv[0]} on the host itself, and that is no engine."
+            )
+            fix = "Write the engine's own words, as `fab plan` shows them for a stack."
+            yield Finding(field="argv", what=what, fix=fix, process=process.id)
 
 
 def remote_code_pinned(view: PlanView) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from infra.spec.load import LoadedStack
 from infra.spec.nearest import nearest
 
 # What nobody renders or starts, whatever else is wrong with a plan: it says two things, or gives its hosts away.
-NEVER_MADE = ("derived-field", "host-mount")
+NEVER_MADE = ("derived-field", "host-mount", "host-program")
 
 
 def judge_stack(

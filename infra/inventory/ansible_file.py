@@ -169,8 +169,8 @@ def _refuse_name(name: str, found: Found, walk: Walk) -> None:
         what = f"{name!r} is no name of a host."
         walk.refuse("wrong-value", (name,), what, "Write letters, digits and `.`, `_`, `-`, `:`.")
     is_group = name in walk.groups.by_name or name in ALWAYS
-    alone = name in walk.groups.by_name and walk.groups.hosts_of(name) == [name]  # then both are one
-    if is_group and not alone and (found.own or all(group in ALWAYS for group in found.direct)):
+    is_one = is_group and name not in ALWAYS and walk.groups.hosts_of(name) == [name]
+    if is_group and not is_one and (found.own or all(group in ALWAYS for group in found.direct)):
         what = f"{name} is a host and a group, and Ansible mixes up the variables of both."
         walk.refuse("wrong-value", (name,), what, "Rename one of them.")
 

@@ -388,7 +388,7 @@ q: {vars: {moe: {mtu: 9000}}, hosts: {a: }}
     ("text", "says"),
     [
         ("all: {hosts: {a: 192.0.2.1}}", "What stands behind a is no map"),
-        ("p: {hosts: {p: {ansible_user: x}}}", "p is a host and a group"),
+        ("p: {hosts: {p: {ansible_user: x}, q: }}", "p is a host and a group"),
         ("p: {hosts: {a: }}\nall: {hosts: {p: }}", "p is a host and a group"),
         ("all: {hosts: {all: {ansible_user: x}}}", "all is a host and a group"),
     ],

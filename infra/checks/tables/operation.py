@@ -47,6 +47,11 @@ OPERATION_RULES: Mapping[str, Rule] = {
         source="docs.docker.com, Docker daemon attack surface; kubernetes.io, Pod Security Standards: hostPath volumes",
         check=exposure.host_stays_closed,
     ),
+    "host-program": Rule(
+        severity="error",
+        source="infra/render/units.py: a unit of the host's root; infra/engines/recognition.py",
+        check=exposure.host_runs_what_is_known,
+    ),
     "remote-code": Rule(
         severity="warning",
         source="transformers dynamic_module_utils.py",
