@@ -42,6 +42,8 @@ HEADERS_S = 10
 CONNECT_S = 5
 KEEP_ALIVE_S = 75
 RETRY_AFTER_S = 1
+# A worker of before a reload serves its last streams; a client that keeps asking would hold the worker for ever.
+OLD_WORKER_S = 86400
 
 _GET = ("/health", "/v1/models")
 _POST = (
@@ -112,6 +114,7 @@ def _process() -> list[str]:
     return [
         "log stdout len 4096 format raw local0 info",
         f"maxconn {MAX_CONNECTIONS}",
+        f"hard-stop-after {OLD_WORKER_S}s",
         f"tune.bufsize {BUFFER_BYTES}",
         "tune.maxrewrite 4096",
         "ssl-default-bind-options ssl-min-ver TLSv1.2 no-tls-tickets",
