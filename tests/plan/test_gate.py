@@ -329,8 +329,7 @@ def _unquoted(text: str) -> str:
     if not text.startswith(('"', "$'")):
         return text
     inner = text[1:-1] if text.startswith('"') else text[2:-1]
-    tabs = {"t": "\t"} if text.startswith("$") else {}
-    return re.sub(r"\\(.)", lambda match: tabs.get(match[1], match[1]), inner)
+    return re.sub(r"\\(.)", lambda match: "\t" if match[1] == "t" else match[1], inner)
 
 
 def test_the_renderer_refuses_again_what_the_gate_should_have_stopped() -> None:
