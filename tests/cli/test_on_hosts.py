@@ -204,7 +204,7 @@ def test_a_killed_router_is_started_again_named_and_passes_requests_on(up: Kept)
         up.ssh(f"sudo systemctl kill -s KILL {ROUTER}")
         until_named(lambda: up.fab("status").stderr, named)
         while_down = statuses(up, 5)
-    assert f"{named} it does not answer." in while_down.stderr
+    assert f"{named} It does not answer." in while_down.stderr
     assert "started again by itself: nothing to type." in while_down.stderr
     up.ssh(f"sudo systemctl kill -s KILL {ROUTER}")
     statuses(up, 0)
