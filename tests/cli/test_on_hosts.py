@@ -164,7 +164,8 @@ def test_a_killed_rank_is_named_and_its_group_comes_up_again_by_itself(up: Kept)
     rows = {row["id"]: row for row in document["processes"]}
     assert rows["host-0/1"]["epoch"] == group["epoch"]
     assert rows["host-0/0"]["epoch"] == before["prefill/0"]["epoch"]  # another group: not touched
-    assert up.fab("verify", "--timeout", "5").returncode == 0
+    # the router asks for its endpoints' health once a second
+    until(lambda: up.fab("verify", "--timeout", "5").returncode == 0)
 
 
 def statuses(kept: Kept, wanted: int, limit_s: float = 30.0) -> subprocess.CompletedProcess[str]:
